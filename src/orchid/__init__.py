@@ -1,0 +1,1 @@
+"""Orchid: the identity plane of Kubernetes without Kubernetes, as one service."""
