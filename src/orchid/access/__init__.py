@@ -1,0 +1,1 @@
+"""Answers to two questions: who is calling, and may they?"""

@@ -1,0 +1,1 @@
+"""Rules that look beyond one object; one policy per file."""

@@ -1,0 +1,250 @@
+"""Every way a request can fail, as exceptions that know their own answer.
+
+    ApiError                    code, reason, message, details
+    ├── BadRequest         400  free text
+    ├── Unauthorized       401
+    ├── Forbidden          403  who may not do what
+    ├── NotFound           404  an object that is not there
+    ├── NoSuchRoute        404  a path nobody serves
+    ├── MethodNotAllowed   405
+    ├── NotAcceptable      406
+    ├── AlreadyExists      409
+    ├── Conflict           409  somebody else was faster, or a precondition failed
+    ├── ApplyConflict      409  fields that belong to other managers
+    ├── Expired            410  that revision is gone
+    ├── TooLarge           413
+    ├── UnsupportedMedia   415
+    ├── Invalid            422  field errors, all of them
+    ├── Unprocessable      422  a patch that cannot be applied, without telling more
+    ├── TooManyRequests    429
+    ├── InternalError      500  ours; the text goes to the log, not to the caller
+    ├── Unavailable        503
+    └── Timeout            504
+
+Raise the class; `server/respond.py` alone turns it into bytes.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from orchid.wire.fields import FieldError, aggregate
+from orchid.wire.status import ListMeta, Status, StatusCause, StatusDetails
+from orchid.wire.text import quote
+
+
+class Subject(NamedTuple):
+    """What an error is about: a resource (plural or kind, as the reason asks), its group, a name."""
+
+    group: str
+    resource: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+    def details(self, *causes: StatusCause, uid: str = "", retry: int = 0) -> StatusDetails:
+        return StatusDetails(
+            name=self.name,
+            group=self.group,
+            kind=self.resource,
+            uid=uid,
+            causes=causes,
+            retry_after_seconds=retry,
+        )
+
+
+class ApiError(Exception):
+    """A failure with an answer. `metadata` and `details` are what the Status will carry."""
+
+    code = 500
+    reason = ""
+
+    def __init__(self, message: str, details: StatusDetails | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+        self.metadata = ListMeta()
+
+    def status(self) -> Status:
+        return Status(
+            metadata=self.metadata,
+            status="Failure",
+            message=self.message,
+            reason=self.reason,
+            details=self.details,
+            code=self.code,
+        )
+
+
+class BadRequest(ApiError):
+    code, reason = 400, "BadRequest"
+
+
+class Unauthorized(ApiError):
+    code, reason = 401, "Unauthorized"
+
+    def __init__(self) -> None:
+        super().__init__("Unauthorized")
+
+
+class Forbidden(ApiError):
+    code, reason = 403, "Forbidden"
+
+    def __init__(self, about: Subject, text: str, *causes: StatusCause) -> None:
+        if not about.resource:
+            message = f"forbidden: {text}"
+        elif about.name:
+            message = f"{about} {quote(about.name)} is forbidden: {text}"
+        else:
+            message = f"{about} is forbidden: {text}"
+        super().__init__(message, about.details(*causes))
+
+
+class NotFound(ApiError):
+    code, reason = 404, "NotFound"
+
+    def __init__(self, about: Subject) -> None:
+        super().__init__(f"{about} {quote(about.name)} not found", about.details())
+
+
+class NoSuchRoute(ApiError):
+    code, reason = 404, "NotFound"
+
+    def __init__(self) -> None:
+        super().__init__("the server could not find the requested resource", StatusDetails())
+
+
+class MethodNotAllowed(ApiError):
+    code, reason = 405, "MethodNotAllowed"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the server does not allow this method on the requested resource", StatusDetails()
+        )
+
+
+class NotAcceptable(ApiError):
+    code, reason = 406, "NotAcceptable"
+
+
+class AlreadyExists(ApiError):
+    code, reason = 409, "AlreadyExists"
+
+    def __init__(self, about: Subject) -> None:
+        super().__init__(f"{about} {quote(about.name)} already exists", about.details())
+
+
+class NoUniqueName(ApiError):
+    code, reason = 409, "AlreadyExists"
+
+    def __init__(self, about: Subject) -> None:
+        super().__init__(
+            f"{about} {quote(about.name)} already exists, "
+            "the server was not able to generate a unique name for the object",
+            about.details(retry=1),
+        )
+
+
+class StillTerminating(ApiError):
+    code, reason = 409, "AlreadyExists"
+
+    def __init__(self, about: Subject) -> None:
+        super().__init__(
+            f"object is being deleted: {about} {quote(about.name)} already exists",
+            about.details(),
+        )
+
+
+class Conflict(ApiError):
+    code, reason = 409, "Conflict"
+
+    def __init__(self, about: Subject, cause: str) -> None:
+        super().__init__(
+            f"Operation cannot be fulfilled on {about} {quote(about.name)}: {cause}",
+            about.details(),
+        )
+
+
+MODIFIED = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
+
+
+class ApplyConflict(ApiError):
+    code, reason = 409, "Conflict"
+
+    def __init__(self, message: str, causes: Iterable[StatusCause]) -> None:
+        super().__init__(message, StatusDetails(causes=tuple(causes)))
+
+
+class Expired(ApiError):
+    code, reason = 410, "Expired"
+
+
+class TooLarge(ApiError):
+    code, reason = 413, "RequestEntityTooLarge"
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"Request entity too large: {text}")
+
+
+class UnsupportedMedia(ApiError):
+    code, reason = 415, "UnsupportedMediaType"
+
+
+class Invalid(ApiError):
+    """Field errors; `about` names the KIND here, not the resource."""
+
+    code, reason = 422, "Invalid"
+
+    def __init__(self, about: Subject, errors: Iterable[FieldError]) -> None:
+        found = tuple(errors)
+        message = f"{about} {quote(about.name)} is invalid"
+        if found:
+            message += f": {aggregate(found)}"
+        super().__init__(message, about.details(*(error.cause() for error in found)))
+
+
+class Unprocessable(ApiError):
+    code, reason = 422, "Invalid"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the server rejected our request due to an error in our request", StatusDetails()
+        )
+
+
+class TooManyRequests(ApiError):
+    code, reason = 429, "TooManyRequests"
+
+    def __init__(self, message: str, retry_after: int = 1) -> None:
+        super().__init__(message, StatusDetails(retry_after_seconds=retry_after))
+
+
+class InternalError(ApiError):
+    code, reason = 500, "InternalError"
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            f"Internal error occurred: {text}", StatusDetails(causes=(StatusCause(message=text),))
+        )
+
+
+class Unavailable(ApiError):
+    code, reason = 503, "ServiceUnavailable"
+
+
+class Timeout(ApiError):
+    code, reason = 504, "Timeout"
+
+    def __init__(self, text: str, *causes: StatusCause, retry_after: int = 0) -> None:
+        super().__init__(
+            f"Timeout: {text}", StatusDetails(causes=causes, retry_after_seconds=retry_after)
+        )
+
+
+def refuse_if_any(about: Subject, errors: Iterable[FieldError]) -> None:
+    """Raise Invalid with all of them, if there is one."""
+    found = tuple(errors)
+    if found:
+        raise Invalid(about, found)

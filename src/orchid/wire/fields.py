@@ -1,0 +1,126 @@
+"""Where in an object something is wrong, and what: paths and field errors.
+
+Validation yields `FieldError`s, it does not raise, so that all of them come back together:
+
+    SPEC = Path() / "spec"
+    yield invalid(SPEC / "signerName", value, "must be a fully qualified domain")
+    yield required(SPEC / "usages")
+
+A value prints as the reference prints it: a string quoted, numbers and booleans plain, anything
+else as JSON.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from orchid.wire.status import StatusCause
+from orchid.wire.text import quote
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """The place of a field, built with `/` for a member and `[]` for an index or a map key."""
+
+    text: str = ""
+
+    def __truediv__(self, member: str) -> "Path":
+        return Path(f"{self.text}.{member}" if self.text else member)
+
+    def __getitem__(self, key: int | str) -> "Path":
+        return Path(f"{self.text}[{key}]")
+
+    def __str__(self) -> str:
+        return self.text or "<nil>"
+
+
+METADATA = Path() / "metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One thing wrong with one field."""
+
+    path: Path
+    reason: str
+    problem: str  # "Invalid value: \"x\": must be ..."
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}"
+
+    def cause(self) -> StatusCause:
+        return StatusCause(reason=self.reason, message=self.problem, field=self.path.text)
+
+
+def required(path: Path, detail: str = "") -> FieldError:
+    return FieldError(path, "FieldValueRequired", _text("Required value", detail))
+
+
+def invalid(path: Path, value: Any, detail: str = "") -> FieldError:
+    return FieldError(path, "FieldValueInvalid", _text(f"Invalid value: {printed(value)}", detail))
+
+
+def type_invalid(path: Path, value: Any, detail: str = "") -> FieldError:
+    return FieldError(
+        path, "FieldValueTypeInvalid", _text(f"Invalid value: {printed(value)}", detail)
+    )
+
+
+def unsupported(path: Path, value: Any, supported: Sequence[str]) -> FieldError:
+    choices = ", ".join(quote(choice) for choice in supported)
+    detail = f"supported values: {choices}" if choices else ""
+    return FieldError(
+        path, "FieldValueNotSupported", _text(f"Unsupported value: {printed(value)}", detail)
+    )
+
+
+def duplicate(path: Path, value: Any) -> FieldError:
+    return FieldError(path, "FieldValueDuplicate", f"Duplicate value: {printed(value)}")
+
+
+def not_found(path: Path, value: Any) -> FieldError:
+    return FieldError(path, "FieldValueNotFound", f"Not found: {printed(value)}")
+
+
+def forbidden(path: Path, detail: str = "") -> FieldError:
+    return FieldError(path, "FieldValueForbidden", _text("Forbidden", detail))
+
+
+def too_long(path: Path, most: int, unit: str = "byte") -> FieldError:
+    plural = unit if most == 1 else unit + "s"
+    return FieldError(path, "FieldValueTooLong", f"Too long: may not be more than {most} {plural}")
+
+
+def too_many(path: Path, count: int, most: int) -> FieldError:
+    plural = "item" if most == 1 else "items"
+    return FieldError(
+        path, "FieldValueTooMany", f"Too many: {count}: must have at most {most} {plural}"
+    )
+
+
+def immutable(path: Path, new: Any, old: Any) -> Iterator[FieldError]:
+    if new != old:
+        yield invalid(path, new, "field is immutable")
+
+
+def aggregate(errors: Iterable[FieldError]) -> str:
+    """All the messages as one text: one stands alone, several in brackets, none twice."""
+    messages = list(dict.fromkeys(str(error) for error in errors))
+    if len(messages) == 1:
+        return messages[0]
+    return f"[{', '.join(messages)}]"
+
+
+def printed(value: Any) -> str:
+    if isinstance(value, str):
+        return quote(value)
+    if value is None or isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return msgspec.json.encode(value, order="deterministic").decode()
+
+
+def _text(problem: str, detail: str) -> str:
+    return f"{problem}: {detail}" if detail else problem

@@ -1,0 +1,173 @@
+"""What the types say, as a tree that generic code can walk.
+
+`schema_of(ServiceAccount)` gives the tree of a kind: which fields exist, which lists merge by a key,
+which are sets, where anything goes. Field validation, the patches, apply, OpenAPI and protobuf all
+walk this one tree; none of them looks at a type annotation itself.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import types
+import typing
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from orchid.wire.struct import AtomicMap, MergeKey, Proto, SetOfScalars, ShapedLike, Wire
+
+
+class Scalar(StrEnum):
+    STRING = "string"
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    BYTES = "bytes"
+    TIME = "time"
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One scalar."""
+
+    scalar: Scalar
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Anything:
+    """No declaration: any JSON value. Its maps are granular, its lists atomic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a record: its node, its Python and wire names, and what stands beside it."""
+
+    wire_name: str
+    python_name: str
+    node: Node
+    proto: Proto | None
+    nullable: bool
+    always_written: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fields:
+    """An object with declared fields; an `open` one also keeps fields that are not declared."""
+
+    type: type
+    fields: dict[str, Field] = field(repr=False)
+    open: bool = False
+    atomic: bool = False
+
+    def get(self, name: str) -> Node | None:
+        known = self.fields.get(name)
+        if known is not None:
+            return known.node
+        return ANYTHING if self.open else None
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """An object with free keys and values of one kind."""
+
+    values: Node
+    atomic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """A list: atomic unless it has `keys` (elements merge by them) or is a set of scalars."""
+
+    items: Node
+    keys: tuple[str, ...] = ()
+    is_set: bool = False
+
+    @property
+    def atomic(self) -> bool:
+        return not self.keys and not self.is_set
+
+
+Node = Leaf | Anything | Fields | Mapping | Sequence
+ANYTHING = Anything()
+
+_SCALARS: dict[Any, Scalar] = {
+    str: Scalar.STRING,
+    int: Scalar.INTEGER,
+    float: Scalar.NUMBER,
+    bool: Scalar.BOOLEAN,
+    bytes: Scalar.BYTES,
+    datetime.datetime: Scalar.TIME,
+}
+
+
+@functools.cache
+def schema_of(type_: type[Wire]) -> Fields:
+    """The tree of a declared type. Made once per type, at start."""
+    return _record(type_)
+
+
+@functools.cache
+def _record(type_: type, *, open: bool = False, atomic: bool = False) -> Fields:  # noqa: A002
+    tree = Fields(type_, {}, open=open, atomic=atomic)
+    hints = typing.get_type_hints(type_, include_extras=True)
+    for info in msgspec.structs.fields(type_):
+        words = _words(hints[info.name])
+        tree.fields[info.encode_name] = Field(
+            wire_name=info.encode_name,
+            python_name=info.name,
+            node=_node(hints[info.name]),
+            proto=next((word for word in words if isinstance(word, Proto)), None),
+            nullable=_is_optional(hints[info.name]),
+            always_written=info.default_factory not in (msgspec.NODEFAULT, list, dict, set),
+        )
+    return tree
+
+
+def _words(hint: Any) -> tuple[Any, ...]:
+    return hint.__metadata__ if typing.get_origin(hint) is Annotated else ()
+
+
+def _is_optional(hint: Any) -> bool:
+    if typing.get_origin(hint) is Annotated:
+        hint = typing.get_args(hint)[0]
+    return type(None) in typing.get_args(hint) or hint is Any
+
+
+def _node(hint: Any) -> Node:
+    words = _words(hint)
+    if words:
+        hint = typing.get_args(hint)[0]
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        (inner,) = (argument for argument in arguments if argument is not type(None))
+        return _node(Annotated[(inner, *words)] if words else inner)  # type: ignore[return-value]
+    shaped = next((word for word in words if isinstance(word, ShapedLike)), None)
+    if shaped:
+        return _record(shaped.type, open=True)
+    if origin is Literal:
+        return Leaf(Scalar.STRING, tuple(arguments))
+    if origin in (tuple, list):
+        return _sequence(arguments[0], words)
+    if origin is dict:
+        atomic = any(isinstance(word, AtomicMap) for word in words)
+        return Mapping(_node(arguments[1]), atomic)
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return _record(hint, atomic=any(isinstance(word, AtomicMap) for word in words))
+    if hint in _SCALARS:
+        return Leaf(_SCALARS[hint])
+    if hint is Any or hint is dict:
+        return ANYTHING
+    raise TypeError(f"no wire form for {hint!r}")
+
+
+def _sequence(item: Any, words: tuple[Any, ...]) -> Sequence:
+    key = next((word for word in words if isinstance(word, MergeKey)), None)
+    is_set = any(isinstance(word, SetOfScalars) for word in words)
+    items = _node(item)
+    if key and key.atomic and isinstance(items, Fields):
+        items = _record(items.type, open=items.open, atomic=True)
+    return Sequence(items, key.names if key else (), is_set)

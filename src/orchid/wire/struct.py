@@ -1,0 +1,89 @@
+"""The base of everything that travels, and the words that stand beside a field.
+
+A kind's fields are declared once, as a frozen `Wire`; what patch, apply, field validation, protobuf
+and OpenAPI need to know of a field stands beside it:
+
+    secrets: Annotated[tuple[ObjectReference, ...], merge_key("name", atomic=True)] = ()
+
+Lists without a word beside them are atomic: replaced as a whole. `schema.py` reads these words.
+
+Defaults decide what is written. A field equal to its default is left out; to write a field always,
+give it `field(default_factory=str)` (or any factory other than list, dict and set).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, dataclass_transform
+
+import msgspec
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=False, field_specifiers=(msgspec.field,))
+class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A value that travels: immutable, camelCase on the wire, empty fields left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeKey:
+    """A list whose elements are told apart by these fields; `atomic` elements have one owner."""
+
+    names: tuple[str, ...]
+    atomic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetOfScalars:
+    """A list in which order does not matter and nothing stands twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtomicMap:
+    """An object that is owned and replaced as a whole under apply."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShapedLike:
+    """A plain dict that keeps any field it is given; the fields of `type` are known and checked."""
+
+    type: type
+
+
+@dataclass(frozen=True, slots=True)
+class Proto:
+    """The number of a field in the protobuf form, and its encoding where the type leaves a choice."""
+
+    number: int
+    encoding: str = ""
+
+
+def merge_key(*names: str, atomic: bool = False) -> MergeKey:
+    return MergeKey(names, atomic)
+
+
+def as_set() -> SetOfScalars:
+    return SetOfScalars()
+
+
+def atomic_map() -> AtomicMap:
+    return AtomicMap()
+
+
+def shaped_like(type_: type) -> ShapedLike:
+    return ShapedLike(type_)
+
+
+def proto(number: int, encoding: str = "") -> Proto:
+    return Proto(number, encoding)
+
+
+def always(default: Callable[[], Any]) -> Any:
+    """Declare a field that is written even when it is empty: `token: str = always(str)`."""
+    return msgspec.field(default_factory=default)
+
+
+def null() -> None:
+    """The default of a field that is written as `null` when unset: `always(null)`."""
+    return None
+
+
+replace = msgspec.structs.replace

@@ -1,0 +1,65 @@
+"""Small texts as the reference prints them: quoted strings, durations, times."""
+
+import datetime
+
+_ESCAPES = {
+    "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
+    "\\": "\\\\", '"': '\\"',
+}  # fmt: skip
+
+
+def quote(text: str) -> str:
+    """Quote a string; what cannot be printed becomes an escape."""
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(_quoted(character) for character in text) + '"'
+
+
+def _quoted(character: str) -> str:
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    if character.isprintable():
+        return character
+    number = ord(character)
+    if number < 0x80:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+def timestamp(moment: datetime.datetime) -> str:
+    """RFC 3339, UTC, whole seconds: `2026-01-02T03:04:05Z`."""
+    return moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def whole_seconds(moment: datetime.datetime) -> datetime.datetime:
+    return moment.astimezone(datetime.UTC).replace(microsecond=0)
+
+
+_MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
+
+
+def human_duration(seconds: float) -> str:
+    """A duration for a table cell: `75s`, `9m5s`, `26h`, `3d4h`, `2y30d`."""
+    whole = int(seconds)
+    if whole < 0:
+        return "<invalid>" if whole < -1 else "0s"
+    for limit, large, large_unit, small, small_unit in (
+        (2 * _MINUTE, 1, "s", 0, ""),
+        (10 * _MINUTE, _MINUTE, "m", 1, "s"),
+        (3 * _HOUR, _MINUTE, "m", 0, ""),
+        (8 * _HOUR, _HOUR, "h", _MINUTE, "m"),
+        (2 * _DAY, _HOUR, "h", 0, ""),
+        (8 * _DAY, _DAY, "d", _HOUR, "h"),
+        (2 * _YEAR, _DAY, "d", 0, ""),
+        (8 * _YEAR, _YEAR, "y", _DAY, "d"),
+    ):
+        if whole < limit:
+            rest = whole % large // small if small else 0
+            return f"{whole // large}{large_unit}" + (f"{rest}{small_unit}" if rest else "")
+    return f"{whole // _YEAR}y"
+
+
+def age(created: datetime.datetime | None, now: datetime.datetime) -> str:
+    if created is None:
+        return "<unknown>"
+    return human_duration((now - created).total_seconds())
