@@ -1,0 +1,277 @@
+"""The store: an ordered map from key to bytes that remembers its past.
+
+Every commit gets the next revision, one counter for the whole store, given inside the commit:
+commit order, revision order and watch order are one and the same, without gaps. An empty store
+is at revision 1, so the first commit makes revision 2. Reading at a revision and watching from
+one work until that revision is compacted away. The store knows no objects, kinds or JSON;
+tests/unit/store/suite.py says what every backend must do.
+
+A life of one key, as an example:
+
+    commit  set a=1, expected ABSENT      revision 2
+    commit  set b=7, expected ABSENT      revision 3
+    commit  set a=2, expected 2           revision 4
+    commit  delete a, expected 4          revision 5
+    read(at=3)     a=1 (revision 2), b=7 (revision 3)
+    watch(after=3) a=2 (it was 1, revision 2), then a deleted (it was 2, revision 4)
+    compact(4)     oldest is 4: read(at=3) and watch(after=3) raise Compacted,
+                   read(at=4) and watch(after=4) still work
+
+Start with `Store`. What can go wrong:
+
+    StoreError
+    ├── Conflict         a key is not at the revision its change expects; carries what is there
+    ├── Compacted        that revision is gone; list again
+    ├── FutureRevision   that revision has not happened yet
+    ├── Unusable         the data cannot be opened by this program; trying again will not help
+    │   └── AlreadyInUse another process has it open
+    └── Unavailable      no answer; whether the commit happened is not known
+        └── Full         no room; the commit did not happen, and may succeed once there is room
+
+A caller's mistake (an empty key, two changes to one key, a negative limit) is a ValueError.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+Revision = int
+
+ABSENT: Final[Revision] = 0
+"""The revision of a key that does not exist."""
+
+LATEST: Final[Revision] = -1
+"""For `read`: as of now, including every commit acknowledged before the call."""
+
+FIRST: Final[Revision] = 1
+"""The revision of a store that nothing was ever written to."""
+
+MAX_CHANGES: Final = 128
+"""How many changes one commit may hold: what etcd takes by default, so every backend can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The keys from `start` up to, but without, `end`, in code point order.
+
+    An empty `end` means no upper bound: `Span("", "")` is every key.
+    """
+
+    start: str
+    end: str
+
+    @classmethod
+    def all(cls) -> "Span":
+        """Every key there is."""
+        return cls("", "")
+
+    @classmethod
+    def key(cls, key: str) -> "Span":
+        """One key alone."""
+        return cls(key, key + "\0")
+
+    @classmethod
+    def prefix(cls, prefix: str) -> "Span":
+        """Every key that begins with `prefix`."""
+        return cls(prefix, _successor(prefix))
+
+    def after(self, key: str) -> "Span":
+        """What is left of the span behind `key`: where the next page begins."""
+        return Span(max(self.start, key + "\0"), self.end)
+
+    def __contains__(self, key: str) -> bool:
+        return self.start <= key and (not self.end or key < self.end)
+
+
+class Record(NamedTuple):
+    """A key's value, and the revision that gave it that value."""
+
+    key: str
+    value: bytes
+    revision: Revision
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a read found, in key order."""
+
+    records: list[Record]
+    revision: Revision  # the revision that the records reflect: watch after this one
+    more: bool  # the limit was reached and at least one more record follows
+    oldest: Revision  # the oldest revision that can still be read at, or watched after
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Set a key, or delete it when `value` is None, if it is still at `expected`."""
+
+    key: str
+    value: bytes | None
+    expected: Revision  # ABSENT: the key must not exist
+
+
+class Event(NamedTuple):
+    """One change that happened; `value` is None when the key was deleted."""
+
+    key: str
+    value: bytes | None
+    revision: Revision
+    previous: bytes | None  # None: the key did not exist before
+    previous_revision: Revision  # ABSENT: the key did not exist before
+
+
+class Batch(NamedTuple):
+    """The next events of a watch, in order; all events up to `revision` have now been delivered.
+
+    A batch never ends in the middle of a revision. It may be empty: then it tells of progress.
+    """
+
+    events: tuple[Event, ...]
+    revision: Revision
+
+
+class Store(Protocol):
+    """What the engine asks of a backend. Every method may raise Unavailable."""
+
+    async def read(self, span: Span, *, at: Revision = LATEST, limit: int = 0) -> Page:
+        """Read the span in key order, as it stood at a revision; at most `limit` if not 0.
+
+        Raises Compacted below the oldest revision, FutureRevision above the newest.
+        """
+        ...
+
+    async def commit(self, changes: Sequence[Change]) -> Revision:
+        """Make all the changes as one revision, or raise Conflict and make none.
+
+        Once it returns, the changes are on disk, and every watcher finds them without waiting.
+        A key may appear once. Deleting what is ABSENT, or changing nothing at all, is a
+        ValueError: a revision always changes something. A caller that is cancelled while
+        waiting does not undo the commit: it happens, or has happened, all the same.
+        """
+        ...
+
+    def watch(self, span: Span, *, after: Revision) -> AsyncGenerator[Batch, None]:
+        """Yield every later change to the span, in order, exactly once.
+
+        Nothing happens, and nothing is raised, before the first batch is asked for. A caught-up
+        watcher gets a batch each time the store moves on, an empty one if the span was not
+        touched, so that its last batch tells how far it is; several revisions may share a batch.
+        A slow watcher costs no memory: it reads on from the log, at its own pace.
+
+        Raises Compacted if `after` is below the oldest revision, also later on if the watcher
+        falls behind it. Raises FutureRevision if `after` is above the newest: such a caller has
+        seen another store, or one since restored, and would otherwise wait in silence. Raises
+        Unavailable when the store is closed. Close it with `aclose` when leaving early.
+        """
+        ...
+
+    async def revision(self) -> Revision:
+        """Tell the newest revision that an acknowledged commit has reached."""
+        ...
+
+    async def compact(self, before: Revision) -> None:
+        """Forget history older than a revision; current records stay.
+
+        That revision itself can still be read at and watched after. Going back is no error and
+        does nothing. Raises FutureRevision above the newest revision.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Finish the commits that wait, end the watches, release the data. Safe to repeat."""
+        ...
+
+
+class StoreError(Exception):
+    """Anything that the store answers instead of a result."""
+
+
+class Conflict(StoreError):
+    """A key is not at the revision that its change expects."""
+
+    def __init__(self, key: str, actual: Record | None) -> None:
+        found = f"at revision {actual.revision}" if actual else "absent"
+        super().__init__(f"{key!r} is {found}, not as the change expects")
+        self.key = key
+        self.actual = actual
+
+
+class Compacted(StoreError):
+    """A revision is older than the history that is kept."""
+
+    def __init__(self, asked: Revision, oldest: Revision) -> None:
+        super().__init__(f"revision {asked} has been compacted, the oldest is {oldest}")
+        self.asked = asked
+        self.oldest = oldest
+
+
+class FutureRevision(StoreError):
+    """A revision has not happened yet."""
+
+    def __init__(self, asked: Revision, newest: Revision) -> None:
+        super().__init__(f"revision {asked} is in the future, the newest is {newest}")
+        self.asked = asked
+        self.newest = newest
+
+
+class Unusable(StoreError):
+    """The data cannot be opened by this program; trying again will not help."""
+
+
+class AlreadyInUse(Unusable):
+    """Another process, or another store in this one, has the data open."""
+
+
+class Unavailable(StoreError):
+    """No answer; whether the commit happened is not known."""
+
+
+class Full(Unavailable):
+    """No room; the commit did not happen, and may succeed once there is room."""
+
+
+def check_changes(changes: Sequence[Change]) -> None:
+    """Refuse, as every backend must, a commit that could not mean anything."""
+    if not 0 < len(changes) <= MAX_CHANGES:
+        raise ValueError(f"a commit holds 1 to {MAX_CHANGES} changes, not {len(changes)}")
+    for change in changes:
+        check_key(change.key)
+        if change.expected < ABSENT:
+            raise ValueError(f"{change.key!r}: no key is ever at revision {change.expected}")
+        if change.value is None and change.expected == ABSENT:
+            raise ValueError(f"{change.key!r}: deleting what is absent changes nothing")
+    if len(changes) > 1 and len({change.key for change in changes}) < len(changes):
+        raise ValueError("a commit may change a key only once")
+
+
+def check_key(key: str) -> None:
+    """Refuse a key that some backend could not keep: empty, with NUL, or not valid Unicode."""
+    if not key or "\0" in key:
+        raise ValueError(f"not a key: {key!r}")
+    key.encode()  # a lone surrogate raises UnicodeEncodeError, which is a ValueError
+
+
+def check_read(at: Revision, limit: int) -> None:
+    """Refuse a read that could not mean anything."""
+    if limit < 0:
+        raise ValueError(f"a limit is not negative: {limit}")
+    if at < LATEST:
+        raise ValueError(f"not a revision: {at}")
+
+
+def check_revision(asked: Revision, *, oldest: Revision, newest: Revision) -> None:
+    """Raise unless a revision lies within the history that is kept."""
+    if asked < oldest:
+        raise Compacted(asked, oldest)
+    if asked > newest:
+        raise FutureRevision(asked, newest)
+
+
+def _successor(prefix: str) -> str:
+    """The first key behind all that begin with a prefix; empty if there is none."""
+    stem = prefix.rstrip("\U0010ffff")
+    if not stem:
+        return ""
+    last = stem[-1]
+    # Surrogates, which lie between these two, are no characters and have no UTF-8 form.
+    return stem[:-1] + ("\ue000" if last == "\ud7ff" else chr(ord(last) + 1))
