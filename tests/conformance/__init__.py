@@ -1,0 +1,1 @@
+"""Exchanges recorded from the reference, replayed against a running server."""

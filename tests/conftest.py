@@ -1,0 +1,44 @@
+"""What holds for every test: missing system packages skip by name, and their number is told.
+
+A test that needs a program of the operating system says so with
+`@pytest.mark.system_package("etcd")`, or, within a fixture, by calling `require_program("etcd")`
+from tests/system_packages.py.
+"""
+
+import os
+import platform
+
+import hypothesis
+import pytest
+
+from tests.system_packages import MISSING, require_program
+
+# Time limits on examples would make results depend on how busy the machine is.
+hypothesis.settings.register_profile("orchid", deadline=None)
+hypothesis.settings.load_profile("orchid")
+
+if platform.machine() == "aarch64":
+    os.environ.setdefault(
+        "ETCD_UNSUPPORTED_ARCH", "arm64"
+    )  # Debian's etcd refuses to start without
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in item.iter_markers("system_package"):
+        for program in marker.args:
+            require_program(program)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    missing: dict[str, int] = {}
+    for report in terminalreporter.getreports("skipped"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if MISSING in reason:
+            program = reason.partition(MISSING)[2].split()[0]
+            missing[program] = missing.get(program, 0) + 1
+    if missing:
+        named = ", ".join(f"{program} ({count})" for program, count in sorted(missing.items()))
+        terminalreporter.write_line(
+            f"{sum(missing.values())} tests skipped for want of a system package: {named}; "
+            "scripts/system-packages installs them"
+        )

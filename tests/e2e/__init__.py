@@ -1,0 +1,1 @@
+"""The installed program: real processes, TLS, restarts."""
