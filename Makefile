@@ -1,0 +1,61 @@
+# Thin targets over a .venv that plain python3 and pip fill from hash-locked files.
+#   make run     start the server            make test    set up and run all tests
+#   make check   what CI runs                make fix     let the tools mend what they can
+
+PYTHON ?= python3
+JOBS ?= auto
+ARGS ?=
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+CODE := src tests benchmarks
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check lint fix bench torture lock
+
+help:
+	@sed -n 's/^# \{0,1\}//; 1,3p' Makefile
+
+setup: .venv/.installed
+
+run: setup
+	$(BIN)/orchid serve $(ARGS)
+
+test: .venv/.installed-dev
+	scripts/system-packages
+	$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 --dist worksteal $(ARGS)
+
+check: lint test
+
+lint: .venv/.installed-dev
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+fix: .venv/.installed-dev
+	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+bench: .venv/.installed-dev
+	$(BIN)/python -m benchmarks.bench $(ARGS)
+
+# The crash tests, for as long as one likes: ORCHID_CRASH_ROUNDS=2000 make torture
+torture: export ORCHID_CRASH_ROUNDS ?= 500
+torture: .venv/.installed-dev
+	$(BIN)/python -m pytest -q -n 0 tests/e2e/test_crash.py $(ARGS)
+
+lock: .venv/.installed-dev
+	scripts/lock $(ARGS)
+
+# The stamps make the second time quick; pip is looked for, because an interrupted venv lacks it.
+.venv/.installed: requirements/build.txt requirements/runtime.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Orchid needs Python 3.11 or later; choose one with PYTHON=...")'
+	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	$(PIP) --require-hashes -r requirements/build.txt -r requirements/runtime.txt
+	$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/.installed-dev: .venv/.installed requirements/dev.txt
+	$(PIP) --require-hashes -r requirements/dev.txt
+	@touch $@
