@@ -1,0 +1,46 @@
+"""The kinds this server has: by path, by type and by what a body says it is."""
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from orchid.engine.kind import Kind
+from orchid.wire.meta import Object
+
+T = TypeVar("T", bound=Object)
+
+
+class Catalog:
+    """Every kind, found in one look-up. Filled once by the assembly and never changed."""
+
+    def __init__(self, kinds: Iterable[Kind[Any]]) -> None:
+        self.kinds: tuple[Kind[Any], ...] = tuple(kinds)
+        self._by_resource = {(k.group, k.version, k.plural): k for k in self.kinds}
+        self._by_type = {k.type: k for k in self.kinds}
+        self._by_name = {(k.api_version, k.name): k for k in self.kinds}
+        for kind in self.kinds:
+            for endpoint in kind.endpoints:
+                if endpoint.kind:
+                    self._by_type[endpoint.kind.type] = endpoint.kind
+                    self._by_name[endpoint.kind.api_version, endpoint.kind.name] = endpoint.kind
+        self._by_prefix = {k.key_prefix: k for k in self.stored}
+
+    @property
+    def stored(self) -> tuple[Kind[Any], ...]:
+        return tuple(kind for kind in self.kinds if kind.acts is None)
+
+    def at(self, group: str, version: str, plural: str) -> Kind[Any] | None:
+        return self._by_resource.get((group, version, plural))
+
+    def of(self, type_: type[T]) -> Kind[T]:
+        return self._by_type[type_]
+
+    def named(self, api_version: str, name: str) -> Kind[Any] | None:
+        return self._by_name.get((api_version, name))
+
+    def of_key(self, key: str) -> Kind[Any] | None:
+        """The kind whose objects stand under this store key."""
+        word, plural, _ = key.split("/", 2)
+        return self._by_prefix.get(f"{word}/{plural}/")
+
+    def group_versions(self) -> list[tuple[str, str]]:
+        return list(dict.fromkeys((kind.group, kind.version) for kind in self.kinds))

@@ -1,0 +1,109 @@
+"""What the engine and the server ask of others. Implementations live elsewhere and are handed in.
+
+Authenticator        who is calling?          access/authenticators/
+TokenAuthenticator   whose token is this?     access/authenticators/
+Authorizer           may they?                access/authorizers/
+AdmissionPolicy      rules beyond one object  admission/
+Clock                what time is it?         SystemClock, or a test's
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from orchid.engine.request import Request, Target
+from orchid.wire.meta import Object
+from orchid.wire.user import UserInfo
+
+if TYPE_CHECKING:
+    from orchid.engine.kind import Kind
+
+
+class Clock(Protocol):
+    def now(self) -> datetime:
+        """The current time in UTC."""
+
+
+class SystemClock:
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+class PresentedPeer(Protocol):
+    """The other end of the connection, and the certificate it showed, if any."""
+
+    address: str
+    certificate: bytes | None
+    verified_by_tls: bool
+    memo: dict[str, object]
+
+
+class Presented(Protocol):
+    """What a caller presents with one request. The listener's HttpRequest is one."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    peer: Any  # a PresentedPeer
+
+    def all(self, name: str) -> list[str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticated:
+    """A caller whose credential was accepted, and for which audiences it is good."""
+
+    user: UserInfo
+    audiences: tuple[str, ...] | None = None  # None: the credential knows no audiences
+
+
+class Rejected(Exception):
+    """A credential was presented and is wrong. Its text is for TokenReview and the log only."""
+
+
+class Authenticator(Protocol):
+    async def authenticate(self, presented: Presented) -> Authenticated | None:
+        """Say who is calling, None if nothing of ours was presented, or raise Rejected."""
+
+
+class TokenAuthenticator(Protocol):
+    async def authenticate_token(
+        self, token: str, audiences: tuple[str, ...]
+    ) -> Authenticated | None:
+        """Say whose token this is, None if it is not of our sort, or raise Rejected."""
+
+
+class Verdict(Enum):
+    ALLOW = "allow"
+    DENY = "deny"
+    NO_OPINION = "no opinion"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    verdict: Verdict
+    reason: str = ""
+    error: str = ""
+
+    @property
+    def allowed(self) -> bool:
+        return self.verdict is Verdict.ALLOW
+
+
+class Authorizer(Protocol):
+    async def authorize(self, user: UserInfo, target: Target) -> Decision: ...
+
+
+class AdmissionPolicy(Protocol):
+    """A rule that needs another object or the caller's rights. Both hooks may raise ApiErrors."""
+
+    async def admit(
+        self, request: Request, kind: "Kind[Any]", new: Object, old: Object | None
+    ) -> Object:
+        """Change or refuse an object before it is prepared and validated."""
+
+    async def review(
+        self, request: Request, kind: "Kind[Any]", new: Object | None, old: Object | None
+    ) -> None:
+        """Refuse a valid change (`new` is None for a delete). May change nothing."""

@@ -1,0 +1,143 @@
+"""Kind: the declaration that a kind's file fills in. Everything generic is made from it.
+
+    Kind(type=ConfigMap, group="", version="v1", plural="configmaps", scope=Scope.NAMESPACED, ...)
+
+Routes, discovery, tables, selectors, field validation, patches, OpenAPI and protobuf all read the
+same declaration. A kind that stores nothing (a review) declares `acts` instead of being stored; a
+subresource is one more `Endpoint`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from functools import cached_property
+from typing import Any, Generic, Protocol, TypeVar
+
+from orchid.engine.request import Request
+from orchid.engine.strategy import Strategy
+from orchid.wire.codec import Decoder
+from orchid.wire.errors import Subject
+from orchid.wire.meta import Object
+from orchid.wire.schema import Fields, schema_of
+
+T = TypeVar("T", bound=Object)
+
+STORED_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+ENDPOINT_VERBS = ("get", "patch", "update")
+
+
+class Scope(Enum):
+    NAMESPACED = "Namespaced"
+    CLUSTER = "Cluster"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the table that `kubectl get` shows. A cell is made of the object and now."""
+
+    name: str
+    cell: Callable[[Any, datetime], Any]
+    type: str = "string"
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+
+class Acting(Protocol[T]):
+    """A kind that does something when it is created, and stores nothing."""
+
+    async def create(self, new: T, request: Request) -> T: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Endpoint:
+    """A subresource under an object: which fields a write there may change, by which rules.
+
+    With `kind` it is an action of another kind under the object (`serviceaccounts/token`).
+    """
+
+    name: str
+    writes: tuple[str, ...] = ()
+    rules: Strategy[Any] = field(default_factory=lambda: Strategy[Any]())
+    verbs: tuple[str, ...] = ENDPOINT_VERBS
+    has_table: bool = True
+    kind: "Kind[Any] | None" = None
+
+
+@dataclass(frozen=True, eq=False)
+class Kind(Generic[T]):
+    """All that the server needs to know of a kind. Two kinds are the same only if identical."""
+
+    type: type[T]
+    group: str
+    version: str
+    plural: str
+    scope: Scope
+    rules: Strategy[T] = field(default_factory=lambda: Strategy[T]())
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+    selectable: Mapping[str, Callable[[T], str]] = field(default_factory=dict)
+    endpoints: tuple[Endpoint, ...] = ()
+    # What writes to the main endpoint may change; everything else keeps its stored value.
+    # None: every field. `creates` is the same for a create, where it differs.
+    writes: tuple[str, ...] | None = None
+    creates: tuple[str, ...] | None = None
+    may_update_unconditionally: bool = True
+    answers_deleted_object: bool = False  # DELETE answers the object instead of a Status
+    acts: Acting[T] | None = None
+    verbs: tuple[str, ...] = STORED_VERBS
+    # Defaults are put into what a client sends before anything looks at it (and only then).
+    defaults: Callable[[T], T] | None = None
+
+    @cached_property
+    def name(self) -> str:
+        return self.type.__name__
+
+    @cached_property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @cached_property
+    def singular(self) -> str:
+        return self.name.lower()
+
+    @cached_property
+    def namespaced(self) -> bool:
+        return self.scope is Scope.NAMESPACED
+
+    @cached_property
+    def schema(self) -> Fields:
+        return schema_of(self.type)
+
+    @cached_property
+    def decoder(self) -> Decoder[T]:
+        return Decoder(self.type)
+
+    @cached_property
+    def key_prefix(self) -> str:
+        """Where this kind's objects stand in the store; independent of the naming and version."""
+        word = self.group.partition(".")[0]
+        return f"{word}/{self.plural}/" if word else f"core/{self.plural}/"
+
+    @cached_property
+    def head(self) -> bytes:
+        """The first bytes of every encoded object of this kind, up to its metadata."""
+        return b'{"kind":"%s","apiVersion":"%s",' % (self.name.encode(), self.api_version.encode())
+
+    def key(self, namespace: str, name: str) -> str:
+        if self.namespaced:
+            return f"{self.key_prefix}{namespace}/{name}"
+        return f"{self.key_prefix}{name}"
+
+    def about(self, name: str = "") -> Subject:
+        """This resource in an error: `certificatesigningrequests.certificates.orch.io "x"`."""
+        return Subject(self.group, self.plural, name)
+
+    def about_kind(self, name: str = "") -> Subject:
+        """This kind in a validation error: `CertificateSigningRequest.certificates.orch.io "x"`."""
+        return Subject(self.group, self.name, name)
+
+    def endpoint(self, name: str) -> Endpoint | None:
+        return next((endpoint for endpoint in self.endpoints if endpoint.name == name), None)

@@ -1,0 +1,81 @@
+"""What a request asks for: `Target` (the path's meaning), `Options` (the query's) and `Request`.
+
+A `Request` is given to every verb, hook, admission policy and acting kind. It also collects what
+goes out beside the answer: warnings for the caller, annotations for the audit record.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+
+from orchid.wire.user import UserInfo
+
+
+class Target(NamedTuple):
+    """What is to be done to what: all that authorization looks at, besides the user."""
+
+    verb: str
+    path: str = ""
+    is_resource: bool = False
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    field_selector: str = ""
+    label_selector: str = ""
+
+    @property
+    def full_resource(self) -> str:
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+
+class Options(NamedTuple):
+    """The query parameters of every verb, decoded; each verb reads those it knows."""
+
+    # writes
+    dry_run: bool = False
+    field_manager: str = ""  # as given; Request.manager is never empty
+    field_validation: str = ""
+    force: bool | None = None
+    # reads
+    resource_version: str = ""
+    resource_version_match: str = ""
+    label_selector: str = ""
+    field_selector: str = ""
+    limit: int = 0
+    continue_: str = ""
+    watch: bool = False
+    allow_watch_bookmarks: bool = False
+    send_initial_events: bool | None = None
+    timeout_seconds: int | None = None
+
+
+@dataclass(slots=True)
+class Request:
+    """Who asks for what, when, with which options."""
+
+    target: Target
+    user: UserInfo
+    now: datetime
+    options: Options = Options()
+    manager: str = "unknown"  # the field manager: the option, else from the user agent
+    real_user: UserInfo | None = None  # who is behind an impersonated user
+    warnings: list[str] = field(default_factory=list)
+    audit_annotations: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def namespace(self) -> str:
+        return self.target.namespace
+
+    @property
+    def name(self) -> str:
+        return self.target.name
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+    def annotate(self, key: str, value: str) -> None:
+        """Leave a note in the audit record. Never a secret."""
+        self.audit_annotations[key] = value

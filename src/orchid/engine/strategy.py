@@ -1,0 +1,48 @@
+"""The hooks of a kind, and when each runs. A kind overrides the few it needs.
+
+A create runs   admit -> prepare_for_create -> validate -> metadata rules -> warnings -> review -> store
+An update runs  admit -> prepare_for_update -> metadata rules -> validate_update -> warnings -> review -> store
+
+What an endpoint may write is not a hook: it is data (`Kind.writes`, `Endpoint.writes`), and the
+engine puts back everything else before `prepare_for_update` sees the object.
+
+Hooks are pure: no input or output, no clock but `request.now`.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
+
+from orchid.engine.request import Request
+from orchid.wire.fields import FieldError
+from orchid.wire.meta import Object
+from orchid.wire.name_rules import subdomain_errors
+
+T = TypeVar("T", bound=Object)
+
+
+class Strategy(Generic[T]):
+    """What is special about a kind. Every hook does nothing unless the kind says so."""
+
+    def name_errors(self, name: str, prefix: bool) -> Iterable[str]:
+        """Say what is wrong with a name, or with a generateName when `prefix`."""
+        return subdomain_errors(name, prefix=prefix)
+
+    def prepare_for_create(self, new: T, request: Request) -> T:
+        """Fill in what the server decides. The object has its name, uid and creation time."""
+        return new
+
+    def validate(self, new: T) -> Iterator[FieldError]:
+        """Yield all that is wrong with a new object by itself, metadata aside."""
+        yield from ()
+
+    def prepare_for_update(self, new: T, old: T, request: Request) -> T:
+        """Fill in what the server decides, and silently undo what may not change."""
+        return new
+
+    def validate_update(self, new: T, old: T) -> Iterator[FieldError]:
+        """Yield all that is wrong with this change. By default: what is wrong with the result."""
+        yield from self.validate(new)
+
+    def warnings(self, new: T, old: T | None) -> Iterator[str]:
+        """Yield texts for Warning headers; the request goes on."""
+        yield from ()

@@ -1,0 +1,194 @@
+"""Every name that carries the product, in two sets: `orch` and `kubernetes`.
+
+With `--naming kubernetes` the server speaks the identifiers that unmodified Kubernetes clients,
+agents and test suites expect. No other module writes a product name; a test walks the source to
+hold that. Names that both share (`system:masters`, `v1`, ...) do not belong here.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Naming:
+    """One set of names. Derived names are properties, so a set is these few words."""
+
+    name: str
+    group_domain: str  # authentication.<group_domain>
+    domain: str  # <domain>/service-account.name, signers, claims
+    user_extra_domain: str  # authentication.<user_extra_domain>/credential-id
+    component: str  # <component>-apiserver, <component>-system
+    agent: str  # the node agent
+    client_tool: str  # the command-line tool whose apply is tracked by annotation
+    legacy_issuer: str
+    flow_header: str  # X-<flow_header>-Pf-Flowschema-Uid
+
+    def group(self, word: str) -> str:
+        """The API group of a word: `certificates` -> `certificates.orch.io`; core stays empty."""
+        return f"{word}.{self.group_domain}" if word else ""
+
+    def own(self, word: str) -> str:
+        """A label, annotation, type or signer in the product's own domain: `<domain>/<word>`."""
+        return f"{self.domain}/{word}"
+
+    def extra(self, word: str) -> str:
+        """A key of a user's extra: `authentication.<domain>/<word>`."""
+        return f"authentication.{self.user_extra_domain}/{word}"
+
+    # API groups
+    @property
+    def authentication(self) -> str:
+        return self.group("authentication")
+
+    @property
+    def authorization(self) -> str:
+        return self.group("authorization")
+
+    @property
+    def certificates(self) -> str:
+        return self.group("certificates")
+
+    @property
+    def rbac(self) -> str:
+        return self.group("rbac.authorization")
+
+    @property
+    def coordination(self) -> str:
+        return self.group("coordination")
+
+    @property
+    def meta(self) -> str:
+        return self.group("meta")
+
+    @property
+    def discovery(self) -> str:
+        return self.group("apidiscovery")
+
+    @property
+    def audit(self) -> str:
+        return self.group("audit")
+
+    @property
+    def server_config(self) -> str:
+        return self.group("apiserver.config")
+
+    # Signers
+    @property
+    def client_signer(self) -> str:
+        return self.own(f"{self.component}-apiserver-client")
+
+    @property
+    def node_client_signer(self) -> str:
+        return self.own(f"{self.component}-apiserver-client-{self.agent}")
+
+    @property
+    def node_serving_signer(self) -> str:
+        return self.own(f"{self.agent}-serving")
+
+    @property
+    def server_serving_signer(self) -> str:
+        return self.own(f"{self.component}-apiserver-serving")
+
+    @property
+    def legacy_signer(self) -> str:
+        return self.own("legacy-unknown")
+
+    # Tokens
+    @property
+    def private_claim(self) -> str:
+        return self.domain
+
+    @property
+    def token_secret_type(self) -> str:
+        return self.own("service-account-token")
+
+    @property
+    def bootstrap_token_type(self) -> str:
+        return f"bootstrap.{self.domain}/token"
+
+    @property
+    def websocket_bearer(self) -> str:
+        return f"base64url.bearer.authorization.{self.group_domain}."
+
+    # Annotations and labels
+    @property
+    def account_name_annotation(self) -> str:
+        return self.own("service-account.name")
+
+    @property
+    def account_uid_annotation(self) -> str:
+        return self.own("service-account.uid")
+
+    @property
+    def mountable_secrets_annotation(self) -> str:
+        return self.own("enforce-mountable-secrets")
+
+    @property
+    def last_applied_annotation(self) -> str:
+        return f"{self.client_tool}.{self.domain}/last-applied-configuration"
+
+    @property
+    def last_used_label(self) -> str:
+        return self.own("legacy-token-last-used")
+
+    @property
+    def invalid_since_label(self) -> str:
+        return self.own("legacy-token-invalid-since")
+
+    @property
+    def description_annotation(self) -> str:
+        return self.own("description")
+
+    # Namespaces and well-known objects
+    @property
+    def system_namespace(self) -> str:
+        return f"{self.component}-system"
+
+    @property
+    def public_namespace(self) -> str:
+        return f"{self.component}-public"
+
+    @property
+    def node_lease_namespace(self) -> str:
+        return f"{self.component}-node-lease"
+
+    @property
+    def root_ca_config_map(self) -> str:
+        return f"{self.component}-root-ca.crt"
+
+    @property
+    def controller_manager_user(self) -> str:
+        return f"system:{self.component}-controller-manager"
+
+
+ORCH: Final = Naming(
+    name="orch",
+    group_domain="orch.io",
+    domain="orch.io",
+    user_extra_domain="orch.io",
+    component="orch",
+    agent="orchlet",
+    client_tool="orchctl",
+    legacy_issuer="orch/serviceaccount",
+    flow_header="Orch",
+)
+
+KUBERNETES: Final = Naming(
+    name="kubernetes",
+    group_domain="k8s.io",
+    domain="kubernetes.io",
+    user_extra_domain="kubernetes.io",
+    component="kube",
+    agent="kubelet",
+    client_tool="kubectl",
+    legacy_issuer="kubernetes/serviceaccount",
+    flow_header="Kubernetes",
+)
+
+SETS: Final = {naming.name: naming for naming in (ORCH, KUBERNETES)}
+
+# What negotiation understands in either naming, so that stock clients work with both.
+META_GROUPS: Final = frozenset(naming.meta for naming in SETS.values())
+DISCOVERY_GROUPS: Final = frozenset(naming.discovery for naming in SETS.values())
+PROTOBUF_MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
+INITIAL_EVENTS_END: Final = ("orch.io/initial-events-end", "k8s.io/initial-events-end")
