@@ -1,15 +1,16 @@
 """What passes between the listener and everybody else: a request in, an answer or a stream out.
 
-Start with `Handler`: one coroutine function from `HttpRequest` to `Response` or `Stream`. Nothing here
-touches a socket, and nothing beyond listen.py, connection.py and tls.py does.
+Start with `Handler`: one coroutine function from `HttpRequest` to `Response` or `Stream`. Nothing
+here touches a socket, and nothing beyond listen.py, connection.py, reader.py and tls.py does.
 
 The rule for handlers: the listener drives a handler's coroutine *eagerly*. Until its first
-suspension there is no task (`asyncio.current_task()` is None), so that an answer from memory costs no
-trip through the event loop. Therefore, before the first `await` that really waits, a handler uses
-neither `asyncio.timeout` nor `asyncio.TaskGroup` nor anything else that asks for the current task.
-Afterwards it runs inside an ordinary task, which is cancelled when `HttpRequest.timeout` has passed
-since that first suspension. A handler that needs such tools from its first line opens with
-`await asyncio.sleep(0)`.
+suspension there is no task (`asyncio.current_task()` is None), so that an answer from memory
+costs no trip through the event loop. Therefore, before the first `await` that really waits, a
+handler uses neither `asyncio.timeout` nor `asyncio.TaskGroup` nor anything else that asks for the
+current task. Afterwards it runs inside an ordinary task, which is cancelled when
+`HttpRequest.timeout` has passed since that first suspension. A handler that needs such tools from
+its first line opens with `await asyncio.sleep(0)`. Context variables set by a handler are its own:
+each request runs in a copy of the context.
 
 A client that goes away does not cancel a handler: it runs to its end and its answer is dropped.
 """
@@ -60,7 +61,7 @@ class HttpRequest:
         "too_large",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - a record of what came, built in one place
         self,
         method: str,
         target: str,
@@ -83,9 +84,11 @@ class HttpRequest:
         self.repeated = _NO_VALUES if repeated is None else repeated  # the second and later values
         self.peer = peer
         self.body = body
-        self.too_large = too_large  # the body passed the limit: `body` is empty, the connection ends
+        # The body passed the limit: `body` is empty, and the connection ends after the answer.
+        self.too_large = too_large
         self.received = received  # time.monotonic() when the head had arrived
-        self.timeout = timeout  # seconds the handler may take once it suspends; it may change this
+        # Seconds the handler may take once it suspends; it may change this until then.
+        self.timeout = timeout
 
     def all(self, name: str) -> list[str]:
         """Give every value of a header, in the order sent; `name` is in lower case."""
@@ -107,7 +110,7 @@ class Response:
 
 
 class Chunk:
-    """A piece of a stream, with its HTTP framing made once and shared by every stream it goes to."""
+    """A piece of a stream; its HTTP framing is made once and shared by every stream it goes to."""
 
     __slots__ = ("data", "framed")
 
@@ -137,11 +140,19 @@ class Sink(Protocol):
         """Whether the stream is over, for whatever reason."""
 
     def on_close(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called exactly once when the stream is over; at once if it already is."""
+        """Have `callback` called exactly once when the stream is over, or soon if it already is.
+
+        It is called from the event loop, never from inside `send`, so that whoever sends to many
+        sinks may change the set of them in the callback.
+        """
 
 
 class Stream:
-    """An answer whose body comes in pieces; `opened` gets the sink once the head is written."""
+    """An answer whose body comes in pieces; `opened` gets the sink once the head is written.
+
+    `opened` is called in every case: when the client has gone, or asked with HEAD, it gets a sink
+    that is closed already.
+    """
 
     __slots__ = ("headers", "opened", "status")
 

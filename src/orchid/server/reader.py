@@ -1,0 +1,337 @@
+"""Bytes in, requests out: strict HTTP/1.1 parsing for one connection.
+
+Start with `RequestReader.feed`. What is complete waits in `ready`, in order; what cannot be
+accepted ends the reading with a `refusal`. httptools (llhttp without leniencies) reads the grammar; this
+module adds what a grammar does not know: limits, one Host, one way to say how long a body is.
+It never touches a socket, keeps no time-outs and never guesses: two readings of the same bytes is
+how requests are smuggled past a proxy (RFC 9112, 11.2), so whatever is ambiguous is refused.
+"""
+
+from enum import Enum, auto
+from time import monotonic
+from typing import Final
+
+import httptools
+
+from orchid.server.exchange import HttpRequest, Peer
+
+CLOSE_SILENTLY: Final = -1  # a refusal without an answer, for those who do not speak HTTP/1
+SMALLEST_REQUEST: Final = len(b"GET / HTTP/1.1\r\nHost:\r\n\r\n")
+
+_BAD_REQUEST, _EXPECTATION_FAILED, _HEADERS_TOO_LARGE = 400, 417, 431
+_NOT_IMPLEMENTED, _VERSION_NOT_SUPPORTED = 501, 505
+
+# Decoding and folding a name costs more than finding it; unknown ones are not remembered, because
+# a client could fill the memory with them.
+_KNOWN_NAMES = {
+    spelling.encode(): name.lower()
+    for name in (
+        "Accept",
+        "Accept-Encoding",
+        "Authorization",
+        "Connection",
+        "Content-Length",
+        "Content-Type",
+        "Expect",
+        "Host",
+        "Kubectl-Command",
+        "Kubectl-Session",
+        "Transfer-Encoding",
+        "User-Agent",
+    )
+    for spelling in (name, name.lower())
+}
+_METHODS = {
+    name.encode(): name for name in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+}
+
+
+class Phase(Enum):
+    """Where in a request the reader stands."""
+
+    BETWEEN = auto()
+    HEAD = auto()
+    BODY = auto()
+    ENDED = auto()  # nothing more will be read from this connection
+
+
+class Arrived:
+    """A complete request, and what its sender expects of the connection afterwards."""
+
+    __slots__ = ("chunked", "keep_alive", "lingers", "request")
+
+    def __init__(self, request: HttpRequest, *, keep_alive: bool, chunked: bool) -> None:
+        self.request = request
+        self.keep_alive = keep_alive
+        self.chunked = chunked  # the client understands chunked answers: HTTP/1.1
+        self.lingers = False  # the client may still be sending a body that nobody will read
+
+
+class _Stop(Exception):
+    """Ends the parser's run from inside one of its callbacks."""
+
+
+class RequestReader:
+    """Reads one connection's requests; `feed` it what arrives."""
+
+    __slots__ = (
+        "_arriving",
+        "_body",
+        "_body_bytes",
+        "_headers",
+        "_max_body",
+        "_max_head",
+        "_max_headers",
+        "_parser",
+        "_peer",
+        "_piece",
+        "_repeated",
+        "_span",
+        "_target",
+        "_timeout",
+        "phase",
+        "ready",
+        "refusal",
+        "wants_continue",
+    )
+
+    def __init__(
+        self,
+        peer: Peer,
+        *,
+        max_header_bytes: int,
+        max_headers: int,
+        max_body_bytes: int,
+        request_timeout: float,
+    ) -> None:
+        self._peer = peer
+        self._max_head = max_header_bytes
+        self._max_headers = max_headers
+        self._max_body = max_body_bytes
+        self._timeout = request_timeout
+        self.ready: list[Arrived] = []
+        self.refusal = 0  # an HTTP status or CLOSE_SILENTLY, due after what is ready
+        self.phase = Phase.BETWEEN
+        self.wants_continue = False  # the client waits for "100 Continue" before it sends the body
+        self._piece = 0  # length of the piece being fed
+        self._span = 0  # length of all pieces that hold some of the present head or body
+        self._target = b""
+        self._headers: dict[str, str] = {}
+        self._repeated: list[tuple[str, str]] | None = None
+        self._arriving: Arrived | None = None
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+        self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
+
+    def feed(self, data: bytes) -> None:
+        """Read a piece; afterwards look at `ready`, `refusal`, `phase` and `wants_continue`."""
+        if self._parser is None or self.phase is Phase.ENDED:
+            return
+        self._piece = len(data)
+        if self.phase is not Phase.BETWEEN:
+            self._span += self._piece
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            # Nobody here upgrades: the request is served as if it had not asked (RFC 9110, 7.8).
+            self._parser = httptools.HttpRequestParser(self)
+            self.feed(data[upgrade.args[0] :])
+        except httptools.HttpParserError as error:
+            self._fail(error, data)
+        else:
+            if self.phase is not Phase.BETWEEN:
+                self._check_growth()
+
+    def close(self) -> None:
+        """Read nothing more; also lets go of the parser, which refers back to this reader."""
+        self.phase = Phase.ENDED
+        self._parser = None
+        self._body = []
+
+    # Limits
+
+    def _check_growth(self) -> None:
+        """Bound what an unfinished head, or the framing and trailers of a body, may take."""
+        if self.phase is Phase.HEAD:
+            if self._span > self._max_head or self._header_count() > self._max_headers:
+                self._refuse(_HEADERS_TOO_LARGE)
+        elif self.phase is Phase.BODY and self._span - self._body_bytes > self._max_head:
+            self._refuse(_BAD_REQUEST)
+
+    def _header_count(self) -> int:
+        return len(self._headers) + (len(self._repeated) if self._repeated else 0)
+
+    def _head_bytes(self) -> int:
+        lines = [*self._headers.items(), *(self._repeated or ())]
+        return len(self._target) + sum(len(name) + len(value) + 4 for name, value in lines)
+
+    # Ends
+
+    def _refuse(self, status: int) -> None:
+        self.refusal = status
+        self.close()
+
+    def _fail(self, error: httptools.HttpParserError, data: bytes) -> None:
+        if self.phase is Phase.ENDED:
+            self.close()  # we stopped the parser ourselves, or it met bytes behind the last request
+        elif self._is_other_protocol(error, data):
+            self._refuse(CLOSE_SILENTLY)
+        else:
+            self._refuse(_BAD_REQUEST)
+
+    def _is_other_protocol(self, error: httptools.HttpParserError, data: bytes) -> bool:
+        """Tell noise, TLS and HTTP/2 from a mistaken HTTP/1 client, who deserves an answer."""
+        if isinstance(error, httptools.HttpParserInvalidMethodError):
+            return not data[:1].isalpha()
+        return self._parser is not None and self._parser.get_method() == b"PRI"
+
+    # What httptools calls
+
+    def on_message_begin(self) -> None:
+        self.phase = Phase.HEAD
+        self._span = self._piece
+        self._target = b""
+        self._headers = {}
+        self._repeated = None
+
+    def on_url(self, part: bytes) -> None:
+        self._target = self._target + part if self._target else part
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self.phase is not Phase.HEAD:
+            return  # a trailer; it must never look like a header that was there from the start
+        key = _KNOWN_NAMES.get(name) or name.decode("latin-1").lower()
+        text = value.decode("latin-1").rstrip(" \t")
+        if key not in self._headers:
+            self._headers[key] = text
+        elif self._repeated is None:
+            self._repeated = [(key, text)]
+        else:
+            self._repeated.append((key, text))
+
+    def on_headers_complete(self) -> None:
+        status = self._take_head()
+        if status:
+            self._refuse(status)
+            raise _Stop
+
+    def on_body(self, data: bytes) -> None:
+        self._body_bytes += len(data)
+        if self._body_bytes > self._max_body and self._arriving is not None:
+            self._give_up_body(self._arriving)
+            raise _Stop
+        self._body.append(data)
+
+    def on_message_complete(self) -> None:
+        arrived = self._arriving
+        if arrived is None:
+            return
+        if self._body_bytes:
+            arrived.request.body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+            self._body = []
+        self._deliver(arrived)
+
+    # The head
+
+    def _take_head(self) -> int:
+        """Check a complete head and prepare its request; give the status of a refusal, or 0."""
+        parser = self._parser
+        if parser is None:
+            return _BAD_REQUEST
+        headers = self._headers
+        version = parser.get_http_version()
+        modern = version == "1.1"
+        if not modern and version != "1.0":
+            return _VERSION_NOT_SUPPORTED
+        if self._header_count() > self._max_headers or self._is_head_too_long():
+            return _HEADERS_TOO_LARGE
+        if modern and "host" not in headers:
+            return _BAD_REQUEST
+        if self._repeated and any(name == "host" for name, _ in self._repeated):
+            return _BAD_REQUEST
+        target = self._target.decode("latin-1")
+        path = target if target[:1] == "/" else _origin_form(target)
+        raw_method = parser.get_method()
+        method = _METHODS.get(raw_method) or raw_method.decode("latin-1")
+        if not path or "#" in path or (path == "*" and method != "OPTIONS"):
+            return _BAD_REQUEST
+        path, _, query = path.partition("?")
+        request = HttpRequest(
+            method,
+            target,
+            path,
+            query,
+            headers,
+            self._peer,
+            repeated=self._repeated,
+            received=monotonic(),
+            timeout=self._timeout,
+        )
+        arrived = Arrived(request, keep_alive=parser.should_keep_alive(), chunked=modern)
+        self._arriving = arrived
+        self.phase = Phase.BODY
+        self._span = self._piece
+        if parser.should_upgrade() and self._refuses_upgrade(arrived):
+            return _BAD_REQUEST
+        if "content-length" in headers or "transfer-encoding" in headers:
+            return self._take_body_headers(arrived)
+        return 0
+
+    def _is_head_too_long(self) -> bool:
+        # The sum is exact but dear; what was fed is an upper bound of it.
+        return self._span > self._max_head and self._head_bytes() > self._max_head
+
+    def _take_body_headers(self, arrived: Arrived) -> int:
+        """Judge the headers that say how a body comes; RFC 9112, 6."""
+        headers = arrived.request.headers
+        coding = headers.get("transfer-encoding")
+        length = int(headers.get("content-length", "0"))  # llhttp let digits through, nothing else
+        if coding is not None and coding.lower() != "chunked":
+            return _NOT_IMPLEMENTED
+        if coding is not None and not arrived.chunked:
+            return _BAD_REQUEST  # HTTP/1.0 has no chunked bodies; a proxy may read this otherwise
+        expectation = headers.get("expect", "100-continue")
+        if expectation.lower() != "100-continue":
+            return _EXPECTATION_FAILED
+        if length > self._max_body:
+            self._give_up_body(arrived)
+            raise _Stop
+        self.wants_continue = arrived.chunked and "expect" in headers
+        return 0
+
+    def _refuses_upgrade(self, arrived: Arrived) -> bool:
+        """Tell whether ignoring the upgrade would leave a body, which the parser does not read."""
+        request = arrived.request
+        has_body = request.headers.get("content-length", "0") != "0"
+        return request.method == "CONNECT" or has_body or "transfer-encoding" in request.headers
+
+    # The end of a request
+
+    def _give_up_body(self, arrived: Arrived) -> None:
+        """Hand over a request whose body passed the limit, without the body; read nothing more."""
+        self._body = []
+        arrived.request.too_large = True
+        arrived.keep_alive = False
+        arrived.lingers = True
+        self._deliver(arrived)
+
+    def _deliver(self, arrived: Arrived) -> None:
+        self._arriving = None
+        self._body_bytes = 0
+        self.wants_continue = False
+        self.phase = Phase.BETWEEN if arrived.keep_alive else Phase.ENDED
+        self.ready.append(arrived)
+
+
+def _origin_form(target: str) -> str:
+    """Give path and query of a target in any form; "" if it has none (RFC 9112, 3.2)."""
+    if target == "*":
+        return target
+    scheme, separator, rest = target.partition("://")
+    if not separator or scheme.lower() not in {"http", "https"}:
+        return ""
+    authority, slash, path = rest.partition("/")
+    if not slash:
+        authority, mark, query = rest.partition("?")
+        path = mark + query
+    return "/" + path if authority and "?" not in authority else ""
