@@ -1,0 +1,160 @@
+"""Requests as fast as the server answers them, one kind at a time, sent by wrk.
+
+Start with `JOBS`: each builds the requests of one measurement from the stage. `measure` runs it.
+"""
+
+import base64
+import json
+import re
+import secrets
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.setting import AUTHENTICATION, HEADERS, Stage, account, token_request
+from tests.conformance.exchanges import HERE as RECORDED
+
+UNIQUE = "@N@"  # replaced by another text in every request
+CSRS = "/apis/certificates.orch.io/v1/certificatesigningrequests"
+RESULT = re.compile(r"RESULT (\d+) (\d+) (\d+) (\d+) (\d+) (\d+)")
+
+SCRIPT = """
+wrk.method = "%(method)s"
+%(headers)s
+local paths = {%(paths)s}
+local bodies = {%(bodies)s}
+local n = 0
+request = function()
+  n = n + 1
+  local body = bodies[(n %% #bodies) + 1]
+  if body == "" then body = nil else body = body:gsub("@N@", "%(salt)s-" .. n) end
+  return wrk.format(nil, paths[(n %% #paths) + 1], nil, body)
+end
+done = function(summary, latency)
+  local e = summary.errors
+  io.write(string.format("RESULT %%d %%d %%d %%d %%d %%d\\n", summary.requests, summary.duration,
+    latency:percentile(50), latency:percentile(99), e.status,
+    e.connect + e.read + e.write + e.timeout))
+end
+"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """The requests of one measurement: paths and bodies are taken in turn."""
+
+    method: str
+    paths: list[str]
+    bodies: list[str]
+
+    def first(self) -> tuple[str, str, str | None]:
+        """One request of its kind, to be sent by hand."""
+        body = self.bodies[0].replace(UNIQUE, "first") if self.bodies else None
+        return self.method, self.paths[0], body
+
+    def script(self) -> str:
+        headers = (f'wrk.headers["{name}"] = "{value}"' for name, value in HEADERS.items())
+        return SCRIPT % {
+            "method": self.method,
+            "headers": "\n".join(headers),
+            "paths": ",\n".join(f'"{path}"' for path in self.paths),
+            "bodies": ",\n".join(f"[==[{body}]==]" for body in self.bodies or [""]),
+            "salt": secrets.token_hex(4),
+        }
+
+
+@dataclass(frozen=True)
+class Load:
+    """What came of it; latencies in milliseconds."""
+
+    per_second: float
+    p50: float
+    p99: float
+    refused: int  # answers of 400 and above
+    broken: int  # connections that failed, and time-outs
+
+
+def measure(job: Job, url: str, *, core: int, seconds: int, connections: int) -> Load:
+    with tempfile.TemporaryDirectory() as directory:
+        script = Path(directory) / "job.lua"
+        script.write_text(job.script())
+        command = ["taskset", "-c", str(core), "wrk", "-t1", f"-c{connections}", f"-d{seconds}s"]
+        command += ["--timeout", "10s", "-s", str(script), url]
+        told = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = RESULT.search(told.stdout)
+    if found is None:
+        raise SystemExit(f"wrk gave no result:\n{told.stdout}\n{told.stderr}")
+    requests, microseconds, p50, p99, refused, broken = map(int, found.groups())
+    rate = requests / (microseconds / 1e6)
+    return Load(round(rate, 1), p50 / 1000, p99 / 1000, refused, broken)
+
+
+def livez(stage: Stage) -> Job:
+    return Job("GET", ["/livez"], [])
+
+
+def get(stage: Stage) -> Job:
+    return Job("GET", [f"{stage.accounts}/{name}" for name in stage.names], [])
+
+
+def list_all(stage: Stage) -> Job:
+    return Job("GET", [stage.accounts], [])
+
+
+def self_subject_review(stage: Stage) -> Job:
+    body = {"apiVersion": "authentication.orch.io/v1", "kind": "SelfSubjectReview"}
+    return Job("POST", [f"{AUTHENTICATION}/selfsubjectreviews"], [json.dumps(body)])
+
+
+def review_one_token(stage: Stage) -> Job:
+    return token_reviews(stage.tokens()[:1])
+
+
+def review_many_tokens(stage: Stage) -> Job:
+    return token_reviews(stage.tokens())
+
+
+def token_reviews(tokens: list[str]) -> Job:
+    kind = {"apiVersion": "authentication.orch.io/v1", "kind": "TokenReview"}
+    bodies = [json.dumps({**kind, "spec": {"token": token}}) for token in tokens]
+    return Job("POST", [f"{AUTHENTICATION}/tokenreviews"], bodies)
+
+
+def request_token(stage: Stage) -> Job:
+    paths = [f"{stage.accounts}/{name}/token" for name in stage.names]
+    return Job("POST", paths, [json.dumps(token_request())])
+
+
+def create_account(stage: Stage) -> Job:
+    return Job("POST", [stage.accounts], [json.dumps(account(f"w-{UNIQUE}"))])
+
+
+def create_certificate_request(stage: Stage) -> Job:
+    pem = json.loads((RECORDED / "fixtures.json").read_text())["csr_alice"]
+    body = {
+        "apiVersion": "certificates.orch.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": {"name": f"{stage.namespace}-{UNIQUE}"},
+        "spec": {
+            "request": base64.b64encode(pem.encode()).decode(),
+            "signerName": "example.com/bench",
+            "usages": ["client auth"],
+        },
+    }
+    return Job("POST", [CSRS], [json.dumps(body)])
+
+
+# Those that write come last: they change what the others would find.
+JOBS: dict[str, Callable[[Stage], Job]] = {
+    "livez": livez,
+    "get": get,
+    "list500": list_all,
+    "selfsubjectreview": self_subject_review,
+    "tokenreview-one": review_one_token,
+    "tokenreview-many": review_many_tokens,
+    "tokenrequest": request_token,
+    "create": create_account,
+    "csr-create": create_certificate_request,
+}

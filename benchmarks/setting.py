@@ -1,0 +1,89 @@
+"""The stage of a measurement: a caller with the administrator's token, and a filled namespace."""
+
+import http.client
+import json
+import secrets
+import ssl
+import urllib.parse
+from typing import Any
+
+from tests.conformance.exchanges import tokens_by_user
+
+TOKEN = tokens_by_user()["admin"]
+HEADERS = {
+    "Authorization": f"Bearer {TOKEN}",
+    "Content-Type": "application/json",
+    "Accept": "application/json",
+}
+TOKENS = 600  # more than one, so that a cache of one cannot answer for all
+AUTHENTICATION = "/apis/authentication.orch.io/v1"
+
+
+class NotServed(Exception):
+    """The server does not offer what a measurement needs; says which answer it gave instead."""
+
+
+class Administrator:
+    """One kept connection, for setting the stage; the load itself comes from elsewhere."""
+
+    def __init__(self, url: str) -> None:
+        address = urllib.parse.urlsplit(url)
+        # The server is ours and on loopback, and its certificate is as new as itself.
+        tls = ssl._create_unverified_context()  # noqa: S323
+        self._connection = http.client.HTTPSConnection(
+            address.hostname or "", address.port, context=tls, timeout=60
+        )
+
+    def call(self, method: str, path: str, body: object = None) -> Any:
+        return json.loads(self.send(method, path, None if body is None else json.dumps(body)))
+
+    def send(self, method: str, path: str, content: str | None) -> bytes:
+        self._connection.request(method, path, body=content, headers=HEADERS)
+        answer = self._connection.getresponse()
+        raw = answer.read()
+        if answer.status >= http.client.MULTIPLE_CHOICES:
+            raise NotServed(f"{method} {path}: {answer.status}")
+        return raw
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Stage:
+    """A namespace with accounts in it, made anew for every run; tokens once they are asked for."""
+
+    def __init__(self, administrator: Administrator, accounts: int) -> None:
+        self.namespace = "bench-" + secrets.token_hex(3)
+        self.accounts = f"/api/v1/namespaces/{self.namespace}/serviceaccounts"
+        self.names = [f"acc-{number:05d}" for number in range(accounts)]
+        self._administrator = administrator
+        self._tokens: list[str] = []
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
+        administrator.call("POST", "/api/v1/namespaces", namespace)
+        for name in self.names:
+            administrator.call("POST", self.accounts, account(name))
+
+    def tokens(self) -> list[str]:
+        while len(self._tokens) < TOKENS:
+            name = self.names[len(self._tokens) % len(self.names)]
+            path = f"{self.accounts}/{name}/token"
+            answer = self._administrator.call("POST", path, token_request())
+            self._tokens.append(answer["status"]["token"])
+        return self._tokens
+
+
+def account(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": name, "labels": {"app": "bench", "tier": "web"}},
+        "secrets": [{"name": "s1"}],
+    }
+
+
+def token_request() -> dict[str, Any]:
+    return {
+        "apiVersion": "authentication.orch.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"audiences": [], "expirationSeconds": 3600},
+    }
