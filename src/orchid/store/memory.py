@@ -1,0 +1,153 @@
+"""The store in memory: for tests, and for trying things out with nothing left behind.
+
+It keeps the same history, gives the same errors and orders things in the same way as the
+backends that last; everything happens in the event loop, so a commit is never interrupted.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import AsyncGenerator, Sequence
+from typing import NamedTuple
+
+from orchid.store.interface import (
+    ABSENT,
+    FIRST,
+    LATEST,
+    Batch,
+    Change,
+    Conflict,
+    Event,
+    FutureRevision,
+    Page,
+    Record,
+    Revision,
+    Span,
+    Store,
+    Unavailable,
+    check_changes,
+    check_read,
+    check_revision,
+)
+from orchid.store.tail import Tail, follow
+
+
+class _Version(NamedTuple):
+    revision: Revision
+    value: bytes | None  # None: deleted
+
+
+class MemoryStore:
+    """A Store that forgets everything when the process ends."""
+
+    def __init__(self) -> None:
+        self._keys: list[str] = []  # in order; also those whose deletion is still remembered
+        self._versions: dict[str, list[_Version]] = {}  # oldest first
+        self._log: list[Event] = []
+        self._tail = Tail(FIRST, FIRST)
+
+    async def read(self, span: Span, *, at: Revision = LATEST, limit: int = 0) -> Page:
+        self._check_open()
+        check_read(at, limit)
+        newest, oldest = self._tail.revision, self._tail.oldest
+        if at == LATEST:
+            at = newest
+        check_revision(at, oldest=oldest, newest=newest)
+        records: list[Record] = []
+        for key in self._keys_in(span):
+            record = self._record(key, at)
+            if record is None:
+                continue
+            if limit and len(records) == limit:
+                return Page(records, at, more=True, oldest=oldest)
+            records.append(record)
+        return Page(records, at, more=False, oldest=oldest)
+
+    async def commit(self, changes: Sequence[Change]) -> Revision:
+        self._check_open()
+        check_changes(changes)
+        newest = self._tail.revision
+        before = [self._record(change.key, newest) for change in changes]
+        for change, record in zip(changes, before, strict=True):
+            if change.expected != (record.revision if record else ABSENT):
+                raise Conflict(change.key, record)
+        revision = newest + 1
+        events = tuple(
+            _event(change, record, revision) for change, record in zip(changes, before, strict=True)
+        )
+        for change in changes:
+            self._remember(change.key, _Version(revision, change.value))
+        self._log.extend(events)
+        self._tail.append(Batch(events, revision))
+        return revision
+
+    def watch(self, span: Span, *, after: Revision) -> AsyncGenerator[Batch, None]:
+        return follow(self._tail, span, after, self._replay)
+
+    async def revision(self) -> Revision:
+        return self._tail.revision
+
+    async def compact(self, before: Revision) -> None:
+        self._check_open()
+        if before > self._tail.revision:
+            raise FutureRevision(before, self._tail.revision)
+        if before <= self._tail.oldest:
+            return
+        self._tail.oldest = before
+        del self._log[: bisect_right(self._log, before, key=_revision)]
+        for key in list(self._keys):
+            self._forget(key, before)
+
+    async def close(self) -> None:
+        self._tail.close()
+
+    async def _replay(self, span: Span, after: Revision) -> Batch:
+        newest = self._tail.revision
+        check_revision(after, oldest=self._tail.oldest, newest=newest)
+        later = self._log[bisect_right(self._log, after, key=_revision) :]
+        return Batch(tuple(event for event in later if event.key in span), newest)
+
+    def _check_open(self) -> None:
+        if self._tail.closed:
+            raise Unavailable("the store is closed")
+
+    def _keys_in(self, span: Span) -> list[str]:
+        first = bisect_left(self._keys, span.start)
+        last = bisect_left(self._keys, span.end) if span.end else len(self._keys)
+        return self._keys[first:last]
+
+    def _record(self, key: str, at: Revision) -> Record | None:
+        versions = self._versions.get(key, [])
+        count = bisect_right(versions, at, key=_revision)
+        if not count:
+            return None
+        revision, value = versions[count - 1]
+        return None if value is None else Record(key, value, revision)
+
+    def _remember(self, key: str, version: _Version) -> None:
+        if key not in self._versions:
+            self._versions[key] = []
+            insort(self._keys, key)
+        self._versions[key].append(version)
+
+    def _forget(self, key: str, before: Revision) -> None:
+        """Drop what was replaced, or deleted, by then."""
+        versions = self._versions[key]
+        count = bisect_right(versions, before, key=_revision)
+        if count and versions[count - 1].value is not None:
+            count -= 1  # that one is what a read at `before` finds
+        del versions[:count]
+        if not versions:
+            del self._versions[key]
+            del self._keys[bisect_left(self._keys, key)]
+
+
+def _event(change: Change, before: Record | None, revision: Revision) -> Event:
+    if before is None:
+        return Event(change.key, change.value, revision, None, ABSENT)
+    return Event(change.key, change.value, revision, before.value, before.revision)
+
+
+def _revision(item: Event | _Version) -> Revision:
+    return item.revision
+
+
+_: type[Store] = MemoryStore

@@ -1,0 +1,57 @@
+"""How much history a store keeps: compaction by age, for any backend.
+
+A store counts revisions and knows no time. `Retention` looks at the newest revision now and
+then, remembers when it saw it, and compacts up to what it saw long enough ago. So at least the
+time asked for is kept, and at most one interval more.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from orchid.store.interface import Revision, Store, StoreError
+
+log = logging.getLogger(__name__)
+
+KEEP_SECONDS = 300.0
+INTERVAL_SECONDS = 30.0
+
+
+class Retention:
+    """Keeps the last minutes of a store's history, by a clock that is handed in.
+
+    The clock counts seconds and never goes back, as `time.monotonic` does.
+    """
+
+    def __init__(
+        self, store: Store, clock: Callable[[], float], *, keep: float = KEEP_SECONDS
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._keep = keep
+        self._seen: deque[tuple[float, Revision]] = deque()
+
+    async def run(
+        self,
+        *,
+        interval: float = INTERVAL_SECONDS,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Look, compact, sleep, until cancelled; a store that fails is tried again."""
+        while True:
+            try:
+                await self.look()
+            except StoreError as error:
+                log.warning("store.compaction_failed: %s", error)
+            await sleep(interval)
+
+    async def look(self) -> None:
+        """Remember the newest revision, and forget what was followed long enough ago."""
+        now = self._clock()
+        self._seen.append((now, await self._store.revision()))
+        before: Revision | None = None
+        while self._seen and self._seen[0][0] <= now - self._keep:
+            before = self._seen.popleft()[1]
+        if before is not None:
+            await self._store.compact(before)

@@ -1,0 +1,142 @@
+"""The newest end of the log, kept in memory once and shared by every watcher of a backend.
+
+A watcher is only a revision it has come to. While that lies within the tail, its next batch is
+taken from here; when it lies further back, the watcher reads on from the backend's own log. So
+a slow watcher costs nothing, and memory is bounded by the tail however many there are.
+
+Start with `follow`: it is the whole of a watch. Everything here runs in the event loop; threads
+hand over with `call_soon_threadsafe`.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable
+
+from orchid.store.interface import (
+    ABSENT,
+    Batch,
+    Compacted,
+    Event,
+    Revision,
+    Span,
+    Unavailable,
+)
+
+Replay = Callable[[Span, Revision], Awaitable[Batch]]
+"""Read the next stretch of history from a log; raises Compacted and FutureRevision."""
+
+
+class Tail:
+    """The last batches, and a bell for those who wait for the next one."""
+
+    def __init__(
+        self,
+        revision: Revision,
+        oldest: Revision,
+        *,
+        max_events: int = 8192,
+        max_bytes: int = 16 << 20,
+    ) -> None:
+        self.revision = revision
+        self.oldest = oldest  # what has been compacted away, kept here for a quick answer
+        self.floor = revision  # every event after this revision is in the tail
+        self.closed = False
+        self._batches: deque[Batch] = deque()
+        self._events = 0
+        self._bytes = 0
+        self._max_events = max_events
+        self._max_bytes = max_bytes
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def append(self, batch: Batch) -> None:
+        """Add what was committed, and wake everyone who waits."""
+        self._batches.append(batch)
+        self._events += len(batch.events)
+        self._bytes += _weight(batch)
+        self.revision = batch.revision
+        while len(self._batches) > 1 and self._is_heavy():
+            self._drop()
+        self._ring()
+
+    def jump(self, revision: Revision) -> None:
+        """Move on to a revision whose events are in the log only."""
+        self._batches.clear()
+        self._events = self._bytes = 0
+        self.floor = self.revision = revision
+        self._ring()
+
+    def close(self) -> None:
+        """End every watch."""
+        self.closed = True
+        self._ring()
+
+    def after(self, span: Span, revision: Revision) -> Batch:
+        """Everything in the tail behind a revision that is not below its floor."""
+        newest = self._batches[-1]
+        if len(self._batches) == 1 or self._batches[-2].revision <= revision:
+            batches = [newest]  # by far the most common: one batch behind
+        else:
+            batches = [batch for batch in self._batches if batch.revision > revision]
+        start, end = span.start, span.end
+        events = tuple(
+            event
+            for batch in batches
+            for event in batch.events
+            if start <= event.key and (not end or event.key < end) and event.revision > revision
+        )
+        return Batch(events, newest.revision)
+
+    async def moved(self) -> None:
+        """Wait until the tail has grown, or was closed."""
+        bell = asyncio.get_running_loop().create_future()
+        self._waiting.append(bell)
+        try:
+            await bell
+        finally:
+            if not bell.done() or bell.cancelled():
+                self._waiting = [other for other in self._waiting if other is not bell]
+
+    def _is_heavy(self) -> bool:
+        return self._events > self._max_events or self._bytes > self._max_bytes
+
+    def _drop(self) -> None:
+        batch = self._batches.popleft()
+        self._events -= len(batch.events)
+        self._bytes -= _weight(batch)
+        self.floor = batch.revision
+
+    def _ring(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for bell in waiting:
+            if not bell.done():
+                bell.set_result(None)
+
+
+async def follow(
+    tail: Tail, span: Span, after: Revision, replay: Replay
+) -> AsyncGenerator[Batch, None]:
+    """Watch: history first, then what happens, without a gap or a repeat between them."""
+    if after < ABSENT:
+        raise ValueError(f"not a revision: {after}")
+    if after < tail.oldest:
+        raise Compacted(after, tail.oldest)
+    if after > tail.revision and not tail.closed:
+        # Either the future, or a commit on its way to us that a read has seen already.
+        await replay(span, after)
+    while True:
+        if tail.closed:
+            raise Unavailable("the store is closed")
+        if after >= tail.revision:
+            await tail.moved()
+            continue
+        batch = tail.after(span, after) if after >= tail.floor else await replay(span, after)
+        after = batch.revision
+        yield batch
+
+
+def _weight(batch: Batch) -> int:
+    return sum(_size(event) for event in batch.events)
+
+
+def _size(event: Event) -> int:
+    return len(event.value or b"") + len(event.previous or b"")
