@@ -1,7 +1,7 @@
 """Bytes in, requests out: strict HTTP/1.1 parsing for one connection.
 
 Start with `RequestReader.feed`. What is complete waits in `ready`, in order; what cannot be
-accepted ends the reading with a `refusal`. httptools (llhttp without leniencies) reads the grammar; this
+accepted ends the reading with a `refusal`. httptools (llhttp, no leniency) reads the grammar; this
 module adds what a grammar does not know: limits, one Host, one way to say how long a body is.
 It never touches a socket, keeps no time-outs and never guesses: two readings of the same bytes is
 how requests are smuggled past a proxy (RFC 9112, 11.2), so whatever is ambiguous is refused.
@@ -58,12 +58,13 @@ class Phase(Enum):
 class Arrived:
     """A complete request, and what its sender expects of the connection afterwards."""
 
-    __slots__ = ("chunked", "keep_alive", "lingers", "request")
+    __slots__ = ("answered", "chunked", "keep_alive", "lingers", "request")
 
     def __init__(self, request: HttpRequest, *, keep_alive: bool, chunked: bool) -> None:
         self.request = request
         self.keep_alive = keep_alive
         self.chunked = chunked  # the client understands chunked answers: HTTP/1.1
+        self.answered = False  # the answer was given, or nobody is there to get it
         self.lingers = False  # the client may still be sending a body that nobody will read
 
 

@@ -1,0 +1,254 @@
+"""TLS for the listener: the server's certificate, and the question for the client's.
+
+Start with `TlsFiles`: it holds the context for new connections and makes a fresh one when a file
+has changed; open connections keep theirs. A reload that fails leaves the old context in place.
+
+A client's certificate is asked for, never demanded, and not judged in the handshake: an unknown or
+expired one should get an answer (401), not a broken connection. Python's ssl has no such mode, so
+OpenSSL is asked directly (`accept_unverified`), guarded by a handshake with ourselves at the start;
+where that does not work, the handshake verifies against the client authorities, and
+`verifies_clients` says so. In the first case **nothing is proven about the issuer**: authentication
+must verify the chain itself.
+
+Sessions are not resumed: a resumed session has no intermediate certificates, and would outlive the
+removal of an authority.
+"""
+
+import ctypes
+import logging
+import ssl
+import stat
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+log = logging.getLogger(__name__)
+
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_VERIFY_PEER: Final = 1  # SSL_VERIFY_PEER: ask, but take no certificate for an answer
+_SET_SESSION_CACHE_MODE: Final = 44  # SSL_CTRL_SET_SESS_CACHE_MODE; its value 0 means off
+_DER: Final = 2  # _ssl.ENCODING_DER
+
+
+class TlsFilesUnusable(ValueError):
+    """A certificate, key or authority file is missing, broken or does not fit the others."""
+
+
+class KeyFileExposed(TlsFilesUnusable):
+    """The private key can be reached by others than its owner."""
+
+
+class TlsFiles:
+    """A serving certificate with its key, and the authorities of client certificates.
+
+    With no authorities, clients are not asked for a certificate. `judge_in_handshake` refuses
+    unknown certificates in the handshake even where that could be left to authentication.
+    """
+
+    def __init__(
+        self,
+        certificate: Path,
+        key: Path,
+        client_cas: Sequence[Path] = (),
+        *,
+        judge_in_handshake: bool = False,
+    ) -> None:
+        self._certificate = certificate
+        self._key = key
+        self._client_cas = tuple(client_cas)
+        self._seen = self._state()
+        self.verifies_clients = judge_in_handshake
+        self.context = self._build()
+        if self._client_cas and not judge_in_handshake and not self._asks_without_judging():
+            log.warning("tls.client_certificates_verified_in_handshake")
+            self.verifies_clients = True
+            self.context = self._build()
+
+    def poll(self) -> bool:
+        """Reload if a file has changed; tell whether there is a new context. Never raises."""
+        state = self._state()
+        if state == self._seen:
+            return False
+        self._seen = state
+        try:
+            self.reload()
+        except TlsFilesUnusable as problem:
+            log.error("tls.reload_refused: %s", problem)
+            return False
+        log.info("tls.reloaded")
+        return True
+
+    def reload(self) -> None:
+        """Build a new context from the files as they are; on failure the old one stays."""
+        self.context = self._build()
+
+    def _state(self) -> tuple[tuple[int, int, int] | None, ...]:
+        files = (self._certificate, self._key, *self._client_cas)
+        return tuple(_identity(file) for file in files)
+
+    def _build(self) -> ssl.SSLContext:
+        _refuse_exposed(self._key)
+        context = _bare_context()
+        try:
+            # Without a password of ours, OpenSSL would ask for one on the terminal and wait.
+            context.load_cert_chain(self._certificate, self._key, password=_no_password)
+        except (OSError, ValueError) as problem:
+            raise TlsFilesUnusable(
+                f"cannot serve TLS with {self._certificate} and {self._key}: {_reason(problem)}"
+            ) from problem
+        if self._client_cas:
+            self._ask_for_certificates(context)
+        return context
+
+    def _ask_for_certificates(self, context: ssl.SSLContext) -> None:
+        for file in self._client_cas:
+            try:
+                context.load_verify_locations(cafile=file)
+            except (OSError, ValueError) as problem:
+                raise TlsFilesUnusable(
+                    f"cannot read client authorities from {file}: {_reason(problem)}"
+                ) from problem
+        context.verify_mode = ssl.CERT_OPTIONAL
+        if not self.verifies_clients:
+            accept_unverified(context)
+
+    def _asks_without_judging(self) -> bool:
+        """Try it: shake hands with ourselves, the client showing a certificate nobody issued."""
+        client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        client.check_hostname = False
+        client.verify_mode = ssl.CERT_NONE
+        try:
+            client.load_cert_chain(self._certificate, self._key, password=_no_password)
+            seen = _handshake(self.context, client)
+        except (OSError, ValueError):
+            return False
+        return seen == _first_certificate(self._certificate)
+
+
+def intermediates_of(tls: Any) -> tuple[bytes, ...]:
+    """Give, as DER, what the client of a handshake sent beside its own certificate."""
+    try:
+        if hasattr(tls, "get_unverified_chain"):  # Python 3.13 and later
+            return tuple(tls.get_unverified_chain()[1:])
+        chain = tls._sslobj.get_unverified_chain() or ()  # there is no other way
+        return tuple(bytes(link.public_bytes(_DER)) for link in chain[1:])
+    except (AttributeError, ssl.SSLError):
+        return ()
+
+
+# The server side
+
+
+def _bare_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("ECDHE+AESGCM:ECDHE+CHACHA20")  # of TLS 1.2; 1.3 has only good ones
+    context.set_alpn_protocols(["http/1.1"])
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
+    context.num_tickets = 0
+    return context
+
+
+def _refuse_exposed(key: Path) -> None:
+    try:
+        mode = key.stat().st_mode
+    except OSError as problem:
+        raise TlsFilesUnusable(f"cannot read {key}: {_reason(problem)}") from problem
+    if mode & _OTHERS:
+        raise KeyFileExposed(
+            f"private key {key} has mode {stat.S_IMODE(mode):04o}, so that others than its owner"
+            " can reach it; make it 0600"
+        )
+
+
+def _no_password() -> str:
+    return ""
+
+
+def _reason(problem: Exception) -> str:
+    if isinstance(problem, ssl.SSLError):
+        return (problem.reason or "not usable").replace("_", " ").lower()
+    if isinstance(problem, OSError):
+        return problem.strerror or "not usable"
+    return "not usable"
+
+
+def _identity(file: Path) -> tuple[int, int, int] | None:
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+# Past the ssl module
+
+
+@cache
+def _libssl() -> ctypes.CDLL:
+    """The OpenSSL that Python's own ssl module is linked with, and no other."""
+    import _ssl  # noqa: PLC0415 - named here only for the library behind it
+
+    return ctypes.CDLL(getattr(_ssl, "__file__", None))
+
+
+# Lets the handshake go on whatever OpenSSL thinks of the certificate. OpenSSL keeps the address, so
+# this lives as long as the module.
+_GO_ON = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p)(lambda _verdict, _store: 1)
+
+
+def accept_unverified(context: ssl.SSLContext) -> None:
+    """Make handshakes ask for a certificate and take any, if this Python lets us.
+
+    Leaves the context verifying when anything looks other than expected. Whoever calls this must
+    verify the certificates.
+    """
+    if sys.implementation.name != "cpython":
+        return
+    try:
+        library = _libssl()
+        set_verify, get_mode = library.SSL_CTX_set_verify, library.SSL_CTX_get_verify_mode
+        control = library.SSL_CTX_ctrl
+    except (OSError, AttributeError):
+        return
+    # The first field of CPython's context object, right after what every object has.
+    pointer = ctypes.c_void_p.from_address(id(context) + object.__basicsize__)
+    get_mode.argtypes = [ctypes.c_void_p]
+    if not pointer.value or get_mode(pointer) != _VERIFY_PEER:
+        return
+    set_verify.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]
+    set_verify.restype = None
+    set_verify(pointer, _VERIFY_PEER, ctypes.cast(_GO_ON, ctypes.c_void_p))
+    control.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_long, ctypes.c_void_p]
+    control.restype = ctypes.c_long
+    control(pointer, _SET_SESSION_CACHE_MODE, 0, None)
+
+
+def _handshake(server_context: ssl.SSLContext, client_context: ssl.SSLContext) -> bytes | None:
+    """Shake hands in memory; give the certificate that the server saw."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = server_context.wrap_bio(to_server, to_client, server_side=True)
+    client = client_context.wrap_bio(to_client, to_server)
+    waiting = [client, server]
+    for _ in range(8):  # TLS 1.3 needs two rounds, 1.2 three
+        waiting = [side for side in waiting if not _shook(side)]
+        if not waiting:
+            return server.getpeercert(binary_form=True)
+    return None
+
+
+def _shook(side: ssl.SSLObject) -> bool:
+    try:
+        side.do_handshake()
+    except ssl.SSLWantReadError:
+        return False
+    return True
+
+
+def _first_certificate(file: Path) -> bytes:
+    text = file.read_text("ascii")
+    end = "-----END CERTIFICATE-----"
+    start = text.index("-----BEGIN CERTIFICATE-----")
+    return ssl.PEM_cert_to_DER_cert(text[start : text.index(end, start) + len(end)])
