@@ -1,0 +1,477 @@
+"""Certificate authorities: make one, load one, and sign with it only what was agreed.
+
+Start with `Authority.load(certificates, key)` or `Authority.create(name, ...)`, then `sign` a
+request under a profile, or `issue` a certificate for a key of our own.
+
+A certificate is never a copy of its request: its bytes are written from a `Template`
+(certificate_body.py), which holds only what may be in it. Then, before the key is used, those
+bytes are read back by the X.509 library, which did not write them, and compared with the
+template, the authority and the profile. The signature goes over exactly the bytes that were
+looked at. What fails that check is never signed; nothing signed here is an authority except what
+`create` makes.
+"""
+
+import datetime
+import itertools
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+
+from orchid.credentials import certificates, der, files, names, pem
+from orchid.credentials.certificate_body import Template, assemble, encode_body
+from orchid.credentials.keys import PrivateKey, algorithm_of, encode_private, read_private_key, spki
+from orchid.credentials.names import IPAddress
+from orchid.credentials.profiles import Profile
+from orchid.credentials.refusals import (
+    AuthorityExpired,
+    AuthorityUnusable,
+    NotPermitted,
+    Refusal,
+    UnsoundCertificate,
+    panics_as,
+)
+from orchid.credentials.secret import Secret
+from orchid.credentials.signing_request import SigningRequest
+from orchid.credentials.usages import (
+    CLIENT_AUTH,
+    DIGITAL_SIGNATURE,
+    KEY_ENCIPHERMENT,
+    SERVER_AUTH,
+    extended_usages,
+    key_usage_bits,
+)
+
+BACKDATE = datetime.timedelta(minutes=5)
+# Short lives are counted from now, so that back-dating does not eat them up.
+SHORT_LIFE = datetime.timedelta(hours=8)
+CA_LIFETIME = datetime.timedelta(days=3650)
+MAX_CHAIN = 8
+
+Random = Callable[[int], bytes]
+
+_SERIAL_BYTES = 16
+_MAX_SERIAL_BITS = 159  # 20 octets and positive, RFC 5280 section 4.1.2.2
+
+_RSA_SHA256 = der.encode(der.SEQUENCE, der.encode_oid("1.2.840.113549.1.1.11"), der.encode(0x05))
+_ED25519 = der.encode(der.SEQUENCE, der.encode_oid("1.3.101.112"))
+_ECDSA: dict[str, tuple[bytes, ec.ECDSA]] = {
+    "secp256r1": (
+        der.encode(der.SEQUENCE, der.encode_oid("1.2.840.10045.4.3.2")),
+        ec.ECDSA(hashes.SHA256()),
+    ),
+    "secp384r1": (
+        der.encode(der.SEQUENCE, der.encode_oid("1.2.840.10045.4.3.3")),
+        ec.ECDSA(hashes.SHA384()),
+    ),
+    "secp521r1": (
+        der.encode(der.SEQUENCE, der.encode_oid("1.2.840.10045.4.3.4")),
+        ec.ECDSA(hashes.SHA512()),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A certificate for a key of our own: the PEM chain and the PEM key."""
+
+    chain: bytes
+    key: Secret
+
+
+class Authority:
+    """A certificate, the chain above it, and its key."""
+
+    def __init__(
+        self,
+        chain: Sequence[x509.Certificate],
+        key: PrivateKey,
+        *,
+        random: Random = os.urandom,
+    ) -> None:
+        if not chain:
+            raise AuthorityUnusable("expected 1 certificate, found 0")
+        self.chain = tuple(chain)
+        self.certificate = chain[0]
+        self._random = random
+        self._algorithm, self._sign = _signer(key)
+        self._private = key
+        _refuse_unusable(self.chain, key)
+        self._der = certificates.encode(self.certificate)
+        self._issuer = certificates.subject_bytes(self._der)
+        self._key_id = _subject_key_id(self.certificate)
+        self._intermediates = _encode_intermediates(self.chain)
+
+    @classmethod
+    def create(
+        cls,
+        common_name: str,
+        *,
+        now: datetime.datetime,
+        lifetime: datetime.timedelta = CA_LIFETIME,
+        random: Random = os.urandom,
+    ) -> "Authority":
+        """Make a new self-signed authority with a P-256 key."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        algorithm, sign = _signer(key)
+        start = now.replace(microsecond=0)
+        template = Template(
+            subject=names.subject(common_name),
+            spki=spki(key.public_key()),
+            not_before=start - BACKDATE,
+            not_after=start + lifetime,
+            key_usages=key_usage_bits((DIGITAL_SIGNATURE, "cert sign", "crl sign")),
+            authority=True,
+        )
+        body = encode_body(template, _serial(random), algorithm, template.subject.encode(), b"")
+        certificate = certificates.parse(assemble(body, algorithm, sign(body)))
+        return cls((certificate,), key, random=random)
+
+    @classmethod
+    def load(cls, chain: bytes, key: bytes, *, random: Random = os.urandom) -> "Authority":
+        """Read an authority from PEM: its certificate first, then those above it, and its key."""
+        try:
+            found = certificates.parse_blocks(chain)
+            private = read_private_key(key)
+        except Refusal as refusal:
+            raise AuthorityUnusable(str(refusal)) from None
+        return cls(found, private, random=random)
+
+    @classmethod
+    def load_files(cls, chain: Path, key: Path, *, random: Random = os.urandom) -> "Authority":
+        """Read an authority from its two files; the key's must be readable by its owner only."""
+        try:
+            return cls.load(files.read_bounded(chain), files.read_private(key), random=random)
+        except Refusal as refusal:
+            raise AuthorityUnusable(f'error reading CA cert file "{chain}": {refusal}') from None
+
+    @classmethod
+    def following(cls, chain: Path, key: Path) -> "files.Reloading[Authority]":
+        """Follow two files: a new pair is used once both are readable and fit together."""
+        return files.Reloading((chain, key), lambda: cls.load_files(chain, key))
+
+    @property
+    def certificate_pem(self) -> bytes:
+        """The authority's own certificate."""
+        return pem.encode(pem.CERTIFICATE, self._der)
+
+    @property
+    def chain_pem(self) -> bytes:
+        """The authority's certificate and those above it."""
+        return b"".join(
+            pem.encode(pem.CERTIFICATE, certificates.encode(link)) for link in self.chain
+        )
+
+    def key_pem(self) -> Secret:
+        """The authority's private key, to be written to a file of mode 0600 only."""
+        return Secret(encode_private(self._private))
+
+    def sign(
+        self,
+        request: SigningRequest,
+        usages: Sequence[str],
+        lifetime: datetime.timedelta,
+        *,
+        profile: Profile,
+        now: datetime.datetime,
+    ) -> bytes:
+        """Sign a request under a profile; give the PEM chain."""
+        profile.check(request, usages)
+        not_before, not_after = self._period(lifetime, now)
+        template = Template(
+            subject=request.subject.permitted(),
+            # Our encoding of the key, not the sender's, which may be an unusual one.
+            spki=request.canonical_spki,
+            not_before=not_before,
+            not_after=not_after,
+            key_usages=_sound_bits(usages),
+            extended_usages=extended_usages(usages),
+            dns_names=request.dns_names,
+            email_addresses=request.email_addresses,
+            ip_addresses=request.ip_addresses,
+            uris=request.uris,
+        )
+
+        def review(contents: certificates.Contents) -> None:
+            profile.check(contents, usages)
+
+        return self._seal(template, review)
+
+    def issue(
+        self,
+        common_name: str,
+        usages: Iterable[str],
+        *,
+        lifetime: datetime.timedelta,
+        now: datetime.datetime,
+        organizations: Iterable[str] = (),
+        dns_names: Iterable[str] = (),
+        ip_addresses: Iterable[IPAddress] = (),
+    ) -> Issued:
+        """Make a P-256 key and a certificate for it."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        not_before, not_after = self._period(lifetime, now)
+        asked = tuple(usages)
+        template = Template(
+            subject=names.subject(common_name, organizations).permitted(),
+            spki=spki(key.public_key()),
+            not_before=not_before,
+            not_after=not_after,
+            key_usages=_sound_bits(asked),
+            extended_usages=extended_usages(asked),
+            dns_names=tuple(dns_names),
+            ip_addresses=tuple(ip_addresses),
+        )
+        return Issued(self._seal(template, _no_review), Secret(encode_private(key)))
+
+    def issue_serving(
+        self,
+        common_name: str,
+        *,
+        lifetime: datetime.timedelta,
+        now: datetime.datetime,
+        dns_names: Iterable[str] = (),
+        ip_addresses: Iterable[IPAddress] = (),
+    ) -> Issued:
+        """Make a key and a certificate for a TLS server."""
+        return self.issue(
+            common_name,
+            (DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, SERVER_AUTH),
+            lifetime=lifetime,
+            now=now,
+            dns_names=dns_names,
+            ip_addresses=ip_addresses,
+        )
+
+    def issue_client(
+        self,
+        user: str,
+        *,
+        lifetime: datetime.timedelta,
+        now: datetime.datetime,
+        groups: Iterable[str] = (),
+    ) -> Issued:
+        """Make a key and a certificate by which a user with groups speaks to the API."""
+        return self.issue(
+            user,
+            (DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, CLIENT_AUTH),
+            lifetime=lifetime,
+            now=now,
+            organizations=groups,
+        )
+
+    def _period(
+        self, lifetime: datetime.timedelta, now: datetime.datetime
+    ) -> tuple[datetime.datetime, datetime.datetime]:
+        """Work out the validity, never beyond the authority's own."""
+        start = now.replace(microsecond=0)
+        not_before = start - BACKDATE
+        not_after = (
+            start + lifetime - (BACKDATE if lifetime >= SHORT_LIFE else datetime.timedelta())
+        )
+        end = self.certificate.not_valid_after_utc
+        if end <= not_before:
+            raise AuthorityExpired(f"the signer has expired: NotAfter={end}")
+        if end <= now:
+            raise AuthorityExpired(
+                f"refusing to sign a certificate that expired in the past: NotAfter={end}"
+            )
+        return not_before, min(not_after, end)
+
+    def _seal(self, template: Template, review: Callable[[certificates.Contents], None]) -> bytes:
+        """Write the body, look at it with other eyes, then sign those very bytes."""
+        serial = _serial(self._random)
+        body = encode_body(template, serial, self._algorithm, self._issuer, self._key_id)
+        # The library reads a certificate only with a signature on it; this one is empty.
+        candidate = assemble(body, self._algorithm, b"")
+        self._inspect(candidate, template, serial, review)
+        signed = assemble(body, self._algorithm, self._sign(body))
+        return pem.encode(pem.CERTIFICATE, signed) + self._intermediates
+
+    def _inspect(
+        self,
+        data: bytes,
+        template: Template,
+        serial: int,
+        review: Callable[[certificates.Contents], None],
+    ) -> None:
+        candidate = certificates.parse(data)
+        contents = certificates.read_contents(candidate, data)
+        wanted = certificates.Contents(
+            subject=template.subject,
+            dns_names=template.dns_names,
+            ip_addresses=template.ip_addresses,
+            email_addresses=template.email_addresses,
+            uris=template.uris,
+        )
+        sound = (
+            candidate.version is x509.Version.v3
+            and candidate.serial_number == serial
+            and 0 < serial.bit_length() <= _MAX_SERIAL_BITS
+            and candidate.not_valid_before_utc == template.not_before
+            and candidate.not_valid_after_utc == template.not_after
+            and template.not_before < template.not_after
+            and candidate.not_valid_after_utc <= self.certificate.not_valid_after_utc
+            and _same_names(contents, wanted)
+            and _spki_of(candidate) == template.spki
+            and self._extensions_are_sound(candidate, template)
+        )
+        if not sound:
+            raise UnsoundCertificate("the certificate to be signed is not what was agreed")
+        try:
+            review(contents)
+        except NotPermitted as refusal:
+            raise UnsoundCertificate(f"the certificate to be signed: {refusal}") from None
+
+    def _extensions_are_sound(self, candidate: x509.Certificate, template: Template) -> bool:
+        found = {type(entry.value): entry for entry in candidate.extensions}
+        constraints = found.pop(x509.BasicConstraints, None)
+        usage = found.pop(x509.KeyUsage, None)
+        purposes = found.pop(x509.ExtendedKeyUsage, None)
+        authority_key = found.pop(x509.AuthorityKeyIdentifier, None)
+        found.pop(x509.SubjectKeyIdentifier, None)
+        found.pop(x509.SubjectAlternativeName, None)
+        return (
+            not found
+            and constraints is not None
+            and constraints.critical
+            and constraints.value == x509.BasicConstraints(ca=False, path_length=None)
+            and (usage is None or usage.critical)
+            and _bits_of(usage.value if usage else None) == template.key_usages
+            and _purposes_of(purposes.value if purposes else None) == template.extended_usages
+            and _key_id_of(authority_key.value if authority_key else None) == self._key_id
+        )
+
+    def __repr__(self) -> str:
+        return f"Authority({certificates.describe(self.certificate)})"
+
+    def __reduce__(self) -> str:
+        raise TypeError("an authority is not pickled")
+
+
+def _no_review(_contents: certificates.Contents) -> None:
+    """Accept: what is issued to ourselves follows no signer's rules."""
+
+
+def _sound_bits(usages: Iterable[str]) -> frozenset[int]:
+    bits = key_usage_bits(usages)
+    # RFC 5280 section 4.2.1.3: without key agreement these two mean nothing.
+    if {7, 8} & bits and 4 not in bits:  # noqa: PLR2004 - bit numbers of the RFC
+        raise NotPermitted("encipher only and decipher only need key agreement")
+    return bits
+
+
+def _signer(key: PrivateKey) -> tuple[bytes, Callable[[bytes], bytes]]:
+    if isinstance(key, rsa.RSAPrivateKey):
+        return _RSA_SHA256, lambda body: key.sign(body, padding.PKCS1v15(), hashes.SHA256())
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        return _ED25519, key.sign
+    if key.curve.name not in _ECDSA:
+        raise AuthorityUnusable(f"elliptic curve {key.curve.name} is not supported")
+    algorithm, method = _ECDSA[key.curve.name]
+    return algorithm, lambda body: key.sign(body, method)
+
+
+def _refuse_unusable(chain: tuple[x509.Certificate, ...], key: PrivateKey) -> None:
+    if len(chain) > MAX_CHAIN:
+        raise AuthorityUnusable(f"expected at most {MAX_CHAIN} certificates, found {len(chain)}")
+    try:
+        algorithm_of(key.public_key())
+    except Refusal as refusal:
+        raise AuthorityUnusable(str(refusal)) from None
+    if _spki_of(chain[0]) != spki(key.public_key()):
+        raise AuthorityUnusable("tls: private key does not match public key")
+    for link in chain:
+        if not certificates.is_authority(link):
+            raise AuthorityUnusable("the certificate does not have the CA bit set")
+    for lower, upper in itertools.pairwise(chain):
+        _refuse_unconnected(lower, upper)
+
+
+def _refuse_unconnected(lower: x509.Certificate, upper: x509.Certificate) -> None:
+    with panics_as(AuthorityUnusable, "the certificates do not form a chain"):
+        try:
+            lower.verify_directly_issued_by(upper)
+        except Exception:
+            # Whatever the library raises here, the answer is the same and nothing is signed.
+            raise AuthorityUnusable("the certificates do not form a chain") from None
+
+
+def _encode_intermediates(chain: tuple[x509.Certificate, ...]) -> bytes:
+    """Give what a verifier needs between a leaf and the root: every link that has a parent."""
+    return b"".join(
+        pem.encode(pem.CERTIFICATE, data)
+        for data in map(certificates.encode, chain)
+        if certificates.issuer_bytes(data) != certificates.subject_bytes(data)
+    )
+
+
+def _spki_of(certificate: x509.Certificate) -> bytes:
+    try:
+        return certificate.public_key().public_bytes(
+            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return b""
+
+
+def _serial(random: Random) -> int:
+    """Make a serial number: 126 random bits, always positive, always 16 octets."""
+    number = int.from_bytes(random(_SERIAL_BYTES), "big")
+    return number & (1 << 127) - 1 | 1 << 126
+
+
+def _subject_key_id(certificate: x509.Certificate) -> bytes:
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
+    except x509.ExtensionNotFound:
+        return b""
+    return found.value.digest
+
+
+def _same_names(found: certificates.Contents, wanted: certificates.Contents) -> bool:
+    def attributes(contents: certificates.Contents) -> list[tuple[str, str | None]]:
+        return sorted((a.oid, a.value or "") for a in contents.subject.attributes)
+
+    return (
+        attributes(found) == attributes(wanted)
+        and found.dns_names == wanted.dns_names
+        and found.ip_addresses == wanted.ip_addresses
+        and found.email_addresses == wanted.email_addresses
+        and found.uris == wanted.uris
+    )
+
+
+def _bits_of(usage: x509.ExtensionType | None) -> frozenset[int]:
+    if not isinstance(usage, x509.KeyUsage):
+        return frozenset()
+    agreement = usage.key_agreement
+    flags = (
+        usage.digital_signature,
+        usage.content_commitment,
+        usage.key_encipherment,
+        usage.data_encipherment,
+        agreement,
+        usage.key_cert_sign,
+        usage.crl_sign,
+        agreement and usage.encipher_only,
+        agreement and usage.decipher_only,
+    )
+    return frozenset(bit for bit, is_set in enumerate(flags) if is_set)
+
+
+def _purposes_of(purposes: x509.ExtensionType | None) -> tuple[str, ...]:
+    if not isinstance(purposes, x509.ExtendedKeyUsage):
+        return ()
+    return tuple(purpose.dotted_string for purpose in purposes)
+
+
+def _key_id_of(identifier: x509.ExtensionType | None) -> bytes:
+    if not isinstance(identifier, x509.AuthorityKeyIdentifier):
+        return b""
+    return identifier.key_identifier or b""

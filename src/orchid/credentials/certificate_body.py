@@ -1,0 +1,130 @@
+"""The body of a certificate, written from a template (RFC 5280 section 4.1).
+
+`Template` says everything that a certificate will hold; `encode_body` writes it, `assemble` joins
+body and signature. Extensions come in the reference's order, with a subject key identifier added.
+Nothing here signs or decides: authority.py does, after it has had the bytes read by other eyes.
+"""
+
+import datetime
+import hashlib
+from dataclasses import dataclass
+
+from orchid.credentials import der
+from orchid.credentials.names import IPAddress, Subject
+
+_YEAR_OF_LONG_TIMES = 2050  # RFC 5280 section 4.1.2.5
+
+_UTC_TIME, _GENERALIZED_TIME = 0x17, 0x18
+_VERSION_3 = der.encode(0xA0, der.encode_integer(2))
+_EXTENSIONS = 0xA3
+_TRUE = der.encode(der.BOOLEAN, b"\xff")
+_EMAIL, _DNS, _URI, _IP = 0x81, 0x82, 0x86, 0x87
+
+_KEY_USAGE = der.encode_oid("2.5.29.15")
+_EXTENDED_KEY_USAGE = der.encode_oid("2.5.29.37")
+_BASIC_CONSTRAINTS = der.encode_oid("2.5.29.19")
+_SUBJECT_KEY_ID = der.encode_oid("2.5.29.14")
+_AUTHORITY_KEY_ID = der.encode_oid("2.5.29.35")
+_ALTERNATIVE_NAME = der.encode_oid("2.5.29.17")
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Everything that a certificate will say, apart from who signs it and its serial number."""
+
+    subject: Subject
+    spki: bytes
+    not_before: datetime.datetime
+    not_after: datetime.datetime
+    key_usages: frozenset[int]
+    extended_usages: tuple[str, ...] = ()
+    dns_names: tuple[str, ...] = ()
+    email_addresses: tuple[str, ...] = ()
+    ip_addresses: tuple[IPAddress, ...] = ()
+    uris: tuple[str, ...] = ()
+    authority: bool = False
+
+
+def encode_body(
+    template: Template, serial: int, algorithm: bytes, issuer: bytes, authority_key: bytes
+) -> bytes:
+    """Write the to-be-signed part (RFC 5280 section 4.1)."""
+    validity = der.encode(
+        der.SEQUENCE, _encode_time(template.not_before), _encode_time(template.not_after)
+    )
+    extensions = der.encode(der.SEQUENCE, *_encode_extensions(template, authority_key))
+    return der.encode(
+        der.SEQUENCE,
+        _VERSION_3,
+        der.encode_integer(serial),
+        algorithm,
+        issuer,
+        validity,
+        template.subject.encode(),
+        template.spki,
+        der.encode(_EXTENSIONS, extensions),
+    )
+
+
+def assemble(body: bytes, algorithm: bytes, signature: bytes) -> bytes:
+    """Join a body and a signature over it to a certificate."""
+    return der.encode(der.SEQUENCE, body, algorithm, der.encode_bits(signature))
+
+
+def _encode_time(moment: datetime.datetime) -> bytes:
+    utc = moment.astimezone(datetime.UTC)
+    if utc.year < _YEAR_OF_LONG_TIMES:
+        return der.encode(_UTC_TIME, utc.strftime("%y%m%d%H%M%SZ").encode())
+    return der.encode(_GENERALIZED_TIME, f"{utc.year:04d}{utc:%m%d%H%M%S}Z".encode())
+
+
+def _encode_extensions(template: Template, authority_key: bytes) -> list[bytes]:
+    found: list[bytes] = []
+    if template.key_usages:
+        found.append(_extension(_KEY_USAGE, _encode_bits(template.key_usages), critical=True))
+    if template.extended_usages:
+        purposes = (der.encode_oid(oid) for oid in template.extended_usages)
+        found.append(_extension(_EXTENDED_KEY_USAGE, der.encode(der.SEQUENCE, *purposes)))
+    constraints = der.encode(der.SEQUENCE, _TRUE if template.authority else b"")
+    found.append(_extension(_BASIC_CONSTRAINTS, constraints, critical=True))
+    own_key = der.encode(der.OCTET_STRING, _key_digest(template.spki))
+    found.append(_extension(_SUBJECT_KEY_ID, own_key))
+    if authority_key:
+        found.append(
+            _extension(_AUTHORITY_KEY_ID, der.encode(der.SEQUENCE, der.encode(0x80, authority_key)))
+        )
+    if alternative := _encode_alternative_names(template):
+        # RFC 5280 section 4.2.1.6: critical when there is nothing else to go by.
+        critical = not template.subject.attributes
+        found.append(_extension(_ALTERNATIVE_NAME, alternative, critical=critical))
+    return found
+
+
+def _extension(oid: bytes, value: bytes, *, critical: bool = False) -> bytes:
+    flag = _TRUE if critical else b""
+    return der.encode(der.SEQUENCE, oid, flag, der.encode(der.OCTET_STRING, value))
+
+
+def _encode_bits(bits: frozenset[int]) -> bytes:
+    """Write a named bit list: bit 0 first, no trailing zero bits (X.690 section 11.2.2)."""
+    size = max(bits) // 8 + 1
+    number = sum(1 << (8 * size - 1 - bit) for bit in bits)
+    return der.encode_bits(number.to_bytes(size, "big"), 8 * size - 1 - max(bits))
+
+
+def _encode_alternative_names(template: Template) -> bytes:
+    parts = (
+        *(der.encode(_DNS, name.encode("ascii")) for name in template.dns_names),
+        *(der.encode(_EMAIL, name.encode("ascii")) for name in template.email_addresses),
+        *(der.encode(_IP, address.packed) for address in template.ip_addresses),
+        *(der.encode(_URI, uri.encode("ascii")) for uri in template.uris),
+    )
+    return der.encode(der.SEQUENCE, *parts) if parts else b""
+
+
+def _key_digest(key_info: bytes) -> bytes:
+    """Name a key by the first 160 bits of the SHA-256 of its bits (RFC 7093 section 2)."""
+    outer = der.element(key_info, 0, len(key_info))
+    algorithm = der.element(key_info, outer.start, outer.stop)
+    bits = der.expect(key_info, algorithm.stop, outer.stop, der.BIT_STRING)
+    return hashlib.sha256(key_info[bits.start + 1 : bits.stop]).digest()[:20]

@@ -1,0 +1,368 @@
+"""Certificates as they reach us: who does a client certificate speak for, and is it true?
+
+`ClientVerifier` proves a chain up to a pool of authorities, at a moment that the caller gives;
+`identify` reads user, groups and uid out of a leaf. The order matters: verify first. Two
+certificates are the same only if all their bytes are (`same`): serial numbers and key ids can be
+forged. `parse_blocks` reads the PEM of an issued certificate by the reference's rules.
+
+The X.509 library's verifier does the path building and the signatures. It knows no policy for
+certificates without alternative names except "permit everything", so what it would then let
+through is refused here by hand: wrong usage, weak keys, authorities that are none.
+"""
+
+import contextlib
+import datetime
+import hashlib
+import hmac
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.x509 import verification
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from orchid.credentials import der, files, pem
+from orchid.credentials.keys import refuse_weak_rsa
+from orchid.credentials.names import USER_UID, IPAddress, Subject, read_subject
+from orchid.credentials.refusals import (
+    CertificateRefused,
+    MalformedCertificate,
+    Refusal,
+    UnsupportedKey,
+    panics_as,
+)
+
+MAX_CHAIN = 8
+_MAX_CERTIFICATE = 64 * 1024
+
+_UNREADABLE = "x509: malformed certificate"
+_VERSION = 0xA0
+_CURVES = ("secp256r1", "secp384r1", "secp521r1")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whom a client certificate names. An empty user name means: nobody, try another way."""
+
+    user: str
+    groups: tuple[str, ...]
+    uid: str
+    credential_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The names inside a certificate, in the form that signers' rules read."""
+
+    subject: Subject
+    dns_names: tuple[str, ...] = ()
+    ip_addresses: tuple[IPAddress, ...] = ()
+    email_addresses: tuple[str, ...] = ()
+    uris: tuple[str, ...] = ()
+
+
+def parse(data: bytes) -> x509.Certificate:
+    """Read one DER certificate completely, extensions and key included."""
+    if len(data) > _MAX_CERTIFICATE:
+        raise MalformedCertificate(f"a certificate has at most {_MAX_CERTIFICATE} bytes")
+    with panics_as(MalformedCertificate, _UNREADABLE):
+        try:
+            certificate = x509.load_der_x509_certificate(data)
+            # The library reads lazily; a certificate that cannot be read whole is none.
+            certificate.extensions  # noqa: B018 - read for its refusal
+        except (ValueError, TypeError, x509.DuplicateExtension, UnsupportedAlgorithm):
+            raise MalformedCertificate(_UNREADABLE) from None
+    if certificate.serial_number < 0:
+        raise MalformedCertificate("x509: negative serial number")
+    return certificate
+
+
+def parse_blocks(text: bytes | str) -> list[x509.Certificate]:
+    """Read issued certificates from PEM text; the first problem ends the reading.
+
+    A block may hold several certificates one after the other; text outside blocks is ignored.
+    """
+    found: list[x509.Certificate] = []
+    blocks = pem.split(text).blocks
+    for block in blocks:
+        if block.label != pem.CERTIFICATE:
+            raise MalformedCertificate(
+                f'only CERTIFICATE PEM blocks are allowed, found "{block.label}"'
+            )
+        if block.headers:
+            raise MalformedCertificate("no PEM block headers are permitted")
+        if not block.data:
+            raise MalformedCertificate("found CERTIFICATE PEM block containing 0 certificates")
+        found.extend(parse(data) for data in _concatenated(block.data))
+    if not found:
+        raise MalformedCertificate("must contain at least one CERTIFICATE PEM block")
+    return found
+
+
+def encode(certificate: x509.Certificate) -> bytes:
+    """Give the DER bytes of a certificate."""
+    return certificate.public_bytes(serialization.Encoding.DER)
+
+
+def same(one: bytes, other: bytes) -> bool:
+    """Say whether two DER certificates are the same, byte for byte."""
+    return hmac.compare_digest(hashlib.sha256(one).digest(), hashlib.sha256(other).digest())
+
+
+def credential_id(data: bytes) -> str:
+    """Name a certificate in records and user attributes."""
+    return f"X509SHA256={hashlib.sha256(data).hexdigest()}"
+
+
+def read_subject_of(data: bytes) -> Subject:
+    """Read the subject of a DER certificate exactly as it stands there."""
+    try:
+        return read_subject(data, _name_elements(data)[1])
+    except der.NotDer:
+        raise MalformedCertificate("x509: invalid RDNSequence") from None
+
+
+def subject_bytes(data: bytes) -> bytes:
+    """Give the subject of a DER certificate as the bytes that stand there."""
+    return _name_bytes(data, 1)
+
+
+def issuer_bytes(data: bytes) -> bytes:
+    """Give the issuer of a DER certificate as the bytes that stand there."""
+    return _name_bytes(data, 0)
+
+
+def identify(data: bytes) -> Identity:
+    """Read user, groups and uid from a verified DER certificate."""
+    subject = read_subject_of(data)
+    return Identity(
+        user=subject.common_name,
+        groups=subject.organizations,
+        uid=_uid(subject),
+        credential_id=credential_id(data),
+    )
+
+
+def read_contents(certificate: x509.Certificate, data: bytes) -> Contents:
+    """Read the names of a certificate and its DER: the subject by us, the rest by the library."""
+    names: x509.SubjectAlternativeName | Sequence[x509.GeneralName] = ()
+    with contextlib.suppress(x509.ExtensionNotFound):
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    found: dict[type, list[object]] = {}
+    for name in names:
+        found.setdefault(type(name), []).append(name.value)
+    addresses = found.get(x509.IPAddress, [])
+    return Contents(
+        subject=read_subject_of(data),
+        dns_names=_texts(found.get(x509.DNSName, [])),
+        ip_addresses=tuple(address for address in addresses if isinstance(address, IPAddress)),
+        email_addresses=_texts(found.get(x509.RFC822Name, [])),
+        uris=_texts(found.get(x509.UniformResourceIdentifier, [])),
+    )
+
+
+def is_authority(certificate: x509.Certificate) -> bool:
+    """Say whether basic constraints are there and name an authority."""
+    try:
+        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
+    except x509.ExtensionNotFound:
+        return False
+    return constraints.value.ca
+
+
+class ClientVerifier:
+    """Prove client certificates against a pool of authorities.
+
+    Made once per pool and never changed; give it to `files.Reloading` to follow a file. With
+    `lenient_usage` a leaf without any extended usage passes too, as in the reference; otherwise
+    it must say "client auth" (or "any").
+    """
+
+    def __init__(
+        self, authorities: Iterable[x509.Certificate], *, lenient_usage: bool = False
+    ) -> None:
+        self.authorities = tuple(authorities)
+        if not self.authorities:
+            raise CertificateRefused("the pool of client authorities is empty")
+        for authority in self.authorities:
+            _refuse_unfit_authority(authority)
+        self._store = verification.Store(list(self.authorities))
+        self._lenient = lenient_usage
+        self._leaf_policy = verification.ExtensionPolicy.permit_all()
+        # A basic constraint is demanded of every issuer; without the key usage extension an
+        # authority may sign (many older ones lack it), with it only if it says so.
+        self._issuer_policy = (
+            verification.ExtensionPolicy.permit_all()
+            .require_present(
+                x509.BasicConstraints, verification.Criticality.AGNOSTIC, _require_authority
+            )
+            .may_be_present(
+                x509.KeyUsage, verification.Criticality.AGNOSTIC, _require_certificate_signing
+            )
+        )
+
+    @classmethod
+    def load(cls, path: Path, *, lenient_usage: bool = False) -> "ClientVerifier":
+        """Read the pool from a PEM file."""
+        return cls(parse_blocks(files.read_bounded(path)), lenient_usage=lenient_usage)
+
+    def verify(
+        self, leaf: bytes, intermediates: Sequence[bytes], now: datetime.datetime
+    ) -> x509.Certificate:
+        """Return the parsed leaf if it proves a client now; raise CertificateRefused otherwise."""
+        certificate = parse(leaf)
+        try:
+            self._verify(certificate, [parse(data) for data in intermediates[:MAX_CHAIN]], now)
+        except Refusal as refusal:
+            raise CertificateRefused(
+                f"verifying certificate {describe(certificate)} failed: {refusal}"
+            ) from None
+        return certificate
+
+    def _verify(
+        self,
+        leaf: x509.Certificate,
+        intermediates: list[x509.Certificate],
+        now: datetime.datetime,
+    ) -> None:
+        _refuse_out_of_time(leaf, now)
+        self._refuse_wrong_usage(leaf)
+        for certificate in (leaf, *intermediates):
+            _refuse_weak_key(certificate)
+        verifier = (
+            verification.PolicyBuilder()
+            .store(self._store)
+            .time(now)
+            .max_chain_depth(MAX_CHAIN)
+            .extension_policies(ca_policy=self._issuer_policy, ee_policy=self._leaf_policy)
+            .build_client_verifier()
+        )
+        with panics_as(CertificateRefused, "x509: certificate cannot be verified"):
+            try:
+                verifier.verify(leaf, intermediates)
+            except (verification.VerificationError, ValueError, UnsupportedAlgorithm):
+                # The library's text names its own internals; ours says what it means.
+                raise CertificateRefused("x509: certificate signed by unknown authority") from None
+
+    def _refuse_wrong_usage(self, leaf: x509.Certificate) -> None:
+        if is_authority(leaf):
+            raise CertificateRefused("x509: an authority's certificate does not prove a client")
+        try:
+            usages = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        except x509.ExtensionNotFound:
+            if self._lenient:
+                return
+            raise CertificateRefused("x509: certificate does not permit client auth") from None
+        permitted = (ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE)
+        if not any(usage in permitted for usage in usages):
+            raise CertificateRefused("x509: certificate specifies an incompatible key usage")
+
+
+def describe(certificate: x509.Certificate) -> str:
+    """Name a certificate in a message: serial number and key ids, nothing a client wrote."""
+    subject_key = authority_key = b""
+    for extension in certificate.extensions:
+        if isinstance(extension.value, x509.SubjectKeyIdentifier):
+            subject_key = extension.value.digest
+        elif isinstance(extension.value, x509.AuthorityKeyIdentifier):
+            authority_key = extension.value.key_identifier or b""
+    return (
+        f"SN={certificate.serial_number}, "
+        f"SKID={subject_key.hex(':').upper()}, AKID={authority_key.hex(':').upper()}"
+    )
+
+
+def _refuse_out_of_time(leaf: x509.Certificate, now: datetime.datetime) -> None:
+    if now < leaf.not_valid_before_utc:
+        raise CertificateRefused("x509: certificate is not yet valid")
+    if now > leaf.not_valid_after_utc:
+        raise CertificateRefused("x509: certificate has expired")
+
+
+def _refuse_unfit_authority(certificate: x509.Certificate) -> None:
+    if not is_authority(certificate):
+        raise CertificateRefused(
+            f"certificate {describe(certificate)} in the pool is not an authority's"
+        )
+    _refuse_weak_key(certificate)
+    if isinstance(certificate.public_key(), ed25519.Ed25519PublicKey):
+        # The path builder of the X.509 library knows no Ed25519 issuers: say so at start,
+        # not at the first client.
+        raise CertificateRefused("client authorities with Ed25519 keys are not supported")
+
+
+def _refuse_weak_key(certificate: x509.Certificate) -> None:
+    try:
+        key = certificate.public_key()
+        if isinstance(key, rsa.RSAPublicKey):
+            refuse_weak_rsa(key)
+            return
+    except (UnsupportedKey, UnsupportedAlgorithm, ValueError):
+        raise CertificateRefused("x509: the certificate's key is not acceptable") from None
+    if isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in _CURVES:
+        return
+    if not isinstance(key, ed25519.Ed25519PublicKey):
+        raise CertificateRefused("x509: the certificate's key is not acceptable")
+
+
+def _require_authority(
+    _policy: verification.Policy, _certificate: x509.Certificate, value: x509.BasicConstraints
+) -> None:
+    if not value.ca:
+        raise ValueError("not an authority")
+
+
+def _require_certificate_signing(
+    _policy: verification.Policy, _certificate: x509.Certificate, value: x509.KeyUsage | None
+) -> None:
+    if value is not None and not value.key_cert_sign:
+        raise ValueError("not permitted to sign certificates")
+
+
+def _name_elements(data: bytes) -> tuple[der.Element, der.Element]:
+    """Find issuer and subject of a certificate."""
+    outer = der.expect(data, 0, len(data), der.SEQUENCE)
+    body = der.expect(data, outer.start, outer.stop, der.SEQUENCE)
+    serial = der.element(data, body.start, body.stop)
+    if serial.tag == _VERSION:
+        serial = der.element(data, serial.stop, body.stop)
+    algorithm = der.element(data, serial.stop, body.stop)
+    issuer = der.expect(data, algorithm.stop, body.stop, der.SEQUENCE)
+    validity = der.element(data, issuer.stop, body.stop)
+    return issuer, der.expect(data, validity.stop, body.stop, der.SEQUENCE)
+
+
+def _name_bytes(data: bytes, which: int) -> bytes:
+    try:
+        name = _name_elements(data)[which]
+    except der.NotDer:
+        raise MalformedCertificate("x509: invalid RDNSequence") from None
+    return data[name.begin : name.stop]
+
+
+def _uid(subject: Subject) -> str:
+    found = [attribute.value for attribute in subject.attributes if attribute.oid == USER_UID]
+    if not found:
+        return ""
+    if len(found) > 1:
+        raise CertificateRefused(f"expected 1 UID, but found multiple: {len(found)}")
+    if found[0] is None:
+        raise CertificateRefused("unable to parse UID into a string")
+    if not found[0]:
+        raise CertificateRefused("UID cannot be an empty string")
+    return found[0]
+
+
+def _texts(values: list[object]) -> tuple[str, ...]:
+    return tuple(value for value in values if isinstance(value, str))
+
+
+def _concatenated(data: bytes) -> list[bytes]:
+    try:
+        return [data[part.begin : part.stop] for part in der.children(data, 0, len(data))]
+    except der.NotDer:
+        raise MalformedCertificate(_UNREADABLE) from None

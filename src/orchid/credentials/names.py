@@ -1,0 +1,202 @@
+"""Subjects and alternative names, read exactly as they were sent and written in one form.
+
+`read_subject` walks the DER of a Name and keeps every attribute in order: several values in one
+relative name, every string type, any length. Nothing is guessed: a string that its own type does
+not allow is an error. `Subject.encode` writes the nine attributes that a certificate of ours may
+carry, always in the same order and encoding, and drops the rest.
+"""
+
+import ipaddress
+import unicodedata
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from orchid.credentials import der
+
+COUNTRY = "2.5.4.6"
+PROVINCE = "2.5.4.8"
+LOCALITY = "2.5.4.7"
+STREET = "2.5.4.9"
+POSTAL_CODE = "2.5.4.17"
+ORGANIZATION = "2.5.4.10"
+ORGANIZATIONAL_UNIT = "2.5.4.11"
+COMMON_NAME = "2.5.4.3"
+SERIAL_NUMBER = "2.5.4.5"
+USER_UID = "1.3.6.1.4.1.57683.2"
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_WRITTEN = (
+    COUNTRY,
+    PROVINCE,
+    LOCALITY,
+    STREET,
+    POSTAL_CODE,
+    ORGANIZATION,
+    ORGANIZATIONAL_UNIT,
+    COMMON_NAME,
+    SERIAL_NUMBER,
+)
+# What is asked for most often is not decoded each time.
+_KNOWN = {der.encode_oid(oid)[2:]: oid for oid in (*_WRITTEN, USER_UID)}
+
+_UTF8 = 0x0C
+_PRINTABLE = 0x13
+_DECODERS = {
+    _UTF8: "utf-8",
+    0x12: "ascii",  # NumericString
+    _PRINTABLE: "ascii",
+    0x14: "latin-1",  # TeletexString, as everybody reads it
+    0x16: "ascii",  # IA5String
+    0x1A: "ascii",  # VisibleString
+    0x1C: "utf-32-be",  # UniversalString
+    0x1E: "utf-16-be",  # BMPString
+}
+_INVISIBLE = ("Cc", "Cf", "Cs")  # control, format, half surrogate
+_PRINTABLE_CHARACTERS = frozenset(
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 '()+,-./:=?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One part of a subject; the value is None when it is not a string."""
+
+    oid: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A distinguished name, flattened, in the order in which it was written."""
+
+    attributes: tuple[Attribute, ...] = ()
+    common_name: str = field(init=False, default="")
+    organizations: tuple[str, ...] = field(init=False, default=())
+
+    def __post_init__(self) -> None:
+        names = self.values(COMMON_NAME)
+        # Of several common names the last one counts, as in the reference.
+        object.__setattr__(self, "common_name", names[-1] if names else "")
+        object.__setattr__(self, "organizations", self.values(ORGANIZATION))
+
+    def values(self, oid: str) -> tuple[str, ...]:
+        """Give all string values of one attribute type."""
+        return tuple(a.value for a in self.attributes if a.oid == oid and a.value is not None)
+
+    def encode(self) -> bytes:
+        """Write the permitted attributes as a DER Name."""
+        present = {attribute.oid for attribute in self.attributes}
+        written = (self._relative_name(oid) for oid in _WRITTEN if oid in present)
+        return der.encode(der.SEQUENCE, *written)
+
+    def permitted(self) -> "Subject":
+        """Keep only what `encode` writes."""
+        present = {attribute.oid for attribute in self.attributes}
+        kept = (
+            Attribute(oid, value)
+            for oid in _WRITTEN
+            if oid in present
+            for value in sorted(self._written_values(oid))
+        )
+        return Subject(tuple(kept))
+
+    def _written_values(self, oid: str) -> set[str]:
+        values = (self.common_name,) if oid == COMMON_NAME else self.values(oid)
+        return {value for value in values if value}
+
+    def _relative_name(self, oid: str) -> bytes:
+        values = self._written_values(oid)
+        if not values:
+            return b""
+        name = der.encode_oid(oid)
+        parts = [der.encode(der.SEQUENCE, name, _encode_string(value)) for value in values]
+        # A SET OF is sorted by its encoding in DER, whatever order the values came in.
+        return der.encode(der.SET, *sorted(parts))
+
+
+class Named(Protocol):
+    """What the rules of a signer look at: a request, or a certificate about to be signed."""
+
+    @property
+    def subject(self) -> Subject: ...
+    @property
+    def dns_names(self) -> tuple[str, ...]: ...
+    @property
+    def ip_addresses(self) -> tuple[IPAddress, ...]: ...
+    @property
+    def email_addresses(self) -> tuple[str, ...]: ...
+    @property
+    def uris(self) -> tuple[str, ...]: ...
+
+
+def subject(common_name: str, organizations: Iterable[str] = ()) -> Subject:
+    """Build the usual subject: organizations as groups, a common name as the user."""
+    groups = tuple(Attribute(ORGANIZATION, value) for value in organizations)
+    return Subject((*groups, Attribute(COMMON_NAME, common_name)))
+
+
+def read_subject(data: bytes, name: der.Element) -> Subject:
+    """Read a DER Name; raises der.NotDer."""
+    found: list[Attribute] = []
+    for relative in der.children(data, name.start, name.stop):
+        if relative.tag != der.SET:
+            raise der.NotDer("relative name is not a set")
+        for pair in der.children(data, relative.start, relative.stop):
+            found.append(_read_attribute(data, pair))
+    return Subject(tuple(found))
+
+
+def has_control_characters(value: str) -> bool:
+    """Say whether a name holds NUL, other control or invisible formatting characters."""
+    if value.isascii():
+        return not value.isprintable()
+    return any(unicodedata.category(character) in _INVISIBLE for character in value)
+
+
+def reserved_among(organizations: Iterable[str], reserved: Collection[str]) -> str | None:
+    """Find the first reserved group that an organization could be taken for.
+
+    Compared without control characters, blanks around it and compatibility forms, so that a
+    trailing NUL or wide letters are refused as what they imitate.
+    """
+    plain = {_skeleton(name): name for name in reserved}
+    for organization in organizations:
+        if (found := plain.get(_skeleton(organization))) is not None:
+            return found
+    return None
+
+
+def _skeleton(value: str) -> str:
+    if value.isascii() and value.isprintable():
+        return value.strip().casefold()
+    visible = "".join(c for c in value if unicodedata.category(c) not in _INVISIBLE)
+    return unicodedata.normalize("NFKC", visible).strip().casefold()
+
+
+def _read_attribute(data: bytes, pair: der.Element) -> Attribute:
+    if pair.tag != der.SEQUENCE:
+        raise der.NotDer("attribute is not a sequence")
+    oid = der.expect(data, pair.start, pair.stop, der.OID)
+    value = der.element(data, oid.stop, pair.stop)
+    if value.stop != pair.stop:
+        raise der.NotDer("attribute has trailing data")
+    content = data[oid.start : oid.stop]
+    dotted = _KNOWN.get(content) or der.decode_oid(content)
+    return Attribute(dotted, _read_string(value.tag, data[value.start : value.stop]))
+
+
+def _read_string(tag: int, content: bytes) -> str | None:
+    codec = _DECODERS.get(tag)
+    if codec is None:
+        return None
+    try:
+        return content.decode(codec)
+    except UnicodeDecodeError:
+        raise der.NotDer("string does not fit its type") from None
+
+
+def _encode_string(value: str) -> bytes:
+    tag = _PRINTABLE if _PRINTABLE_CHARACTERS.issuperset(value) else _UTF8
+    return der.encode(tag, value.encode())

@@ -1,0 +1,219 @@
+"""What each platform signer permits, and for how long.
+
+A profile is made by one of the functions `client`, `node_client`, `node_serving` and `legacy`,
+which take the names that carry meaning here (signer, groups, user prefix). `Profile.check` reads
+as a checklist: first the reference's rules in the reference's order and words, then what we add
+for every signer: no weak keys, no control characters, no malformed or wildcard host names, and
+no reserved group however it is spelled.
+
+The same check runs twice, on the request and on the bytes about to be signed (authority.py).
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from orchid.credentials.names import Named, has_control_characters, reserved_among
+from orchid.credentials.refusals import NotPermitted
+from orchid.credentials.signing_request import SigningRequest
+from orchid.credentials.usages import (
+    CLIENT_AUTH,
+    DIGITAL_SIGNATURE,
+    KEY_ENCIPHERMENT,
+    SERVER_AUTH,
+    refuse_unknown,
+)
+
+MINIMUM_LIFETIME = timedelta(minutes=10)
+
+_MAX_DNS_NAME = 253
+_DNS_LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
+
+Rules = Callable[[Named, Sequence[str]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The rules of one signer."""
+
+    signer_name: str
+    rules: Rules
+    reserved_groups: tuple[str, ...] = ()
+    wildcards: bool = False
+
+    def check(self, request: Named, usages: Sequence[str]) -> None:
+        """Return if the signer may sign this; raise NotPermitted with the first reason."""
+        self.rules(request, usages)
+        refuse_unknown(usages)
+        self._refuse_reserved(request)
+        if isinstance(request, SigningRequest) and request.weakness is not None:
+            raise NotPermitted(request.weakness)
+        _refuse_unprintable(request)
+        for name in request.dns_names:
+            _refuse_bad_host(name, wildcards=self.wildcards)
+
+    def lifetime(self, requested_seconds: int | None, maximum: timedelta) -> timedelta:
+        """Give the life of a certificate: as asked, within ten minutes and the maximum."""
+        if requested_seconds is None or timedelta(seconds=requested_seconds) > maximum:
+            return maximum
+        return max(timedelta(seconds=requested_seconds), MINIMUM_LIFETIME)
+
+    def _refuse_reserved(self, request: Named) -> None:
+        group = reserved_among(request.subject.organizations, self.reserved_groups)
+        if group is not None:
+            raise NotPermitted(
+                f"use of {self.signer_name} signer with {group} group is not allowed"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Recognition:
+    """A node's request, recognised: the access to ask for, and what to say when it is granted."""
+
+    subresource: str
+    message: str
+
+
+def client(signer_name: str, reserved_groups: Iterable[str]) -> Profile:
+    """Certificates by which anyone may speak to the API; the subject is the approver's concern."""
+    return Profile(signer_name, _client_rules, tuple(reserved_groups))
+
+
+def node_client(signer_name: str, *, nodes_group: str, node_user_prefix: str) -> Profile:
+    """Certificates by which a node's agent speaks to the API."""
+
+    def rules(request: Named, usages: Sequence[str]) -> None:
+        _require_nodes_group(request, nodes_group)
+        _refuse_alternative_names(request, "DNS", "Email", "IP", "URI")
+        _require_node_user(request, node_user_prefix)
+        _require_usages(usages, CLIENT_AUTH)
+
+    return Profile(signer_name, rules)
+
+
+def node_serving(signer_name: str, *, nodes_group: str, node_user_prefix: str) -> Profile:
+    """Certificates by which a node's agent is known to those who call it."""
+
+    def rules(request: Named, usages: Sequence[str]) -> None:
+        _require_nodes_group(request, nodes_group)
+        if not request.dns_names and not request.ip_addresses:
+            raise NotPermitted("DNS or IP subjectAltName is required")
+        _refuse_alternative_names(request, "Email", "URI")
+        _require_usages(usages, SERVER_AUTH)
+        _require_node_user(request, node_user_prefix)
+
+    return Profile(signer_name, rules)
+
+
+def legacy(signer_name: str, reserved_groups: Iterable[str]) -> Profile:
+    """Certificates of no stated purpose, for requests older than signer names."""
+    return Profile(signer_name, _no_rules, tuple(reserved_groups), wildcards=True)
+
+
+def recognise_node_client(
+    profile: Profile,
+    request: SigningRequest,
+    usages: Sequence[str],
+    *,
+    signer_name: str,
+    username: str,
+    agent: str,
+) -> Iterator[Recognition]:
+    """Yield the ways in which a request may be approved by itself, in the order to try them.
+
+    `profile` is the node client profile and `agent` the name of the node's agent in messages.
+    """
+    if signer_name != profile.signer_name:
+        return
+    try:
+        profile.check(request, usages)
+    except NotPermitted:
+        return
+    if username == request.subject.common_name:
+        yield Recognition(
+            "selfnodeclient",
+            f"Auto approving self {agent} client certificate after SubjectAccessReview.",
+        )
+    yield Recognition(
+        "nodeclient", f"Auto approving {agent} client certificate after SubjectAccessReview."
+    )
+
+
+def _no_rules(_request: Named, _usages: Sequence[str]) -> None:
+    """Permit everything that the common checks permit."""
+
+
+def _client_rules(_request: Named, usages: Sequence[str]) -> None:
+    for usage in usages:
+        if usage not in (DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, CLIENT_AUTH):
+            raise NotPermitted(f"invalid usage for client certificate: {usage}")
+    if CLIENT_AUTH not in usages:
+        raise NotPermitted(f"missing required usage for client certificate: {CLIENT_AUTH}")
+
+
+def _require_nodes_group(request: Named, group: str) -> None:
+    if request.subject.organizations != (group,):
+        raise NotPermitted(f"subject organization is not {group}")
+
+
+def _require_node_user(request: Named, prefix: str) -> None:
+    if not request.subject.common_name.startswith(prefix):
+        raise NotPermitted(f"subject common name does not begin with {prefix}")
+
+
+def _refuse_alternative_names(request: Named, *kinds: str) -> None:
+    present: dict[str, Sequence[object]] = {
+        "DNS": request.dns_names,
+        "Email": request.email_addresses,
+        "IP": request.ip_addresses,
+        "URI": request.uris,
+    }
+    for kind in kinds:
+        if present[kind]:
+            raise NotPermitted(f"{kind} subjectAltNames are not allowed")
+
+
+def _require_usages(usages: Sequence[str], purpose: str) -> None:
+    full = {DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, purpose}
+    # Keys that cannot encipher (elliptic curves) leave that usage out.
+    if set(usages) not in (full, full - {KEY_ENCIPHERMENT}):
+        raise NotPermitted(f"usages did not match [{' '.join(sorted(full))}]")
+
+
+def _refuse_unprintable(request: Named) -> None:
+    for attribute in request.subject.attributes:
+        if attribute.value is not None and has_control_characters(attribute.value):
+            raise NotPermitted("the subject contains control characters")
+    for name in (*request.dns_names, *request.email_addresses, *request.uris):
+        if not name or has_control_characters(name):
+            raise NotPermitted("a subjectAltName is empty or contains control characters")
+
+
+def _refuse_bad_host(name: str, *, wildcards: bool) -> None:
+    host = name.removeprefix("*.") if wildcards else name
+    labels = host.split(".")
+    good = len(name) <= _MAX_DNS_NAME and all(_DNS_LABEL.fullmatch(label) for label in labels)
+    if not good or _is_address(host):
+        raise NotPermitted("a DNS subjectAltName is not a host name")
+    if any(label[2:4] == "--" and not _is_idna(label) for label in labels):
+        raise NotPermitted("a DNS subjectAltName is not a valid internationalized name")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_idna(label: str) -> bool:
+    """Say whether a label with reserved dashes is an A-label that decodes and encodes back."""
+    if not label.lower().startswith("xn--"):
+        return False
+    try:
+        return bool(label[4:].encode("ascii").decode("punycode"))
+    except (UnicodeError, ValueError):
+        return False

@@ -1,0 +1,279 @@
+"""Certificate requests (PKCS#10, RFC 2986): read one and make sure that it proves its key.
+
+Start with `parse(pem_text)`. What comes back is what was sent, nothing interpreted away: the
+subject with all its values, the alternative names, the key. Whether a signer permits it is the
+question of profiles.py; only what `authority.py` copies from here can reach a certificate.
+
+The texts of the refusals are the reference's where it has one, because clients show them.
+"""
+
+import ipaddress
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from urllib.parse import urlsplit
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+from orchid.credentials import der, pem
+from orchid.credentials.keys import MAX_RSA_BITS, PublicKey, refuse_weak_rsa, spki
+from orchid.credentials.names import IPAddress, Subject, read_subject
+from orchid.credentials.refusals import (
+    MalformedRequest,
+    TooMuchPem,
+    UnsupportedKey,
+    panics_as,
+)
+
+MAX_DER = 256 * 1024
+
+SUBJECT_ALTERNATIVE_NAME = "2.5.29.17"
+_EXTENSION_REQUEST = der.encode_oid("1.2.840.113549.1.9.14")[2:]
+
+_ATTRIBUTES = 0xA0
+_EMAIL, _DNS, _URI, _IP = 0x81, 0x82, 0x86, 0x87
+_IP_SIZES = (4, 16)
+
+# Smaller keys are refused here already, as in the reference; profiles.py asks for more.
+_MIN_RSA_BITS = 1024
+_CURVES = ("secp224r1", "secp256r1", "secp384r1", "secp521r1")
+_SIGNING_CURVES = _CURVES[1:]
+
+_NOT_PEM = "PEM block type must be CERTIFICATE REQUEST"
+_UNREADABLE = "x509: malformed certificate request"
+_NO_ALGORITHM = "x509: cannot verify signature: algorithm unimplemented"
+
+
+@dataclass(frozen=True)
+class SigningRequest:
+    """A request whose signature fits its key."""
+
+    subject: Subject
+    public_key: PublicKey
+    der: bytes = field(repr=False)
+    dns_names: tuple[str, ...] = ()
+    email_addresses: tuple[str, ...] = ()
+    ip_addresses: tuple[IPAddress, ...] = ()
+    uris: tuple[str, ...] = ()
+    other_names: int = 0  # alternative names of kinds that are never copied
+    extensions: tuple[str, ...] = ()  # what was asked for, by object identifier
+
+    @cached_property
+    def canonical_spki(self) -> bytes:
+        """The key in its usual encoding, which may differ from the one that was sent."""
+        return spki(self.public_key)
+
+    @cached_property
+    def weakness(self) -> str | None:
+        """Say why the key is not good enough for a certificate, or None."""
+        key = self.public_key
+        if isinstance(key, rsa.RSAPublicKey):
+            try:
+                refuse_weak_rsa(key)
+            except UnsupportedKey as refusal:
+                return str(refusal)
+        elif isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name not in _SIGNING_CURVES:
+            return f"elliptic curve {key.curve.name} is too weak"
+        return None
+
+
+def parse(text: bytes | str) -> SigningRequest:
+    """Read the first PEM block of a text as a request and verify its signature."""
+    try:
+        block = pem.first(text)
+    except TooMuchPem as refusal:
+        raise MalformedRequest(str(refusal)) from None
+    if block is None or block.label != pem.CERTIFICATE_REQUEST:
+        raise MalformedRequest(_NOT_PEM)
+    return parse_der(block.data)
+
+
+def parse_der(data: bytes) -> SigningRequest:
+    """Read one DER request and verify its signature."""
+    _refuse_wrong_shape(data)
+    try:
+        request = _read(data)
+    except der.NotDer as error:
+        raise MalformedRequest(f"asn1: syntax error: {error}") from None
+    return request
+
+
+def _refuse_wrong_shape(data: bytes) -> None:
+    if not data:
+        raise MalformedRequest("asn1: syntax error: sequence truncated")
+    if len(data) > MAX_DER:
+        raise MalformedRequest(f"a certificate request has at most {MAX_DER} bytes")
+    if data[0] != der.SEQUENCE:
+        raise MalformedRequest(
+            f"asn1: structure error: tags don't match (16 vs {data[0] & 0x1F}) certificateRequest"
+        )
+    try:
+        outer = der.element(data, 0, len(data))
+    except der.NotDer as error:
+        raise MalformedRequest(f"asn1: syntax error: {error}") from None
+    if outer.stop != len(data):
+        raise MalformedRequest("asn1: syntax error: trailing data")
+
+
+def _read(data: bytes) -> SigningRequest:
+    outer = der.element(data, 0, len(data))
+    info = der.expect(data, outer.start, outer.stop, der.SEQUENCE)
+    version = der.expect(data, info.start, info.stop, der.INTEGER)
+    name = der.expect(data, version.stop, info.stop, der.SEQUENCE)
+    key_info = der.expect(data, name.stop, info.stop, der.SEQUENCE)
+    subject = read_subject(data, name)
+    extensions = _requested_extensions(data, key_info.stop, info.stop)
+    names = _AlternativeNames()
+    if (value := extensions.get(SUBJECT_ALTERNATIVE_NAME)) is not None:
+        names.read(value)
+    public = _prove_key(data)
+    return SigningRequest(
+        subject=subject,
+        public_key=public,
+        der=data,
+        dns_names=tuple(names.dns),
+        email_addresses=tuple(names.email),
+        ip_addresses=tuple(names.ip),
+        uris=tuple(names.uri),
+        other_names=names.others,
+        extensions=tuple(extensions),
+    )
+
+
+def _requested_extensions(data: bytes, begin: int, limit: int) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for extension in _extension_elements(data, begin, limit):
+        oid = der.expect(data, extension.start, extension.stop, der.OID)
+        value = der.element(data, oid.stop, extension.stop)
+        if value.tag == der.BOOLEAN:
+            value = der.element(data, value.stop, extension.stop)
+        if value.tag != der.OCTET_STRING or value.stop != extension.stop:
+            raise MalformedRequest("x509: malformed extension value field")
+        name = der.decode_oid(data[oid.start : oid.stop])
+        if name in found:
+            raise MalformedRequest(
+                "x509: certificate request contains duplicate requested extensions"
+            )
+        found[name] = data[value.start : value.stop]
+    return found
+
+
+def _extension_elements(data: bytes, begin: int, limit: int) -> Iterator[der.Element]:
+    if begin == limit:
+        return
+    attributes = der.expect(data, begin, limit, _ATTRIBUTES)
+    for attribute in der.children(data, attributes.start, attributes.stop):
+        oid = der.expect(data, attribute.start, attribute.stop, der.OID)
+        if data[oid.start : oid.stop] == _EXTENSION_REQUEST:
+            values = der.expect(data, oid.stop, attribute.stop, der.SET)
+            for extensions in der.children(data, values.start, values.stop):
+                yield from der.children(data, extensions.start, extensions.stop)
+
+
+class _AlternativeNames:
+    """The four kinds of alternative names that may be copied, in the order of the request."""
+
+    def __init__(self) -> None:
+        self.dns: list[str] = []
+        self.email: list[str] = []
+        self.ip: list[IPAddress] = []
+        self.uri: list[str] = []
+        self.others = 0
+
+    def read(self, value: bytes) -> None:
+        """Read the value of the extension (RFC 5280 section 4.2.1.6)."""
+        outer = der.expect(value, 0, len(value), der.SEQUENCE)
+        if outer.stop != len(value):
+            raise der.NotDer("trailing data")
+        for name in der.children(value, outer.start, outer.stop):
+            self._add(name.tag, value[name.start : name.stop])
+
+    def _add(self, tag: int, content: bytes) -> None:
+        if tag == _DNS:
+            self.dns.append(_ascii(content, "dNSName"))
+        elif tag == _EMAIL:
+            self.email.append(_ascii(content, "rfc822Name"))
+        elif tag == _URI:
+            self.uri.append(_uri(content))
+        elif tag == _IP:
+            if len(content) not in _IP_SIZES:
+                raise MalformedRequest(f"x509: cannot parse IP address of length {len(content)}")
+            self.ip.append(ipaddress.ip_address(content))
+        else:
+            self.others += 1
+
+
+def _ascii(content: bytes, kind: str) -> str:
+    try:
+        return content.decode("ascii")
+    except UnicodeDecodeError:
+        raise MalformedRequest(f"x509: SAN {kind} is malformed") from None
+
+
+def _uri(content: bytes) -> str:
+    text = _ascii(content, "uniformResourceIdentifier")
+    try:
+        urlsplit(text)
+    except ValueError:
+        raise MalformedRequest(f'x509: cannot parse URI "{text[:256]}"') from None
+    return text
+
+
+def _prove_key(data: bytes) -> PublicKey:
+    with panics_as(MalformedRequest, _UNREADABLE):
+        try:
+            request = x509.load_der_x509_csr(data)
+        except ValueError:
+            raise MalformedRequest(_UNREADABLE) from None
+        public = _public_key(request)
+        _verify(request, public)
+    return public
+
+
+def _public_key(request: x509.CertificateSigningRequest) -> PublicKey:
+    try:
+        public = request.public_key()
+    except UnsupportedAlgorithm:
+        raise MalformedRequest("x509: unsupported elliptic curve") from None
+    except ValueError:
+        raise MalformedRequest("x509: invalid public key") from None
+    if isinstance(public, rsa.RSAPublicKey):
+        _refuse_unusable_rsa(public)
+    elif isinstance(public, ec.EllipticCurvePublicKey):
+        if public.curve.name not in _CURVES:
+            raise MalformedRequest("x509: unsupported elliptic curve")
+    elif not isinstance(public, ed25519.Ed25519PublicKey):
+        raise MalformedRequest(_NO_ALGORITHM)
+    return public
+
+
+def _refuse_unusable_rsa(public: rsa.RSAPublicKey) -> None:
+    if public.key_size < _MIN_RSA_BITS:
+        raise MalformedRequest(
+            f"crypto/rsa: {public.key_size}-bit keys are insecure "
+            "(see https://go.dev/pkg/crypto/rsa#hdr-Minimum_key_size)"
+        )
+    if public.key_size > MAX_RSA_BITS:
+        # Verifying grows with the cube of the size: a cheap way to burn our time.
+        raise MalformedRequest(f"RSA keys of more than {MAX_RSA_BITS} bits are not accepted")
+    exponent = public.public_numbers().e
+    if exponent % 2 == 0 or exponent.bit_length() > 64:  # noqa: PLR2004 - as OpenSSL for large keys
+        raise MalformedRequest("x509: RSA public exponent is not acceptable")
+
+
+def _verify(request: x509.CertificateSigningRequest, public: PublicKey) -> None:
+    try:
+        if isinstance(request.signature_hash_algorithm, hashes.MD5):
+            raise MalformedRequest("x509: cannot verify signature: insecure algorithm MD5-RSA")
+        valid = request.is_signature_valid
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise MalformedRequest(_NO_ALGORITHM) from None
+    if valid:
+        return
+    if isinstance(public, rsa.RSAPublicKey):
+        raise MalformedRequest("crypto/rsa: verification error")
+    kind = "ECDSA" if isinstance(public, ec.EllipticCurvePublicKey) else "Ed25519"
+    raise MalformedRequest(f"x509: {kind} verification failure")

@@ -1,0 +1,68 @@
+"""The 23 key usages that a request may ask for, and what each becomes in a certificate.
+
+`key_usage_bits` and `extended_usages` are the two halves of the table; a usage is in exactly one.
+"""
+
+from collections.abc import Iterable
+
+from orchid.credentials.refusals import NotPermitted
+
+DIGITAL_SIGNATURE = "digital signature"
+KEY_ENCIPHERMENT = "key encipherment"
+CLIENT_AUTH = "client auth"
+SERVER_AUTH = "server auth"
+
+# Bit numbers of RFC 5280 section 4.2.1.3.
+KEY_USAGES = {
+    "signing": 0,
+    DIGITAL_SIGNATURE: 0,
+    "content commitment": 1,
+    KEY_ENCIPHERMENT: 2,
+    "data encipherment": 3,
+    "key agreement": 4,
+    "cert sign": 5,
+    "crl sign": 6,
+    "encipher only": 7,
+    "decipher only": 8,
+}
+
+# In the order in which they are written.
+EXTENDED_USAGES = {
+    "any": "2.5.29.37.0",
+    SERVER_AUTH: "1.3.6.1.5.5.7.3.1",
+    CLIENT_AUTH: "1.3.6.1.5.5.7.3.2",
+    "code signing": "1.3.6.1.5.5.7.3.3",
+    "email protection": "1.3.6.1.5.5.7.3.4",
+    "s/mime": "1.3.6.1.5.5.7.3.4",
+    "ipsec end system": "1.3.6.1.5.5.7.3.5",
+    "ipsec tunnel": "1.3.6.1.5.5.7.3.6",
+    "ipsec user": "1.3.6.1.5.5.7.3.7",
+    "timestamping": "1.3.6.1.5.5.7.3.8",
+    "ocsp signing": "1.3.6.1.5.5.7.3.9",
+    "microsoft sgc": "1.3.6.1.4.1.311.10.3.3",
+    "netscape sgc": "2.16.840.1.113730.4.1",
+}
+
+# Byte-sorted, as the reference lists them in its refusals.
+ALL_USAGES = tuple(sorted({*KEY_USAGES, *EXTENDED_USAGES}))
+
+
+def key_usage_bits(usages: Iterable[str]) -> frozenset[int]:
+    """Give the key usage bits of some usages."""
+    return frozenset(KEY_USAGES[usage] for usage in usages if usage in KEY_USAGES)
+
+
+def extended_usages(usages: Iterable[str]) -> tuple[str, ...]:
+    """Give the extended usages as object identifiers, each once, in table order."""
+    asked = set(usages)
+    return tuple(dict.fromkeys(oid for usage, oid in EXTENDED_USAGES.items() if usage in asked))
+
+
+def refuse_unknown(usages: Iterable[str]) -> None:
+    """Refuse usages outside the table; only data older than this check can hold them."""
+    unknown = [
+        usage for usage in usages if usage not in KEY_USAGES and usage not in EXTENDED_USAGES
+    ]
+    if unknown:
+        quoted = " ".join(f'"{usage}"' for usage in unknown)
+        raise NotPermitted(f"unrecognized usage values: [{quoted}]")
