@@ -8,7 +8,7 @@ however that ends. Nobody but the owner may read it, for it holds secrets. Start
 import fcntl
 import os
 import secrets
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import apsw
@@ -33,19 +33,21 @@ class DataFile:
     def __init__(self, path: Path) -> None:
         check_sqlite(apsw.sqlite_lib_version())
         self.path = path
-        self._lock = _hold(path)
-        try:
+        with ExitStack() as undo:
+            lock = _hold(path)
+            undo.callback(os.close, lock)
             self.writing = _prepare(path)
+            undo.callback(self.writing.close)
             self.reading = connect(path, writable=False)
-        except BaseException:
-            os.close(self._lock)
-            raise
+            undo.callback(self.reading.close)
+            self._undo = undo.pop_all()
 
     def close(self) -> None:
-        """Write everything back into the one file, and let others have it."""
-        self.reading.close()
-        self.writing.close()  # the last to close: it brings the write-ahead log home
-        os.close(self._lock)
+        """Write everything back into the one file, and let others have it.
+
+        The writing connection closes behind the reading one: it brings the write-ahead log home.
+        """
+        self._undo.close()
 
 
 def connect(path: Path, *, writable: bool = True) -> apsw.Connection:

@@ -114,11 +114,10 @@ class Writer:
             act(work)
         except Exception as error:
             self._in_doubt = True
-            failure = failed(error)
             if not isinstance(error, apsw.Error):
                 log.exception("the store's writer met an error nobody foresaw")
             self._roll_back()
-            self._post(self._now(), [(each.answer, failure) for each in work])
+            self._post(self._now(), [(each.answer, failed(error)) for each in work])
 
     def _commit(self, commits: list[Commit]) -> None:
         outcome = sqlite_tables.apply(self._db, self._newest, [each.changes for each in commits])
