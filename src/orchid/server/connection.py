@@ -23,7 +23,7 @@ from orchid.server.answering import (
     open_on,
 )
 from orchid.server.exchange import Peer, Response, Stream
-from orchid.server.reader import CLOSE_SILENTLY, Arrived, Phase, RequestReader
+from orchid.server.reader import BETWEEN, BODY, CLOSE_SILENTLY, HEAD, Arrived, RequestReader
 from orchid.server.service import Service, plain
 from orchid.server.tls import intermediates_of
 
@@ -73,7 +73,7 @@ class Connection(asyncio.Protocol):
         self._reading_paused = False
         self.blocked = False  # the client does not take what is written
         self._unsent = 0
-        self._timed_phase: Phase | None = Phase.BETWEEN
+        self._timed_phase: int | None = BETWEEN
         self.deadline = inf
 
     # What the event loop calls
@@ -150,7 +150,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
         elif self.blocked or self._closing:
             self._expire_writing(now)
-        elif self._reader.phase is Phase.BETWEEN:
+        elif self._reader.phase == BETWEEN:
             self._close()
         else:
             self._refuse(_REQUEST_TIMEOUT)
@@ -159,7 +159,7 @@ class Connection(asyncio.Protocol):
         """Come to an end: finish a stream, close when idle, else after the present answer."""
         if isinstance(self._current, OpenStream):
             self._current.finish()
-        elif not self._is_busy() and self._reader.phase is Phase.BETWEEN:
+        elif not self._is_busy() and self._reader.phase == BETWEEN:
             self._close()
 
     def abort(self) -> None:
@@ -188,18 +188,18 @@ class Connection(asyncio.Protocol):
             return
         self._proceeding = True
         reader, held = self._reader, self._held
-        while not self._is_busy():
-            if reader.ready:
-                self._begin(reader.ready.pop(0))
+        ready, size = reader.ready, self._service.piece_bytes
+        while self._current is None and not self.blocked and not self._closing:
+            if ready:
+                self._begin(ready.pop(0))
             elif held:
-                piece = bytes(held[: self._service.piece_bytes])
-                del held[: self._service.piece_bytes]
+                piece = bytes(held[:size])
+                del held[:size]
                 reader.feed(piece)
             else:
+                self._rest()
                 break
         self._proceeding = False
-        if not self._is_busy():
-            self._rest()
 
     def _rest(self) -> None:
         """Nothing can be done until more arrives: say by when, and what is to be said meanwhile."""
@@ -211,21 +211,21 @@ class Connection(asyncio.Protocol):
             self._refuse(reader.refusal)
             return
         phase = reader.phase
-        if self._eof or (self._service.draining and phase is Phase.BETWEEN):
+        if self._eof or (self._service.draining and phase == BETWEEN):
             self._close()
             return
-        if phase is not self._timed_phase:
+        if phase != self._timed_phase:
             self._timed_phase = phase
             self.deadline = monotonic() + self._time_for(phase)
         if reader.wants_continue:
             reader.wants_continue = False
             self._transport.write(_CONTINUE)
 
-    def _time_for(self, phase: Phase) -> float:
+    def _time_for(self, phase: int) -> float:
         limits = self._service.limits
-        if phase is Phase.HEAD:
+        if phase == HEAD:
             return limits.header_timeout
-        return limits.body_timeout if phase is Phase.BODY else limits.idle_timeout
+        return limits.body_timeout if phase == BODY else limits.idle_timeout
 
     # Answering
 
@@ -305,6 +305,7 @@ class Connection(asyncio.Protocol):
         self.deadline = inf
         sink = OpenStream(loop, self, self._transport, chunked=chunked, keep_alive=keep_alive)
         self._current = sink
+        self._reader.forget()
         open_on(stream, sink)
         if self._service.draining:
             sink.finish()

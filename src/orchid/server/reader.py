@@ -7,7 +7,6 @@ It never touches a socket, keeps no time-outs and never guesses: two readings of
 how requests are smuggled past a proxy (RFC 9112, 11.2), so whatever is ambiguous is refused.
 """
 
-from enum import Enum, auto
 from time import monotonic
 from typing import Final
 
@@ -16,6 +15,12 @@ import httptools
 from orchid.server.exchange import HttpRequest, Peer
 
 CLOSE_SILENTLY: Final = -1  # a refusal without an answer, for those who do not speak HTTP/1
+# Where in a request the reader stands. Plain numbers: members of an Enum cost a call to look up.
+BETWEEN: Final = 0
+HEAD: Final = 1
+BODY: Final = 2
+ENDED: Final = 3  # nothing more will be read from this connection
+
 SMALLEST_REQUEST: Final = len(b"GET / HTTP/1.1\r\nHost:\r\n\r\n")
 
 _BAD_REQUEST, _EXPECTATION_FAILED, _HEADERS_TOO_LARGE = 400, 417, 431
@@ -46,15 +51,6 @@ _METHODS = {
 }
 
 
-class Phase(Enum):
-    """Where in a request the reader stands."""
-
-    BETWEEN = auto()
-    HEAD = auto()
-    BODY = auto()
-    ENDED = auto()  # nothing more will be read from this connection
-
-
 class Arrived:
     """A complete request, and what its sender expects of the connection afterwards."""
 
@@ -66,6 +62,60 @@ class Arrived:
         self.chunked = chunked  # the client understands chunked answers: HTTP/1.1
         self.answered = False  # the answer was given, or nobody is there to get it
         self.lingers = False  # the client may still be sending a body that nobody will read
+
+
+class KnownHead:
+    """A head that was read before on this connection, to save reading it again.
+
+    Clients repeat themselves: the same method, path and headers, with another body of the same
+    length or none. Only a piece that held exactly one whole request is remembered, so that equal
+    bytes at the same place, between two requests, can only mean the same.
+    """
+
+    __slots__ = ("_head", "_length", "_request")
+
+    LONGEST = 4096
+
+    def __init__(self, head: bytes, length: int, request: HttpRequest) -> None:
+        self._head = head
+        self._length = length  # of the piece, with the body
+        self._request = request
+
+    @classmethod
+    def of(cls, request: HttpRequest, piece: bytes) -> "KnownHead | None":
+        end = piece.find(b"\r\n\r\n") + 4
+        if end > cls.LONGEST or end + len(request.body) != len(piece):
+            return None
+        bare = HttpRequest(
+            request.method,
+            request.target,
+            request.path,
+            request.query,
+            request.headers.copy(),  # the handler may do with its own as it likes
+            request.peer,
+            repeated=list(request.repeated) if request.repeated else None,
+            timeout=request.timeout,
+        )
+        return cls(piece[:end], len(piece), bare)
+
+    def fits(self, piece: bytes) -> bool:
+        return len(piece) == self._length and piece.startswith(self._head)
+
+    def again(self, piece: bytes) -> Arrived:
+        known = self._request
+        request = HttpRequest(
+            known.method,
+            known.target,
+            known.path,
+            known.query,
+            known.headers.copy(),
+            known.peer,
+            body=piece[len(self._head) :],
+            repeated=known.repeated,
+            received=monotonic(),
+            timeout=known.timeout,
+        )
+        return Arrived(request, keep_alive=True, chunked=True)
 
 
 class _Stop(Exception):
@@ -80,12 +130,14 @@ class RequestReader:
         "_body",
         "_body_bytes",
         "_headers",
+        "_known",
         "_max_body",
         "_max_head",
         "_max_headers",
         "_parser",
         "_peer",
         "_piece",
+        "_plain",
         "_repeated",
         "_span",
         "_target",
@@ -112,7 +164,9 @@ class RequestReader:
         self._timeout = request_timeout
         self.ready: list[Arrived] = []
         self.refusal = 0  # an HTTP status or CLOSE_SILENTLY, due after what is ready
-        self.phase = Phase.BETWEEN
+        self.phase = BETWEEN
+        self._known: KnownHead | None = None
+        self._plain: HttpRequest | None = None  # the last one, if its head alone says what it is
         self.wants_continue = False  # the client waits for "100 Continue" before it sends the body
         self._piece = 0  # length of the piece being fed
         self._span = 0  # length of all pieces that hold some of the present head or body
@@ -126,10 +180,14 @@ class RequestReader:
 
     def feed(self, data: bytes) -> None:
         """Read a piece; afterwards look at `ready`, `refusal`, `phase` and `wants_continue`."""
-        if self._parser is None or self.phase is Phase.ENDED:
+        if self._parser is None or self.phase == ENDED:
+            return
+        between = self.phase == BETWEEN
+        if between and self._known is not None and self._known.fits(data):
+            self.ready.append(self._known.again(data))
             return
         self._piece = len(data)
-        if self.phase is not Phase.BETWEEN:
+        if not between:
             self._span += self._piece
         try:
             self._parser.feed_data(data)
@@ -140,23 +198,30 @@ class RequestReader:
         except httptools.HttpParserError as error:
             self._fail(error, data)
         else:
-            if self.phase is not Phase.BETWEEN:
+            if self.phase != BETWEEN:
                 self._check_growth()
+            elif between and self._plain is not None:
+                self._known = KnownHead.of(self._plain, data)
+
+    def forget(self) -> None:
+        """Let go of the remembered head: a connection that streams for hours has no use for it."""
+        self._known = self._plain = None
 
     def close(self) -> None:
         """Read nothing more; also lets go of the parser, which refers back to this reader."""
-        self.phase = Phase.ENDED
+        self.phase = ENDED
         self._parser = None
         self._body = []
+        self.forget()
 
     # Limits
 
     def _check_growth(self) -> None:
         """Bound what an unfinished head, or the framing and trailers of a body, may take."""
-        if self.phase is Phase.HEAD:
+        if self.phase == HEAD:
             if self._span > self._max_head or self._header_count() > self._max_headers:
                 self._refuse(_HEADERS_TOO_LARGE)
-        elif self.phase is Phase.BODY and self._span - self._body_bytes > self._max_head:
+        elif self.phase == BODY and self._span - self._body_bytes > self._max_head:
             self._refuse(_BAD_REQUEST)
 
     def _header_count(self) -> int:
@@ -173,7 +238,7 @@ class RequestReader:
         self.close()
 
     def _fail(self, error: httptools.HttpParserError, data: bytes) -> None:
-        if self.phase is Phase.ENDED:
+        if self.phase == ENDED:
             self.close()  # we stopped the parser ourselves, or it met bytes behind the last request
         elif self._is_other_protocol(error, data):
             self._refuse(CLOSE_SILENTLY)
@@ -189,7 +254,7 @@ class RequestReader:
     # What httptools calls
 
     def on_message_begin(self) -> None:
-        self.phase = Phase.HEAD
+        self.phase = HEAD
         self._span = self._piece
         self._target = b""
         self._headers = {}
@@ -199,7 +264,7 @@ class RequestReader:
         self._target = self._target + part if self._target else part
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self.phase is not Phase.HEAD:
+        if self.phase != HEAD:
             return  # a trailer; it must never look like a header that was there from the start
         key = _KNOWN_NAMES.get(name) or name.decode("latin-1").lower()
         text = value.decode("latin-1").rstrip(" \t")
@@ -244,7 +309,10 @@ class RequestReader:
         modern = version == "1.1"
         if not modern and version != "1.0":
             return _VERSION_NOT_SUPPORTED
-        if self._header_count() > self._max_headers or self._is_head_too_long():
+        if self._header_count() > self._max_headers:
+            return _HEADERS_TOO_LARGE
+        # The sum is exact but dear; what was fed is an upper bound of it.
+        if self._span > self._max_head and self._head_bytes() > self._max_head:
             return _HEADERS_TOO_LARGE
         if modern and "host" not in headers:
             return _BAD_REQUEST
@@ -270,17 +338,16 @@ class RequestReader:
         )
         arrived = Arrived(request, keep_alive=parser.should_keep_alive(), chunked=modern)
         self._arriving = arrived
-        self.phase = Phase.BODY
+        self.phase = BODY
         self._span = self._piece
-        if parser.should_upgrade() and self._refuses_upgrade(arrived):
-            return _BAD_REQUEST
+        self._plain = request if modern and arrived.keep_alive else None
+        if parser.should_upgrade():
+            self._plain = None
+            if self._refuses_upgrade(arrived):
+                return _BAD_REQUEST
         if "content-length" in headers or "transfer-encoding" in headers:
             return self._take_body_headers(arrived)
         return 0
-
-    def _is_head_too_long(self) -> bool:
-        # The sum is exact but dear; what was fed is an upper bound of it.
-        return self._span > self._max_head and self._head_bytes() > self._max_head
 
     def _take_body_headers(self, arrived: Arrived) -> int:
         """Judge the headers that say how a body comes; RFC 9112, 6."""
@@ -298,6 +365,8 @@ class RequestReader:
             self._give_up_body(arrived)
             raise _Stop
         self.wants_continue = arrived.chunked and "expect" in headers
+        if self.wants_continue or coding is not None:
+            self._plain = None
         return 0
 
     def _refuses_upgrade(self, arrived: Arrived) -> bool:
@@ -320,7 +389,7 @@ class RequestReader:
         self._arriving = None
         self._body_bytes = 0
         self.wants_continue = False
-        self.phase = Phase.BETWEEN if arrived.keep_alive else Phase.ENDED
+        self.phase = BETWEEN if arrived.keep_alive else ENDED
         self.ready.append(arrived)
 
 
