@@ -91,13 +91,16 @@ def tokens_by_user(path: Path = TOKENS) -> dict[str, str]:
     return {user.strip(): token.strip() for token, user, *_ in (line.split(",") for line in lines)}
 
 
-def differences_in(case: Case, caller: Caller) -> list[str]:
-    """Play the case and give one line for everything that was not as recorded."""
+def differences_in(case: Case, caller: Caller, *, patience: float = UNTIL_SECONDS) -> list[str]:
+    """Play the case and give one line for everything that was not as recorded.
+
+    `patience` is how long a step may ask again. Once the case has failed, nothing is waited for.
+    """
     variables = fresh_variables(caller)
     found: list[str] = []
     for step in case.steps:
         try:
-            answer = play(step, caller, variables)
+            answer = play(step, caller, variables, patience=0 if found else patience)
         except (OSError, http.client.HTTPException) as failure:
             # The later steps may still tell more, so a broken connection is one more difference.
             found.append(f"{step['id']}: no answer: {failure!r}")
@@ -122,9 +125,9 @@ def differences(step: Step, answer: Answer) -> Iterator[str]:
     )
 
 
-def play(step: Step, caller: Caller, variables: Variables) -> Answer:
+def play(step: Step, caller: Caller, variables: Variables, *, patience: float) -> Answer:
     """Send a step until what it waits for holds, and keep what it captures."""
-    deadline = time.monotonic() + UNTIL_SECONDS
+    deadline = time.monotonic() + patience
     while True:
         status, headers, raw = caller.send(*request_of(step, caller, variables))
         body = parse(headers.get("content-type", ""), raw, watch=bool(step.get("watch")))

@@ -6,6 +6,7 @@ import pytest
 
 from tests.conformance.exchanges import (
     TOKENS,
+    UNTIL_SECONDS,
     Caller,
     Case,
     all_cases,
@@ -22,6 +23,7 @@ FLAGS = (
     *("--api-audiences", ISSUER),
 )
 NEEDS_CONTROLLERS = {"controllers"}  # files of cases; for all others nothing may happen by itself
+LITTLE_PATIENCE = 1.0  # seconds; waiting long for what is known not to come helps nobody
 SHOWN = 60
 
 CASES = tuple(all_cases())
@@ -58,7 +60,8 @@ def test_answers_are_as_recorded(case: Case, request: pytest.FixtureRequest) -> 
     fixture = "busy_server" if case.file in NEEDS_CONTROLLERS else "quiet_server"
     server: Server = request.getfixturevalue(fixture)
 
-    found = differences_in(case, Caller(server.url, tokens_by_user()))
+    patience = LITTLE_PATIENCE if case.name in EXPECTED_FAILURES else UNTIL_SECONDS
+    found = differences_in(case, Caller(server.url, tokens_by_user()), patience=patience)
 
     if found:
         more = f"\n(and {len(found) - SHOWN} more)" if len(found) > SHOWN else ""

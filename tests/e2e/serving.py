@@ -67,9 +67,9 @@ class Server:
             code = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise ServerFailed(self._told(f"did not stop in {seconds} s after SIGTERM")) from None
+            raise ServerFailed(self.told(f"did not stop in {seconds} s after SIGTERM")) from None
         if code != 0:
-            raise ServerFailed(self._told(f"ended with exit code {code}"))
+            raise ServerFailed(self.told(f"ended with exit code {code}"))
 
     def kill(self) -> None:
         """End the server and all it started, at once, as a power cut would."""
@@ -93,7 +93,7 @@ class Server:
     def log_text(self) -> str:
         return self.log.read_text(errors="replace")
 
-    def _told(self, what: str) -> str:
+    def told(self, what: str) -> str:
         return f"orchid serve (pid {self.pid}) {what}; its log ends:\n{self.log_text()[-LOG_TAIL:]}"
 
 
@@ -153,9 +153,9 @@ def wait_until_ready(server: Server, seconds: float = READY_SECONDS) -> Server:
     deadline = server.started + seconds
     while not server.is_ready():
         if (code := server.process.poll()) is not None:
-            raise ServerFailed(server._told(f"ended with exit code {code} before it was ready"))
+            raise ServerFailed(server.told(f"ended with exit code {code} before it was ready"))
         if time.monotonic() > deadline:
-            raise ServerFailed(server._told(f"was not ready after {seconds} s"))
+            raise ServerFailed(server.told(f"was not ready after {seconds} s"))
         time.sleep(POLL_SECONDS)
     took = time.monotonic() - server.started
     return Server(
