@@ -1,0 +1,38 @@
+"""The project's own files keep the promises that its documents make."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
+PINNED = re.compile(r"^[a-z0-9-]+==\S+( ; .+)? \\$")
+HASH = re.compile(r"^    --hash=sha256:[0-9a-f]{64}( \\)?$")
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+def test_lock_holds_pinned_versions_and_hashes_alone(lock: Path) -> None:
+    """A lock file names no host, no path and no unpinned package."""
+    lines = lock.read_text().splitlines()
+
+    odd = [line for line in lines if not PINNED.match(line) and not HASH.match(line)]
+
+    assert lines
+    assert odd == []
+
+
+def test_every_script_is_explained() -> None:
+    """Each script has its line in scripts/README.md, and each line its script."""
+    readme = (ROOT / "scripts" / "README.md").read_text()
+
+    explained = set(re.findall(r"^\| `([\w-]+)` \|", readme, re.MULTILINE))
+
+    assert explained == {path.name for path in (ROOT / "scripts").iterdir()} - {"README.md"}
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    """Decisions are counted from 0001, and no number is given twice."""
+    numbers = sorted(int(path.name[:4]) for path in (ROOT / "docs" / "decisions").glob("*.md"))
+
+    assert numbers == list(range(1, len(numbers) + 1))
