@@ -15,7 +15,7 @@
     ├── TooLarge           413
     ├── UnsupportedMedia   415
     ├── Invalid            422  field errors, all of them
-    ├── Unprocessable      422  a patch that cannot be applied, without telling more
+    ├── Unprocessable      422  a patch that cannot be applied; mostly without telling more
     ├── TooManyRequests    429
     ├── InternalError      500  ours; the text goes to the log, not to the caller
     ├── Unavailable        503
@@ -208,10 +208,10 @@ class Invalid(ApiError):
 class Unprocessable(ApiError):
     code, reason = 422, "Invalid"
 
-    def __init__(self) -> None:
-        super().__init__(
-            "the server rejected our request due to an error in our request", StatusDetails()
-        )
+    def __init__(
+        self, text: str = "the server rejected our request due to an error in our request"
+    ) -> None:
+        super().__init__(text, StatusDetails())
 
 
 class TooManyRequests(ApiError):

@@ -1,0 +1,278 @@
+"""Walk values by their schema: what differs, what an object holds, what a configuration claims.
+
+    compare(schema, old, new)   the paths that were changed or added, and those that were removed
+    claimed(schema, config)     the paths that an applied configuration claims
+    zero(schema)                an object of which nothing has been set yet
+    pruned(node, value, tree)   the value without these paths
+
+A path ends where ownership ends: at a scalar, at an atomic list or object, at an empty container.
+A container that comes or goes as a whole is a path of its own. `metadata.managedFields` is never
+looked at. Where the schema knows nothing, objects are granular and lists atomic.
+
+Trees are those of field_set.py. Values are plain JSON; nothing is changed in place.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, TypeGuard, cast
+
+import msgspec
+
+from orchid.engine.patch.field_set import (
+    LEAF,
+    SELF,
+    FieldSet,
+    Tree,
+    in_order,
+    key_element,
+    owned,
+    owned_too,
+    value_element,
+)
+from orchid.wire.schema import ANYTHING, Anything, Fields, Leaf, Mapping, Node, Sequence
+
+_ABSENT: Any = object()
+
+STRIPPED = frozenset({
+    "name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields",
+    "resourceVersion",
+})  # fmt: skip
+
+
+def compare(schema: Fields, old: Any, new: Any) -> tuple[FieldSet, FieldSet]:
+    """What `new` changed or added, and what it removed."""
+    changed, removed = _compare_members(schema, without_record(old), without_record(new))
+    return FieldSet(changed), FieldSet(removed)
+
+
+def claimed(schema: Fields, config: Any) -> FieldSet:
+    """The paths that a configuration has an opinion on."""
+    return FieldSet(_claims(schema, config) or {})
+
+
+def stripped(paths: FieldSet) -> FieldSet:
+    """Without what nobody owns: the identity of the object and what the server alone sets."""
+    tree = {key: node for key, node in paths.tree.items() if key not in ("f:apiVersion", "f:kind")}
+    metadata = tree.get("f:metadata")
+    if metadata is not None:
+        kept = {
+            key: node
+            for key, node in metadata.items()
+            if key != SELF and not (key[2:] in STRIPPED and key.startswith("f:"))
+        }
+        if len(kept) != len(metadata):
+            tree["f:metadata"] = kept
+        if not kept:
+            del tree["f:metadata"]
+    elif len(tree) == len(paths.tree):
+        return paths
+    return FieldSet(tree)
+
+
+def zero(schema: Fields) -> dict[str, Any]:
+    """The object before anything is set: only the fields that are always written."""
+    return _zero(schema)
+
+
+@functools.lru_cache(maxsize=256)
+def _zero(schema: Fields) -> dict[str, Any]:
+    return cast("dict[str, Any]", msgspec.to_builtins(schema.type()))
+
+
+def without_record(value: dict[str, Any]) -> dict[str, Any]:
+    """The object without its record of ownership."""
+    metadata = value.get("metadata")
+    if isinstance(metadata, dict) and "managedFields" in metadata:
+        metadata = metadata.copy()
+        del metadata["managedFields"]
+        return value | {"metadata": metadata}
+    return value
+
+
+def _child(node: Node, name: str) -> Node:
+    if isinstance(node, Fields):
+        known = node.fields.get(name)
+        return ANYTHING if known is None else known.node
+    return node.values if isinstance(node, Mapping) else ANYTHING
+
+
+def _is_granular_object(node: Node, value: Any) -> bool:
+    """Whether the members of this value have owners of their own."""
+    if isinstance(node, Fields | Mapping):
+        return not node.atomic and (value is None or isinstance(value, dict))
+    return isinstance(node, Anything) and isinstance(value, dict)
+
+
+def _is_granular_list(node: Node, value: Any) -> TypeGuard[Sequence]:
+    """Whether the elements of this value have owners of their own."""
+    return (
+        isinstance(node, Sequence)
+        and not node.atomic
+        and (value is None or isinstance(value, list))
+    )
+
+
+def _compare_members(node: Node, old: dict[str, Any], new: dict[str, Any]) -> tuple[Tree, Tree]:
+    changed: Tree = {}
+    removed: Tree = {}
+    for name, value in new.items():
+        before = old.get(name, _ABSENT)
+        if before is _ABSENT:
+            changed["f:" + name] = _everything(_child(node, name), value)
+        elif before != value:
+            gained, lost = _compare_values(_child(node, name), before, value)
+            if gained is not None:
+                changed["f:" + name] = gained
+            if lost:
+                removed["f:" + name] = lost
+    for name, value in old.items():
+        if name not in new:
+            removed["f:" + name] = _everything(_child(node, name), value)
+    return in_order(changed), in_order(removed)
+
+
+def _compare_values(node: Node, old: Any, new: Any) -> tuple[Tree | None, Tree]:
+    """Compare two values that differ: what changed (None for nothing), what was removed below."""
+    if isinstance(node, Leaf) or not (old or new):
+        return LEAF, {}
+    if _is_granular_object(node, old) and _is_granular_object(node, new):
+        changed, removed = _compare_members(node, old or {}, new or {})
+        return changed or None, removed
+    if _is_granular_list(node, old) and _is_granular_list(node, new):
+        before, after = _elements(node, old or []), _elements(node, new or [])
+        if before is None or after is None:
+            return LEAF, {}
+        changed, removed = _compare_elements(node.items, before, after)
+        return changed or None, removed
+    lost = {key: below for key, below in _everything(node, old).items() if key != SELF}
+    return owned_too(_everything(node, new)), lost
+
+
+def _compare_elements(items: Node, old: dict[str, Any], new: dict[str, Any]) -> tuple[Tree, Tree]:
+    changed: Tree = {}
+    removed: Tree = {}
+    for key, value in new.items():
+        before = old.get(key, _ABSENT)
+        if before is _ABSENT:
+            changed[key] = _everything(items, value)
+        elif before != value:
+            gained, lost = _compare_values(items, before, value)
+            if gained is not None:
+                changed[key] = gained
+            if lost:
+                removed[key] = lost
+    for key, value in old.items():
+        if key not in new:
+            removed[key] = _everything(items, value)
+    return in_order(changed), in_order(removed)
+
+
+def _elements(node: Sequence, values: list[Any]) -> dict[str, Any] | None:
+    """The elements by their key; None if one has no key or two have the same."""
+    found: dict[str, Any] = {}
+    for value in values:
+        key = element_key(node, value)
+        if key is None or key in found:
+            return None
+        found[key] = value
+    return found
+
+
+def element_key(node: Sequence, value: Any) -> str | None:
+    """The step to an element of a granular list; None if it cannot be told apart."""
+    if node.keys:
+        return key_element(value, node.keys) if isinstance(value, dict) else None
+    return None if value is None or isinstance(value, dict | list) else value_element(value)
+
+
+def _everything(node: Node, value: Any) -> Tree:
+    """All paths of a value that comes or goes as a whole, itself included."""
+    if not value or isinstance(node, Leaf):
+        return LEAF
+    if _is_granular_object(node, value):
+        tree: Tree = {SELF: LEAF}
+        for name in sorted(value):
+            tree["f:" + name] = _everything(_child(node, name), value[name])
+        return tree
+    if _is_granular_list(node, value):
+        elements = _elements(node, value)
+        if elements is not None:
+            tree = {SELF: LEAF}
+            for key in sorted(elements):
+                tree[key] = _everything(node.items, elements[key])
+            return tree
+    return LEAF
+
+
+def _claims(node: Node, value: Any) -> Tree | None:
+    """The paths of a value; LEAF for itself alone, None for none at all (an empty keyed list)."""
+    if value is None or isinstance(node, Leaf):
+        return LEAF
+    if _is_granular_object(node, value):
+        tree: Tree = {}
+        for name in sorted(value):
+            below = _claims(_child(node, name), value[name])
+            if isinstance(node, Mapping):
+                below = owned_too(below or LEAF)
+            if below is not None:
+                tree["f:" + name] = below
+        return tree if tree or not value else None
+    if _is_granular_list(node, value):
+        elements = _elements(node, value)
+        if elements is not None:
+            return {
+                key: owned_too(_claims(node.items, elements[key]) or LEAF)
+                for key in sorted(elements)
+            } or None
+    return LEAF
+
+
+def with_parents(node: Node, tree: Tree) -> Tree:
+    """The set with every declared field on the way to a path of it; members of maps are not."""
+    result: Tree = {}
+    for key, below in tree.items():
+        if key == SELF or not below:
+            result[key] = below
+            continue
+        deeper = with_parents(_step(node, key), below)
+        named = key.startswith("f:") and type(node) is not Mapping
+        result[key] = owned_too(deeper) if named else deeper
+    return in_order(result)
+
+
+def _step(node: Node, key: str) -> Node:
+    if key.startswith("f:"):
+        return _child(node, key[2:])
+    return node.items if type(node) is Sequence else ANYTHING
+
+
+def pruned(node: Node, value: Any, tree: Tree) -> Any:
+    """The value without the paths of the tree; containers that end up empty are gone too."""
+    if isinstance(value, dict) and _is_granular_object(node, value):
+        result = {}
+        for name, member in value.items():
+            below = tree.get("f:" + name)
+            kept = member
+            if below is not None:
+                kept = _ABSENT if owned(below) else pruned(_child(node, name), member, below)
+            if kept is not _ABSENT:
+                result[name] = kept
+        return result or _ABSENT
+    if isinstance(value, list) and _is_granular_list(node, value):
+        return _pruned_list(node, value, tree)
+    return value
+
+
+def _pruned_list(node: Sequence, values: list[Any], tree: Tree) -> Any:
+    result = []
+    for value in values:
+        key = element_key(node, value)
+        below = tree.get(key) if key is not None else None
+        if below is None:
+            result.append(value)
+        elif not owned(below):
+            kept = pruned(node.items, value, below)
+            if kept is not _ABSENT:
+                result.append(kept)
+    return result or _ABSENT

@@ -1,0 +1,344 @@
+"""Server-side apply: a manager states all it wants; the server merges it and keeps the peace.
+
+Start at `apply`, which reads as the steps themselves:
+
+    1  the configuration must be of this kind, without managedFields, and fit the schema
+    2  live, overlaid with the configuration
+    3  minus what this manager applied before, does not apply now, and nobody else owns
+    4  a field that changes and belongs to somebody else is a conflict, unless forced
+    5  who owns what afterwards
+
+Nothing is changed in place; the store is not known here, and neither are defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from orchid.engine.patch import last_applied, managed_fields
+from orchid.engine.patch.compare import (
+    claimed,
+    compare,
+    element_key,
+    pruned,
+    stripped,
+    with_parents,
+    without_record,
+    zero,
+)
+from orchid.engine.patch.field_set import EMPTY, FieldSet
+from orchid.engine.patch.managed_fields import APPLY, UPDATE, Owners, Ownership
+from orchid.engine.patch.schema_check import problems
+from orchid.wire import yaml_text
+from orchid.wire.errors import ApplyConflict, BadRequest, Unprocessable
+from orchid.wire.schema import ANYTHING, Anything, Fields, Mapping, Node, Sequence
+from orchid.wire.status import StatusCause
+from orchid.wire.text import quote
+
+BEFORE_FIRST_APPLY = "before-first-apply"
+MOST_PROBLEMS = 100
+
+Object = dict[str, Any]
+_METADATA = FieldSet({"f:metadata": {}})
+
+
+def decode_apply_body(body: bytes) -> tuple[Object, list[str]]:
+    """The configuration in a request body (YAML or JSON), and its duplicate keys."""
+    try:
+        value, duplicates = yaml_text.load(body)
+    except yaml_text.YamlError as error:
+        raise BadRequest(f"error decoding YAML: {error}") from None
+    if value is None:
+        return {}, duplicates
+    if not isinstance(value, dict):
+        raise BadRequest("error decoding YAML: a configuration must be a map")
+    return value, duplicates
+
+
+def apply(
+    live: Object | None,
+    config: Object,
+    *,
+    schema: Fields,
+    manager: str,
+    force: bool,
+    api_version: str,
+    kind: str,
+    subresource: str,
+    reset: tuple[str, ...],
+    now: str,
+    last_applied_annotation: str,
+    last_applied_manager: str,
+) -> Object:
+    """The object after apply, with its `metadata.managedFields`; no `live` means that it is new."""
+    try:
+        _check(config, schema, api_version, kind)
+        request = _Request(schema, manager, api_version, subresource, reset, now)
+        before = zero(schema) if live is None else without_record(live)
+        owners = request.known_owners(live)
+        outcome = request.outcome(before, config, owners)
+        if not force:
+            allowed = EMPTY
+            if manager == last_applied_manager:
+                allowed = last_applied.forgiven(
+                    before, last_applied_annotation, schema=schema, api_version=api_version
+                )
+            _refuse_conflicts(outcome.conflicts, allowed)
+        result = before if outcome.same else _without_nulls(outcome.merged)
+        if manager == last_applied_manager:
+            result = last_applied.refreshed(result, config, last_applied_annotation)
+        return _recorded(result, request.owners_afterwards(owners, outcome))
+    except RecursionError:
+        raise BadRequest("error decoding YAML: exceeded max depth") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    merged: Object
+    claims: FieldSet
+    changed: FieldSet
+    removed: FieldSet
+    conflicts: dict[managed_fields.Identity, FieldSet]
+
+    @property
+    def same(self) -> bool:
+        return not self.changed and not self.removed
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One apply: who asks, where, and when."""
+
+    schema: Fields
+    manager: str
+    api_version: str
+    subresource: str
+    reset: tuple[str, ...]
+    now: str
+
+    @property
+    def identity(self) -> managed_fields.Identity:
+        return (self.manager, APPLY, "", self.subresource)
+
+    def known_owners(self, live: Object | None) -> Owners:
+        """The owners so far. The first apply finds one for all that is there already."""
+        if live is None:
+            return {}
+        owners = managed_fields.read(live["metadata"].get("managedFields") or ())
+        if owners:
+            return {
+                identity: owner
+                for identity, owner in owners.items()
+                if owner.api_version == self.api_version
+            }
+        present, _ = compare(self.schema, zero(self.schema), live)
+        fields = stripped(self._tracked(present))
+        if not fields:
+            return {}
+        owner = Ownership(
+            BEFORE_FIRST_APPLY, UPDATE, self.api_version, self.subresource, self.now, fields
+        )
+        return {owner.identity: owner}
+
+    def outcome(self, live: Object, config: Object, owners: Owners) -> _Outcome:
+        merged = _merge(self.schema, live, config)
+        claims = self._tracked(claimed(self.schema, config))
+        merged = self._without_dropped(merged, claims, owners)
+        changed, removed = map(self._tracked, compare(self.schema, live, merged))
+        conflicts = {}
+        for identity, owner in owners.items():
+            shared = EMPTY if identity == self.identity else owner.fields.intersection(changed)
+            if shared:
+                conflicts[identity] = shared
+        return _Outcome(merged, claims, changed, removed, conflicts)
+
+    def owners_afterwards(self, owners: Owners, outcome: _Outcome) -> Owners:
+        left: Owners = {}
+        gone = outcome.changed.union(outcome.removed)
+        for identity, owner in owners.items():
+            fields = owner.fields.difference(gone)
+            if fields and identity != self.identity:
+                left[identity] = owner.owning(fields)
+        mine = self._own_entry(owners.get(self.identity), outcome)
+        if mine.fields:
+            left[self.identity] = mine
+        return left
+
+    def _own_entry(self, before: Ownership | None, outcome: _Outcome) -> Ownership:
+        fields = stripped(outcome.claims)
+        if before is not None and outcome.same:
+            return before if before.fields == fields else before.owning(fields)
+        time = "" if outcome.same else self.now
+        return Ownership(self.manager, APPLY, self.api_version, self.subresource, time, fields)
+
+    def _without_dropped(self, merged: Object, claims: FieldSet, owners: Owners) -> Object:
+        """Take out what this manager applied before, does not apply now, and nobody owns."""
+        before = owners.get(self.identity)
+        last = EMPTY if before is None else self._tracked(before.fields)
+        if not last.difference(claims):
+            return merged
+        claimed_by_all = claims.union(_METADATA)
+        for identity, owner in owners.items():
+            if identity != self.identity:
+                claimed_by_all = claimed_by_all.union(owner.fields)
+        mine, managed = self._with_parents(last), self._with_parents(claimed_by_all)
+        present = self._present(merged)
+        left = self._present(self._pruned(merged, mine))
+        left = self._present(self._pruned(merged, present.difference(left.union(managed))))
+        return self._pruned(merged, present.difference(left).intersection(mine))
+
+    def _tracked(self, fields: FieldSet) -> FieldSet:
+        return fields.without(FieldSet.of_paths(self.reset)) if self.reset else fields
+
+    def _with_parents(self, fields: FieldSet) -> FieldSet:
+        return FieldSet(with_parents(self.schema, fields.tree))
+
+    def _present(self, value: Object) -> FieldSet:
+        return self._with_parents(claimed(self.schema, value))
+
+    def _pruned(self, value: Object, paths: FieldSet) -> Object:
+        result = pruned(self.schema, value, paths.tree)
+        return result if isinstance(result, dict) else {}
+
+
+def _check(config: Object, schema: Fields, api_version: str, kind: str) -> None:
+    given = config.get("apiVersion"), config.get("kind")
+    if given != (api_version, kind):
+        version, name = (part if isinstance(part, str) else "" for part in given)
+        raise BadRequest(f"invalid object type: {_group_version(version)}, Kind={name}")
+    metadata = config.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
+        raise BadRequest("metadata.managedFields must be nil")
+    found = list(islice(problems(schema, config), MOST_PROBLEMS))
+    if found:
+        names = metadata if isinstance(metadata, dict) else {}
+        text = found[0] if len(found) == 1 else "errors:" + "".join(f"\n  {one}" for one in found)
+        raise Unprocessable(
+            f"failed to create typed patch object ({_text(names.get('namespace'))}/"
+            f"{_text(names.get('name'))}; {_group_version(api_version)}, Kind={kind}): {text}"
+        )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _group_version(api_version: str) -> str:
+    return api_version if "/" in api_version else f"/{api_version}"
+
+
+def _merge(node: Node, live: Any, config: Any) -> Any:
+    """The live value overlaid with the configured one."""
+    if isinstance(config, dict) and isinstance(live, dict) and _members_merge(node):
+        result = dict(live)
+        for name, value in config.items():
+            result[name] = _merge(_child(node, name), live[name], value) if name in live else value
+        return result
+    if isinstance(node, Sequence) and not node.atomic:
+        if isinstance(config, list) and isinstance(live, list):
+            return _merge_elements(node, live, config)
+        return live if config is None else config
+    if config is None and live and _members_merge(node) and not isinstance(node, Anything):
+        return live  # null has no members to put in place of the live ones
+    return config
+
+
+def _members_merge(node: Node) -> bool:
+    return isinstance(node, Anything) or (isinstance(node, Fields | Mapping) and not node.atomic)
+
+
+def _child(node: Node, name: str) -> Node:
+    if isinstance(node, Fields):
+        return node.get(name) or ANYTHING
+    return node.values if isinstance(node, Mapping) else ANYTHING
+
+
+def _merge_elements(node: Sequence, live: list[Any], config: list[Any]) -> list[Any]:
+    """Configured elements in their order; a live one that nobody configured keeps its place.
+
+    The walk goes along both lists. A live element that is configured further on steps aside until
+    its turn, except the one whose turn is next: it holds those behind it back.
+    """
+    wanted = {element_key(node, item): item for item in config}
+    standing = [(element_key(node, item), item) for item in live]
+    known = dict(standing)
+    shared = iter([key for key in wanted if key in known])
+    following = next(shared, None)
+    result: list[Any] = []
+    place = 0
+    for key, item in wanted.items():
+        while place < len(standing):
+            other, value = standing[place]
+            if other not in wanted:
+                result.append(value)
+            elif other in (key, following):
+                break
+            place += 1
+        result.append(_merge(node.items, known[key], item) if key in known else item)
+        if place < len(standing) and standing[place][0] == key:
+            place += 1
+        if key == following:
+            following = next(shared, None)
+    return result + [value for other, value in standing[place:] if other not in wanted]
+
+
+def _refuse_conflicts(
+    conflicts: dict[managed_fields.Identity, FieldSet], allowed: FieldSet
+) -> None:
+    found = [
+        (identity, path)
+        for identity in sorted(conflicts)
+        for path in conflicts[identity].difference(allowed).paths()
+    ]
+    if found:
+        causes = [
+            StatusCause("FieldManagerConflict", f"conflict with {_named(identity)}", path)
+            for identity, path in found
+        ]
+        raise ApplyConflict(_conflict_message(found), causes)
+
+
+def _conflict_message(found: list[tuple[managed_fields.Identity, str]]) -> str:
+    if len(found) == 1:
+        identity, path = found[0]
+        return f"Apply failed with 1 conflict: conflict with {_named(identity)}: {path}"
+    return f"Apply failed with {len(found)} conflicts: " + "\n".join(_conflict_lines(found))
+
+
+def _conflict_lines(found: list[tuple[managed_fields.Identity, str]]) -> Iterator[str]:
+    last = None
+    for identity, path in found:
+        if identity != last:
+            yield f"conflicts with {_named(identity)}:"
+            last = identity
+        yield f"- {path}"
+
+
+def _named(identity: managed_fields.Identity) -> str:
+    manager, operation, api_version, subresource = identity
+    text = quote(manager)
+    if subresource:
+        text += f" with subresource {quote(subresource)}"
+    return f"{text} using {api_version}" if operation == UPDATE else text
+
+
+def _without_nulls(value: Any) -> Any:
+    """A null in a configuration claims a field and leaves it empty."""
+    if isinstance(value, dict):
+        return {
+            name: _without_nulls(member) if isinstance(member, dict | list) else member
+            for name, member in value.items()
+            if member is not None
+        }
+    return [_without_nulls(item) if isinstance(item, dict | list) else item for item in value]
+
+
+def _recorded(value: Object, owners: Owners) -> Object:
+    entries = managed_fields.written(owners)
+    if entries is None:
+        return value
+    metadata = value.get("metadata") or {}
+    return value | {"metadata": metadata | {"managedFields": entries}}

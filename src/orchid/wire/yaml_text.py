@@ -1,0 +1,270 @@
+"""YAML as the API speaks it: what JSON can say, in YAML's clothes.
+
+    load(body)    the value of the first document, and the keys that stand twice in a map
+    dump(value)   keys in order, lists at the indent of their key
+
+Scalars follow YAML 1.1 as the reference reads it: `yes` and `on` are true, `0x1f` and `0755` are
+numbers; dates and base-60 numbers stay text. The text is read event by event with limits on nodes,
+depth and what aliases unfold to, so that no small body can cost much. No tag can make anything but
+JSON values.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+import msgspec
+import yaml
+
+from orchid.wire.text import quote
+
+MOST_BYTES = 3 * 1024 * 1024
+MOST_NODES = 100_000  # aliases count for all that they unfold to
+DEEPEST = 100
+
+_WORDS: dict[str, Any] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(
+        ("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True
+    ),
+    **dict.fromkeys(
+        ("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False
+    ),
+}
+_INTEGER = re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|0|[1-9][0-9_]*)", re.ASCII)
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
+_NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_BASE_60 = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?", re.ASCII)
+_DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([Tt ].*)?", re.ASCII)
+_LONGEST_NUMBER = 400
+_LARGEST_INTEGER = 2**64
+_TAG = "tag:yaml.org,2002:"
+_MERGE = "<<"
+
+
+class YamlError(ValueError):
+    """The text is not YAML that we read. Its message may be shown to the sender."""
+
+
+def load(body: bytes) -> tuple[Any, list[str]]:
+    """Read the first document. JSON, which is YAML too, takes the short way."""
+    if len(body) > MOST_BYTES:
+        raise YamlError(f"yaml: more than {MOST_BYTES} bytes")
+    if body.lstrip()[:1] in (b"{", b"["):
+        try:
+            return _load_json(body), []
+        except (ValueError, RecursionError, msgspec.DecodeError):
+            pass  # flow style YAML, a duplicate key, or neither: the other reader tells
+    reader = _Reader()
+    try:
+        return reader.read(body), reader.duplicates
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise YamlError(f"yaml: line {line}: {error.problem}") from None
+    except (yaml.YAMLError, UnicodeError, ValueError) as error:
+        if isinstance(error, YamlError):
+            raise
+        raise YamlError("yaml: control characters are not allowed") from None
+
+
+def dump(value: Any) -> bytes:
+    """Write a JSON value as one document."""
+    return yaml.dump(
+        value,
+        Dumper=_Dumper,
+        default_flow_style=False,
+        allow_unicode=True,
+        sort_keys=True,
+        width=1 << 30,
+        encoding="utf-8",
+    )
+
+
+def _load_json(body: bytes) -> Any:
+    """JSON without duplicate keys; ValueError asks for the other reader."""
+    value = json.loads(body, object_pairs_hook=_unique)
+    return msgspec.json.decode(body) if isinstance(value, dict | list) else value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("duplicate key")
+    return members
+
+
+class _Reader:
+    """Builds the value from events, with a stack of its own in place of recursion."""
+
+    def __init__(self) -> None:
+        self.duplicates: list[str] = []
+        self._anchors: dict[str, tuple[Any, int, int]] = {}  # value, its nodes, its depth
+        self._nodes = 0
+
+    def read(self, body: bytes) -> Any:
+        root = _Holder(None, None)
+        stack = [root]
+        for event in yaml.parse(body, Loader=yaml.CSafeLoader):
+            match event:
+                case yaml.ScalarEvent():
+                    self._place(stack[-1], _scalar(event), event, 1, 0)
+                case yaml.AliasEvent():
+                    if event.anchor not in self._anchors:
+                        raise _error(event, f"unknown anchor '{event.anchor}' referenced")
+                    value, nodes, depth = self._anchors[event.anchor]
+                    if len(stack) + depth > DEEPEST:
+                        raise _error(event, "exceeded max depth")
+                    self._place(stack[-1], value, event, nodes, depth)
+                case yaml.CollectionStartEvent():
+                    if len(stack) > DEEPEST:
+                        raise _error(event, "exceeded max depth")
+                    is_map = isinstance(event, yaml.MappingStartEvent)
+                    stack.append(_Holder({} if is_map else [], event))
+                case yaml.CollectionEndEvent():
+                    done = stack.pop()
+                    value = done.finished()
+                    self._place(stack[-1], value, done.start, done.nodes + 1, done.depth + 1)
+                case yaml.DocumentEndEvent():
+                    break
+        return root.value
+
+    def _place(self, holder: _Holder, value: Any, event: Any, nodes: int, depth: int) -> None:
+        is_alias = isinstance(event, yaml.AliasEvent)
+        if is_alias or not isinstance(value, dict | list):
+            self._nodes += nodes
+        else:
+            self._nodes += 1  # its members have been counted one by one
+        if self._nodes > MOST_NODES:
+            raise _error(event, "document contains excessive aliasing" if is_alias else "too large")
+        if not is_alias and event.anchor:
+            self._anchors[event.anchor] = (value, nodes, depth)
+        holder.nodes += nodes
+        holder.depth = max(holder.depth, depth)
+        holder.take(value, event, self.duplicates)
+
+
+class _Holder:
+    """A container that is being filled; the outermost holds the document itself."""
+
+    __slots__ = ("_key", "_merged", "_seen", "_waiting", "depth", "nodes", "start", "value")
+
+    def __init__(self, value: Any, start: Any) -> None:
+        self.value = value
+        self.start = start
+        self.nodes = 0
+        self.depth = 0
+        self._key = ""
+        self._waiting = False  # a key has come, its value has not
+        self._seen: set[str] = set()
+        self._merged: list[dict[str, Any]] = []
+
+    def take(self, value: Any, event: Any, duplicates: list[str]) -> None:
+        if self.start is None:
+            self.value = value
+        elif isinstance(self.value, list):
+            self.value.append(value)
+        elif not self._waiting:
+            self._key, self._waiting = _key(value, event), True
+            if self._key in self._seen:
+                line = event.start_mark.line + 1
+                duplicates.append(f"line {line}: key {quote(self._key)} already set in map")
+            self._seen.add(self._key)
+        else:
+            self._waiting = False
+            if self._key == _MERGE:
+                self._merged += _sources(value, event)
+            else:
+                self.value[self._key] = value
+
+    def finished(self) -> Any:
+        for source in self._merged:
+            for name, value in source.items():
+                self.value.setdefault(name, value)
+        return self.value
+
+
+def _sources(value: Any, event: Any) -> list[dict[str, Any]]:
+    sources = value if isinstance(value, list) else [value]
+    if not all(isinstance(source, dict) for source in sources):
+        raise _error(event, "map merge requires map or sequence of maps as the value")
+    return sources
+
+
+def _key(value: Any, event: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    raise _error(event, "unsupported map key")
+
+
+def _scalar(event: yaml.ScalarEvent) -> Any:
+    tag = event.tag
+    if tag in (None, "!"):
+        return _resolved(event.value, event) if event.implicit[0] else event.value
+    if tag == _TAG + "str":
+        return event.value
+    if tag in (_TAG + "int", _TAG + "float", _TAG + "bool", _TAG + "null"):
+        return _resolved(event.value, event)
+    raise _error(event, f"tag {tag} is not supported")
+
+
+def _resolved(text: str, event: Any) -> Any:
+    """What a plain scalar stands for."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if not text or text[0] not in "+-.0123456789" or len(text) > _LONGEST_NUMBER:
+        return text
+    if _INTEGER.fullmatch(text):
+        return _integer(text)
+    if _FLOAT.fullmatch(text):
+        number = float(text)
+        if math.isinf(number):
+            raise _error(event, f"{text} is out of range")
+        return number
+    if _NOT_FINITE.fullmatch(text):
+        raise _error(event, f"{text} has no JSON form")
+    return text
+
+
+def _integer(text: str) -> Any:
+    digits = text.lstrip("+-").replace("_", "")
+    base = {"0b": 2, "0x": 16, "0o": 8}.get(digits[:2])
+    if base is None:
+        base = 8 if len(digits) > 1 and digits[0] == "0" else 10
+    number = int(digits, base) if digits.strip("0bxo") else 0
+    number = -number if text[0] == "-" else number
+    return number if -_LARGEST_INTEGER < number < _LARGEST_INTEGER else float(number)
+
+
+def _error(event: Any, problem: str) -> YamlError:
+    return YamlError(f"yaml: line {event.start_mark.line + 1}: {problem}")
+
+
+class _Dumper(yaml.CSafeDumper):
+    """Quotes what would not come back as the text it is, in double quotes."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _represent_text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
+    style = None
+    if "\n" in text:
+        style = "|"
+    elif _reads_otherwise(text):
+        style = '"'
+    return dumper.represent_scalar(_TAG + "str", text, style=style)
+
+
+def _reads_otherwise(text: str) -> bool:
+    if text in _WORDS or text == _MERGE:
+        return True
+    patterns = (_INTEGER, _FLOAT, _NOT_FINITE, _BASE_60, _DATE)
+    return any(pattern.fullmatch(text) for pattern in patterns)
+
+
+_Dumper.add_representer(str, _represent_text)
