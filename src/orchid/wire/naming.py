@@ -110,6 +110,14 @@ class Naming:
     def websocket_bearer(self) -> str:
         return f"base64url.bearer.authorization.{self.group_domain}."
 
+    @property
+    def credential_id(self) -> str:
+        return f"authentication.{self.user_extra_domain}/credential-id"
+
+    @property
+    def issued_credential_id(self) -> str:
+        return f"authentication.{self.user_extra_domain}/issued-credential-id"
+
     # Annotations and labels
     @property
     def account_name_annotation(self) -> str:

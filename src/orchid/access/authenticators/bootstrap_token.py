@@ -1,0 +1,89 @@
+"""Bootstrap tokens: `id.secret`, kept in a Secret of the system namespace, to let a new node join.
+
+Start with `BootstrapTokenAuthenticator`. Whatever is wrong with one (unknown, expired, not meant
+for authentication, a group outside its range), it is as if it were not a token of ours: who tries
+tokens learns nothing from the answer.
+"""
+
+import hmac
+import re
+from datetime import UTC, datetime
+
+from orchid.access.authenticators.audiences import Audiences, shared
+from orchid.engine.feed import Feed
+from orchid.engine.interfaces import Authenticated, Clock
+from orchid.kinds.secret import Secret
+from orchid.wire.naming import Naming
+from orchid.wire.user import UserInfo
+
+GROUP = "system:bootstrappers"
+_TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})", re.ASCII)
+_EXTRA_GROUP = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]", re.ASCII)
+_RFC3339 = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})", re.ASCII)
+
+
+class BootstrapTokenAuthenticator:
+    """Know tokens by the Secrets that hold them, as they are at this moment."""
+
+    def __init__(self, feed: Feed, clock: Clock, api_audiences: Audiences, names: Naming) -> None:
+        self._feed = feed
+        self._secrets = feed.of(Secret)
+        self._clock = clock
+        self._audiences = api_audiences
+        self._namespace = names.system_namespace
+        self._type = names.bootstrap_token_type
+
+    async def authenticate_token(self, token: str, audiences: Audiences) -> Authenticated | None:
+        form = _TOKEN.fullmatch(token)
+        if form is None:
+            return None
+        good = shared(self._audiences, audiences)
+        if not good:
+            return None
+        await self._feed.fresh()
+        groups = self._groups(*form.groups())
+        if groups is None:
+            return None
+        return Authenticated(UserInfo(f"system:bootstrap:{form[1]}", groups=groups), good)
+
+    def _groups(self, token_id: str, secret: str) -> tuple[str, ...] | None:
+        """The groups of a good token, or None."""
+        entry = self._secrets.get(self._namespace, f"bootstrap-token-{token_id}")
+        if entry is None or entry.meta.deletion_timestamp is not None:
+            return None
+        held = entry.object
+        data = held.data
+        if held.type != self._type:
+            return None
+        if not hmac.compare_digest(data.get("token-secret", b""), secret.encode()):
+            return None
+        if data.get("token-id", b"") != token_id.encode():
+            return None
+        if data.get("usage-bootstrap-authentication", b"") != b"true":
+            return None
+        if is_expired(data.get("expiration", b""), self._clock.now()):
+            return None
+        return extra_groups(data.get("auth-extra-groups", b""))
+
+
+def is_expired(expiration: bytes, now: datetime) -> bool:
+    """Whether the time has come; what cannot be read counts as past."""
+    if not expiration:
+        return False
+    text = expiration.decode("ascii", "replace")
+    if not _RFC3339.fullmatch(text):
+        return True
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC) <= now
+    except (ValueError, OverflowError):
+        return True
+
+
+def extra_groups(listed: bytes) -> tuple[str, ...] | None:
+    """The groups, sorted; one that does not belong here spoils the whole token."""
+    groups = {GROUP}
+    for name in listed.decode("utf-8", "replace").split(",") if listed else ():
+        if not _EXTRA_GROUP.fullmatch(name):
+            return None
+        groups.add(name)
+    return tuple(sorted(groups))

@@ -1,0 +1,90 @@
+"""Client certificates: who a caller is by the certificate of its TLS connection.
+
+Start with `ClientCertificateAuthenticator`. `CertificateProof` is the part shared with
+request_header.py: it proves a peer's certificate against a pool of authorities, once per connection
+and pool, because the handshake proved that the peer holds the key and that cannot change. Time can:
+the certificate's own is looked at in every request, the whole chain again every few minutes.
+
+There is no revocation list here: a certificate is good until it ends or its authority is removed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from orchid.credentials.certificates import ClientVerifier, Identity, identify
+from orchid.credentials.refusals import Refusal
+from orchid.engine.interfaces import Authenticated, Clock, Presented, PresentedPeer, Rejected
+from orchid.wire.naming import Naming
+from orchid.wire.user import UserInfo
+
+RECHECK_AFTER = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """Whom a connection's certificate names, by which pool, and from when until when."""
+
+    pool: ClientVerifier
+    identity: Identity
+    authenticated: Authenticated
+    begins: datetime
+    ends: datetime
+
+
+class CertificateProof:
+    """Prove certificates against the pool of the moment."""
+
+    def __init__(self, name: str, pool: Callable[[], ClientVerifier], clock: Clock, extra: str):
+        self._name = name  # of the memo, so that two pools never share a proof
+        self._pool = pool
+        self._clock = clock
+        self._extra = extra
+
+    def prove(self, peer: PresentedPeer) -> Proven | None:
+        """Give the proof, None if there is no certificate, or raise Rejected."""
+        if peer.certificate is None:
+            return None
+        pool, now = self._pool(), self._clock.now()
+        known = peer.memo.get(self._name)
+        if isinstance(known, Proven) and known.pool is pool and known.begins <= now <= known.ends:
+            return known
+        # Forgotten first: an expired proof must not stay behind when the new one fails.
+        peer.memo.pop(self._name, None)
+        proven = self._verify(peer, pool, now)
+        peer.memo[self._name] = proven
+        return proven
+
+    def _verify(self, peer: PresentedPeer, pool: ClientVerifier, now: datetime) -> Proven:
+        assert peer.certificate is not None
+        try:
+            leaf = pool.verify(peer.certificate, peer.chain, now)
+            identity = identify(peer.certificate)
+        except Refusal as refusal:
+            raise Rejected(str(refusal)) from None
+        user = UserInfo(
+            username=identity.user,
+            uid=identity.uid,
+            groups=identity.groups,
+            extra={self._extra: (identity.credential_id,)},
+        )
+        return Proven(
+            pool=pool,
+            identity=identity,
+            authenticated=Authenticated(user),
+            begins=now,  # a clock that steps back has the chain checked again
+            ends=min(leaf.not_valid_after_utc, now + RECHECK_AFTER),
+        )
+
+
+class ClientCertificateAuthenticator:
+    """Authenticate by common name and organizations of a client certificate."""
+
+    def __init__(self, pool: Callable[[], ClientVerifier], clock: Clock, names: Naming) -> None:
+        self._proof = CertificateProof("client-certificate", pool, clock, names.credential_id)
+
+    async def authenticate(self, presented: Presented) -> Authenticated | None:
+        proven = self._proof.prove(presented.peer)
+        if proven is None or not proven.identity.user:
+            return None
+        return proven.authenticated

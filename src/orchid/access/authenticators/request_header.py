@@ -1,0 +1,136 @@
+"""Request headers: who a caller is by the word of a front proxy that proved itself.
+
+Start with `RequestHeaderAuthenticator`. The headers count only on a connection whose client
+certificate an authority *of the proxies* issued, with a permitted common name; without that they
+are as if they were not there. Only the configured header names are read, none by default, and
+nothing else in the program reads them, so that a renamed header cannot be forged by its old name.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from orchid.access.authenticators.client_certificate import CertificateProof
+from orchid.credentials.certificates import ClientVerifier, encode
+from orchid.engine.interfaces import Authenticated, Clock, Presented, Rejected
+from orchid.wire.naming import Naming
+from orchid.wire.user import UserInfo
+
+# A percent sign that is no escape: then the whole key is taken as it stands.
+_BROKEN_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
+
+
+class InvalidRequestHeaderSettings(ValueError):
+    """The front proxy's settings cannot be used; the text names the flag."""
+
+
+@dataclass(frozen=True)
+class RequestHeaderSettings:
+    """Which headers carry what, and which common names may send them (none listed: any)."""
+
+    username_headers: tuple[str, ...]
+    uid_headers: tuple[str, ...] = ()
+    group_headers: tuple[str, ...] = ()
+    extra_prefixes: tuple[str, ...] = ()
+    allowed_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not any(self.username_headers):
+            raise InvalidRequestHeaderSettings(
+                "--requestheader-username-headers must name at least one header"
+            )
+        named = (*self.username_headers, *self.uid_headers, *self.group_headers)
+        if not all(name.strip() for name in (*named, *self.extra_prefixes)):
+            raise InvalidRequestHeaderSettings("--requestheader-* names may not be empty")
+        if self.uid_headers and "x-remote-uid" not in _lower(self.uid_headers):
+            raise InvalidRequestHeaderSettings(
+                "--requestheader-uid-headers must include X-Remote-Uid"
+            )
+
+
+class RequestHeaderAuthenticator:
+    """Believe the headers of a proxy with a certificate of its own."""
+
+    def __init__(
+        self,
+        settings: RequestHeaderSettings,
+        pool: Callable[[], ClientVerifier],
+        clock: Clock,
+        names: Naming,
+    ) -> None:
+        self._proof = CertificateProof("front-proxy", pool, clock, names.credential_id)
+        self._allowed = frozenset(settings.allowed_names)
+        self._username = _lower(settings.username_headers)
+        self._uid = _lower(settings.uid_headers)
+        self._group = _lower(settings.group_headers)
+        self._extra = _lower(settings.extra_prefixes)
+
+    async def authenticate(self, presented: Presented) -> Authenticated | None:
+        proven = self._proof.prove(presented.peer)
+        if proven is None:
+            return None
+        proxy = proven.identity.user
+        if self._allowed and proxy not in self._allowed:
+            raise Rejected(f"x509: subject with cn={proxy} is not in the allowed list")
+        username = _first(presented, self._username)
+        if not username:
+            return None
+        user = UserInfo(
+            username=username,
+            uid=_first(presented, self._uid),
+            groups=self._groups(presented),
+            extra=self._extras(presented),
+        )
+        return Authenticated(user)
+
+    def _groups(self, presented: Presented) -> tuple[str, ...]:
+        values = (value for name in self._group for value in presented.all(name))
+        return tuple(value for value in values if value)
+
+    def _extras(self, presented: Presented) -> dict[str, tuple[str, ...]]:
+        found: dict[str, tuple[str, ...]] = {}
+        for prefix in self._extra:
+            for name in presented.headers:
+                if name.startswith(prefix):
+                    key = extra_key(name[len(prefix) :])
+                    found[key] = (*found.get(key, ()), *presented.all(name))
+        return found
+
+
+def extra_key(text: str) -> str:
+    """The key that a header name spells: lower case, then percent-decoded if it can be."""
+    lower = text.lower()
+    if "%" not in lower or _BROKEN_ESCAPE.search(lower):
+        return lower
+    try:
+        return unquote(lower, errors="strict")
+    except UnicodeDecodeError:
+        return lower
+
+
+def refuse_shared_authorities(
+    proxies: ClientVerifier, clients: ClientVerifier, allowed_names: Iterable[str]
+) -> None:
+    """Refuse to start when any client's certificate would make it a proxy."""
+    if any(allowed_names):
+        return
+    known = {encode(authority) for authority in clients.authorities}
+    if any(encode(authority) in known for authority in proxies.authorities):
+        raise InvalidRequestHeaderSettings(
+            "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; "
+            "--requestheader-allowed-names must be specified to ensure regular client certificates "
+            "cannot set authenticating proxy headers for arbitrary users"
+        )
+
+
+def _first(presented: Presented, names: tuple[str, ...]) -> str:
+    for name in names:
+        value = presented.headers.get(name)
+        if value:
+            return value
+    return ""
+
+
+def _lower(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name.strip().lower() for name in names)

@@ -1,0 +1,228 @@
+"""Service account tokens: bound ones judged here, those of Secrets by secret_token.py.
+
+Start with `account_verifier`, which makes the verifier whose claims these authenticators read, then
+`ServiceAccountTokenAuthenticator`. The verifier remembers proven signatures; everything else is
+looked at in every use: times, audiences, and whether the account and the bound object still exist
+under the uid that the token names. Nothing of that is remembered, so a deletion is felt at once.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from orchid.access.authenticators.audiences import Audiences, shared
+from orchid.access.authenticators.secret_token import SecretTokens
+from orchid.credentials.refusals import NotAToken, TokenRefused, WrongIssuer
+from orchid.credentials.tokens import (
+    AccountClaims,
+    AccountReader,
+    Claims,
+    KeySet,
+    LegacyClaims,
+    Payload,
+    Reference,
+    Verifier,
+)
+from orchid.engine.feed import Feed, Shelf
+from orchid.engine.interfaces import Authenticated, Clock, Rejected
+from orchid.kinds.node import Node
+from orchid.kinds.pod import Pod
+from orchid.kinds.secret import Secret
+from orchid.kinds.service_account import ServiceAccount
+from orchid.wire.naming import Naming
+from orchid.wire.text import quote
+from orchid.wire.user import AUTHENTICATED, UserInfo
+
+# An object marked for deletion still vouches for its tokens for this long.
+DELETION_LEEWAY = timedelta(seconds=60)
+INVALIDATED = "service account token has been invalidated"
+
+
+@dataclass(frozen=True, slots=True)
+class BoundToken:
+    """The claims of a proven token, and the user they make: built once per token, not per use."""
+
+    claims: Claims
+    account: AccountClaims
+    user: UserInfo
+
+
+AccountVerifier = Verifier[BoundToken | LegacyClaims]
+
+
+def account_verifier(issuers: Iterable[str], keys: KeySet, names: Naming) -> AccountVerifier:
+    """Make the verifier of this server's own tokens, and of those in Secrets."""
+    return Verifier(issuer_keys(issuers, keys, names), _Reader(names))
+
+
+def issuer_keys(issuers: Iterable[str], keys: KeySet, names: Naming) -> dict[str, KeySet]:
+    """What to hand to `Verifier.replace_issuers` when the key files have changed."""
+    return dict.fromkeys((*issuers, names.legacy_issuer), keys)
+
+
+class ServiceAccountTokenAuthenticator:
+    """Say which account a token of ours speaks for."""
+
+    def __init__(
+        self,
+        verifier: AccountVerifier,
+        feed: Feed,
+        clock: Clock,
+        *,
+        api_audiences: Audiences,
+        names: Naming,
+        legacy: SecretTokens | None = None,
+    ) -> None:
+        self._verifier = verifier
+        self._feed = feed
+        self._accounts = feed.of(ServiceAccount)
+        self._secrets = feed.of(Secret)
+        self._pods = feed.of(Pod)
+        self._nodes = feed.of(Node)
+        self._clock = clock
+        self._audiences = api_audiences
+        self._legacy = legacy
+        self._stale_key = f"{names.authentication}/stale-token"
+        self._no_audience_key = f"{names.authentication}/legacy-token"
+
+    async def authenticate_token(self, token: str, audiences: Audiences) -> Authenticated | None:
+        now = self._clock.now()
+        seconds = now.timestamp()
+        try:
+            verified = self._verifier.open(token, seconds)
+        except (NotAToken, WrongIssuer):
+            return None
+        except TokenRefused as refusal:
+            raise Rejected(str(refusal)) from None
+        found = verified.claims
+        if isinstance(found, LegacyClaims):
+            return await self._authenticate_legacy(found, token, audiences)
+        good = self._shared_audiences(found.claims.aud, audiences)
+        try:
+            verified.check_times(seconds)
+        except TokenRefused as refusal:
+            raise Rejected(str(refusal)) from None
+        await self._feed.fresh()
+        self._refuse_gone(found.account, now)
+        return Authenticated(found.user, good, notes=self._notes(found, seconds))
+
+    async def _authenticate_legacy(
+        self, claims: LegacyClaims, token: str, audiences: Audiences
+    ) -> Authenticated | None:
+        if self._legacy is None:
+            return None
+        good = self._shared_audiences((), audiences)
+        await self._feed.fresh()
+        found = self._legacy.judge(claims, token)
+        notes = ((self._no_audience_key, claims.sub), *found.notes)
+        return Authenticated(found.user, good, found.warnings, notes)
+
+    def _shared_audiences(self, meant: Audiences, wanted: Audiences) -> Audiences:
+        good = shared(meant or self._audiences, wanted)
+        if not good and self._audiences:
+            raise Rejected(
+                f"token audiences {_listed(meant or self._audiences)} is invalid "
+                f"for the target audiences {_listed(wanted)}"
+            )
+        return good
+
+    def _refuse_gone(self, account: AccountClaims, now: datetime) -> None:
+        """Refuse a token whose account or bound object is gone, or is another one by now."""
+        namespace = account.namespace
+        self._refuse_account(namespace, account.serviceaccount, now)
+        if account.secret is not None:
+            _refuse_object(self._secrets, namespace, account.secret, "secret", now)
+        if account.pod is not None:
+            _refuse_object(self._pods, namespace, account.pod, "pod", now)
+        elif account.node is not None:
+            _refuse_object(self._nodes, "", account.node, "node", now)
+
+    def _refuse_account(self, namespace: str, claimed: Reference, now: datetime) -> None:
+        if not claimed.name:
+            raise Rejected("resource name may not be empty")
+        entry = self._accounts.get(namespace, claimed.name)
+        if entry is None:
+            raise Rejected(f"serviceaccounts {quote(claimed.name)} not found")
+        live = entry.meta
+        if live.uid != claimed.uid:
+            raise Rejected(f"service account UID ({live.uid}) does not match claim ({claimed.uid})")
+        if live.deletion_timestamp is not None and live.deletion_timestamp < now - DELETION_LEEWAY:
+            raise Rejected(f"service account {namespace}/{claimed.name} has been deleted")
+
+    def _notes(self, found: BoundToken, seconds: float) -> tuple[tuple[str, str], ...]:
+        if found.claims.aud and found.account.warnafter is None:
+            return ()
+        notes = []
+        if not found.claims.aud:
+            notes.append((self._no_audience_key, found.claims.sub))
+        late = seconds - (found.account.warnafter or seconds)
+        if late > 0:
+            text = f"subject: {found.claims.sub}, seconds after warning threshold: {int(late)}"
+            notes.append((self._stale_key, text))
+        return tuple(notes)
+
+
+class _Reader:
+    """Read claims and make the user of a bound token, once, when its signature is proven."""
+
+    def __init__(self, names: Naming) -> None:
+        prefix = names.own("serviceaccount")
+        self._read = AccountReader(names.private_claim, names.legacy_issuer, prefix)
+        self._extra = names.extra
+
+    def __call__(self, payload: Payload) -> BoundToken | LegacyClaims:
+        read = self._read(payload)
+        if isinstance(read, LegacyClaims):
+            return read
+        user = account_user(
+            read.account.namespace,
+            read.account.serviceaccount,
+            extra=self._extra_of(read.claims, read.account),
+        )
+        return BoundToken(read.claims, read.account, user)
+
+    def _extra_of(self, claims: Claims, account: AccountClaims) -> dict[str, tuple[str, ...]]:
+        pod = account.pod or Reference()
+        node = account.node or Reference()
+        found = {
+            "credential-id": f"JTI={claims.jti}" if claims.jti else "",
+            "node-name": node.name,
+            "node-uid": node.uid if node.name else "",
+            "pod-name": pod.name,
+            "pod-uid": pod.uid if pod.name else "",
+        }
+        return {self._extra(word): (value,) for word, value in found.items() if value}
+
+
+def account_user(
+    namespace: str, account: Reference, extra: dict[str, tuple[str, ...]] | None = None
+) -> UserInfo:
+    """The user that a service account is."""
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
+    return UserInfo(
+        username=f"system:serviceaccount:{namespace}:{account.name}",
+        uid=account.uid,
+        groups=groups,
+        extra=extra or {},
+    )
+
+
+def _refuse_object(
+    shelf: Shelf[Any], namespace: str, claimed: Reference, word: str, now: datetime
+) -> None:
+    entry = shelf.get(namespace, claimed.name)
+    if entry is None:
+        raise Rejected(INVALIDATED)
+    live = entry.meta
+    if live.deletion_timestamp is not None and live.deletion_timestamp < now - DELETION_LEEWAY:
+        raise Rejected(INVALIDATED)
+    if live.uid != claimed.uid:
+        raise Rejected(
+            f"{word} UID ({live.uid}) does not match "
+            f"service account {word} ref claim ({claimed.uid})"
+        )
+
+
+def _listed(audiences: Audiences) -> str:
+    return f"[{' '.join(quote(audience) for audience in audiences)}]"

@@ -1,0 +1,85 @@
+"""Static tokens: a file of `token,user,uid,"group1,group2"`, read once at start.
+
+Start with `StaticTokenAuthenticator.load`. Tokens are kept as keyed hashes only, and found by them:
+neither memory nor timing gives one away. A bad file is an error at start that quotes no token.
+"""
+
+import csv
+import hashlib
+import io
+import secrets
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from orchid.access.authenticators.audiences import Audiences, shared, with_group
+from orchid.credentials.files import read_bounded
+from orchid.credentials.refusals import KeyRefused
+from orchid.engine.interfaces import Authenticated
+from orchid.wire.user import UserInfo
+
+MAX_FILE = 16 << 20
+COLUMNS = 3
+
+
+class InvalidTokenFile(ValueError):
+    """The token file cannot be used. The text names lines and columns, never a token."""
+
+
+class StaticTokenAuthenticator:
+    """Know a fixed set of tokens by their keyed hash."""
+
+    def __init__(self, users: Mapping[str, UserInfo], api_audiences: Audiences) -> None:
+        self._key = secrets.token_bytes(32)
+        self._audiences = api_audiences
+        self._users = {self._hash(token): with_group(user) for token, user in users.items()}
+
+    @classmethod
+    def load(cls, path: Path, api_audiences: Audiences) -> "StaticTokenAuthenticator":
+        """Read the file; raises InvalidTokenFile with what the administrator has to mend."""
+        try:
+            text = read_bounded(path, MAX_FILE).decode("utf-8")
+        except KeyRefused as refusal:
+            raise InvalidTokenFile(f"token file: {refusal}") from None
+        except UnicodeDecodeError:
+            raise InvalidTokenFile(f"token file '{path}' is not UTF-8 text") from None
+        return cls(read_users(text, str(path)), api_audiences)
+
+    async def authenticate_token(self, token: str, audiences: Audiences) -> Authenticated | None:
+        user = self._users.get(self._hash(token))
+        if user is None:
+            return None
+        good = shared(self._audiences, audiences)
+        return Authenticated(user, good) if good else None
+
+    def _hash(self, token: str) -> bytes:
+        data = token.encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(data, key=self._key, digest_size=32).digest()
+
+
+def read_users(text: str, place: str) -> dict[str, UserInfo]:
+    """Read the rows: strictly quoted CSV, at least three columns, the last row of a token wins."""
+    users: dict[str, UserInfo] = {}
+    for number, row in _rows(text, place):
+        if len(row) < COLUMNS:
+            raise InvalidTokenFile(
+                f"token file '{place}' must have at least 3 columns "
+                f"(token, user name, user uid), found {len(row)} in row {number}"
+            )
+        token, name, uid, *rest = row
+        if not token:
+            continue
+        groups = tuple(rest[0].split(",")) if rest and rest[0] else ()
+        users[token] = UserInfo(username=name, uid=uid, groups=groups)
+    return users
+
+
+def _rows(text: str, place: str) -> Iterable[tuple[int, list[str]]]:
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for number, row in enumerate(reader, start=1):
+            if row:
+                yield number, row
+    except csv.Error as error:
+        raise InvalidTokenFile(
+            f"token file '{place}' is not valid CSV near line {reader.line_num}: {error}"
+        ) from None

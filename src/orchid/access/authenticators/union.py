@@ -1,0 +1,87 @@
+"""All the ways to authenticate, in order, as one.
+
+`UnionTokenAuthenticator` says whose token it is; requests and TokenReview share it.
+`UnionAuthenticator` says who sent a request. The rules of both:
+
+- The first yes wins; what follows is not even asked.
+- A refusal does not end the search: a bad certificate beside a good token is the token's owner.
+- Without a yes, the refusals are the answer. Anonymous is reached only when nobody refused
+  anything: a wrong credential is never worth more than none.
+
+Nothing here is remembered between two requests.
+"""
+
+from collections.abc import Sequence
+
+from orchid.access.authenticators.audiences import shared, with_authenticated_group
+from orchid.engine.interfaces import (
+    Authenticated,
+    Authenticator,
+    Presented,
+    Rejected,
+    TokenAuthenticator,
+)
+
+
+class UnionTokenAuthenticator:
+    """Ask each kind of token in turn."""
+
+    def __init__(self, members: Sequence[TokenAuthenticator]) -> None:
+        self._members = tuple(members)
+
+    async def authenticate_token(
+        self, token: str, audiences: tuple[str, ...]
+    ) -> Authenticated | None:
+        refusals: list[str] = []
+        for member in self._members:
+            try:
+                found = await member.authenticate_token(token, audiences)
+            except Rejected as refusal:
+                refusals.extend(refusal.reasons)
+                continue
+            if found is not None:
+                return with_authenticated_group(found)
+        if refusals:
+            raise Rejected(*refusals)
+        return None
+
+
+class UnionAuthenticator:
+    """Ask each way to authenticate in turn, and anonymous at the very last."""
+
+    def __init__(
+        self,
+        members: Sequence[Authenticator],
+        api_audiences: tuple[str, ...],
+        anonymous: Authenticator | None = None,
+    ) -> None:
+        self._members = tuple(members)
+        self._audiences = api_audiences
+        self._anonymous = anonymous
+
+    async def authenticate(self, presented: Presented) -> Authenticated | None:
+        """Say who sent a request; None means: nobody we let in, answer 401."""
+        refusals: list[str] = []
+        for member in self._members:
+            try:
+                found = await member.authenticate(presented)
+            except Rejected as refusal:
+                refusals.extend(refusal.reasons)
+                continue
+            if found is not None:
+                self._refuse_foreign(found)
+                return with_authenticated_group(found)
+        if refusals:
+            raise Rejected(*refusals)
+        return await self._anonymous.authenticate(presented) if self._anonymous else None
+
+    def _refuse_foreign(self, found: Authenticated) -> None:
+        """A credential that says for whom it is must be for us."""
+        if found.audiences is None or found.audiences == self._audiences:
+            return
+        if self._audiences and not shared(found.audiences, self._audiences):
+            raise Rejected("the credential is meant for other audiences")
+
+
+_: type[TokenAuthenticator] = UnionTokenAuthenticator
+__: type[Authenticator] = UnionAuthenticator

@@ -1,0 +1,139 @@
+"""Webhook tokens: ask another server whose token this is, by a TokenReview of its own.
+
+Start with `WebhookTokenAuthenticator`. Answers are remembered for two stated times, one for yes and
+one for no, under keyed hashes of token and audiences; errors are never remembered. The call goes to
+exactly the configured address, follows no redirect, and waits in the request that needs it alone.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import msgspec
+
+from orchid.access.authenticators.audiences import Audiences, shared
+from orchid.access.outbound import OutboundFailed
+from orchid.engine.interfaces import Authenticated, Clock, Rejected
+from orchid.wire.naming import Naming
+from orchid.wire.user import UserInfo
+
+MAX_REMEMBERED = 10_000
+LONGEST_REASON = 256
+
+
+@dataclass(frozen=True)
+class WebhookTimes:
+    """How long a clean answer is remembered; zero means not at all."""
+
+    authenticated: timedelta = timedelta(minutes=2)
+    refused: timedelta = timedelta(minutes=2)
+
+
+class _User(msgspec.Struct, frozen=True):
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] | None = None
+    extra: dict[str, tuple[str, ...] | None] | None = None
+
+
+class _Status(msgspec.Struct, frozen=True):
+    authenticated: bool = False
+    user: _User | None = None
+    audiences: tuple[str, ...] | None = None
+    error: str = ""
+
+
+class _Review(msgspec.Struct, frozen=True):
+    status: _Status | None = None
+
+
+_decode = msgspec.json.Decoder(_Review).decode
+
+
+class WebhookTokenAuthenticator:
+    """Have a remote server judge tokens. `post` is HttpsClient.post_patiently, or a test's."""
+
+    def __init__(
+        self,
+        post: Callable[[bytes], Awaitable[bytes]],
+        clock: Clock,
+        api_audiences: Audiences,
+        names: Naming,
+        times: WebhookTimes = WebhookTimes(),  # noqa: B008 - frozen
+    ) -> None:
+        self._post = post
+        self._clock = clock
+        self._audiences = api_audiences
+        self._api_version = f"{names.authentication}/v1"
+        self._times = times
+        self._key = secrets.token_bytes(32)
+        self._known: dict[bytes, tuple[datetime, Authenticated | None]] = {}
+
+    async def authenticate_token(self, token: str, audiences: Audiences) -> Authenticated | None:
+        key = self._hash(token, audiences)
+        known = self._known.get(key)
+        if known is not None and self._clock.now() < known[0]:
+            return known[1]
+        found = self._read(await self._ask(token, audiences), audiences)
+        self._remember(key, found)
+        return found
+
+    async def _ask(self, token: str, audiences: Audiences) -> bytes:
+        review = {
+            "kind": "TokenReview",
+            "apiVersion": self._api_version,
+            "metadata": {},
+            "spec": {"token": token, "audiences": audiences},
+            "status": {"user": {}},
+        }
+        try:
+            body = msgspec.json.encode(review)
+        except UnicodeEncodeError:
+            raise Rejected("the token is not text") from None
+        try:
+            return await self._post(body)
+        except OutboundFailed as failure:
+            raise Rejected(f"webhook token review failed: {failure}") from None
+
+    def _read(self, body: bytes, wanted: Audiences) -> Authenticated | None:
+        try:
+            status = _decode(body).status or _Status()
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            # Its text would quote the answer, and the answer holds the token.
+            raise Rejected("webhook token review failed: the answer is no TokenReview") from None
+        good = shared(status.audiences or self._audiences, wanted)
+        if not good:
+            return None
+        if status.authenticated:
+            return Authenticated(_user(status.user or _User()), good)
+        if status.error:
+            raise Rejected(_printable(status.error))
+        return None
+
+    def _remember(self, key: bytes, found: Authenticated | None) -> None:
+        keep = self._times.refused if found is None else self._times.authenticated
+        if not keep:
+            return
+        self._known.pop(key, None)
+        if len(self._known) >= MAX_REMEMBERED:
+            del self._known[next(iter(self._known))]
+        self._known[key] = (self._clock.now() + keep, found)
+
+    def _hash(self, token: str, audiences: Audiences) -> bytes:
+        digest = hashlib.blake2b(key=self._key, digest_size=32)
+        for part in (token, *audiences):
+            data = part.encode("utf-8", "surrogatepass")
+            # Lengths first, or two different lists could read the same.
+            digest.update(len(data).to_bytes(4, "big") + data)
+        return digest.digest()
+
+
+def _user(sent: _User) -> UserInfo:
+    extra = {key: values or () for key, values in (sent.extra or {}).items()}
+    return UserInfo(sent.username, sent.uid, sent.groups or (), extra)
+
+
+def _printable(text: str) -> str:
+    return "".join(mark for mark in text[:LONGEST_REASON] if mark.isprintable())

@@ -1,0 +1,210 @@
+"""Issue tokens of service accounts: what they are bound to, what they claim, who signs.
+
+Start with `TokenIssuer`; kinds/token_request.py asks it step by step. It looks at the objects of
+this moment, makes the claims and signs them. It keeps no list of what it issued and writes nothing.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from orchid.credentials.refusals import Refusal
+from orchid.credentials.tokens import AccountClaims, Claims, Issuer, Reference
+from orchid.engine.feed import Entry, Feed, Shelf
+from orchid.kinds.node import Node
+from orchid.kinds.pod import Pod
+from orchid.kinds.secret import Secret
+from orchid.kinds.service_account import ServiceAccount
+from orchid.kinds.token_request import BoundObjectReference, Issued, TokenRequest
+from orchid.wire.errors import BadRequest, Conflict, InternalError, NotFound, Subject
+from orchid.wire.text import quote
+
+# Agents that never reload a token ask for exactly this lifetime; they get a year, and a claim
+# after which their use of it is noted.
+EXTENDED_WHEN = 3607
+EXTENDED_SECONDS = 365 * 24 * 3600
+LEAST_MAXIMUM, GREATEST_MAXIMUM = 3600, 1 << 32
+
+
+class InvalidIssuingSettings(ValueError):
+    """The settings for issuing tokens cannot be used."""
+
+
+@dataclass(frozen=True)
+class IssuingSettings:
+    """For whom tokens are made, and for how long at most."""
+
+    api_audiences: tuple[str, ...]
+    longest_seconds: int = 0  # 0: no limit of the server's own
+    extends_lifetime: bool = True
+
+    def __post_init__(self) -> None:
+        longest = self.longest_seconds
+        if longest and not LEAST_MAXIMUM <= longest <= GREATEST_MAXIMUM:
+            raise InvalidIssuingSettings(
+                "the service-account-max-token-expiration must be between 1 hour and 2^32 seconds"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a token is bound to: a Pod (and where it runs), a Secret or a Node."""
+
+    pod: Reference | None = None
+    secret: Reference | None = None
+    node: Reference | None = None
+
+
+class TokenIssuer:
+    """Make tokens for accounts that exist."""
+
+    def __init__(self, settings: IssuingSettings, signer: Callable[[], Issuer], feed: Feed) -> None:
+        self.api_audiences = settings.api_audiences
+        self.longest_seconds = settings.longest_seconds
+        self._extends = settings.extends_lifetime
+        self._signer = signer  # asked each time, so that a new key counts from the next token on
+        self._feed = feed
+        self._accounts = feed.of(ServiceAccount)
+        self._pods = feed.of(Pod)
+        self._secrets = feed.of(Secret)
+        self._nodes = feed.of(Node)
+        self._threads: ThreadPoolExecutor | None = None
+
+    async def account_uid(self, namespace: str, name: str) -> str:
+        await self._feed.fresh()
+        entry = self._accounts.get(namespace, name)
+        if entry is None:
+            raise NotFound(Subject("", "serviceaccounts", name))
+        return entry.meta.uid
+
+    def bind(self, reference: BoundObjectReference, namespace: str, account: str) -> Bound:
+        """Find the object that a token is to be bound to, and see that it fits."""
+        group, version = group_and_version(reference.api_version)
+        if group == "" and reference.kind == "Pod":
+            return self._bind_pod(reference, namespace, account)
+        if group == "" and reference.kind == "Secret":
+            secret = _found(self._secrets, namespace, reference)
+            return Bound(secret=_same(reference, secret))
+        if group == "" and reference.kind == "Node":
+            node = _found(self._nodes, "", reference)
+            return Bound(node=_same(reference, node))
+        raise BadRequest(
+            f"cannot bind token to object of type {group}/{version}, Kind={reference.kind}"
+        )
+
+    def _bind_pod(self, reference: BoundObjectReference, namespace: str, account: str) -> Bound:
+        pod: Entry[Pod] = _found(self._pods, namespace, reference)
+        spec = pod.object.spec
+        if spec.get("serviceAccountName", "") != account:
+            raise BadRequest(
+                f"cannot bind token for serviceaccount {quote(account)} to pod running with "
+                "different serviceaccount name."
+            )
+        bound = _same(reference, pod)
+        node_name = spec.get("nodeName", "")
+        if not node_name:
+            return Bound(pod=bound)
+        node = self._nodes.get("", node_name)
+        return Bound(pod=bound, node=Reference(node_name, node.meta.uid if node else ""))
+
+    async def sign(self, wanted: TokenRequest, bound: Bound | None, now: datetime) -> Issued:
+        """Make the token that a complete request asks for."""
+        claims, account = self._claims(wanted, bound or Bound(), now)
+        signer = self._signer()
+        try:
+            if signer.slow:
+                # An RSA signature takes milliseconds in which the loop would serve nobody.
+                loop = asyncio.get_running_loop()
+                token = await loop.run_in_executor(self._pool(), signer.sign, claims, account)
+            else:
+                token = signer.sign(claims, account)
+        except Refusal as refusal:
+            raise InternalError(f"failed to generate token: {refusal}") from None
+        return Issued(token.reveal(), f"JTI={claims.jti}")
+
+    def close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _claims(
+        self, wanted: TokenRequest, bound: Bound, now: datetime
+    ) -> tuple[Claims, AccountClaims]:
+        seconds = wanted.spec.expiration_seconds
+        assert seconds is not None
+        issued_at = int(now.timestamp())
+        extended = self._is_extended(wanted, bound)
+        claims = Claims(
+            aud=wanted.spec.audiences,
+            exp=issued_at + (EXTENDED_SECONDS if extended else seconds),
+            iat=issued_at,
+            iss=self._signer().issuer,
+            jti=str(uuid.uuid4()),
+            nbf=issued_at,
+            sub=f"system:serviceaccount:{wanted.namespace}:{wanted.name}",
+        )
+        account = AccountClaims(
+            namespace=wanted.namespace,
+            node=bound.node,
+            pod=bound.pod,
+            secret=bound.secret,
+            serviceaccount=Reference(wanted.name, wanted.metadata.uid),
+            warnafter=issued_at + seconds if extended else None,
+        )
+        return claims, account
+
+    def _is_extended(self, wanted: TokenRequest, bound: Bound) -> bool:
+        return (
+            self._extends
+            and bound.pod is not None
+            and wanted.spec.expiration_seconds == EXTENDED_WHEN
+            and all(audience in self.api_audiences for audience in wanted.spec.audiences)
+        )
+
+    def _pool(self) -> ThreadPoolExecutor:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sign-token")
+        return self._threads
+
+
+def group_and_version(api_version: str) -> tuple[str, str]:
+    """Take an apiVersion apart; one that cannot be is as good as none, as in the reference."""
+    first, slash, second = api_version.partition("/")
+    if not slash:
+        return "", first
+    return ("", "") if "/" in second else (first, second)
+
+
+def _found(shelf: Shelf[Any], namespace: str, reference: BoundObjectReference) -> Entry[Any]:
+    refuse_unfit_name(reference.name)
+    entry = shelf.get(namespace, reference.name)
+    if entry is None:
+        raise NotFound(Subject("", shelf.kind.plural, reference.name))
+    return entry
+
+
+def _same(reference: BoundObjectReference, entry: Entry[Any]) -> Reference:
+    """A named uid must be the object's: the token dies with that very object."""
+    live = entry.meta.uid
+    if reference.uid and reference.uid != live:
+        raise Conflict(
+            Subject("", reference.kind, reference.name),
+            f"the UID in the bound object reference ({reference.uid}) does not match "
+            "the UID in record. The object might have been deleted and then recreated",
+        )
+    return Reference(reference.name, live)
+
+
+def refuse_unfit_name(name: str) -> None:
+    """Refuse what could not be the name of any object, before it becomes part of a key."""
+    if not name:
+        raise BadRequest("Name parameter required.")
+    if name in (".", ".."):
+        problems = [f"may not be '{name}'"]
+    else:
+        problems = [f"may not contain '{mark}'" for mark in "/%" if mark in name]
+    if problems:
+        raise BadRequest(f"Name parameter invalid: {quote(name)}: {';'.join(problems)}")

@@ -1,0 +1,50 @@
+"""SelfSubjectReview: asks the server who the caller is, after impersonation.
+
+Nothing in the request counts; the answer is a new object with the caller as the server knows it.
+"""
+
+from typing import Annotated
+
+from msgspec import field
+
+from orchid.engine.kind import Kind, Scope
+from orchid.engine.request import Request
+from orchid.wire.meta import Object, ObjectMeta
+from orchid.wire.naming import Naming
+from orchid.wire.struct import Wire, proto
+from orchid.wire.text import whole_seconds
+from orchid.wire.user import UserInfo
+
+
+class SelfSubjectReviewStatus(Wire):
+    user_info: Annotated[UserInfo, proto(1)] = field(default_factory=UserInfo)
+
+
+class SelfSubjectReview(Object):
+    status: Annotated[SelfSubjectReviewStatus, proto(2)] = field(
+        default_factory=SelfSubjectReviewStatus
+    )
+
+
+class TellWhoIsCalling:
+    """Answer with the caller."""
+
+    async def create(self, new: SelfSubjectReview, request: Request) -> SelfSubjectReview:
+        return SelfSubjectReview(
+            kind=new.kind,
+            api_version=new.api_version,
+            metadata=ObjectMeta(creation_timestamp=whole_seconds(request.now)),
+            status=SelfSubjectReviewStatus(user_info=request.user),
+        )
+
+
+def declare(names: Naming) -> Kind[SelfSubjectReview]:
+    return Kind(
+        type=SelfSubjectReview,
+        group=names.authentication,
+        version="v1",
+        plural="selfsubjectreviews",
+        scope=Scope.CLUSTER,
+        acts=TellWhoIsCalling(),
+        verbs=("create",),
+    )

@@ -1,0 +1,96 @@
+"""ServiceAccount: an identity for a workload, named by namespace and name, told apart by its uid.
+
+Start with `declare`; its `token` endpoint is the TokenRequest kind, handed in by the assembly.
+An account holds no credential: its tokens are made on request and stored nowhere. The annotation
+that once restricted mountable secrets is stored, warned about, and enforces nothing.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from orchid.engine.kind import Column, Endpoint, Kind, Scope
+from orchid.engine.request import Request
+from orchid.engine.strategy import Strategy
+from orchid.wire.meta import Object
+from orchid.wire.naming import Naming
+from orchid.wire.struct import Wire, merge_key, proto, replace
+from orchid.wire.text import age
+
+
+class ObjectReference(Wire):
+    """A reference to another object; of a secret's only the name is kept."""
+
+    kind: Annotated[str, proto(1)] = ""
+    namespace: Annotated[str, proto(2)] = ""
+    name: Annotated[str, proto(3)] = ""
+    uid: Annotated[str, proto(4)] = ""
+    api_version: Annotated[str, proto(5)] = ""
+    resource_version: Annotated[str, proto(6)] = ""
+    field_path: Annotated[str, proto(7)] = ""
+
+
+class LocalObjectReference(Wire):
+    """A reference to an object in the same namespace."""
+
+    name: Annotated[str, proto(1)] = ""
+
+
+class ServiceAccount(Object):
+    secrets: Annotated[tuple[ObjectReference, ...], merge_key("name", atomic=True), proto(2)] = ()
+    image_pull_secrets: Annotated[tuple[LocalObjectReference, ...], proto(3)] = ()
+    automount_service_account_token: Annotated[bool | None, proto(4)] = None
+
+
+class Rules(Strategy[ServiceAccount]):
+    def __init__(self, names: Naming) -> None:
+        self._annotation = names.mountable_secrets_annotation
+
+    def prepare_for_create(self, new: ServiceAccount, request: Request) -> ServiceAccount:
+        return with_secret_names_only(new)
+
+    def prepare_for_update(
+        self, new: ServiceAccount, old: ServiceAccount, request: Request
+    ) -> ServiceAccount:
+        return with_secret_names_only(new)
+
+    def warnings(self, new: ServiceAccount, old: ServiceAccount | None) -> Iterator[str]:
+        had_it = old is not None and self._annotation in old.metadata.annotations
+        if self._annotation in new.metadata.annotations and not had_it:
+            yield (
+                f"metadata.annotations[{self._annotation}]: deprecated in v1.32+; "
+                "prefer separate namespaces to isolate access to mounted secrets"
+            )
+
+
+def declare(names: Naming, token: Endpoint | None = None) -> Kind[ServiceAccount]:
+    """Declare the kind; without `token` (no issuer is configured) it has no such endpoint."""
+    return Kind(
+        type=ServiceAccount,
+        group="",
+        version="v1",
+        plural="serviceaccounts",
+        scope=Scope.NAMESPACED,
+        rules=Rules(names),
+        short_names=("sa",),
+        columns=(
+            Column(
+                "Name",
+                lambda account, now: account.name,
+                format="name",
+                description="The account's name, unique in its namespace.",
+            ),
+            Column(
+                "Age",
+                lambda account, now: age(account.metadata.creation_timestamp, now),
+                description="How long ago the account was created.",
+            ),
+        ),
+        endpoints=(token,) if token else (),
+        answers_deleted_object=True,
+    )
+
+
+def with_secret_names_only(account: ServiceAccount) -> ServiceAccount:
+    """Cut every secret reference down to its name: it can only mean this namespace."""
+    named = tuple(ObjectReference(name=secret.name) for secret in account.secrets)
+    return account if named == account.secrets else replace(account, secrets=named)

@@ -1,0 +1,182 @@
+"""TokenRequest: asks for a token of a service account, under the account as `.../token`.
+
+Start with `RequestToken.create`, which holds the order of the checks: first failure wins. What is
+bound, claimed and signed is the issuer's work (access/issuing.py), handed in as `Issuer`. Nothing
+is stored: a token lives until it expires or the object it is bound to goes. The token itself stands
+in the answer and nowhere else: not in an error, a warning or the audit record.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, Any, Protocol
+
+from msgspec import field
+
+from orchid.engine.kind import Endpoint, Kind, Scope
+from orchid.engine.request import Request
+from orchid.wire.errors import Conflict, Invalid, Subject, refuse_if_any
+from orchid.wire.fields import METADATA, FieldError, Path, invalid
+from orchid.wire.meta import Object, Time
+from orchid.wire.naming import Naming
+from orchid.wire.struct import Wire, always, null, proto, replace
+from orchid.wire.text import whole_seconds
+
+DEFAULT_SECONDS = 3600
+SHORTEST_SECONDS = 600
+LONGEST_SECONDS = 1 << 32
+
+EXPIRATION = Path() / "spec" / "expirationSeconds"
+
+
+class BoundObjectReference(Wire):
+    """The object whose deletion ends the token."""
+
+    kind: Annotated[str, proto(1)] = ""
+    api_version: Annotated[str, proto(2)] = ""
+    name: Annotated[str, proto(3)] = ""
+    uid: Annotated[str, proto(4)] = ""
+
+
+class TokenRequestSpec(Wire):
+    audiences: Annotated[tuple[str, ...], proto(1)] = always(lambda: ())
+    expiration_seconds: Annotated[int | None, proto(4)] = always(null)
+    bound_object_ref: Annotated[BoundObjectReference | None, proto(3)] = always(null)
+
+
+class TokenRequestStatus(Wire):
+    token: Annotated[str, proto(1)] = always(str)
+    expiration_timestamp: Annotated[Time | None, proto(2)] = always(null)
+
+
+class TokenRequest(Object):
+    spec: Annotated[TokenRequestSpec, proto(2)] = field(default_factory=TokenRequestSpec)
+    status: Annotated[TokenRequestStatus, proto(3)] = field(default_factory=TokenRequestStatus)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Issued:
+    """A signed token, and the id under which later audit records will name it."""
+
+    token: str
+    credential_id: str
+
+
+class Issuer(Protocol):
+    """Who binds and signs. Its methods raise the ApiError that the caller shall see."""
+
+    api_audiences: tuple[str, ...]
+    longest_seconds: int  # 0: no limit of the server's own
+
+    async def account_uid(self, namespace: str, name: str) -> str:
+        """The uid of an account that exists now."""
+
+    def bind(self, reference: BoundObjectReference, namespace: str, account: str) -> Any:
+        """What the token is to be bound to; handed back to `sign` as it is."""
+
+    async def sign(self, wanted: TokenRequest, bound: Any, now: Time) -> Issued:
+        """Make the token that a complete request asks for."""
+
+
+class RequestToken:
+    """Check a request step by step, then have the token made."""
+
+    def __init__(self, names: Naming, issuer: Issuer) -> None:
+        self._group = names.authentication
+        self._audit_key = names.issued_credential_id
+        self._issuer = issuer
+
+    async def create(self, new: TokenRequest, request: Request) -> TokenRequest:
+        about = Subject(self._group, "TokenRequest", request.name)
+        refuse_other_name(about, new, request)
+        uid = await self._issuer.account_uid(request.namespace, request.name)
+        refuse_other_uid(about, new, uid)
+        new = self._filled_in(new, request, uid)
+        # The reference leaves the name out of this one error.
+        refuse_if_any(about._replace(name=""), spec_errors(new.spec))
+        bound = None
+        if new.spec.bound_object_ref is not None:
+            reference = new.spec.bound_object_ref
+            bound = self._issuer.bind(reference, request.namespace, request.name)
+        new = self._shortened(new, request)
+        issued = await self._issuer.sign(new, bound, request.now)
+        request.annotate(self._audit_key, issued.credential_id)
+        assert new.spec.expiration_seconds is not None
+        ends = whole_seconds(request.now) + timedelta(seconds=new.spec.expiration_seconds)
+        status = TokenRequestStatus(token=issued.token, expiration_timestamp=ends)
+        return replace(new, status=status)
+
+    def _filled_in(self, new: TokenRequest, request: Request, uid: str) -> TokenRequest:
+        spec = new.spec
+        if not spec.audiences:
+            spec = replace(spec, audiences=self._issuer.api_audiences)
+        if spec.expiration_seconds is None:
+            spec = replace(spec, expiration_seconds=DEFAULT_SECONDS)
+        metadata = replace(
+            new.metadata,
+            name=request.name,
+            namespace=request.namespace,
+            uid=uid,
+            creation_timestamp=whole_seconds(request.now),
+        )
+        return replace(new, metadata=metadata, spec=spec, status=TokenRequestStatus())
+
+    def _shortened(self, new: TokenRequest, request: Request) -> TokenRequest:
+        wanted, longest = new.spec.expiration_seconds or 0, self._issuer.longest_seconds
+        if not longest or wanted <= longest:
+            return new
+        request.warn(f"requested expiration of {wanted} seconds shortened to {longest} seconds")
+        return replace(new, spec=replace(new.spec, expiration_seconds=longest))
+
+
+def declare(names: Naming, issuer: Issuer) -> Endpoint:
+    """Declare the `token` endpoint, which `service_account.declare` takes."""
+    kind = Kind(
+        type=TokenRequest,
+        group=names.authentication,
+        version="v1",
+        plural="tokenrequests",
+        scope=Scope.NAMESPACED,
+        acts=RequestToken(names, issuer),
+        verbs=("create",),
+        defaults=with_default_lifetime,
+    )
+    return Endpoint("token", verbs=("create",), has_table=False, kind=kind)
+
+
+def with_default_lifetime(sent: TokenRequest) -> TokenRequest:
+    if sent.spec.expiration_seconds is not None:
+        return sent
+    return replace(sent, spec=replace(sent.spec, expiration_seconds=DEFAULT_SECONDS))
+
+
+def refuse_other_name(about: Subject, new: TokenRequest, request: Request) -> None:
+    """A body that names an account must name the one in the path."""
+    errors = []
+    if new.name and new.name != request.name:
+        text = "must match the service account name if specified"
+        errors.append(invalid(METADATA / "name", new.name, text))
+    if new.namespace and new.namespace != request.namespace:
+        text = "must match the service account namespace if specified"
+        errors.append(invalid(METADATA / "namespace", new.namespace, text))
+    if errors:
+        raise Invalid(about, errors)
+
+
+def refuse_other_uid(about: Subject, new: TokenRequest, uid: str) -> None:
+    """Whoever names a uid means that very account, not a later one of the same name."""
+    sent = new.metadata.uid
+    if sent and sent != uid:
+        raise Conflict(
+            about,
+            f"the UID in the token request ({sent}) does not match "
+            f"the UID of the service account ({uid})",
+        )
+
+
+def spec_errors(spec: TokenRequestSpec) -> Iterator[FieldError]:
+    seconds = spec.expiration_seconds or 0
+    if seconds < SHORTEST_SECONDS:
+        yield invalid(EXPIRATION, seconds, "may not specify a duration less than 10 minutes")
+    if seconds > LONGEST_SECONDS:
+        yield invalid(EXPIRATION, seconds, "may not specify a duration larger than 2^32 seconds")

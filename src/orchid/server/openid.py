@@ -1,0 +1,82 @@
+"""The two OpenID documents, from which a relying party learns to verify our tokens.
+
+`configuration` names the issuer and where its keys are; `key_set` is the keys (RFC 7517). Both are
+made once per set of keys, as bytes, with the headers that make them cacheable. `problem_with` says
+why an issuer cannot have them; the server then starts without these paths and logs the reason.
+Only the first issuer is described. No private part of a key passes through here.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from orchid.credentials.keys import VerificationKey
+
+CONFIGURATION_PATH: Final = "/.well-known/openid-configuration"
+KEY_SET_PATH: Final = "/openid/v1/jwks"
+MAX_AGE: Final = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """An answer in full: `Accept` has to admit the media type literally or by `*/*`."""
+
+    media_type: str
+    body: bytes
+    cache_control: str = f"public, max-age={MAX_AGE}"
+
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        return (("Content-Type", self.media_type), ("Cache-Control", self.cache_control))
+
+
+def configuration(issuer: str, jwks_uri: str, keys: Iterable[VerificationKey]) -> Document:
+    """Make the provider configuration; its members stand in the reference's order."""
+    body = {
+        "issuer": issuer,
+        "jwks_uri": jwks_uri,
+        "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": sorted({key.algorithm for key in keys}),
+    }
+    return Document("application/json", msgspec.json.encode(body))
+
+
+def key_set(keys: Iterable[VerificationKey]) -> Document:
+    """Publish every verification key, in configured order, each once."""
+    unique = {key.kid: key for key in keys}
+    body = {"keys": [key.jwk() for key in unique.values()]}
+    return Document("application/jwk-set+json", msgspec.json.encode(body))
+
+
+def default_jwks_uri(external_address: str, port: int) -> str:
+    """Where the keys are when no flag says so: our own address, always with a port."""
+    address = external_address
+    if address.count(":") > 1 and not address.startswith("["):
+        address = f"[{address}]"  # an IPv6 address by itself
+    has_port = "]:" in address if address.startswith("[") else ":" in address
+    return f"https://{address if has_port else f'{address}:{port}'}{KEY_SET_PATH}"
+
+
+def problem_with(issuer: str, jwks_uri: str, keys: Iterable[VerificationKey]) -> str | None:
+    """Say why there can be no documents for this issuer; None means that there can."""
+    if not issuer:
+        return "empty issuer URL"
+    if not any(True for _ in keys):
+        return "no keys provided for validating keyset"
+    try:
+        url, where = urlsplit(issuer), urlsplit(jwks_uri)
+    except ValueError:
+        return f"issuer URL cannot be read, got: {issuer}"
+    if url.scheme != "https":
+        return f"issuer URL must use https scheme, got: {issuer}"
+    if url.query or "?" in issuer:
+        return f"issuer URL may not include a query, got: {issuer}"
+    if url.fragment or "#" in issuer:
+        return f"issuer URL may not include a fragment, got: {issuer}"
+    if where.scheme != "https" or not where.netloc:
+        return f"jwks URI must use https scheme, got: {jwks_uri}"
+    return None
