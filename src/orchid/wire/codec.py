@@ -58,7 +58,7 @@ def encode(value: Any) -> bytes:
     """Compact JSON: fields in declared order, map keys sorted, safe inside a web page."""
     data = _ENCODER.encode(value)
     # These signs occur only inside strings, so they can be replaced wherever they stand.
-    if b"<" in data or b">" in data or b"&" in data or b"\xe2\x80" in data:
+    if b"<" in data or b">" in data or b"&" in data or b"\xe2" in data:
         return _HTML.sub(lambda found: _HTML_ESCAPES[found[0]], data)
     return data
 
@@ -202,12 +202,12 @@ def _may_repeat_keys(body: bytes, keys: int) -> bool:
     off again unless a second backslash makes that uncertain.
     """
     colons = body.count(b'":')
-    for blank in (b" :", b"\n:", b"\t:", b"\r:"):
-        if blank in body:
-            colons += body.count(blank)
+    for blank in (b" ", b"\n", b"\t", b"\r"):
+        if blank in body:  # one byte is looked for far quicker than two
+            colons += body.count(blank + b":")
     if colons == keys:
         return False
-    if b'\\\\"' in body:
+    if b"\\" not in body or b'\\\\"' in body:
         return True
     return colons - body.count(b'\\":') != keys
 

@@ -21,7 +21,7 @@ from orchid.wire.name_rules import (
     path_segment_errors,
     qualified_name_errors,
 )
-from orchid.wire.options import manager_errors
+from orchid.wire.options import MANAGER_LENGTH, manager_errors
 from orchid.wire.text import quote, timestamp
 
 NameErrors = Callable[[str, bool], Iterable[str]]
@@ -232,6 +232,8 @@ def _standard_finalizer_errors(finalizers: tuple[str, ...]) -> Iterator[FieldErr
 
 def _managed_fields_errors(entries: tuple[ManagedFieldsEntry, ...]) -> Iterator[FieldError]:
     for index, entry in enumerate(entries):
+        if _is_ordinary(entry):
+            continue
         path = MANAGED_FIELDS[index]
         if entry.operation not in ("Apply", "Update"):
             yield invalid(path / "operation", entry.operation, "must be `Apply` or `Update`")
@@ -240,6 +242,18 @@ def _managed_fields_errors(entries: tuple[ManagedFieldsEntry, ...]) -> Iterator[
         yield from manager_errors(path / "manager", entry.manager)
         if len(entry.subresource.encode()) > SUBRESOURCE_LENGTH:
             yield too_long(path / "subresource", SUBRESOURCE_LENGTH)
+
+
+def _is_ordinary(entry: ManagedFieldsEntry) -> bool:
+    """The usual entry, which every object has and which needs no closer look."""
+    return (
+        entry.operation in ("Apply", "Update")
+        and entry.fields_type == "FieldsV1"
+        and entry.manager.isascii()
+        and entry.manager.isprintable()
+        and len(entry.manager) <= MANAGER_LENGTH
+        and not entry.subresource
+    )
 
 
 def _change_errors(new: ObjectMeta, old: ObjectMeta) -> Iterator[FieldError]:

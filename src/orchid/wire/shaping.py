@@ -83,18 +83,31 @@ def _glance(node: Node, raw: bool, known: _Known, micro: bool = False) -> Glance
             return _glance_sequence(_glance(items, raw, known), raw)
 
 
+class _Closed(dict[str, Glance | None]):
+    """The members of a record; looking for any other is odd."""
+
+    def __missing__(self, key: str) -> Glance:
+        raise Odd
+
+
+class _Open(dict[str, Glance | None]):
+    """The members of a record that keeps what it does not know."""
+
+    def __missing__(self, key: str) -> Glance:
+        return _glance_anything
+
+
 def _glance_fields(node: Fields, raw: bool, known: _Known) -> Glance:
     if (id(node), raw) in known:
         return known[id(node), raw]
-    members: dict[str, Glance | None] = {}
-    fallback = _glance_anything if node.open else _odd
+    members: dict[str, Glance | None] = _Open() if node.open else _Closed()
 
     def glance(value: Any) -> int:
         if type(value) is not dict:
             return _odd(value)
         count = len(value)
         for key, item in value.items():
-            look = members.get(key, fallback)
+            look = members[key]
             if look is not None:
                 count += look(item)
         return count
@@ -190,7 +203,7 @@ def _glance_anything(value: Any, depth: int = 1) -> int:
     else:
         return 0
     for item in items:
-        if type(item) is not str:
+        if item and type(item) is not str:  # what is empty, or zero, holds nothing to see
             count += _glance_anything(item, depth + 1)
     return count
 

@@ -457,3 +457,34 @@ def test_strict_findings_become_one_sentence() -> None:
         'strict decoding error: yaml: unmarshal errors:\n  line 6: key "a" already set in map, '
         'unknown field "b"'
     )
+
+
+# --- YAML -----------------------------------------------------------------------------------------
+
+
+def test_yaml_is_read_by_the_same_rules() -> None:
+    """Findings come by sorted keys, after the repeated keys, which are told by line."""
+    body = (
+        b"kind: Thing\nzz: 1\nmetadata:\n  name: a\n"
+        b"  labels:\n    x: b\n    x: c\nenabled: true\naa:\n"
+    )
+
+    thing, findings = DECODER.decode(body, yaml=True, findings=True)
+
+    assert (thing.kind, thing.name, thing.enabled) == ("Thing", "a", True)
+    assert findings == [
+        'line 7: key "x" already set in map',
+        'unknown field "aa"',
+        'unknown field "zz"',
+    ]
+    assert DECODER.decode(body, yaml=True, findings=False)[1] == []
+
+
+def test_bad_yaml_is_refused() -> None:
+    """Text that is no YAML, and YAML of a wrong type, are both told."""
+    with pytest.raises(Malformed):
+        DECODER.decode(b"a: [", yaml=True)
+    with pytest.raises(Undecodable, match=r"^\.enabled: expected boolean, got string$"):
+        DECODER.decode(b"enabled: maybe", yaml=True)
+    assert DECODER.decode(b"", yaml=True) == (Thing(), [])
+    assert type_meta(b"kind: Secret", yaml=True).kind == "Secret"
