@@ -22,6 +22,7 @@ import msgspec
 from orchid.engine.catalog import Catalog
 from orchid.engine.kind import Kind
 from orchid.store.interface import Event, Page, Revision, Span, Store
+from orchid.wire.codec import encode
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.struct import Wire
 
@@ -51,6 +52,25 @@ class Entry(Generic[T]):
         self._meta: ObjectMeta | None = None
         self._object: T | None = None
         self.forms: dict[Any, bytes] | None = None  # other encodings of it, made once
+
+    @classmethod
+    def unsaved(cls, kind: Kind[T], new: T) -> "Entry[T]":
+        """An object that is answered but not stored: a dry run, or a kind that acts."""
+        entry = cls.__new__(cls)
+        entry.kind, entry.key, entry.revision = kind, "", 0
+        entry.tail = encode(new)[len(kind.head) :]
+        entry._meta, entry._object, entry.forms = None, new, None
+        return entry
+
+    def at(self, revision: Revision) -> "Entry[T]":
+        """The same content at another revision: what a deletion shows."""
+        other = Entry.__new__(Entry)
+        other.kind, other.key, other.revision = self.kind, self.key, revision
+        other.tail = self.tail.replace(
+            b'"resourceVersion":"%d"' % self.revision, b'"resourceVersion":"%d"' % revision, 1
+        )
+        other._meta = other._object = other.forms = None
+        return other
 
     @property
     def data(self) -> bytes:

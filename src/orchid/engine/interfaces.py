@@ -7,6 +7,8 @@ AdmissionPolicy      rules beyond one object  admission/
 Clock                what time is it?         SystemClock, or a test's
 """
 
+import secrets
+import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -35,6 +37,7 @@ class PresentedPeer(Protocol):
 
     address: str
     certificate: bytes | None
+    chain: tuple[bytes, ...]
     verified_by_tls: bool
     memo: dict[str, object]
 
@@ -56,10 +59,23 @@ class Authenticated:
 
     user: UserInfo
     audiences: tuple[str, ...] | None = None  # None: the credential knows no audiences
+    warnings: tuple[str, ...] = ()  # for the caller, as Warning headers
+    notes: tuple[tuple[str, str], ...] = ()  # annotations for the audit record
 
 
 class Rejected(Exception):
-    """A credential was presented and is wrong. Its text is for TokenReview and the log only."""
+    """A credential was presented and is wrong. Its text is for TokenReview and the log only.
+
+    Several authenticators may each have a reason; one stands alone, several in brackets.
+    """
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(str(reason) for reason in self.args))
+
+    def __str__(self) -> str:
+        reasons = self.reasons
+        return reasons[0] if len(reasons) == 1 else f"[{', '.join(reasons)}]"
 
 
 class Authenticator(Protocol):
@@ -107,3 +123,23 @@ class AdmissionPolicy(Protocol):
         self, request: Request, kind: "Kind[Any]", new: Object | None, old: Object | None
     ) -> None:
         """Refuse a valid change (`new` is None for a delete). May change nothing."""
+
+
+class Randomness(Protocol):
+    """Where names and uids come from."""
+
+    def uid(self) -> str:
+        """A fresh uid, in the text form of a version 4 UUID."""
+
+    def suffix(self) -> str:
+        """Five characters that end a generated name."""
+
+
+class SystemRandomness:
+    _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so that no words come out
+
+    def uid(self) -> str:
+        return str(uuid.uuid4())
+
+    def suffix(self) -> str:
+        return "".join(secrets.choice(self._ALPHABET) for _ in range(5))

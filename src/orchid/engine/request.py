@@ -4,7 +4,7 @@ A `Request` is given to every verb, hook, admission policy and acting kind. It a
 goes out beside the answer: warnings for the caller, annotations for the audit record.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -72,6 +72,16 @@ class Request:
     @property
     def name(self) -> str:
         return self.target.name
+
+    def with_options(self, options: Options) -> "Request":
+        return replace(self, options=options)
+
+    def with_target(self, target: Target) -> "Request":
+        return replace(self, target=target)
+
+    def at(self, namespace: str, name: str) -> "Request":
+        """The same request, aimed at one object."""
+        return replace(self, target=self.target._replace(namespace=namespace, name=name))
 
     def warn(self, text: str) -> None:
         self.warnings.append(text)

@@ -46,3 +46,11 @@ class Strategy(Generic[T]):
     def warnings(self, new: T, old: T | None) -> Iterator[str]:
         """Yield texts for Warning headers; the request goes on."""
         yield from ()
+
+    def holds_deletion(self, old: T) -> bool:
+        """Whether a delete must only mark the object, finalizers aside."""
+        return False
+
+    def prepare_for_deletion(self, marked: T, request: Request) -> T:
+        """Change an object that is being marked for deletion."""
+        return marked

@@ -147,6 +147,18 @@ class Naming:
     def description_annotation(self) -> str:
         return self.own("description")
 
+    @property
+    def mirror_annotation(self) -> str:
+        return self.own("config.mirror")
+
+    @property
+    def bootstrapping_label(self) -> str:
+        return self.own("bootstrapping")
+
+    @property
+    def autoupdate_annotation(self) -> str:
+        return f"{self.rbac}/autoupdate"
+
     # Namespaces and well-known objects
     @property
     def system_namespace(self) -> str:
@@ -165,8 +177,28 @@ class Naming:
         return f"{self.component}-root-ca.crt"
 
     @property
+    def namespace_finalizer(self) -> str:
+        return self.legacy_issuer.partition("/")[0]
+
+    @property
+    def namespace_name_label(self) -> str:
+        return f"{self.domain}/metadata.name"
+
+    @property
     def controller_manager_user(self) -> str:
         return f"system:{self.component}-controller-manager"
+
+    @property
+    def scheduler_user(self) -> str:
+        return f"system:{self.component}-scheduler"
+
+    @property
+    def controller_lease(self) -> str:
+        return f"{self.component}-controller-manager"
+
+    @property
+    def legacy_token_tracking_config_map(self) -> str:
+        return f"{self.component}-apiserver-legacy-service-account-token-tracking"
 
 
 ORCH: Final = Naming(

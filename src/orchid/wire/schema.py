@@ -144,7 +144,7 @@ def _node(hint: Any) -> Node:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         (inner,) = (argument for argument in arguments if argument is not type(None))
-        return _node(Annotated[(inner, *words)] if words else inner)  # type: ignore[return-value]
+        return _node(Annotated[(inner, *words)] if words else inner)
     shaped = next((word for word in words if isinstance(word, ShapedLike)), None)
     if shaped:
         return _record(shaped.type, open=True)

@@ -1,0 +1,95 @@
+"""From a request body to an object of the kind that the endpoint takes.
+
+A body may leave out kind and apiVersion; what it does say must fit. Unknown and duplicate fields are
+warnings, errors or nothing, as fieldValidation asks.
+"""
+
+from typing import Any, TypeVar
+
+from orchid.engine.catalog import Catalog
+from orchid.engine.kind import Kind
+from orchid.engine.request import Request
+from orchid.wire.codec import Malformed, Undecodable, body_summary, strict_error, type_meta
+from orchid.wire.errors import BadRequest
+from orchid.wire.meta import Object
+from orchid.wire.struct import replace
+from orchid.wire.text import quote
+
+T = TypeVar("T", bound=Object)
+
+
+def decode_object(
+    catalog: Catalog, kind: Kind[T], body: bytes, request: Request, *, yaml: bool = False
+) -> T:
+    """Decode a JSON or YAML body; every mistake in it is a 400 that says what."""
+    mode = request.options.field_validation
+    try:
+        new, findings = kind.decoder.decode(body, yaml=yaml, findings=mode != "Ignore")
+    except Undecodable as failure:
+        raise undecodable(kind, body, failure, yaml=yaml) from None
+    if findings:
+        if mode == "Strict":
+            raise cannot_be_handled(
+                new.kind or kind.name,
+                new.api_version or kind.api_version,
+                kind,
+                strict_error(findings),
+            )
+        for finding in findings:
+            request.warn(finding)
+    return as_kind(catalog, kind, new)
+
+
+def as_kind(catalog: Catalog, kind: Kind[T], new: T) -> T:
+    """Check what the body says it is, fill in what it left out, and put in the defaults."""
+    if new.kind != kind.name or new.api_version != kind.api_version:
+        new = _identified(catalog, kind, new)
+    return kind.defaults(new) if kind.defaults else new
+
+
+def _identified(catalog: Catalog, kind: Kind[T], new: T) -> T:
+    name, api_version = new.kind or kind.name, new.api_version
+    if api_version.count("/") > 1:
+        raise BadRequest(
+            f"the object provided is unrecognized (must be of type {kind.name}): "
+            f"unexpected GroupVersion string: {api_version}"
+        )
+    group, _, version = api_version.rpartition("/")
+    if not api_version or (not version and group == kind.group):
+        api_version = kind.api_version
+    if name == kind.name and api_version == kind.api_version:
+        return replace(new, kind=name, api_version=api_version)
+    known = catalog.named(api_version, name)
+    if known is None:
+        problem = f"no kind {quote(name)} is registered for version {quote(api_version)}"
+    elif known.name == kind.name and known.group == kind.group:
+        raise BadRequest(
+            f"the API version in the data ({api_version}) does not match the expected API version "
+            f"({kind.api_version})"
+        )
+    else:
+        problem = f"a {name} is no {kind.name}"
+    raise cannot_be_handled(name, api_version, kind, problem)
+
+
+def cannot_be_handled(name: str, api_version: str, kind: Kind[Any], problem: str) -> BadRequest:
+    version = api_version.rpartition("/")[2]
+    return BadRequest(
+        f"{name} in version {quote(version)} cannot be handled as a {kind.name}: {problem}"
+    )
+
+
+def undecodable(kind: Kind[Any], body: bytes, failure: Undecodable, *, yaml: bool) -> BadRequest:
+    if not isinstance(failure, Malformed):
+        try:
+            said = type_meta(body, yaml=yaml)
+        except Undecodable:
+            pass
+        else:
+            return cannot_be_handled(
+                said.kind or kind.name, said.api_version or kind.api_version, kind, str(failure)
+            )
+    return BadRequest(
+        f"the object provided is unrecognized (must be of type {kind.name}): "
+        f"couldn't get version/kind; json parse error: {failure} ({body_summary(body)})"
+    )

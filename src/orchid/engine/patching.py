@@ -1,0 +1,230 @@
+"""Patch: the four ways to describe a change, each ending as an update (or, for apply, a create)."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from orchid.engine.create import Creating, deduplicated, in_namespace, wiped
+from orchid.engine.endpoint_fields import resets
+from orchid.engine.feed import Entry
+from orchid.engine.kind import Endpoint, Kind
+from orchid.engine.objects import Objects
+from orchid.engine.ownership import Ownership
+from orchid.engine.patch import json_patch, merge_patch, server_side_apply, strategic_merge
+from orchid.engine.request import Request
+from orchid.engine.update import Updating, require_name
+from orchid.wire import yaml_text
+from orchid.wire.codec import Undecodable, encode, plain, strict_error
+from orchid.wire.errors import BadRequest, Conflict, Invalid, Subject
+from orchid.wire.fields import Path, invalid
+from orchid.wire.meta import Object
+from orchid.wire.naming import Naming
+from orchid.wire.text import timestamp
+
+T = TypeVar("T", bound=Object)
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+MEDIA_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY)
+
+Edit = Callable[[dict[str, Any]], Any]
+PATCH = Path() / "patch"
+
+
+class Patching:
+    """The verb patch."""
+
+    def __init__(
+        self,
+        objects: Objects,
+        creating: Creating,
+        updating: Updating,
+        ownership: Ownership,
+        names: Naming,
+    ) -> None:
+        self._objects = objects
+        self._creating = creating
+        self._updating = updating
+        self._ownership = ownership
+        self._names = names
+
+    async def patch(
+        self,
+        kind: Kind[T],
+        endpoint: Endpoint | None,
+        media_type: str,
+        body: bytes,
+        request: Request,
+    ) -> Entry[T]:
+        """Every patch but apply."""
+        edit, shown = self._edit(kind, media_type, body, request)
+
+        def change(entry: Entry[T]) -> T:
+            old = entry.object
+            current = msgspec.json.decode(entry.data)
+            patched = edit(current)
+            new = self._decoded(kind, patched, shown, request)
+            new = in_namespace(kind, new, request.namespace)
+            require_name(new, request)
+            new = deduplicated(new, request)
+            return self._ownership.after_update(kind, endpoint, old, new, request)
+
+        return await self._updating.change(kind, endpoint, change, request)
+
+    async def apply(
+        self,
+        kind: Kind[T],
+        endpoint: Endpoint | None,
+        body: bytes,
+        request: Request,
+        may_create: Callable[[], Awaitable[None]],
+    ) -> tuple[Entry[T], bool]:
+        """Server-side apply; says whether the object was created. `may_create` raises if not."""
+        config = self._apply_body(kind, body, request)
+        if endpoint is None:
+            await self._objects.feed.fresh()
+            if self._objects.shelf(kind).get(request.namespace, request.name) is None:
+                return await self._apply_new(kind, config, request, may_create), True
+
+        def change(entry: Entry[T]) -> T:
+            live = msgspec.json.decode(entry.data)
+            return self._applied(kind, endpoint, live, config, request)
+
+        return await self._updating.change(kind, endpoint, change, request), False
+
+    async def _apply_new(
+        self,
+        kind: Kind[T],
+        config: dict[str, Any],
+        request: Request,
+        may_create: Callable[[], Awaitable[None]],
+    ) -> Entry[T]:
+        meta = config.get("metadata") or {}
+        if uid := meta.get("uid"):
+            raise Conflict(
+                kind.about(request.name),
+                f"uid mismatch: the provided object specified uid {uid}, "
+                "and no existing object was found",
+            )
+        new = self._applied(kind, None, None, config, request)
+        new = wiped(new.with_meta(resource_version=""))
+        creating = request.with_target(request.target._replace(verb="create"))
+        await may_create()
+        return await self._creating.create_prepared(kind, new, creating)
+
+    def _applied(
+        self,
+        kind: Kind[T],
+        endpoint: Endpoint | None,
+        live: dict[str, Any] | None,
+        config: dict[str, Any],
+        request: Request,
+    ) -> T:
+        result = server_side_apply.apply(
+            live,
+            config,
+            schema=kind.schema,
+            manager=request.manager,
+            force=bool(request.options.force),
+            api_version=kind.api_version,
+            kind=kind.name,
+            subresource=request.target.subresource,
+            reset=resets(kind, endpoint),
+            now=timestamp(request.now),
+            last_applied_annotation=self._names.last_applied_annotation,
+            last_applied_manager=self._names.client_tool,
+        )
+        new, _ = self._converted(kind, result, config)
+        new = in_namespace(kind, new, request.namespace)
+        require_name(new, request)
+        return new
+
+    def _apply_body(self, kind: Kind[Any], body: bytes, request: Request) -> dict[str, Any]:
+        try:
+            config, repeated = yaml_text.load(body)
+        except yaml_text.YamlError as failure:
+            raise BadRequest(f"error decoding YAML: {failure}") from None
+        if repeated and request.options.field_validation == "Strict":
+            lines = "".join(f"\n  {line}" for line in repeated)
+            raise BadRequest(
+                "error strict decoding YAML: error converting YAML to JSON: "
+                f"yaml: unmarshal errors:{lines}"
+            )
+        if request.options.field_validation != "Ignore":
+            for line in repeated:
+                request.warn(line)
+        if config is None:
+            config = {}
+        if not isinstance(config, dict):
+            raise BadRequest("error decoding YAML: the document is not an object")
+        return config
+
+    def _edit(
+        self, kind: Kind[Any], media_type: str, body: bytes, request: Request
+    ) -> tuple[Edit, Any]:
+        """The function that makes the change, and what an error shows of the patch."""
+        findings = request.options.field_validation != "Ignore"
+        try:
+            patch = plain(body)
+        except Undecodable as failure:
+            reason = str(failure)
+            if media_type == STRATEGIC_MERGE_PATCH:
+                raise BadRequest(reason) from None
+            if media_type == MERGE_PATCH and not findings:
+                raise BadRequest("Invalid JSON Patch") from None
+            raise BadRequest(f"error decoding patch: {reason}" if findings else reason) from None
+        if media_type == JSON_PATCH:
+            if not isinstance(patch, list):
+                raise BadRequest("error decoding patch: the patch is not a list of operations")
+            return self._json_edit(patch, request), None
+        if media_type == MERGE_PATCH:
+            if patch is None:
+                raise BadRequest("Invalid JSON Patch")
+            if not isinstance(patch, dict):
+                raise BadRequest("error decoding patch: the patch is not an object")
+            return lambda document: merge_patch.apply(document, patch), None
+        if patch is None:
+            patch = {}
+        if not isinstance(patch, dict):
+            raise BadRequest("the patch is not an object")
+        return lambda document: strategic_merge.apply(document, patch, kind.schema), patch
+
+    def _json_edit(self, operations: list[Any], request: Request) -> Edit:
+        found = json_patch.unknown_members(operations)
+        mode = request.options.field_validation
+        if found and mode == "Strict":
+            raise patch_invalid(encode(operations).decode(), strict_error(found))
+        if mode != "Ignore":
+            for finding in found:
+                request.warn(finding)
+        return lambda document: json_patch.apply(document, operations)
+
+    def _decoded(self, kind: Kind[T], patched: Any, shown: Any, request: Request) -> T:
+        """The patched document as an object, with unknown fields named."""
+        shown = patched if shown is None else shown
+        if not isinstance(patched, dict):
+            raise patch_invalid(encode(patched).decode(), "the result is not an object")
+        mode = request.options.field_validation
+        new, found = self._converted(kind, patched, shown, findings=mode != "Ignore")
+        if found and mode == "Strict":
+            raise patch_invalid(encode(shown).decode(), strict_error(found))
+        for finding in found:
+            request.warn(finding)
+        return new
+
+    def _converted(
+        self, kind: Kind[T], document: dict[str, Any], shown: Any, *, findings: bool = False
+    ) -> tuple[T, list[str]]:
+        if document.get("kind") != kind.name or document.get("apiVersion") != kind.api_version:
+            document = {**document, "kind": kind.name, "apiVersion": kind.api_version}
+        try:
+            return kind.decoder.convert(document, findings=findings)
+        except Undecodable as failure:
+            raise patch_invalid(encode(shown).decode(), str(failure)) from None
+
+
+def patch_invalid(shown: str, problem: str) -> Invalid:
+    return Invalid(Subject("", ""), [invalid(PATCH, shown, problem)])

@@ -1,0 +1,183 @@
+"""Update: change one object that is there. PUT, the patches and apply all end here.
+
+A change is a function from the current object to the new one. It is computed anew whenever somebody
+else was faster, unless the client named the version it wants to change.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from orchid.engine.admission import Admission
+from orchid.engine.create import deduplicated, in_namespace
+from orchid.engine.endpoint_fields import keep_unwritten
+from orchid.engine.feed import Entry, with_revision
+from orchid.engine.kind import Endpoint, Kind
+from orchid.engine.objects import Objects, Raced, stored_form
+from orchid.engine.ownership import Ownership
+from orchid.engine.patch.managed_fields import same_but_times
+from orchid.engine.request import Request
+from orchid.wire.codec import to_builtins
+from orchid.wire.errors import (
+    MODIFIED,
+    BadRequest,
+    Conflict,
+    Invalid,
+    refuse_if_any,
+)
+from orchid.wire.fields import METADATA, invalid
+from orchid.wire.meta import Object, ObjectMeta
+from orchid.wire.meta_rules import update_errors
+from orchid.wire.struct import replace
+from orchid.wire.text import quote
+
+T = TypeVar("T", bound=Object)
+
+Change = Callable[[Entry[T]], T]
+
+
+class Updating:
+    """The verb update."""
+
+    def __init__(self, objects: Objects, admission: Admission, ownership: Ownership) -> None:
+        self._objects = objects
+        self._admission = admission
+        self._ownership = ownership
+
+    async def replace(
+        self, kind: Kind[T], endpoint: Endpoint | None, new: T, request: Request
+    ) -> Entry[T]:
+        """PUT: the client sent the whole object."""
+        new = in_namespace(kind, new, request.namespace)
+        require_name(new, request)
+        new = deduplicated(new, request)
+
+        def change(entry: Entry[T]) -> T:
+            require_uid(kind, new, entry)
+            return self._ownership.after_update(kind, endpoint, entry.object, new, request)
+
+        return await self.change(kind, endpoint, change, request)
+
+    async def change(
+        self, kind: Kind[T], endpoint: Endpoint | None, change: Change[T], request: Request
+    ) -> Entry[T]:
+        """Apply a change to the newest object until it wins, or the client's version is stale."""
+        while True:
+            entry = await self._objects.current(kind, request.namespace, request.name)
+            new = await self._checked(kind, endpoint, change(entry), entry, request)
+            try:
+                return await self._store(kind, new, entry, request)
+            except Raced as raced:
+                await self._objects.catch_up(raced)
+
+    async def _checked(
+        self, kind: Kind[T], endpoint: Endpoint | None, new: T, entry: Entry[T], request: Request
+    ) -> T:
+        """Everything between the change and the store."""
+        old, rules = entry.object, endpoint.rules if endpoint else kind.rules
+        new = await self._admission.admit(request, kind, new, old)
+        require_version(kind, new, entry)
+        new = replace(new, metadata=carried_over(new.metadata, old.metadata))
+        new = keep_unwritten(kind, endpoint, new, old)
+        new = rules.prepare_for_update(new, old, request)
+        errors = [
+            *update_errors(
+                new.metadata,
+                old.metadata,
+                namespaced=kind.namespaced,
+                name_errors=kind.rules.name_errors,
+            ),
+            *rules.validate_update(new, old),
+        ]
+        if errors:
+            refuse_if_any(kind.about_kind(new.name), errors)
+        for warning in rules.warnings(new, old):
+            request.warn(warning)
+        await self._admission.review(request, kind, new, old)
+        return new
+
+    async def _store(self, kind: Kind[T], new: T, entry: Entry[T], request: Request) -> Entry[T]:
+        if (
+            new.metadata.deletion_timestamp
+            and not new.metadata.finalizers
+            and entry.meta.finalizers
+        ):
+            return await self._finish_deletion(kind, new, entry, request)
+        if is_unchanged(new, entry):
+            return entry
+        if request.options.dry_run:
+            return Entry.unsaved(kind, new.with_meta(resource_version=str(entry.revision)))
+        return await self._objects.replace(kind, new, entry)
+
+    async def _finish_deletion(
+        self, kind: Kind[T], new: T, entry: Entry[T], request: Request
+    ) -> Entry[T]:
+        """The last finalizer is gone: the object goes with it."""
+        if not request.options.dry_run:
+            await self._objects.remove(entry)
+        return Entry.unsaved(kind, new.with_meta(resource_version=str(entry.revision)))
+
+
+def is_unchanged(new: Object, entry: Entry[Any]) -> bool:
+    """Whether storing this would change nothing but, at most, the times of managed fields."""
+    data = stored_form(new)
+    tail = with_revision(data[len(entry.kind.head) :], entry.revision)
+    if tail == entry.tail:
+        return True
+    # Times have one length, so a difference in times alone leaves the length as it was.
+    old = entry.object
+    return len(tail) == len(entry.tail) and same_but_times(to_builtins(old), to_builtins(new))
+
+
+def require_name(new: Object, request: Request) -> None:
+    if not new.name:
+        raise BadRequest(
+            f"the name of the object ({request.name} based on URL) was undeterminable: "
+            "name must be provided"
+        )
+    if new.name != request.name:
+        raise BadRequest(
+            f"the name of the object ({new.name}) does not match the name on the URL "
+            f"({request.name})"
+        )
+
+
+def require_uid(kind: Kind[Any], new: Object, entry: Entry[Any]) -> None:
+    """A uid in the body says which incarnation the client means."""
+    wanted, there = new.metadata.uid, entry.meta.uid
+    if wanted and wanted != there:
+        raise Conflict(
+            kind.about(new.name),
+            f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {there}",
+        )
+
+
+def require_version(kind: Kind[Any], new: Object, entry: Entry[Any]) -> None:
+    wanted = new.metadata.resource_version
+    if wanted in ("", "0"):
+        if not kind.may_update_unconditionally:
+            problem = invalid(METADATA / "resourceVersion", 0, "must be specified for an update")
+            raise Invalid(kind.about(new.name), [problem])
+        return
+    if not (wanted.isascii() and wanted.isdigit()):
+        raise BadRequest(
+            f"resourceVersion: Invalid value: {quote(wanted)}: must be an unsigned decimal number"
+        )
+    if int(wanted) != entry.revision:
+        raise Conflict(kind.about(new.name), MODIFIED)
+
+
+def carried_over(new: ObjectMeta, old: ObjectMeta) -> ObjectMeta:
+    """What a client cannot change goes over from the stored object."""
+    return replace(
+        new,
+        uid=new.uid or old.uid,
+        self_link="",
+        creation_timestamp=old.creation_timestamp,
+        generation=old.generation,
+        deletion_timestamp=new.deletion_timestamp or old.deletion_timestamp,
+        deletion_grace_period_seconds=(
+            old.deletion_grace_period_seconds
+            if new.deletion_grace_period_seconds is None
+            else new.deletion_grace_period_seconds
+        ),
+    )

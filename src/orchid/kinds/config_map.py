@@ -1,0 +1,64 @@
+"""ConfigMap: configuration data by key. Here it carries CA bundles to every namespace."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import field
+
+from orchid.engine.kind import Column, Kind, Scope
+from orchid.engine.strategy import Strategy
+from orchid.engine.tables import AGE, NAME
+from orchid.wire.data_rules import LARGEST_DATA, immutable_data_errors, key_errors
+from orchid.wire.fields import FieldError, Path, invalid, too_long
+from orchid.wire.meta import Object
+from orchid.wire.naming import Naming
+from orchid.wire.struct import proto
+
+DATA, BINARY_DATA = Path() / "data", Path() / "binaryData"
+
+
+class ConfigMap(Object):
+    immutable: Annotated[bool | None, proto(4)] = None
+    data: Annotated[dict[str, str], proto(2)] = field(default_factory=dict)
+    binary_data: Annotated[dict[str, bytes], proto(3)] = field(default_factory=dict)
+
+
+class Rules(Strategy[ConfigMap]):
+    def validate(self, new: ConfigMap) -> Iterator[FieldError]:
+        yield from key_errors(DATA, new.data)
+        for key in new.data.keys() & new.binary_data.keys():
+            yield invalid(DATA[key], key, "duplicate of key present in binaryData")
+        yield from key_errors(BINARY_DATA, new.binary_data)
+        size = sum(len(text.encode()) for text in new.data.values())
+        if size + sum(map(len, new.binary_data.values())) > LARGEST_DATA:
+            yield too_long(Path(), LARGEST_DATA)
+
+    def validate_update(self, new: ConfigMap, old: ConfigMap) -> Iterator[FieldError]:
+        if old.immutable:
+            yield from immutable_data_errors(
+                bool(new.immutable),
+                {"data": (new.data, old.data), "binaryData": (new.binary_data, old.binary_data)},
+            )
+        yield from self.validate(new)
+
+
+def declare(names: Naming) -> Kind[ConfigMap]:
+    return Kind(
+        type=ConfigMap,
+        group="",
+        version="v1",
+        plural="configmaps",
+        scope=Scope.NAMESPACED,
+        rules=Rules(),
+        short_names=("cm",),
+        columns=(
+            NAME,
+            Column(
+                "Data",
+                lambda config, now: len(config.data) + len(config.binary_data),
+                type="integer",
+                description="How many keys there are.",
+            ),
+            AGE,
+        ),
+    )

@@ -1,0 +1,92 @@
+"""Event: what a controller did, kept for a while so that `describe` can tell."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import field
+
+from orchid.engine.kind import Column, Kind, Scope
+from orchid.engine.strategy import Strategy
+from orchid.engine.tables import NAME
+from orchid.wire.fields import FieldError, Path, invalid
+from orchid.wire.meta import Object, Time
+from orchid.wire.naming import Naming
+from orchid.wire.references import ObjectReference
+from orchid.wire.struct import Wire, proto
+from orchid.wire.text import age
+
+
+class EventSource(Wire):
+    component: Annotated[str, proto(1)] = ""
+    host: Annotated[str, proto(2)] = ""
+
+
+class Event(Object):
+    involved_object: Annotated[ObjectReference, proto(2)] = field(default_factory=ObjectReference)
+    reason: Annotated[str, proto(3)] = ""
+    message: Annotated[str, proto(4)] = ""
+    source: Annotated[EventSource, proto(5)] = field(default_factory=EventSource)
+    first_timestamp: Annotated[Time | None, proto(6)] = None
+    last_timestamp: Annotated[Time | None, proto(7)] = None
+    count: Annotated[int, proto(8)] = 0
+    type: Annotated[str, proto(9)] = ""
+    event_time: Annotated[str | None, proto(10, "micro-time")] = field(default_factory=lambda: None)
+    action: Annotated[str, proto(12)] = ""
+    reporting_component: Annotated[str, proto(14)] = field(default_factory=str)
+    reporting_instance: Annotated[str, proto(15)] = field(default_factory=str)
+
+
+class Rules(Strategy[Event]):
+    def validate(self, new: Event) -> Iterator[FieldError]:
+        place = new.involved_object.namespace or "default"
+        if new.namespace != place:
+            yield invalid(
+                Path() / "involvedObject" / "namespace",
+                new.involved_object.namespace,
+                "does not match event.namespace",
+            )
+
+
+def declare(names: Naming) -> Kind[Event]:
+    return Kind(
+        type=Event,
+        group="",
+        version="v1",
+        plural="events",
+        scope=Scope.NAMESPACED,
+        rules=Rules(),
+        short_names=("ev",),
+        columns=(
+            Column(
+                "Last Seen",
+                lambda event, now: age(event.last_timestamp, now),
+                description="When it happened last.",
+            ),
+            Column("Type", lambda event, now: event.type, description="Normal or Warning."),
+            Column("Reason", lambda event, now: event.reason, description="In one word."),
+            Column(
+                "Object",
+                lambda event, now: (
+                    f"{event.involved_object.kind.lower()}/{event.involved_object.name}"
+                ),
+                description="What it happened to.",
+            ),
+            Column("Message", lambda event, now: event.message, description="In a sentence."),
+            NAME,
+        ),
+        selectable={
+            "involvedObject.kind": lambda event: event.involved_object.kind,
+            "involvedObject.namespace": lambda event: event.involved_object.namespace,
+            "involvedObject.name": lambda event: event.involved_object.name,
+            "involvedObject.uid": lambda event: event.involved_object.uid,
+            "involvedObject.apiVersion": lambda event: event.involved_object.api_version,
+            "involvedObject.resourceVersion": (
+                lambda event: event.involved_object.resource_version
+            ),
+            "involvedObject.fieldPath": lambda event: event.involved_object.field_path,
+            "reason": lambda event: event.reason,
+            "reportingComponent": lambda event: event.reporting_component,
+            "source": lambda event: event.source.component or event.reporting_component,
+            "type": lambda event: event.type,
+        },
+    )

@@ -1,0 +1,115 @@
+"""Namespace: a place for names. It comes into being with the first object written into it.
+
+Deleting one only marks it: controllers/finish_namespaces.py empties it and then takes away the
+`spec.finalizers` entry through the `finalize` endpoint, after which it goes.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated
+
+from msgspec import field
+
+from orchid.engine.kind import Column, Endpoint, Kind, Scope
+from orchid.engine.request import Request
+from orchid.engine.strategy import Strategy
+from orchid.engine.tables import AGE, NAME
+from orchid.wire.fields import FieldError, Path, invalid
+from orchid.wire.meta import Object, Time
+from orchid.wire.name_rules import label_errors, qualified_name_errors
+from orchid.wire.naming import Naming
+from orchid.wire.struct import Wire, merge_key, proto, replace
+
+ACTIVE, TERMINATING = "Active", "Terminating"
+FINALIZERS = Path() / "spec" / "finalizers"
+
+
+class NamespaceSpec(Wire):
+    finalizers: Annotated[tuple[str, ...], proto(1)] = ()
+
+
+class NamespaceCondition(Wire):
+    type: Annotated[str, proto(1)] = field(default_factory=str)
+    status: Annotated[str, proto(2)] = field(default_factory=str)
+    last_transition_time: Annotated[Time | None, proto(4)] = None
+    reason: Annotated[str, proto(5)] = ""
+    message: Annotated[str, proto(6)] = ""
+
+
+class NamespaceStatus(Wire):
+    phase: Annotated[str, proto(1)] = ""
+    conditions: Annotated[tuple[NamespaceCondition, ...], merge_key("type"), proto(2)] = ()
+
+
+class Namespace(Object):
+    spec: Annotated[NamespaceSpec, proto(2)] = field(default_factory=NamespaceSpec)
+    status: Annotated[NamespaceStatus, proto(3)] = field(default_factory=NamespaceStatus)
+
+
+class Rules(Strategy[Namespace]):
+    def __init__(self, names: Naming) -> None:
+        self._finalizer = names.namespace_finalizer
+        self._name_label = names.namespace_name_label
+
+    def name_errors(self, name: str, prefix: bool) -> Iterable[str]:
+        return label_errors(name, prefix=prefix)
+
+    def prepare_for_create(self, new: Namespace, request: Request) -> Namespace:
+        finalizers = new.spec.finalizers
+        if self._finalizer not in finalizers:
+            finalizers = (*finalizers, self._finalizer)
+        return replace(
+            self._labelled(new),
+            spec=NamespaceSpec(finalizers=finalizers),
+            status=NamespaceStatus(phase=ACTIVE),
+        )
+
+    def prepare_for_update(self, new: Namespace, old: Namespace, request: Request) -> Namespace:
+        return self._labelled(new)
+
+    def validate(self, new: Namespace) -> Iterator[FieldError]:
+        yield from finalizer_errors(new.spec.finalizers)
+
+    def holds_deletion(self, old: Namespace) -> bool:
+        return bool(old.spec.finalizers)
+
+    def prepare_for_deletion(self, marked: Namespace, request: Request) -> Namespace:
+        return replace(marked, status=replace(marked.status, phase=TERMINATING))
+
+    def _labelled(self, new: Namespace) -> Namespace:
+        """Every namespace carries its own name as a label, so that selectors can find it."""
+        labels = new.metadata.labels
+        if labels.get(self._name_label) == new.name:
+            return new
+        return new.with_meta(labels={**labels, self._name_label: new.name})
+
+
+def finalizer_errors(finalizers: tuple[str, ...]) -> Iterator[FieldError]:
+    for name in finalizers:
+        for problem in qualified_name_errors(name):
+            yield invalid(FINALIZERS, name, problem)
+
+
+def declare(names: Naming) -> Kind[Namespace]:
+    return Kind(
+        type=Namespace,
+        group="",
+        version="v1",
+        plural="namespaces",
+        scope=Scope.CLUSTER,
+        rules=Rules(names),
+        short_names=("ns",),
+        verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
+        writes=("metadata",),
+        creates=("metadata", "spec"),
+        answers_deleted_object=True,
+        columns=(
+            NAME,
+            Column("Status", lambda ns, now: ns.status.phase, description="Active or Terminating."),
+            AGE,
+        ),
+        selectable={"status.phase": lambda ns: ns.status.phase},
+        endpoints=(
+            Endpoint("finalize", writes=("metadata", "spec"), verbs=("update",)),
+            Endpoint("status", writes=("metadata", "status")),
+        ),
+    )

@@ -1,0 +1,149 @@
+"""Pod: a workload that tokens are bound to. Nothing here runs one.
+
+A Pod keeps any field it is given; only the fields that matter to identity are declared and have
+rules: which account it runs as, on which node, and what it mounts.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from msgspec import field
+
+from orchid.engine.kind import Column, Endpoint, Kind, Scope
+from orchid.engine.request import Request
+from orchid.engine.strategy import Strategy
+from orchid.engine.tables import AGE, NAME
+from orchid.wire.fields import FieldError, Path, forbidden, invalid, type_invalid
+from orchid.wire.meta import Object
+from orchid.wire.name_rules import subdomain_errors
+from orchid.wire.naming import Naming
+from orchid.wire.references import LocalObjectReference
+from orchid.wire.struct import Wire, merge_key, proto, replace, shaped_like
+
+SPEC = Path() / "spec"
+DEFAULT_ACCOUNT = "default"
+
+
+class Volume(Wire):
+    """Something mounted; which sort is kept as given."""
+
+    name: Annotated[str, proto(1)] = field(default_factory=str)
+
+
+class Container(Wire):
+    name: Annotated[str, proto(1)] = field(default_factory=str)
+    image: Annotated[str, proto(2)] = ""
+
+
+class PodFields(Wire):
+    """The declared part of a Pod's spec."""
+
+    volumes: Annotated[
+        tuple[Annotated[dict[str, Any], shaped_like(Volume)], ...], merge_key("name"), proto(1)
+    ] = ()
+    containers: Annotated[
+        tuple[Annotated[dict[str, Any], shaped_like(Container)], ...], merge_key("name"), proto(2)
+    ] = ()
+    service_account_name: Annotated[str, proto(8)] = ""
+    service_account: Annotated[str, proto(9)] = ""
+    node_name: Annotated[str, proto(10)] = ""
+    image_pull_secrets: Annotated[
+        tuple[LocalObjectReference, ...], merge_key("name"), proto(15)
+    ] = ()
+    hostname: Annotated[str, proto(16)] = ""
+    subdomain: Annotated[str, proto(17)] = ""
+    automount_service_account_token: Annotated[bool | None, proto(21)] = None
+
+
+class PodStatusFields(Wire):
+    """The declared part of a Pod's status."""
+
+    phase: Annotated[str, proto(1)] = ""
+
+
+class Pod(Object):
+    spec: Annotated[dict[str, Any], shaped_like(PodFields), proto(2)] = field(
+        default_factory=lambda: {}
+    )
+    status: Annotated[dict[str, Any], shaped_like(PodStatusFields), proto(3)] = field(
+        default_factory=lambda: {}
+    )
+
+    @property
+    def account(self) -> str:
+        return text_of(self.spec, "serviceAccountName")
+
+    @property
+    def node(self) -> str:
+        return text_of(self.spec, "nodeName")
+
+
+class Rules(Strategy[Pod]):
+    def prepare_for_create(self, new: Pod, request: Request) -> Pod:
+        return replace(new.with_meta(generation=1), status={"phase": "Pending"})
+
+    def validate(self, new: Pod) -> Iterator[FieldError]:
+        for name in ("serviceAccountName", "nodeName"):
+            value = new.spec.get(name, "")
+            if not isinstance(value, str):
+                yield type_invalid(SPEC / name, value, "must be a string")
+            elif value:
+                for problem in subdomain_errors(value):
+                    yield invalid(SPEC / name, value, problem)
+
+    def validate_update(self, new: Pod, old: Pod) -> Iterator[FieldError]:
+        yield from self.validate(new)
+        # A token is bound to what the Pod is; that may not turn into something else.
+        if new.account != old.account:
+            yield forbidden(SPEC / "serviceAccountName", "a Pod's account may not change")
+        if old.node and new.node != old.node:
+            yield forbidden(SPEC / "nodeName", "a Pod's node may not change once it is set")
+
+
+class StatusRules(Strategy[Pod]):
+    """The status is the node agent's business."""
+
+    def validate_update(self, new: Pod, old: Pod) -> Iterator[FieldError]:
+        yield from ()
+
+
+def with_defaults(new: Pod) -> Pod:
+    """A Pod runs as some account: its own, or the namespace's default. Both spellings agree."""
+    account = new.account or text_of(new.spec, "serviceAccount") or DEFAULT_ACCOUNT
+    if not isinstance(new.spec.get("serviceAccountName", ""), str):
+        return new
+    return replace(new, spec={**new.spec, "serviceAccountName": account, "serviceAccount": account})
+
+
+def text_of(fields: dict[str, Any], name: str) -> str:
+    value = fields.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def declare(names: Naming) -> Kind[Pod]:
+    return Kind(
+        type=Pod,
+        group="",
+        version="v1",
+        plural="pods",
+        scope=Scope.NAMESPACED,
+        rules=Rules(),
+        defaults=with_defaults,
+        short_names=("po",),
+        categories=("all",),
+        writes=("metadata", "spec"),
+        creates=("metadata", "spec"),
+        answers_deleted_object=True,
+        columns=(
+            NAME,
+            Column("Account", lambda pod, now: pod.account, description="Who it runs as."),
+            Column("Node", lambda pod, now: pod.node or "<none>", description="Where it runs."),
+            AGE,
+        ),
+        selectable={
+            "spec.nodeName": lambda pod: pod.node,
+            "spec.serviceAccountName": lambda pod: pod.account,
+            "status.phase": lambda pod: text_of(pod.status, "phase"),
+        },
+        endpoints=(Endpoint("status", writes=("metadata", "status"), rules=StatusRules()),),
+    )

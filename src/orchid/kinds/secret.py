@@ -1,0 +1,93 @@
+"""Secret: small confidential data by key. Its values appear in no log, error or audit record.
+
+Tokens of service accounts and bootstrap tokens are Secrets of their own types; who fills and checks
+them is elsewhere (controllers/fill_token_secrets.py, access/authenticators/).
+"""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import field
+
+from orchid.engine.kind import Column, Kind, Scope
+from orchid.engine.request import Request
+from orchid.engine.strategy import Strategy
+from orchid.engine.tables import AGE, NAME
+from orchid.wire.data_rules import LARGEST_DATA, immutable_data_errors, key_errors
+from orchid.wire.fields import METADATA, FieldError, Path, immutable, required, too_long
+from orchid.wire.meta import Object
+from orchid.wire.naming import Naming
+from orchid.wire.struct import proto, replace
+
+OPAQUE = "Opaque"
+DATA = Path() / "data"
+
+
+class Secret(Object):
+    immutable: Annotated[bool | None, proto(5)] = None
+    data: Annotated[dict[str, bytes], proto(2)] = field(default_factory=dict)
+    string_data: Annotated[dict[str, str], proto(4)] = field(default_factory=dict)
+    type: Annotated[str, proto(3)] = ""
+
+    def __repr__(self) -> str:
+        return f"Secret({self.namespace}/{self.name}, type={self.type!r}, data=***)"
+
+
+class Rules(Strategy[Secret]):
+    def __init__(self, names: Naming) -> None:
+        self._token_type = names.token_secret_type
+        self._account_annotation = names.account_name_annotation
+        self._tls_type = names.own("tls")
+
+    def prepare_for_update(self, new: Secret, old: Secret, request: Request) -> Secret:
+        return new if new.type else replace(new, type=old.type)
+
+    def validate(self, new: Secret) -> Iterator[FieldError]:
+        yield from key_errors(DATA, new.data)
+        if sum(map(len, new.data.values())) > LARGEST_DATA:
+            yield too_long(DATA, LARGEST_DATA)
+        if new.type == self._token_type:
+            if not new.metadata.annotations.get(self._account_annotation):
+                yield required((METADATA / "annotations")[self._account_annotation])
+        elif new.type == self._tls_type:
+            for key in ("tls.crt", "tls.key"):
+                if key not in new.data:
+                    yield required(DATA[key])
+
+    def validate_update(self, new: Secret, old: Secret) -> Iterator[FieldError]:
+        yield from immutable(Path() / "type", new.type, old.type)
+        if old.immutable:
+            yield from immutable_data_errors(bool(new.immutable), {"data": (new.data, old.data)})
+        yield from self.validate(new)
+
+
+def with_defaults(new: Secret) -> Secret:
+    """What a client may write more simply: text instead of base64, and no type."""
+    if not new.string_data and new.type:
+        return new
+    data = {**new.data, **{key: text.encode() for key, text in new.string_data.items()}}
+    return replace(new, data=data, string_data={}, type=new.type or OPAQUE)
+
+
+def declare(names: Naming) -> Kind[Secret]:
+    return Kind(
+        type=Secret,
+        group="",
+        version="v1",
+        plural="secrets",
+        scope=Scope.NAMESPACED,
+        rules=Rules(names),
+        defaults=with_defaults,
+        columns=(
+            NAME,
+            Column("Type", lambda secret, now: secret.type, description="What the data is for."),
+            Column(
+                "Data",
+                lambda secret, now: len(secret.data),
+                type="integer",
+                description="How many keys there are.",
+            ),
+            AGE,
+        ),
+        selectable={"type": lambda secret: secret.type},
+    )

@@ -1,0 +1,139 @@
+"""The way of a request, from the listener to its answer. The first file to read.
+
+    read the target -> authenticate (401) -> impersonate (403) -> find room (429)
+    -> authorize (403) -> a page, or dispatch to a kind's verb -> answer
+
+Audit and metrics look on from both ends. Whatever goes wrong becomes an answer here: an ApiError as
+its Status, anything unforeseen as a bare 500 with the story in the log.
+"""
+
+import logging
+from time import perf_counter
+
+from orchid.access.impersonation import Impersonation
+from orchid.engine.interfaces import Authenticated, Authenticator, Authorizer, Clock, Rejected
+from orchid.engine.request import Request
+from orchid.server.audit import AuditTrail
+from orchid.server.authorize import require_allowed
+from orchid.server.dispatch import Dispatch
+from orchid.server.exchange import HttpRequest, Response, Stream
+from orchid.server.limits import InFlight, Overloaded
+from orchid.server.pages import Pages, not_found_text
+from orchid.server.parse import UnreadableTarget, read_target
+from orchid.server.request_metrics import RequestMetrics
+from orchid.server.respond import TEXT, Exchange, error_response, fresh_audit_id, text
+from orchid.wire.errors import ApiError, NoSuchRoute, Unauthorized
+from orchid.wire.options import duration
+
+log = logging.getLogger(__name__)
+
+PANIC = "This request failed inside the server. Look in its log for details.\n"
+TOO_MANY = "Too many requests, please try again later.\n"
+
+
+class Chain:
+    """Every step of the way, handed in by the assembly."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        authenticator: Authenticator,
+        impersonation: Impersonation,
+        authorizer: Authorizer,
+        in_flight: InFlight,
+        pages: Pages,
+        dispatch: Dispatch,
+        audit: AuditTrail,
+        metrics: RequestMetrics,
+        flow_headers: bytes = b"",
+        request_timeout: float = 60.0,
+    ) -> None:
+        self._clock = clock
+        self._authenticator = authenticator
+        self._impersonation = impersonation
+        self._authorizer = authorizer
+        self._in_flight = in_flight
+        self._pages = pages
+        self._dispatch = dispatch
+        self._audit = audit
+        self._metrics = metrics
+        self._flow_headers = flow_headers
+        self._request_timeout = request_timeout
+
+    async def __call__(self, http: HttpRequest) -> Response | Stream:
+        started = perf_counter()
+        exchange = Exchange(http, fresh_audit_id(http), self._clock.now())
+        try:
+            answer = await self._answered(exchange)
+        except ApiError as error:
+            answer = error_response(exchange, error)
+        except Overloaded:
+            exchange.extra_headers += b"Retry-After: 1\r\n"
+            answer = text(exchange, 429, TOO_MANY, content_type=TEXT)
+        except UnreadableTarget:
+            answer = text(exchange, 400, f'Bad Request: "{http.path}" names no resource\n')
+        except Exception:
+            log.exception("request.failed", extra={"audit_id": exchange.audit_id})
+            answer = text(exchange, 500, PANIC)
+        self._audit.complete(exchange, answer)
+        self._metrics.observe(exchange, answer, perf_counter() - started)
+        return answer
+
+    async def _answered(self, exchange: Exchange) -> Response | Stream:
+        http = exchange.http
+        exchange.located, exchange.query = read_target(http)
+        self._set_deadline(exchange)
+        target = exchange.located.target
+        caller = await self._authenticated(exchange)
+        user, real_user = caller.user, None
+        if "impersonate-user" in http.headers or self._impersonation.is_asked_for(http):
+            user = await self._impersonation.impersonated(caller.user, http)
+            real_user = caller.user
+        request = Request(target, user, exchange.now, real_user=real_user)
+        request.warnings = exchange.warnings
+        exchange.request = request
+        self._audit.begin(exchange)
+        exchange.extra_headers += self._flow_headers
+        with self._in_flight.room_for(target.verb, user):
+            await require_allowed(self._authorizer, user, target)
+            if target.is_resource:
+                return await self._resource(exchange, request)
+            return self._page(exchange)
+
+    async def _authenticated(self, exchange: Exchange) -> Authenticated:
+        try:
+            caller = await self._authenticator.authenticate(exchange.http)
+        except Rejected as refusal:
+            log.debug("request.rejected", extra={"why": type(refusal).__name__})
+            caller = None
+        if caller is None:
+            raise Unauthorized
+        return caller
+
+    async def _resource(self, exchange: Exchange, request: Request) -> Response | Stream:
+        try:
+            return await self._dispatch(exchange, request)
+        except NoSuchRoute:
+            if self._pages.is_served(request.target.path):
+                raise
+            return not_found_text(exchange)
+
+    def _page(self, exchange: Exchange) -> Response:
+        try:
+            return self._pages.answer(exchange)
+        except NoSuchRoute:
+            if self._pages.is_served(exchange.located.target.path):
+                raise
+            return not_found_text(exchange)
+
+    def _set_deadline(self, exchange: Exchange) -> None:
+        """`?timeout=5s` may shorten the time a request has; it never lengthens it."""
+        http = exchange.http
+        http.timeout = self._request_timeout
+        if exchange.query and exchange.located.target.verb != "watch":
+            given = exchange.query.get("timeout")
+            if given and given[0]:
+                asked = duration(given[0])
+                if 0 < asked < http.timeout:
+                    http.timeout = asked

@@ -1,0 +1,356 @@
+"""Route a request to its kind and verb, decode its body, run the verb, and shape the answer.
+
+The first screen is the table of verbs; each method below is one of them, in the order in which the
+contract says things are looked at: route (404, 405), Content-Type (415), Accept (406), body (413),
+query (400, 422), then the engine.
+"""
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from orchid.engine.catalog import Catalog
+from orchid.engine.delete import DeleteOptions
+from orchid.engine.incoming import decode_object
+from orchid.engine.interfaces import Authorizer
+from orchid.engine.kind import Endpoint, Kind
+from orchid.engine.patching import APPLY, MEDIA_TYPES
+from orchid.engine.request import Request, Target
+from orchid.engine.verbs import Verbs
+from orchid.server import parse
+from orchid.server.authorize import require_allowed
+from orchid.server.exchange import Response, Stream
+from orchid.server.negotiate import (
+    JSON,
+    SERVED,
+    STREAMED,
+    YAML,
+    form_of,
+    not_acceptable,
+    require_route_accepts,
+)
+from orchid.server.respond import (
+    Exchange,
+    entry_response,
+    head,
+    list_response,
+    status_response,
+)
+from orchid.server.stream import WatchStream
+from orchid.wire.codec import Undecodable, decoder_of
+from orchid.wire.errors import (
+    BadRequest,
+    MethodNotAllowed,
+    NoSuchRoute,
+    Subject,
+    TooLarge,
+    UnsupportedMedia,
+    refuse_if_any,
+)
+from orchid.wire.naming import Naming
+from orchid.wire.options import default_manager
+from orchid.wire.status import Status, StatusDetails
+from orchid.wire.text import quote
+
+LARGEST_BODY = 3_145_728
+
+COLLECTION = frozenset({"GET", "POST", "DELETE"})
+ALL_NAMESPACES = frozenset({"GET"})
+OBJECT = frozenset({"GET", "PUT", "PATCH", "DELETE"})
+WATCH_PATH = frozenset({"GET"})
+
+Route = tuple[Kind[Any], Endpoint | None]
+Answer = Response | Stream
+
+
+class Dispatch:
+    """From an authorized request to its answer."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        verbs: Verbs,
+        authorizer: Authorizer,
+        names: Naming,
+        *,
+        shortest_watch: float = 1800.0,
+    ) -> None:
+        self._catalog = catalog
+        self._verbs = verbs
+        self._authorizer = authorizer
+        self._names = names
+        self._shortest_watch = shortest_watch
+        self._handlers: dict[str, Callable[[Exchange, Request, Route], Awaitable[Answer]]] = {
+            "get": self._get,
+            "list": self._list,
+            "watch": self._watch,
+            "create": self._create,
+            "update": self._update,
+            "patch": self._patch,
+            "delete": self._delete,
+            "deletecollection": self._delete_collection,
+        }
+
+    async def __call__(self, exchange: Exchange, request: Request) -> Answer:
+        route = self._route(exchange, request.target)
+        return await self._handlers[request.target.verb](exchange, request, route)
+
+    # -- routing ---------------------------------------------------------------------------
+
+    def _route(self, exchange: Exchange, target: Target) -> Route:
+        """The kind and endpoint that a path names, if the method goes there."""
+        rest = exchange.located.rest
+        scoped = len(rest) > 2 and rest[0] == "namespaces" and rest[2] == target.resource  # noqa: PLR2004
+        tail = rest[2:] if scoped else rest
+        kind = self._catalog.at(target.group, target.version, tail[0])
+        if kind is None or len(tail) > 3 or (scoped and not kind.namespaced):  # noqa: PLR2004
+            raise NoSuchRoute
+        everywhere = kind.namespaced and not scoped
+        if everywhere and len(tail) > 1:
+            raise NoSuchRoute
+        if len(tail) == 3:  # noqa: PLR2004 -- resource, name, subresource
+            return self._endpoint_route(exchange, kind, tail[2], target)
+        if kind.acts and len(tail) > 1:
+            raise NoSuchRoute
+        methods = ALL_NAMESPACES if everywhere else COLLECTION if len(tail) == 1 else OBJECT
+        if exchange.located.watch_path:
+            methods = WATCH_PATH
+        if exchange.http.method not in methods or target.verb not in kind.verbs:
+            raise MethodNotAllowed
+        return kind, None
+
+    def _endpoint_route(
+        self, exchange: Exchange, kind: Kind[Any], name: str, target: Target
+    ) -> Route:
+        endpoint = kind.endpoint(name)
+        if endpoint is None or exchange.located.watch_path:
+            raise NoSuchRoute
+        if target.verb not in endpoint.verbs or exchange.http.method == "HEAD":
+            raise MethodNotAllowed
+        return kind, endpoint
+
+    # -- reading ---------------------------------------------------------------------------
+
+    async def _get(self, exchange: Exchange, request: Request, route: Route) -> Answer:
+        kind, endpoint = route
+        self._negotiate(exchange, kind, endpoint)
+        require_names(request, kind)
+        query = exchange.query
+        if query:
+            if parse.is_true(query, "export"):
+                raise BadRequest(
+                    "the export parameter, deprecated since v1.14, is no longer supported"
+                )
+            version = query.get("resourceVersion")
+            if version:
+                request.options = request.options._replace(resource_version=version[0])
+        return entry_response(exchange, 200, await self._verbs.reading.get(kind, request))
+
+    async def _list(self, exchange: Exchange, request: Request, route: Route) -> Answer:
+        kind, _ = route
+        self._negotiate(exchange, kind, None, offered=SERVED + STREAMED)
+        if exchange.query:
+            request.options = parse.read_options(exchange.query)
+        return list_response(exchange, kind, await self._verbs.listing.page(kind, request))
+
+    async def _watch(self, exchange: Exchange, request: Request, route: Route) -> Answer:
+        kind, _ = route
+        self._negotiate(exchange, kind, None, offered=SERVED + STREAMED, streams=True)
+        request.options = self._watch_options(exchange, request)
+        watch = await self._verbs.watching.open(kind, request)
+        seconds = request.options.timeout_seconds or 0
+        lasts = float(seconds) if seconds else self._shortest_watch * (1.0 + random.random())  # noqa: S311 -- spread, not secrecy
+        stream = WatchStream(watch, exchange, lasts)
+        return Stream(200, head(exchange, stream.content_type), stream.opened)
+
+    def _watch_options(self, exchange: Exchange, request: Request) -> Any:
+        options = parse.read_options(exchange.query)
+        name = request.target.name
+        if exchange.located.watch_path and name:
+            options = options._replace(
+                field_selector=parse.pinned_to_name(options.field_selector, name)
+            )
+        return options
+
+    # -- writing ---------------------------------------------------------------------------
+
+    async def _create(self, exchange: Exchange, request: Request, route: Route) -> Answer:
+        kind, endpoint = route
+        if endpoint is not None and endpoint.kind is not None:
+            return await self._act_under(exchange, request, endpoint.kind)
+        self._negotiate(exchange, kind, endpoint)
+        new = self._decoded(exchange, request, kind, "CreateOptions")
+        if kind.acts:
+            entry = await self._verbs.creating.act(kind, new, request)
+        else:
+            entry = await self._verbs.creating.create(kind, new, request)
+        return entry_response(exchange, 201, entry)
+
+    async def _act_under(self, exchange: Exchange, request: Request, kind: Kind[Any]) -> Answer:
+        self._negotiate(exchange, kind, None)
+        new = self._decoded(exchange, request, kind, "CreateOptions")
+        entry = await self._verbs.creating.act(kind, new, request, under=True)
+        return entry_response(exchange, 201, entry)
+
+    async def _update(self, exchange: Exchange, request: Request, route: Route) -> Answer:
+        kind, endpoint = route
+        self._negotiate(exchange, kind, endpoint)
+        require_names(request, kind)
+        new = self._decoded(exchange, request, kind, "UpdateOptions")
+        entry = await self._verbs.updating.replace(kind, endpoint, new, request)
+        return entry_response(exchange, 200, entry)
+
+    async def _patch(self, exchange: Exchange, request: Request, route: Route) -> Answer:
+        kind, endpoint = route
+        media = patch_media_type(exchange)
+        self._negotiate(exchange, kind, endpoint)
+        require_names(request, kind)
+        body = self._body(exchange)
+        apply = media == APPLY
+        self._write_options(exchange, request, "PatchOptions", "apply" if apply else "other")
+        if not apply:
+            entry = await self._verbs.patching.patch(kind, endpoint, media, body, request)
+            return entry_response(exchange, 200, entry)
+        creating = request.target._replace(verb="create")
+
+        async def may_create() -> None:
+            await require_allowed(self._authorizer, request.user, creating)
+
+        entry, created = await self._verbs.patching.apply(kind, endpoint, body, request, may_create)
+        return entry_response(exchange, 201 if created else 200, entry)
+
+    async def _delete(self, exchange: Exchange, request: Request, route: Route) -> Answer:
+        kind, _ = route
+        self._negotiate(exchange, kind, None)
+        require_names(request, kind)
+        options = self._delete_options(exchange, request)
+        deleted = await self._verbs.deleting.delete(kind, request.name, options, request)
+        if kind.answers_deleted_object or not deleted.gone:
+            code = 202 if not deleted.gone and options.orphan_dependents is False else 200
+            return entry_response(exchange, code, deleted.entry)
+        details = StatusDetails(
+            name=request.name, group=kind.group, kind=kind.plural, uid=deleted.entry.meta.uid
+        )
+        return status_response(
+            exchange, 200, Status(status="Success", details=details), exchange.form
+        )
+
+    async def _delete_collection(
+        self, exchange: Exchange, request: Request, route: Route
+    ) -> Answer:
+        kind, _ = route
+        self._negotiate(exchange, kind, None)
+        options = self._delete_options(exchange, request)
+        dry_run = request.options.dry_run
+        request.options = parse.read_options(exchange.query)._replace(dry_run=dry_run)
+        await self._verbs.deleting.delete_collection(kind, options, request)
+        details = StatusDetails(group=kind.group, kind=kind.plural)
+        return status_response(
+            exchange, 200, Status(status="Success", details=details), exchange.form
+        )
+
+    # -- what the verbs share --------------------------------------------------------------
+
+    def _negotiate(
+        self,
+        exchange: Exchange,
+        kind: Kind[Any],
+        endpoint: Endpoint | None,
+        *,
+        offered: tuple[str, ...] = SERVED,
+        streams: bool = False,
+    ) -> None:
+        accept = exchange.http.headers.get("accept", "")
+        if not accept:
+            return
+        require_route_accepts(accept, offered)
+        has_table = bool(kind.columns) and (endpoint is None or endpoint.has_table)
+        form = form_of(accept, table=has_table, transforms=True, streams=streams)
+        if form is None:
+            raise not_acceptable(STREAMED if streams else SERVED)
+        exchange.form = form
+
+    def _body(self, exchange: Exchange) -> bytes:
+        if exchange.http.too_large:
+            raise TooLarge(f"limit is {LARGEST_BODY}")
+        return exchange.http.body
+
+    def _decoded(self, exchange: Exchange, request: Request, kind: Kind[Any], options: str) -> Any:
+        media = body_media_type(exchange)
+        body = self._body(exchange)
+        self._write_options(exchange, request, options, "")
+        return decode_object(self._catalog, kind, body, request, yaml=media == YAML)
+
+    def _write_options(self, exchange: Exchange, request: Request, kind: str, patch: str) -> None:
+        query = exchange.query
+        options = parse.write_options(query)
+        if query or patch == "apply":
+            refuse_if_any(
+                Subject(self._names.meta, kind),
+                parse.write_option_errors(query, options, patch=patch),
+            )
+        request.options = options
+        request.manager = options.field_manager or default_manager(
+            exchange.http.headers.get("user-agent", "")
+        )
+
+    def _delete_options(self, exchange: Exchange, request: Request) -> DeleteOptions:
+        body = self._body(exchange)
+        if body:
+            options = self._body_delete_options(exchange, body)
+        else:
+            options = parse.query_delete_options(exchange.query)
+        refuse_if_any(
+            Subject(self._names.meta, "DeleteOptions"), parse.delete_option_errors(options)
+        )
+        request.options = request.options._replace(dry_run=bool(options.dry_run))
+        return options
+
+    def _body_delete_options(self, exchange: Exchange, body: bytes) -> DeleteOptions:
+        yaml = body_media_type(exchange) == YAML
+        try:
+            options, _ = decoder_of(DeleteOptions).decode(body, yaml=yaml, findings=False)
+        except Undecodable as failure:
+            raise BadRequest(str(failure)) from None
+        if options.kind not in ("", "DeleteOptions"):
+            raise BadRequest(
+                f"no kind {quote(options.kind)} is registered for version "
+                f"{quote(options.api_version)}"
+            )
+        return options
+
+
+def require_names(request: Request, kind: Kind[Any]) -> None:
+    """A path segment may be empty or a trick; then it names nothing."""
+    if kind.namespaced and not request.namespace:
+        raise BadRequest("Namespace parameter required.")
+    if not request.name:
+        raise BadRequest("name must be provided")
+    problems = parse.name_problems(request.name)
+    if problems:
+        raise BadRequest(f"Name parameter invalid: {quote(request.name)}: {problems}")
+
+
+def body_media_type(exchange: Exchange) -> str:
+    """The form of a request body; JSON when nobody says."""
+    given = exchange.http.headers.get("content-type", "")
+    media = given.partition(";")[0].strip().lower() if given else JSON
+    if media not in (JSON, YAML):
+        raise UnsupportedMedia(
+            "the body of the request was in an unknown format - accepted media types include: "
+            + ", ".join(SERVED)
+        )
+    return media
+
+
+def patch_media_type(exchange: Exchange) -> str:
+    given = exchange.http.headers.get("content-type", "")
+    media = given.partition(";")[0]
+    if media in MEDIA_TYPES:
+        return media
+    if media.strip() in MEDIA_TYPES or any(m in MEDIA_TYPES for m in media.split(",")):
+        raise UnsupportedMedia(
+            "the body of the request was in an unknown format - accepted media types include: "
+            + ", ".join(MEDIA_TYPES)
+        )
+    raise UnsupportedMedia("415: Unsupported Media Type", StatusDetails())

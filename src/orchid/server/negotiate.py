@@ -1,0 +1,172 @@
+"""Which form the answer takes: media type, transform (Table, metadata only), pretty or not.
+
+A client asks by Accept, by `?pretty` and by what it is (curl gets indented JSON). Answers are cached
+by header text, since clients repeat themselves.
+"""
+
+import functools
+from dataclasses import dataclass
+from enum import StrEnum
+
+from orchid.wire.errors import NotAcceptable
+from orchid.wire.naming import META_GROUPS, PROTOBUF_MEDIA_TYPE
+from orchid.wire.status import StatusDetails
+
+JSON, YAML, PROTOBUF = "application/json", "application/yaml", PROTOBUF_MEDIA_TYPE
+SERVED = (JSON, YAML, PROTOBUF)
+STREAMED = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
+_TRUE = ("1", "t", "T", "TRUE", "true", "True")
+_INDENTED_AGENTS = ("curl", "Wget", "Mozilla/5.0")
+
+
+class Transform(StrEnum):
+    NONE = ""
+    TABLE = "Table"
+    METADATA = "PartialObjectMetadata"
+    METADATA_LIST = "PartialObjectMetadataList"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How an answer is to be written."""
+
+    media: str = JSON
+    transform: Transform = Transform.NONE
+    meta_version: str = ""  # the apiVersion of the transform, as asked for
+    pretty: bool = False
+    raw: bool = False  # nothing fitted: indented JSON, whatever was asked
+
+
+PLAIN = Form()
+RAW = Form(pretty=True, raw=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    type: str
+    subtype: str
+    q: float
+    parameters: tuple[tuple[str, str], ...]
+
+    def get(self, name: str) -> str:
+        return next((value for key, value in self.parameters if key == name), "")
+
+
+@functools.lru_cache(maxsize=512)
+def clauses(accept: str) -> tuple[Clause, ...]:
+    """The clauses of an Accept header, best first."""
+    ordered: list[Clause] = []
+    for text in accept.split(","):
+        clause = _clause(text)
+        if clause is None:
+            continue
+        ordered.append(clause)
+        place = len(ordered) - 1
+        while place > 0 and _before(ordered[place], ordered[place - 1]):
+            ordered[place - 1], ordered[place] = ordered[place], ordered[place - 1]
+            place -= 1
+    return tuple(ordered)
+
+
+def _clause(text: str) -> Clause | None:
+    media, *parameters = (part.strip() for part in text.split(";"))
+    type_, slash, subtype = media.partition("/")
+    if not slash:
+        if media != "*":
+            return None
+        type_ = subtype = "*"
+    pairs, q = [], 1.0
+    for parameter in parameters:
+        key, _, value = parameter.partition("=")
+        if key.strip() == "q":
+            try:
+                q = float(value)
+            except ValueError:
+                q = 1.0
+        else:
+            pairs.append((key.strip(), value.strip()))
+    return Clause(type_.strip(), subtype.strip(), q, tuple(pairs))
+
+
+def _before(clause: Clause, other: Clause) -> bool:
+    """Upstream's order: a higher q, or a specific clause behind a wildcard, moves forward."""
+    if clause.q > other.q:
+        return True
+    if clause.type != "*" and other.type == "*":
+        return True
+    return clause.subtype != "*" and other.subtype == "*"
+
+
+@functools.lru_cache(maxsize=1024)
+def form_of(accept: str, *, table: bool, transforms: bool, streams: bool) -> Form | None:
+    """The form for an answer, or None if no clause can be served."""
+    if not accept:
+        return PLAIN
+    for clause in clauses(accept):
+        for media in SERVED:
+            type_, subtype = media.split("/")
+            if clause.type not in (type_, "*") or clause.subtype not in (subtype, "*"):
+                continue
+            form = _fitted(clause, media, table=table, transforms=transforms, streams=streams)
+            if form is not None:
+                return form
+    return None
+
+
+def _fitted(
+    clause: Clause, media: str, *, table: bool, transforms: bool, streams: bool
+) -> Form | None:
+    transform, version = Transform.NONE, ""
+    wanted = (clause.get("as"), clause.get("g"), clause.get("v"))
+    if any(wanted):
+        fitting = _transform(wanted, media, table=table) if transforms else None
+        if fitting is None:
+            return None
+        transform, version = fitting
+    stream = clause.get("stream")
+    if stream and (stream != "watch" or media == YAML):
+        return None
+    if streams and media == YAML:
+        return None
+    if clause.get("sv") not in ("", "v1"):
+        return None
+    return Form(media, transform, version, pretty=clause.get("pretty") == "1")
+
+
+def _transform(
+    wanted: tuple[str, str, str], media: str, *, table: bool
+) -> tuple[Transform, str] | None:
+    kind, group, version = wanted
+    if group not in META_GROUPS or version not in ("v1", "v1beta1"):
+        return None
+    if kind == Transform.TABLE:
+        return (Transform.TABLE, f"{group}/{version}") if table and media != PROTOBUF else None
+    if kind in (Transform.METADATA, Transform.METADATA_LIST):
+        return Transform(kind), f"{group}/{version}"
+    return None
+
+
+def require_route_accepts(accept: str, offered: tuple[str, ...]) -> None:
+    """The router's own, stricter look: one clause must literally be offered, or be `*/*`."""
+    if accept and not _route_accepts(accept, offered):
+        raise NotAcceptable(
+            f"406: Not Acceptable\n\nAvailable representations: {', '.join(offered)}",
+            StatusDetails(),
+        )
+
+
+@functools.lru_cache(maxsize=512)
+def _route_accepts(accept: str, offered: tuple[str, ...]) -> bool:
+    plain = {media.partition(";")[0] for media in offered} | {"*/*"}
+    return any(clause.partition(";")[0].strip() in plain for clause in accept.split(","))
+
+
+def not_acceptable(served: tuple[str, ...]) -> NotAcceptable:
+    return NotAcceptable(f"only the following media types are accepted: {', '.join(served)}")
+
+
+def wants_pretty(parameter: str | None, user_agent: str) -> bool:
+    """`?pretty` decides when it says anything; else some clients are read by people."""
+    if parameter:
+        return parameter in _TRUE
+    return user_agent.startswith(_INDENTED_AGENTS)

@@ -1,0 +1,168 @@
+"""Everything that is not a resource: discovery, health, version, metrics, OpenID, OpenAPI.
+
+`Pages` finds the page for a path. Authorization has already said yes.
+"""
+
+import hashlib
+import platform
+import sys
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from orchid.server.discovery import Discovery
+from orchid.server.exchange import Response
+from orchid.server.health import Health
+from orchid.server.negotiate import (
+    JSON,
+    YAML,
+    clauses,
+    form_of,
+    not_acceptable,
+    require_route_accepts,
+)
+from orchid.server.respond import TEXT, Exchange, document, head, text
+from orchid.version import __version__
+from orchid.wire.codec import pretty
+from orchid.wire.errors import MethodNotAllowed, NoSuchRoute
+from orchid.wire.naming import DISCOVERY_GROUPS
+
+Page = Callable[[Exchange], Response]
+
+_SERVED = (JSON, YAML)
+
+
+class Pages:
+    """Paths to pages. `extra` are further exact paths, each with its page."""
+
+    def __init__(
+        self,
+        discovery: Discovery,
+        health: Health,
+        extra: dict[str, Page],
+        prefixes: dict[str, Page],
+    ) -> None:
+        self._discovery = discovery
+        self._health = health
+        self._extra = {"/": self._index, "/index.html": self._index, **extra}
+        self._prefixes = tuple(prefixes.items())
+        self._version = version_document()
+        self._tags: dict[str, str] = {}
+
+    def answer(self, exchange: Exchange) -> Response:
+        path = exchange.located.target.path
+        page = self._extra.get(path)
+        if page is not None:
+            return page(exchange)
+        found = self._health.answer(exchange, path)
+        if found is not None:
+            return found
+        for prefix, prefixed in self._prefixes:
+            if path.startswith(prefix):
+                return prefixed(exchange)
+        trimmed = path.rstrip("/")
+        if trimmed == "/version":
+            return self._show_version(exchange)
+        if trimmed in self._discovery.documents:
+            return self._discover(exchange, path, trimmed)
+        raise NoSuchRoute
+
+    def is_served(self, path: str) -> bool:
+        """Whether a path lies below something we serve, so that its 404 is a Status."""
+        parts = path.strip("/").split("/")
+        if parts[0] == "api":
+            return True
+        return parts[0] == "apis" and len(parts) > 1 and parts[1] in self._discovery.groups
+
+    # -- pages -----------------------------------------------------------------------------
+
+    def _discover(self, exchange: Exchange, path: str, trimmed: str) -> Response:
+        any_method = trimmed == "/apis" or (
+            trimmed.startswith("/apis/") and trimmed.count("/") == 2  # noqa: PLR2004
+        )
+        accept = exchange.accept
+        if path in ("/api", "/api/", "/apis"):
+            group = _aggregated_group(accept)
+            if group:
+                return self._aggregate(exchange, trimmed, group)
+        if not any_method:
+            if exchange.http.method != "GET":
+                raise MethodNotAllowed
+            require_route_accepts(accept, _SERVED)
+        form = form_of(accept, table=False, transforms=False, streams=False)
+        if form is None:
+            raise not_acceptable(_SERVED)
+        return document(exchange, 200, self._discovery.documents[trimmed], form)
+
+    def _aggregate(self, exchange: Exchange, path: str, group: str) -> Response:
+        items = self._discovery.aggregated(path)
+        tag = self._tags.get(path)
+        if tag is None:
+            tag = self._tags[path] = f'"{hashlib.sha512(items).hexdigest().upper()}"'
+        kind = b'{"kind":"APIGroupDiscoveryList","apiVersion":"%b/v2",' % group.encode()
+        headers = head(
+            exchange,
+            b"Content-Type: application/json;g=%b;v=v2;as=APIGroupDiscoveryList\r\n"
+            b"Etag: %b\r\nVary: Accept\r\n" % (group.encode(), tag.encode()),
+            cache=b"public",
+        )
+        if exchange.http.headers.get("if-none-match") == tag:
+            return Response(304, headers)
+        body = kind + items[1:]
+        return Response(200, headers, pretty(body) if exchange.pretty else body + b"\n")
+
+    def _show_version(self, exchange: Exchange) -> Response:
+        if exchange.http.method != "GET":
+            raise MethodNotAllowed
+        require_route_accepts(exchange.accept, (JSON,))
+        return raw_json(exchange, self._version)
+
+    def _index(self, exchange: Exchange) -> Response:
+        paths = sorted(
+            {*self._discovery.documents, *self._extra, *self._health_paths(), "/version"}
+        )
+        return raw_json(exchange, msgspec.json.encode({"paths": paths}))
+
+    def _health_paths(self) -> Iterable[str]:
+        return ("/healthz", "/livez", "/readyz")
+
+
+def raw_json(exchange: Exchange, data: bytes) -> Response:
+    return Response(200, head(exchange, b"Content-Type: application/json\r\n"), pretty(data))
+
+
+def not_found_text(exchange: Exchange) -> Response:
+    return text(exchange, 404, "404 page not found\n", content_type=TEXT)
+
+
+def _aggregated_group(accept: str) -> str:
+    """The group in which a client asks for aggregated discovery, if it does."""
+    if "APIGroupDiscoveryList" not in accept:
+        return ""
+    for clause in clauses(accept):
+        group = clause.get("g")
+        if (
+            group in DISCOVERY_GROUPS
+            and clause.get("v") == "v2"
+            and clause.get("as") == "APIGroupDiscoveryList"
+            and (clause.type, clause.subtype) == ("application", "json")
+        ):
+            return group
+    return ""
+
+
+def version_document() -> bytes:
+    """What /version says. Clients read the API level from major and minor."""
+    return msgspec.json.encode(
+        {
+            "major": "1",
+            "minor": "36",
+            "gitVersion": f"v1.36.0+orchid.{__version__}",
+            "gitCommit": "",
+            "gitTreeState": "clean",
+            "buildDate": "1970-01-01T00:00:00Z",
+            "goVersion": "",
+            "compiler": f"{platform.python_implementation()} {platform.python_version()}",
+            "platform": f"{sys.platform}/{platform.machine()}",
+        }
+    )

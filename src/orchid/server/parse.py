@@ -1,0 +1,219 @@
+"""From method, path and query to what is asked for: a `Target`, and the options of its verb.
+
+Pure functions. `read_target` comes before authorization, which needs it; whether such a resource
+exists is found out later (`dispatch.py`), so that nobody learns it without the right to ask.
+"""
+
+import functools
+import urllib.parse
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from orchid.engine.delete import DeleteOptions, Preconditions
+from orchid.engine.request import Options, Target
+from orchid.server.exchange import HttpRequest
+from orchid.wire import options as values
+from orchid.wire.errors import BadRequest
+from orchid.wire.fields import FieldError, Path, forbidden, required
+from orchid.wire.name_rules import path_segment_errors
+from orchid.wire.options import FIELD_MANAGER, parse_query
+from orchid.wire.selection import FieldSelector
+
+Query = dict[str, list[str]]
+
+_VERBS = {
+    "POST": "create",
+    "GET": "get",
+    "HEAD": "get",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+}
+_FORCE = Path() / "force"
+
+
+class UnreadableTarget(Exception):
+    """The path cannot mean anything; answered before everything else."""
+
+
+class Located(NamedTuple):
+    """The meaning of a path alone: cached, since most requests repeat paths."""
+
+    target: Target
+    rest: tuple[str, ...] = ()  # what follows the group and version
+    watch_path: bool = False  # an old /api/v1/watch/... path
+
+
+def read_target(http: HttpRequest) -> tuple[Located, Query]:
+    """What a request is about, and its query."""
+    located = _located(http.method, http.path)
+    query = parse_query(http.query) if http.query else {}
+    if located.target.is_resource and not located.target.name:
+        located = located._replace(target=_collection(located, query))
+    return located, query
+
+
+@functools.lru_cache(maxsize=8192)
+def _located(method: str, raw_path: str) -> Located:
+    path = urllib.parse.unquote(raw_path, errors="surrogateescape") if "%" in raw_path else raw_path
+    parts = path.strip("/").split("/")
+    other = Located(Target(verb=method.lower(), path=path))
+    if len(parts) < 3 or parts[0] not in ("api", "apis"):  # noqa: PLR2004 -- api, version, resource
+        return other
+    if parts[0] == "api":
+        group, version, rest = "", parts[1], parts[2:]
+    elif len(parts) < 4:  # noqa: PLR2004 -- apis, group, version, resource
+        return other
+    else:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    verb, watch_path = _VERBS.get(method, ""), False
+    if rest[0] in ("watch", "proxy"):
+        if len(rest) == 1:
+            raise UnreadableTarget(raw_path)
+        verb, watch_path, rest = rest[0], rest[0] == "watch", rest[1:]
+    whole, namespace = tuple(rest), ""
+    if rest[0] == "namespaces" and len(rest) > 1:
+        namespace = rest[1]
+        if len(rest) > 2 and rest[2] not in ("status", "finalize"):  # noqa: PLR2004
+            rest = rest[2:]
+    resource, name, subresource = (*rest, "", "")[:3]
+    return Located(
+        Target(verb, path, True, group, version, resource, subresource, namespace, name),
+        whole,
+        watch_path,
+    )
+
+
+def _collection(located: Located, query: Query) -> Target:
+    """Without a name a get is a list or a watch, and a delete is for all."""
+    target, watch_path = located.target, located.watch_path
+    verb, name = target.verb, ""
+    if verb == "get":
+        verb = "watch" if wants_watch(query) else "list"
+    elif verb == "delete":
+        verb = "deletecollection"
+    if verb not in ("list", "watch", "deletecollection"):
+        return target
+    if not query:
+        return target._replace(verb=verb)
+    fields, labels = _first(query, "fieldSelector"), _first(query, "labelSelector")
+    if fields:
+        try:
+            pinned = FieldSelector.parse(fields).exact("metadata.name")
+        except BadRequest:
+            pinned = None
+        if pinned and not path_segment_errors(pinned):
+            name = pinned
+    if watch_path:
+        fields = labels = ""
+    return target._replace(verb=verb, name=name, field_selector=fields, label_selector=labels)
+
+
+def wants_watch(query: Query) -> bool:
+    return bool(_optional_bool(query, "watch"))
+
+
+def is_true(query: Query, name: str) -> bool:
+    return bool(_optional_bool(query, name))
+
+
+def pinned_to_name(selector: str, name: str) -> str:
+    """A field selector for one object, as the old /watch/.../name paths mean it."""
+    if not selector:
+        return f"metadata.name={name}"
+    if FieldSelector.parse(selector).exact("metadata.name") != name:
+        raise BadRequest("fieldSelector metadata.name doesn't match requested name")
+    return selector
+
+
+def name_problems(name: str) -> str:
+    """Why a name in a path cannot be one."""
+    return ";".join(path_segment_errors(name))
+
+
+def _first(query: Query, name: str) -> str:
+    given = query.get(name)
+    return given[0] if given else ""
+
+
+def _optional_bool(query: Query, name: str) -> bool | None:
+    given = query.get(name)
+    return values.boolean(given[0]) if given else None
+
+
+def _optional_int(query: Query, name: str) -> int | None:
+    given = query.get(name)
+    return values.integer(given[0]) if given else None
+
+
+def read_options(query: Query) -> Options:
+    """The options of a get, list, watch or deletecollection."""
+    return Options(
+        resource_version=_first(query, "resourceVersion"),
+        resource_version_match=_first(query, "resourceVersionMatch"),
+        label_selector=_first(query, "labelSelector"),
+        field_selector=_first(query, "fieldSelector"),
+        limit=_optional_int(query, "limit") or 0,
+        continue_=_first(query, "continue"),
+        watch=wants_watch(query),
+        allow_watch_bookmarks=bool(_optional_bool(query, "allowWatchBookmarks")),
+        send_initial_events=_optional_bool(query, "sendInitialEvents"),
+        timeout_seconds=_optional_int(query, "timeoutSeconds"),
+    )
+
+
+_NO_WRITE_OPTIONS = Options()
+
+
+def write_options(query: Query) -> Options:
+    """The options of a create, update or patch; `write_option_errors` judges them."""
+    if not query:
+        return _NO_WRITE_OPTIONS
+    return Options(
+        dry_run=bool(query.get("dryRun")),
+        field_manager=_first(query, "fieldManager"),
+        field_validation=_first(query, "fieldValidation"),
+        force=_optional_bool(query, "force"),
+    )
+
+
+def write_option_errors(query: Query, options: Options, *, patch: str = "") -> Iterator[FieldError]:
+    """What is wrong with write options; `patch` is `apply`, `other`, or empty for no patch."""
+    if patch == "other" and options.force is not None:
+        yield forbidden(_FORCE, "may not be specified for non-apply patch")
+    if patch == "apply" and not options.field_manager:
+        yield required(FIELD_MANAGER, "is required for apply patch")
+    if options.field_manager:
+        yield from values.manager_errors(FIELD_MANAGER, options.field_manager)
+    if options.dry_run:
+        yield from values.dry_run_errors(query["dryRun"])
+    if options.field_validation:
+        yield from values.field_validation_errors(options.field_validation)
+
+
+def query_delete_options(query: Query) -> DeleteOptions:
+    """Delete options when there is no body."""
+    if not query:
+        return DeleteOptions()
+    uid, version = query.get("uid"), query.get("resourceVersion")
+    preconditions = None
+    if uid or version:
+        preconditions = Preconditions(
+            uid=uid[0] if uid else None, resource_version=version[0] if version else None
+        )
+    policy = query.get("propagationPolicy")
+    return DeleteOptions(
+        grace_period_seconds=_optional_int(query, "gracePeriodSeconds"),
+        preconditions=preconditions,
+        orphan_dependents=_optional_bool(query, "orphanDependents"),
+        propagation_policy=policy[0] if policy else None,
+        dry_run=tuple(query.get("dryRun", ())),
+    )
+
+
+def delete_option_errors(options: DeleteOptions) -> Iterator[FieldError]:
+    yield from values.propagation_policy_errors(
+        options.propagation_policy, options.orphan_dependents
+    )
+    if options.dry_run:
+        yield from values.dry_run_errors(options.dry_run)

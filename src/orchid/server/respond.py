@@ -1,0 +1,216 @@
+"""From an answer to bytes: an object, a list, a Table or a Status, in the form the client asked for.
+
+The only place where errors become answers. JSON is what is kept, so JSON is what costs nothing:
+other forms are made from it.
+"""
+
+import gzip
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from orchid.engine import tables
+from orchid.engine.feed import Entry
+from orchid.engine.kind import Kind
+from orchid.engine.listing import Listed
+from orchid.engine.request import Request, Target
+from orchid.server.exchange import HttpRequest, Response
+from orchid.server.negotiate import (
+    JSON,
+    PLAIN,
+    PROTOBUF,
+    RAW,
+    YAML,
+    Form,
+    Transform,
+    form_of,
+    wants_pretty,
+)
+from orchid.server.parse import Located, Query
+from orchid.wire import yaml_text
+from orchid.wire.codec import encode, pretty
+from orchid.wire.errors import ApiError, NotAcceptable
+from orchid.wire.status import ListMeta, Status
+
+GZIP_ABOVE = 131_072
+WARNING_BUDGET, WARNING_CUT = 4096, 256
+
+_CONTENT_TYPE = {
+    media: b"Content-Type: %b\r\n" % media.encode() for media in (JSON, YAML, PROTOBUF)
+}
+_NOSNIFF = b"X-Content-Type-Options: nosniff\r\n"
+TEXT = b"Content-Type: text/plain; charset=utf-8\r\n" + _NOSNIFF
+
+
+NOWHERE = Located(Target(verb=""))
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One request on its way through the server, and what is known of it so far."""
+
+    http: HttpRequest
+    audit_id: str
+    now: datetime
+    located: Located = NOWHERE
+    request: Request | None = None  # once the caller is known
+    query: Query = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    form: Form = PLAIN
+    extra_headers: bytes = b""
+
+    @property
+    def accept(self) -> str:
+        return self.http.headers.get("accept", "")
+
+    @property
+    def pretty(self) -> bool:
+        given = self.query.get("pretty")
+        return wants_pretty(given[0] if given else None, self.http.headers.get("user-agent", ""))
+
+
+def fresh_audit_id(http: HttpRequest) -> str:
+    """The client's own id, so that it finds its request again; else a new one."""
+    given = http.headers.get("audit-id", "")
+    return given if given and given.isprintable() and given.isascii() else str(uuid.uuid4())
+
+
+def head(exchange: Exchange, content_type: bytes, *, cache: bytes = b"no-cache, private") -> bytes:
+    return b"Audit-Id: %b\r\nCache-Control: %b\r\n%b%b%b" % (
+        exchange.audit_id.encode("latin-1"),
+        cache,
+        content_type,
+        exchange.extra_headers,
+        warning_headers(exchange.warnings) if exchange.warnings else b"",
+    )
+
+
+def text(exchange: Exchange, status: int, body: str, *, content_type: bytes = TEXT) -> Response:
+    return Response(status, head(exchange, content_type), body.encode())
+
+
+def document(exchange: Exchange, status: int, data: bytes, form: Form) -> Response:
+    """JSON data in the form asked for."""
+    headers = head(exchange, _CONTENT_TYPE[form.media])
+    if form.media == YAML:
+        body = yaml_text.dump(msgspec.json.decode(data))
+    elif form.pretty or exchange.pretty:
+        body = pretty(data)
+    else:
+        body = data + b"\n"
+    return compressed(exchange, Response(status, headers, body))
+
+
+def compressed(exchange: Exchange, response: Response) -> Response:
+    if len(response.body) > GZIP_ABOVE and accepts_gzip(exchange.http):
+        response.body = gzip.compress(response.body, 1, mtime=0)
+        response.headers += b"Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n"
+    return response
+
+
+def accepts_gzip(http: HttpRequest) -> bool:
+    given = http.headers.get("accept-encoding")
+    return given is not None and "gzip" in (token.strip() for token in given.split(","))
+
+
+def entry_response(exchange: Exchange, status: int, entry: Entry[Any]) -> Response:
+    """One object."""
+    form = exchange.form
+    if form.transform is Transform.NONE:
+        return document(exchange, status, entry.data, form)
+    if form.transform is Transform.METADATA_LIST:
+        raise NotAcceptable(
+            "you requested PartialObjectMetadataList, but the requested object is not a list "
+            f"({entry.kind.name})"
+        )
+    if form.transform is Transform.METADATA:
+        return document(exchange, status, tables.partial_metadata(entry, form.meta_version), form)
+    include = (exchange.query.get("includeObject") or [""])[0]
+    tables.require_known_include(include)
+    data = tables.table(
+        entry.kind,
+        [entry],
+        encode(ListMeta(resource_version=entry.object.metadata.resource_version)),
+        api_version=form.meta_version,
+        include=include,
+        now=exchange.now,
+        columns=tables.column_definitions(entry.kind),
+    )
+    return document(exchange, status, data, form)
+
+
+def list_response(exchange: Exchange, kind: Kind[Any], listed: Listed[Any]) -> Response:
+    form = exchange.form
+    meta = encode(
+        ListMeta(
+            resource_version=str(listed.revision),
+            continue_=listed.continue_,
+            remaining_item_count=listed.remaining,
+        )
+    )
+    if form.transform is Transform.METADATA:
+        raise NotAcceptable(
+            "you requested PartialObjectMetadata, but the requested object is a list "
+            f"({kind.name}List)"
+        )
+    if form.transform is Transform.METADATA_LIST:
+        items = b",".join(tables.partial_metadata(e, form.meta_version) for e in listed.entries)
+        data = b'{"kind":"PartialObjectMetadataList","apiVersion":"%b","metadata":%b,"items":[%b]}' % (
+            form.meta_version.encode(), meta, items,
+        )  # fmt: skip
+        return document(exchange, 200, data, form)
+    if form.transform is Transform.TABLE:
+        include = (exchange.query.get("includeObject") or [""])[0]
+        tables.require_known_include(include)
+        data = tables.table(
+            kind,
+            listed.entries,
+            meta,
+            api_version=form.meta_version,
+            include=include,
+            now=exchange.now,
+            columns=tables.column_definitions(kind),
+        )
+        return document(exchange, 200, data, form)
+    return document(exchange, 200, list_data(kind, meta, listed.entries), form)
+
+
+def list_data(kind: Kind[Any], meta: bytes, entries: Iterable[Entry[Any]]) -> bytes:
+    """A list as JSON: the entries' own bytes, joined; items carry no kind and apiVersion."""
+    items = b",{".join([entry.tail for entry in entries])
+    return b'{"kind":"%bList","apiVersion":"%b","metadata":%b,"items":[%b%b]}' % (
+        kind.name.encode(),
+        kind.api_version.encode(),
+        meta,
+        b"{" if items else b"",
+        items,
+    )
+
+
+def status_response(exchange: Exchange, code: int, status: Status, form: Form) -> Response:
+    return document(exchange, code, encode(status), form)
+
+
+def error_response(exchange: Exchange, error: ApiError) -> Response:
+    """A failure as a Status. Transforms do not apply to it; if nothing fits, it is sent anyway."""
+    form = form_of(exchange.accept, table=False, transforms=False, streams=False) or RAW
+    if error.details and error.details.retry_after_seconds:
+        exchange.extra_headers += b"Retry-After: %d\r\n" % error.details.retry_after_seconds
+    if error.code == 403:  # noqa: PLR2004 -- Forbidden alone shows text that others chose
+        exchange.extra_headers += _NOSNIFF
+    return document(exchange, error.code, encode(error.status()), form)
+
+
+def warning_headers(texts: list[str]) -> bytes:
+    """One Warning line for each distinct text, within the budget; long ones are cut if need be."""
+    distinct = [t for t in dict.fromkeys(texts) if t.isprintable()]
+    if sum(map(len, distinct)) > WARNING_BUDGET:
+        distinct = [t[:WARNING_CUT] for t in distinct][: WARNING_BUDGET // WARNING_CUT]
+    return b"".join(
+        b'Warning: 299 - "%b"\r\n' % t.replace("\\", "\\\\").replace('"', '\\"').encode()
+        for t in distinct
+    )
