@@ -34,13 +34,12 @@ def parse_query(raw: str) -> dict[str, list[str]]:
     query: dict[str, list[str]] = {}
     if not raw:
         return query
-    plain = "%" not in raw and "+" not in raw
     for pair in raw.split("&"):
         # A semicolon once separated pairs too; read either way it could smuggle one past a proxy.
         if not pair or ";" in pair:
             continue
         name, _, value = pair.partition("=")
-        if not plain:
+        if "%" in pair or "+" in pair:
             if _BAD_ESCAPE(pair):
                 continue
             name, value = urllib.parse.unquote_plus(name), urllib.parse.unquote_plus(value)
