@@ -9,7 +9,6 @@ A connection never interprets a request: that is the handler's work.
 """
 
 import asyncio
-from contextvars import copy_context
 from math import inf
 from time import monotonic
 from typing import Any, cast
@@ -234,7 +233,7 @@ class Connection(asyncio.Protocol):
         service = self._service
         service.requests += 1
         self._timed_phase = None
-        context = copy_context()
+        context = service.context.copy()
         answer: Answer
         try:
             handling = service.handler(arrived.request)

@@ -13,6 +13,7 @@ import errno
 import logging
 import socket
 from collections.abc import Sequence
+from contextvars import copy_context
 from time import monotonic
 from typing import Final
 
@@ -102,6 +103,7 @@ class Listener:
             if bound.family in _INTERNET:
                 self._names.append(bound.getsockname()[:2])
         self._service.loop = asyncio.get_running_loop()
+        self._service.context = copy_context()
         self._accept_again()
         self._sweep()
 

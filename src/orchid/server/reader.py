@@ -186,6 +186,7 @@ class RequestReader:
         if between and self._known is not None and self._known.fits(data):
             self.ready.append(self._known.again(data))
             return
+        self._plain = None
         self._piece = len(data)
         if not between:
             self._span += self._piece

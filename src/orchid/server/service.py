@@ -7,6 +7,7 @@ each connection; it never looks at a socket.
 import asyncio
 import logging
 from collections.abc import Callable
+from contextvars import Context
 from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
@@ -71,6 +72,7 @@ class Service:
     __slots__ = (
         "_heads",
         "connections",
+        "context",
         "cut_off",
         "draining",
         "failure",
@@ -86,6 +88,7 @@ class Service:
     )
 
     loop: asyncio.AbstractEventLoop  # set when listening starts
+    context: Context  # as it was then; each request runs in a copy
 
     def __init__(
         self, handler: Handler, limits: Limits, timeout_response: Response, failure: Failure

@@ -1,0 +1,130 @@
+"""A listener on loopback and a client that speaks bytes, for the tests of the server's sockets."""
+
+import asyncio
+import socket
+import ssl
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from orchid.server.exchange import Handler, HttpRequest, Response
+from orchid.server.listen import Limits, Listener
+from orchid.server.tls import TlsFiles
+
+PATIENCE = 10.0  # seconds until a test that hangs fails; no test waits for it to pass
+TEXT = b"Content-Type: text/plain\r\n"
+
+TIMED_OUT = Response(504, TEXT, b"too late")
+
+
+def failure(request: HttpRequest, error: BaseException) -> Response:
+    return Response(500, TEXT, type(error).__name__.encode())
+
+
+async def echo(request: HttpRequest) -> Response:
+    """Answer at once with what was asked."""
+    return Response(200, TEXT, f"{request.method} {request.target} ".encode() + request.body)
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class Client:
+    """One connection; every wait has an end."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    def get(self, target: str, *lines: str, method: str = "GET") -> None:
+        head = [f"{method} {target} HTTP/1.1", "Host: test", *lines, "", ""]
+        self.send("\r\n".join(head).encode("latin-1"))
+
+    async def head(self) -> Answer:
+        async with asyncio.timeout(PATIENCE):
+            raw = await self.reader.readuntil(b"\r\n\r\n")
+        status, *lines = raw.decode("latin-1").split("\r\n")[:-2]
+        headers = dict(line.lower().split(": ", 1) for line in lines)
+        return Answer(int(status.split()[1]), headers, b"")
+
+    async def answer(self) -> Answer:
+        answer = await self.head()
+        answer.body = await self.exactly(int(answer.headers.get("content-length", "0")))
+        return answer
+
+    async def exactly(self, count: int) -> bytes:
+        async with asyncio.timeout(PATIENCE):
+            return await self.reader.readexactly(count)
+
+    async def rest(self) -> bytes:
+        """Read until the server closes; a reset counts as closed."""
+        async with asyncio.timeout(PATIENCE):
+            try:
+                return await self.reader.read()
+            except ConnectionError:
+                return b""
+
+    def reset(self) -> None:
+        """Leave without a word: the server sees a reset, not the end of a stream."""
+        leave_at_once = struct.pack("ii", 1, 0)
+        connected = self.writer.get_extra_info("socket")
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, leave_at_once)
+        self.writer.transport.abort()
+
+    async def close(self) -> None:
+        self.writer.close()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self.writer.wait_closed()
+        except OSError:
+            pass
+
+
+@dataclass
+class Running:
+    listener: Listener
+    clients: list[Client]
+
+    async def connect(self, tls: ssl.SSLContext | None = None) -> Client:
+        async with asyncio.timeout(PATIENCE):
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1",
+                self.listener.port,
+                ssl=tls,
+                server_hostname="localhost" if tls else None,
+            )
+        client = Client(reader, writer)
+        self.clients.append(client)
+        return client
+
+
+@asynccontextmanager
+async def serving(
+    handler: Handler = echo, *, limits: Limits | None = None, tls: TlsFiles | None = None
+) -> AsyncIterator[Running]:
+    listener = Listener(
+        handler, timeout_response=TIMED_OUT, failure=failure, limits=limits, tls=tls
+    )
+    await listener.start("127.0.0.1", 0)
+    running = Running(listener, [])
+    try:
+        yield running
+    finally:
+        for client in running.clients:
+            await client.close()
+        await listener.drain(grace=0)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop run until something has happened."""
+    async with asyncio.timeout(PATIENCE):
+        while not condition():
+            await asyncio.sleep(0.001)
