@@ -90,6 +90,12 @@ class TlsFiles:
 
     def _build(self) -> ssl.SSLContext:
         _refuse_exposed(self._key)
+        context = self._context_with_certificate()
+        if self._client_cas:
+            self._ask_for_certificates(context)
+        return context
+
+    def _context_with_certificate(self) -> ssl.SSLContext:
         context = _bare_context()
         try:
             # Without a password of ours, OpenSSL would ask for one on the terminal and wait.
@@ -98,8 +104,6 @@ class TlsFiles:
             raise TlsFilesUnusable(
                 f"cannot serve TLS with {self._certificate} and {self._key}: {_reason(problem)}"
             ) from problem
-        if self._client_cas:
-            self._ask_for_certificates(context)
         return context
 
     def _ask_for_certificates(self, context: ssl.SSLContext) -> None:
@@ -115,13 +119,20 @@ class TlsFiles:
             accept_unverified(context)
 
     def _asks_without_judging(self) -> bool:
-        """Try it: shake hands with ourselves, the client showing a certificate nobody issued."""
+        """Try it: shake hands with ourselves, the server trusting nobody.
+
+        The client shows our own certificate, because it is at hand. Only a server that does not
+        judge can then see it.
+        """
+        server = self._context_with_certificate()
+        server.verify_mode = ssl.CERT_OPTIONAL
+        accept_unverified(server)
         client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         client.check_hostname = False
         client.verify_mode = ssl.CERT_NONE
         try:
             client.load_cert_chain(self._certificate, self._key, password=_no_password)
-            seen = _handshake(self.context, client)
+            seen = _handshake(server, client)
         except (OSError, ValueError):
             return False
         return seen == _first_certificate(self._certificate)

@@ -126,5 +126,5 @@ async def serving(
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop run until something has happened."""
     async with asyncio.timeout(PATIENCE):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
             await asyncio.sleep(0.001)

@@ -1,8 +1,9 @@
-"""The listener on real sockets: answers, their order, handlers that wait, sizes and half-closing."""
+"""The listener on real sockets: answers, their order, handlers that wait, sizes, half-closing."""
 
 import asyncio
 import contextvars
 import socket
+from itertools import pairwise
 
 import pytest
 import uvloop
@@ -497,7 +498,7 @@ def test_splitting_a_pipelined_stream_changes_no_answer(
     stream = b"".join([*requests, LAST])
     cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=6).map(sorted))
     edges = [0, *cuts, len(stream)]
-    pieces = [stream[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    pieces = [stream[start:end] for start, end in pairwise(edges)]
 
     whole = uvloop.run(answers_to([stream]))
     parts = uvloop.run(answers_to(pieces))

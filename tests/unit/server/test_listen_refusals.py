@@ -20,7 +20,7 @@ QUICK = Limits(
         (b"GET / HTTP/1.1\r\n\r\n", "400 Bad Request"),
         (b"GET / HTTP/1.1\r\nHost: a\r\n b: c\r\n\r\n", "400 Bad Request"),
         (
-            b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
             "400 Bad Request",
         ),
         (b"GET / HTTP/2.0\r\nHost: a\r\n\r\n", "505 HTTP Version Not Supported"),

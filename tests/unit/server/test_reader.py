@@ -1,5 +1,7 @@
 """The reader: which bytes are requests, which are refused, and that splitting changes nothing."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -336,7 +338,7 @@ def test_splitting_a_stream_of_requests_changes_nothing(
     stream = b"".join(requests)
     cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=12).map(sorted))
     edges = [0, *cuts, len(stream)]
-    pieces = [stream[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    pieces = [stream[start:end] for start, end in pairwise(edges)]
     whole, parts, by_request = read(stream), new_reader(), new_reader()
 
     for piece in pieces:
