@@ -20,3 +20,12 @@ MASTERS = "system:masters"
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
 ANONYMOUS = "system:anonymous"
+NODES = "system:nodes"
+NODE_PREFIX = "system:node:"
+
+
+def node_name(user: UserInfo) -> str | None:
+    """The node a caller is; empty if it is one without saying which, None if it is none."""
+    if user.username.startswith(NODE_PREFIX) and NODES in user.groups:
+        return user.username[len(NODE_PREFIX) :]
+    return None

@@ -1,0 +1,246 @@
+"""Node: what a node agent may do: whatever its Pods need, and nothing of other nodes.
+
+A caller is a node if its name is `system:node:NAME` and it is in `system:nodes`. Start with
+`NodeAuthorizer.authorize`, a table from resource to rule. Secrets, config maps and service accounts
+are open to a node while one of its Pods refers to them (`PodReferences`, kept current from the
+feed); the rest goes by the fixed rules of the `system:node` role, narrowed to the node's own
+objects where that can be told from the request alone.
+
+Everything that is not allowed here is no opinion with a reason: RBAC may still allow it. What a
+node writes is looked at more closely by admission/node_restriction.py.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from orchid.access.bootstrap_policy import node_rules
+from orchid.access.rules import allows_name, allows_resource
+from orchid.access.shelf_index import ShelfIndex
+from orchid.engine.feed import Entry, Shelf
+from orchid.engine.interfaces import Authorizer, Decision, Verdict
+from orchid.engine.request import Target
+from orchid.kinds.self_subject_rules_review import RuleLister, SubjectRulesReviewStatus
+from orchid.wire.errors import BadRequest
+from orchid.wire.naming import Naming
+from orchid.wire.selection import FieldSelector
+from orchid.wire.text import quote
+from orchid.wire.user import UserInfo, node_name
+
+READS: Final = ("get", "list", "watch")
+LEASE_VERBS: Final = ("get", "create", "update", "patch", "delete")
+
+ALLOWED = Decision(Verdict.ALLOW)
+NOT_ASKED = Decision(Verdict.NO_OPINION)
+UNLISTED = SubjectRulesReviewStatus()
+
+Reference = tuple[str, str, str]  # resource, namespace, name
+
+_CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
+_SECRET_VOLUMES = ("cephfs", "cinder", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos")
+# Where in a Pod's spec the names of other objects stand.
+PLACES: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
+    "secrets": (
+        ("imagePullSecrets", "name"),
+        ("volumes", "secret", "secretName"),
+        ("volumes", "projected", "sources", "secret", "name"),
+        ("volumes", "csi", "nodePublishSecretRef", "name"),
+        ("volumes", "azureFile", "secretName"),
+        *(("volumes", volume, "secretRef", "name") for volume in _SECRET_VOLUMES),
+        *((containers, "envFrom", "secretRef", "name") for containers in _CONTAINERS),
+        *((containers, "env", "valueFrom", "secretKeyRef", "name") for containers in _CONTAINERS),
+    ),
+    "configmaps": (
+        ("volumes", "configMap", "name"),
+        ("volumes", "projected", "sources", "configMap", "name"),
+        *((containers, "envFrom", "configMapRef", "name") for containers in _CONTAINERS),
+        *(
+            (containers, "env", "valueFrom", "configMapKeyRef", "name")
+            for containers in _CONTAINERS
+        ),
+    ),
+    "serviceaccounts": (("serviceAccountName",),),
+}
+
+
+class NodeAuthorizer:
+    """Decide for nodes only."""
+
+    def __init__(self, names: Naming, pods: Shelf[Any]) -> None:
+        self._references = PodReferences(names, pods)
+        self._static_rules = node_rules(names)
+        self._lease_namespace = names.node_lease_namespace
+        self._table: dict[tuple[str, str], Callable[[str, Target], Decision]] = {
+            ("", "secrets"): self._reading,
+            ("", "configmaps"): self._reading,
+            ("", "serviceaccounts"): self._account,
+            ("", "pods"): self._pod,
+            ("", "nodes"): self._node,
+            (names.coordination, "leases"): self._lease,
+        }
+
+    async def authorize(self, user: UserInfo, target: Target) -> Decision:
+        node = node_name(user)
+        if node is None or not target.is_resource:
+            return NOT_ASKED
+        if not node:
+            return undecided(f"unknown node for user {quote(user.username)}")
+        rule = self._table.get((target.group, target.resource))
+        return self._static(target) if rule is None else rule(node, target)
+
+    def rules_for(self, user: UserInfo, namespace: str) -> SubjectRulesReviewStatus:
+        if node_name(user) is None:
+            return UNLISTED
+        return SubjectRulesReviewStatus(
+            incomplete=True,
+            evaluation_error="node authorizer does not support user rule resolution",
+        )
+
+    def close(self) -> None:
+        self._references.close()
+
+    def _reading(self, node: str, target: Target) -> Decision:
+        if target.verb not in READS:
+            return undecided("can only read resources of this type")
+        if target.subresource:
+            return undecided("cannot read subresource")
+        if not target.namespace:
+            return undecided("can only read namespaced object of this type")
+        return self._related(node, target)
+
+    def _account(self, node: str, target: Target) -> Decision:
+        if target.verb == "get" and not target.subresource:
+            return self._related(node, target)
+        if target.verb != "create" or not target.name:
+            return undecided("can only create tokens for individual service accounts")
+        if target.subresource != "token":
+            return undecided("can only create token subresource of serviceaccount")
+        return self._related(node, target)
+
+    def _pod(self, node: str, target: Target) -> Decision:
+        if target.subresource or target.verb not in READS:
+            return self._static(target)
+        if target.verb == "get":
+            return self._related(node, target)
+        if selected(target, "spec.nodeName") != node:
+            return undecided("can only list/watch pods with spec.nodeName field selector")
+        return ALLOWED
+
+    def _node(self, node: str, target: Target) -> Decision:
+        if target.verb in READS and not target.subresource and target.name != node:
+            return undecided(f"node '{node}' cannot read all nodes, only its own Node object")
+        return self._static(target)
+
+    def _lease(self, node: str, target: Target) -> Decision:
+        if target.verb not in LEASE_VERBS:
+            return undecided("can only get, create, update, patch, or delete a node lease")
+        if target.namespace != self._lease_namespace:
+            place = quote(self._lease_namespace)
+            return undecided(f"can only access leases in the {place} system namespace")
+        # The name of a new one is in the body: admission/node_restriction.py looks there.
+        if target.verb != "create" and target.name != node:
+            text = "can only access node lease with the same name as the requesting node"
+            return undecided(text)
+        return ALLOWED
+
+    def _related(self, node: str, target: Target) -> Decision:
+        if not target.name:
+            return undecided("No Object name found")
+        if self._references.has(node, (target.resource, target.namespace, target.name)):
+            return ALLOWED
+        return undecided(f"no relationship found between node '{node}' and this object")
+
+    def _static(self, target: Target) -> Decision:
+        for rule in self._static_rules:
+            if allows_name(rule, target.name) and allows_resource(
+                rule, target.verb, target.group, target.resource, target.subresource
+            ):
+                return ALLOWED
+        return NOT_ASKED
+
+
+class PodReferences:
+    """What the Pods of each node refer to, each reference counted."""
+
+    def __init__(self, names: Naming, pods: Shelf[Any]) -> None:
+        self._mirror = names.mirror_annotation
+        self._counts: dict[str, dict[Reference, int]] = {}
+        self._of_pod: dict[str, tuple[str, set[Reference]]] = {}
+        self._index: ShelfIndex[Any] = ShelfIndex(pods, self._changed, self._cleared)
+
+    def has(self, node: str, reference: Reference) -> bool:
+        if self._index.stale:
+            self._index.catch_up()
+        return reference in self._counts.get(node, ())
+
+    def close(self) -> None:
+        self._index.close()
+
+    def _changed(self, key: str, entry: Entry[Any] | None) -> None:
+        before = self._of_pod.pop(key, None)
+        if before is not None:
+            self._drop(*before)
+        if entry is None:
+            return
+        node, references = self._read(entry)
+        if node:
+            self._of_pod[key] = (node, references)
+            counts = self._counts.setdefault(node, {})
+            for reference in references:
+                counts[reference] = counts.get(reference, 0) + 1
+
+    def _drop(self, node: str, references: set[Reference]) -> None:
+        counts = self._counts[node]
+        for reference in references:
+            counts[reference] -= 1
+            if not counts[reference]:
+                del counts[reference]
+        if not counts:
+            del self._counts[node]
+
+    def _cleared(self) -> None:
+        self._counts.clear()
+        self._of_pod.clear()
+
+    def _read(self, entry: Entry[Any]) -> tuple[str, set[Reference]]:
+        spec = msgspec.json.decode(entry.data).get("spec")
+        node = next(leaves(spec, ("nodeName",)), "")
+        namespace, name = entry.meta.namespace, entry.meta.name
+        references = {("pods", namespace, name)}
+        # A mirror Pod is made by its node, which could write any reference into it.
+        if node and self._mirror not in entry.meta.annotations:
+            references |= {
+                (resource, namespace, found)
+                for resource, paths in PLACES.items()
+                for path in paths
+                for found in leaves(spec, path)
+            }
+        return node, references
+
+
+def leaves(value: Any, path: tuple[str, ...]) -> Iterator[str]:
+    """The texts at the end of a path, through lists where there are any; odd shapes have none."""
+    if not path:
+        if isinstance(value, str) and value:
+            yield value
+    elif isinstance(value, dict):
+        inner = value.get(path[0])
+        for item in inner if isinstance(inner, list) else (inner,):
+            yield from leaves(item, path[1:])
+
+
+def selected(target: Target, field: str) -> str | None:
+    """The one value of a field that a list or watch asks for."""
+    try:
+        return FieldSelector.parse(target.field_selector).exact(field)
+    except BadRequest:
+        return None
+
+
+def undecided(reason: str) -> Decision:
+    return Decision(Verdict.NO_OPINION, reason)
+
+
+_: type[Authorizer] = NodeAuthorizer
+__: type[RuleLister] = NodeAuthorizer

@@ -1,0 +1,60 @@
+"""Union: the configured authorizers, one after the other, behind the one group that may all.
+
+The first to allow or deny decides. If none does, nobody allowed it: the answer carries every reason
+and every error that came up on the way. Members of `system:masters` are let through before anyone
+is asked, so that a broken policy can always be mended.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from orchid.access.denial import joined
+from orchid.engine.interfaces import Authorizer, Decision, Verdict
+from orchid.engine.request import Target
+from orchid.kinds.self_subject_rules_review import RuleLister, SubjectRulesReviewStatus
+from orchid.wire.user import MASTERS, UserInfo
+
+_ALLOWED = Decision(Verdict.ALLOW)
+_UNDECIDED = Decision(Verdict.NO_OPINION)
+
+
+class ListingAuthorizer(Authorizer, RuleLister, Protocol):
+    """An authorizer that can also list what it would allow, or say that it cannot."""
+
+
+class Union:
+    def __init__(self, authorizers: Sequence[ListingAuthorizer]) -> None:
+        self._authorizers = tuple(authorizers)
+
+    async def authorize(self, user: UserInfo, target: Target) -> Decision:
+        if MASTERS in user.groups:
+            return _ALLOWED
+        undecided = _UNDECIDED
+        for authorizer in self._authorizers:
+            decision = await authorizer.authorize(user, target)
+            if decision.verdict is not Verdict.NO_OPINION:
+                return decision
+            if decision.reason or decision.error:
+                undecided = both(undecided, decision)
+        return undecided
+
+    def rules_for(self, user: UserInfo, namespace: str) -> SubjectRulesReviewStatus:
+        """Everything the authorizers list; that `system:masters` may all shows only in RBAC."""
+        lists = [authorizer.rules_for(user, namespace) for authorizer in self._authorizers]
+        errors = [listed.evaluation_error for listed in lists if listed.evaluation_error]
+        return SubjectRulesReviewStatus(
+            resource_rules=tuple(r for listed in lists for r in listed.resource_rules),
+            non_resource_rules=tuple(r for listed in lists for r in listed.non_resource_rules),
+            incomplete=any(listed.incomplete for listed in lists),
+            evaluation_error=joined(errors),
+        )
+
+
+def both(one: Decision, other: Decision) -> Decision:
+    """Two undecided answers as one."""
+    reasons = [text for text in (one.reason, other.reason) if text]
+    errors = [text for text in (one.error, other.error) if text]
+    return Decision(Verdict.NO_OPINION, "\n".join(reasons), ", ".join(errors))
+
+
+_: type[Authorizer] = Union

@@ -1,0 +1,45 @@
+"""The sentence that tells a caller what they may not do: `forbidden` builds it, for everybody.
+
+`joined` puts the reasons of several authorizers together.
+
+It says who asked for what, never what exists: the answer is the same whether the object is there or
+not.
+"""
+
+from collections.abc import Iterable
+
+from orchid.engine.request import Target
+from orchid.wire.errors import Forbidden, Subject
+from orchid.wire.text import quote
+from orchid.wire.user import UserInfo
+
+# A browser that guesses at content must not find markup in what a caller chose.
+_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+
+
+def forbidden(user: UserInfo, target: Target, reason: str = "") -> Forbidden:
+    """The 403 for a request that nobody allowed, with the authorizers' reason if there is one."""
+    text = sentence(user, target).translate(_ESCAPES)
+    if reason:
+        text = f"{text}: {reason}"
+    if not target.is_resource:
+        return Forbidden(Subject("", ""), text)
+    return Forbidden(Subject(target.group, target.resource, target.name), text)
+
+
+def sentence(user: UserInfo, target: Target) -> str:
+    who = f"User {quote(user.username)} cannot {target.verb}"
+    if not target.is_resource:
+        return f"{who} path {quote(target.path)}"
+    what = f"resource {quote(target.full_resource)} in API group {quote(target.group)}"
+    if target.namespace:
+        return f"{who} {what} in the namespace {quote(target.namespace)}"
+    return f"{who} {what} at the cluster scope"
+
+
+def joined(texts: Iterable[str]) -> str:
+    """Several problems as one text: one stands alone, several in brackets, none twice."""
+    distinct = list(dict.fromkeys(texts))
+    if len(distinct) > 1:
+        return f"[{', '.join(distinct)}]"
+    return distinct[0] if distinct else ""

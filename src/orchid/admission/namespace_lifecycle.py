@@ -1,0 +1,81 @@
+"""Objects live in namespaces that exist and are not on their way out.
+
+Two ways, chosen at start. *On first use* (`ensure` is given): a namespace comes into being with
+the first object written into it. *Strict* (`ensure` is None): writing into a namespace that is not
+there is a 404. In both, nothing new comes into a namespace that is being deleted, and the
+namespaces that the server itself lives in stay.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from orchid.engine.feed import Feed, Shelf
+from orchid.engine.interfaces import AdmissionPolicy
+from orchid.engine.kind import Kind
+from orchid.engine.request import Request
+from orchid.wire.errors import Forbidden, NotFound, Subject
+from orchid.wire.meta import Object
+from orchid.wire.naming import Naming
+from orchid.wire.status import StatusCause
+
+Ensure = Callable[[str], Awaitable[object]]
+
+
+class NamespaceLifecycle:
+    def __init__(
+        self, names: Naming, feed: Feed, namespaces: Shelf[Any], ensure: Ensure | None = None
+    ) -> None:
+        self._feed = feed
+        self._namespaces = namespaces
+        self._ensure = ensure
+        self._immortal = frozenset({"default", names.system_namespace, names.public_namespace})
+
+    async def admit(
+        self, request: Request, kind: Kind[Any], new: Object, old: Object | None
+    ) -> Object:
+        """Refuse early: where an object may live comes before whether it is well formed."""
+        if not kind.namespaced or kind.acts is not None:
+            return new
+        await self._feed.fresh()
+        entry = self._namespaces.get("", request.namespace)
+        if entry is None:
+            if self._ensure is None:
+                raise NotFound(Subject("", "namespaces", request.namespace))
+        elif old is None and entry.meta.deletion_timestamp is not None:
+            raise terminating(kind, new, request.namespace)
+        return new
+
+    async def review(
+        self, request: Request, kind: Kind[Any], new: Object | None, old: Object | None
+    ) -> None:
+        if kind is self._namespaces.kind:
+            if new is None and old is not None and old.name in self._immortal:
+                raise Forbidden(kind.about(old.name), "this namespace may not be deleted")
+            return
+        # By now the object is valid, so no namespace comes into being for one that is refused.
+        if (
+            self._ensure is not None
+            and new is not None
+            and old is None
+            and kind.namespaced
+            and kind.acts is None
+            and not request.options.dry_run
+            and self._namespaces.get("", request.namespace) is None
+        ):
+            await self._ensure(request.namespace)
+
+
+def terminating(kind: Kind[Any], new: Object, namespace: str) -> Forbidden:
+    name = new.name or new.metadata.generate_name or "Unknown"
+    return Forbidden(
+        kind.about(name),
+        f"unable to create new content in namespace {namespace} because it is being terminated",
+        StatusCause(
+            reason="NamespaceTerminating",
+            message=f"namespace {namespace} is being terminated",
+            field="metadata.namespace",
+        ),
+    )
+
+
+_: type[AdmissionPolicy] = NamespaceLifecycle

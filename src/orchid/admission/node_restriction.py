@@ -1,0 +1,237 @@
+"""A node writes only what is its own.
+
+That is its Node, its Pods' status, its lease and its certificate requests; and it asks for tokens
+only for the Pods that run on it.
+
+Callers that are no nodes pass untouched. Start with `NodeRestriction.admit`; each kind has one
+method. A node that is broken into gains nothing about other nodes here, whatever roles it holds.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from orchid.credentials import signing_request
+from orchid.credentials.refusals import Refusal
+from orchid.engine.feed import Feed
+from orchid.engine.interfaces import AdmissionPolicy, Authorizer
+from orchid.engine.kind import Kind
+from orchid.engine.request import Request, Target
+from orchid.kinds.lease import Lease
+from orchid.kinds.node import Node
+from orchid.kinds.pod import DEFAULT_ACCOUNT, Pod
+from orchid.kinds.token_request import TokenRequest
+from orchid.wire.errors import Forbidden, NotFound, Subject
+from orchid.wire.meta import Object
+from orchid.wire.naming import Naming
+from orchid.wire.text import quote
+from orchid.wire.user import NODE_PREFIX, node_name
+
+
+class NodeRestriction:
+    def __init__(self, names: Naming, feed: Feed, authorizer: Authorizer) -> None:
+        self._feed = feed
+        self._authorizer = authorizer
+        self._mirror = names.mirror_annotation
+        self._reserved_labels = f"node-restriction.{names.domain}/"
+        self._lease_namespace = names.node_lease_namespace
+        self._certificates = names.certificates
+        self._node_signers = (names.node_serving_signer, names.node_client_signer)
+
+    async def admit(
+        self, request: Request, kind: Kind[Any], new: Object, old: Object | None
+    ) -> Object:
+        node = self._caller(request, kind, new)
+        if node is None:
+            return new
+        match new:
+            case TokenRequest():
+                await self._token(node, request, new)
+            case Node():
+                self._node(node, kind, new, old)
+            case Pod():
+                self._pod(node, request, kind, new, old)
+            case Lease():
+                self._lease(node, kind, new)
+        if (kind.group, kind.plural) == (self._certificates, "certificatesigningrequests"):
+            self._signing_request(node, kind, new, old)
+        return new
+
+    async def review(
+        self, request: Request, kind: Kind[Any], new: Object | None, old: Object | None
+    ) -> None:
+        """Deletions only; everything else was judged by `admit`."""
+        if new is not None or old is None:
+            return
+        node = self._caller(request, kind, old)
+        if node is None:
+            return
+        match old:
+            case Pod() if old.node != node:
+                text = f"node {quote(node)} can only delete pods with spec.nodeName set to itself"
+                raise Forbidden(kind.about(old.name), text)
+            case Node() if old.name != node:
+                raise not_its_own(node, kind, old)
+            case Lease():
+                self._lease(node, kind, old)
+
+    def _caller(self, request: Request, kind: Kind[Any], thing: Object) -> str | None:
+        node = node_name(request.user)
+        if node == "":
+            text = f"could not determine node from user {quote(request.user.username)}"
+            raise Forbidden(kind.about(thing.name), text)
+        return node
+
+    async def _token(self, node: str, request: Request, new: TokenRequest) -> None:
+        about = Subject("", "serviceaccounts", request.name)
+        pod = await self._bound_pod(about, request, new)
+        if pod.node != node:
+            text = "node requested token bound to a pod scheduled on a different node"
+            raise Forbidden(about, text)
+        await self._audience(about, request, new, pod)
+
+    async def _bound_pod(self, about: Subject, request: Request, new: TokenRequest) -> Pod:
+        bound = new.spec.bound_object_ref
+        if bound is None or (bound.api_version, bound.kind) != ("v1", "Pod") or not bound.name:
+            raise Forbidden(about, "node requested token not bound to a pod")
+        if not bound.uid:
+            raise Forbidden(about, "node requested token with a pod binding without a uid")
+        await self._feed.fresh()
+        entry = self._feed.of(Pod).get(request.namespace, bound.name)
+        if entry is None:
+            raise NotFound(Subject("", "pod", bound.name))
+        if entry.meta.uid != bound.uid:
+            text = (
+                f"the UID in the bound object reference ({bound.uid}) does not match the UID in "
+                "record. The object might have been deleted and then recreated"
+            )
+            raise Forbidden(about, text)
+        return entry.object
+
+    async def _audience(
+        self, about: Subject, request: Request, new: TokenRequest, pod: Pod
+    ) -> None:
+        if len(new.spec.audiences) > 1:
+            raise Forbidden(about, "node may only request 0 or 1 audiences")
+        audience = new.spec.audiences[0] if new.spec.audiences else ""
+        if audience in projected_audiences(pod):
+            return
+        target = Target(
+            verb="request-serviceaccounts-token-audience",
+            is_resource=True,
+            resource=audience,
+            namespace=request.namespace,
+            name=request.name,
+        )
+        if not (await self._authorizer.authorize(request.user, target)).allowed:
+            text = (
+                f"audience {quote(audience)} not found in pod spec volume, "
+                f"{request.user.username} is not authorized to request tokens for this audience"
+            )
+            raise Forbidden(about, text)
+
+    def _node(self, node: str, kind: Kind[Any], new: Node, old: Object | None) -> None:
+        if new.name != node:
+            raise not_its_own(node, kind, new)
+        about = kind.about(new.name)
+        before = old if isinstance(old, Node) else Node()
+        labels = sorted(
+            key
+            for key in new.metadata.labels.keys() | before.metadata.labels.keys()
+            if key.startswith(self._reserved_labels)
+            and new.metadata.labels.get(key) != before.metadata.labels.get(key)
+        )
+        if labels:
+            text = f"is not allowed to set the following labels: {', '.join(labels)}"
+            raise Forbidden(about, f"node {quote(node)} {text}")
+        if old is None:
+            return
+        # An owner that goes would take the Node with it; a taint keeps workloads away.
+        if new.metadata.owner_references != before.metadata.owner_references:
+            raise Forbidden(about, f"node {quote(node)} is not allowed to modify ownerReferences")
+        if new.spec.get("taints") != before.spec.get("taints"):
+            raise Forbidden(about, f"node {quote(node)} is not allowed to modify taints")
+
+    def _pod(
+        self, node: str, request: Request, kind: Kind[Any], new: Pod, old: Object | None
+    ) -> None:
+        refusal = (
+            self._new_pod_refusal(node, new)
+            if old is None
+            else self._changed_pod_refusal(node, request, new, old)
+        )
+        if refusal:
+            raise Forbidden(kind.about(new.name), refusal)
+
+    def _new_pod_refusal(self, node: str, new: Pod) -> str:
+        """A node may only mirror what it runs by itself, which proves no identity."""
+        who = f"node {quote(node)}"
+        if self._mirror not in new.metadata.annotations:
+            return (
+                f"pod does not have {quote(self._mirror)} annotation, "
+                f"{who} can only create mirror pods"
+            )
+        if new.node != node:
+            return f"{who} can only create pods with spec.nodeName set to itself"
+        if new.account not in ("", DEFAULT_ACCOUNT):
+            return f"{who} can not create pods that reference a service account"
+        return ""
+
+    def _changed_pod_refusal(self, node: str, request: Request, new: Pod, old: Object) -> str:
+        who = f"node {quote(node)}"
+        if request.target.subresource != "status":
+            return f"unexpected operation on a pod, {who} can only create and delete mirror pods"
+        if not isinstance(old, Pod) or old.node != node:
+            rest = "for pods with spec.nodeName set to itself"
+            return f"{who} can only update pod status {rest}"
+        # Without the mark, what the Pod refers to would be open to the node.
+        mark = self._mirror
+        if new.metadata.annotations.get(mark) != old.metadata.annotations.get(mark):
+            return f"{who} can not change the {quote(mark)} annotation"
+        return ""
+
+    def _lease(self, node: str, kind: Kind[Any], lease: Object) -> None:
+        about = kind.about(lease.name)
+        if lease.namespace != self._lease_namespace:
+            place = quote(self._lease_namespace)
+            raise Forbidden(about, f"can only access leases in the {place} system namespace")
+        if lease.name != node:
+            text = "can only access node lease with the same name as the requesting node"
+            raise Forbidden(about, text)
+
+    def _signing_request(self, node: str, kind: Kind[Any], new: Any, old: Object | None) -> None:
+        if old is not None or new.spec.signer_name not in self._node_signers:
+            return
+        about = kind.about(new.name)
+        try:
+            wanted = signing_request.parse(new.spec.request)
+        except Refusal as refusal:
+            raise Forbidden(about, f"unable to parse csr: {refusal}") from None
+        own = f"{NODE_PREFIX}{node}"
+        if wanted.subject.common_name != own:
+            raise Forbidden(about, f"can only create a node CSR with CN={own}")
+
+
+def not_its_own(node: str, kind: Kind[Any], other: Object) -> Forbidden:
+    text = f"node {quote(node)} is not allowed to modify node {quote(other.name)}"
+    return Forbidden(kind.about(other.name), text)
+
+
+def projected_audiences(pod: Pod) -> Iterator[str]:
+    """The audiences for which the Pod's own volumes ask for a token; empty: the server's own."""
+    for volume in items(pod.spec.get("volumes")):
+        projected = volume.get("projected")
+        for source in items(projected.get("sources") if isinstance(projected, dict) else None):
+            token = source.get("serviceAccountToken")
+            if isinstance(token, dict):
+                audience = token.get("audience") or ""
+                if isinstance(audience, str):
+                    yield audience
+
+
+def items(value: Any) -> Iterator[dict[str, Any]]:
+    """The objects in a list; a Pod may hold anything in its place."""
+    if isinstance(value, list | tuple):
+        yield from (item for item in value if isinstance(item, dict))
+
+
+_: type[AdmissionPolicy] = NodeRestriction

@@ -1,0 +1,123 @@
+"""Nobody hands out more than they hold.
+
+Whoever creates or changes a role must hold every rule in it, or have the verb `escalate` on it.
+Whoever creates or changes a binding must hold every rule of the role it names, or have the verb
+`bind` on that role. A role that gathers others by label may come to hold anything, so it takes full
+authority. Members of `system:masters` hold everything.
+
+Start with `RoleEscalation.review`. What a user holds is asked of the RBAC evaluator (`Holdings`);
+rights from elsewhere do not count.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from orchid.engine.interfaces import AdmissionPolicy, Authorizer
+from orchid.engine.kind import Kind
+from orchid.engine.request import Request, Target
+from orchid.kinds.role import FULL_AUTHORITY, ClusterRole, PolicyRule, Role
+from orchid.kinds.role_binding import ClusterRoleBinding, RoleBinding, RoleRef
+from orchid.wire.errors import Forbidden, NotFound
+from orchid.wire.meta import Object
+from orchid.wire.struct import replace
+from orchid.wire.user import MASTERS, UserInfo
+
+
+class Holdings(Protocol):
+    """What somebody holds, and what a role holds."""
+
+    def excess(self, user: UserInfo, namespace: str, wanted: Iterable[PolicyRule]) -> str:
+        """Say which of the wanted rules a user does not hold; nothing if all are held."""
+
+    def rules_of(self, role: RoleRef, namespace: str) -> tuple[PolicyRule, ...] | None:
+        """The rules of a role as seen from a namespace; None if there is no such role."""
+
+
+class RoleEscalation:
+    def __init__(self, authorizer: Authorizer, holdings: Holdings) -> None:
+        self._authorizer = authorizer
+        self._holdings = holdings
+
+    async def admit(
+        self, request: Request, kind: Kind[Any], new: Object, old: Object | None
+    ) -> Object:
+        return new
+
+    async def review(
+        self, request: Request, kind: Kind[Any], new: Object | None, old: Object | None
+    ) -> None:
+        if not isinstance(new, Role | ClusterRole | RoleBinding | ClusterRoleBinding):
+            return
+        if MASTERS in request.user.groups or grants_the_same(new, old):
+            return
+        if isinstance(new, Role | ClusterRole):
+            await self._review_role(request, kind, new, old)
+        else:
+            await self._review_binding(request, kind, new)
+
+    async def _review_role(
+        self, request: Request, kind: Kind[Any], new: Role | ClusterRole, old: Object | None
+    ) -> None:
+        if await self._may(request, "escalate", kind.group, kind.plural, request.name):
+            return
+        self._refuse_excess(request, kind, new, new.rules or ())
+        if (gathers(new) or gathers(old)) and self._holdings.excess(
+            request.user, request.namespace, FULL_AUTHORITY
+        ):
+            text = "must have cluster-admin privileges to use the aggregationRule"
+            raise Forbidden(kind.about(new.name), text)
+
+    async def _review_binding(
+        self, request: Request, kind: Kind[Any], new: RoleBinding | ClusterRoleBinding
+    ) -> None:
+        role = new.role_ref
+        plural = "clusterroles" if role.kind == "ClusterRole" else "roles"
+        if await self._may(request, "bind", role.api_group, plural, role.name):
+            return
+        rules = self._holdings.rules_of(role, new.namespace)
+        if rules is None:
+            raise NotFound(kind.about(role.name))
+        self._refuse_excess(request, kind, new, rules)
+
+    def _refuse_excess(
+        self, request: Request, kind: Kind[Any], new: Object, wanted: Iterable[PolicyRule]
+    ) -> None:
+        excess = self._holdings.excess(request.user, request.namespace, wanted)
+        if excess:
+            raise Forbidden(kind.about(new.name), excess)
+
+    async def _may(self, request: Request, verb: str, group: str, resource: str, name: str) -> bool:
+        target = Target(
+            verb=verb,
+            is_resource=True,
+            group=group,
+            version="*",
+            resource=resource,
+            namespace=request.namespace,
+            name=name,
+        )
+        return (await self._authorizer.authorize(request.user, target)).allowed
+
+
+def gathers(role: Object | None) -> bool:
+    return isinstance(role, ClusterRole) and role.aggregation_rule is not None
+
+
+def grants_the_same(new: Object, old: Object | None) -> bool:
+    """Whether a change touches only what the garbage collector must be able to touch."""
+    return old is not None and without_upkeep(new) == without_upkeep(old)
+
+
+def without_upkeep(thing: Object) -> Object:
+    meta = replace(
+        thing.metadata,
+        self_link="",
+        resource_version="",
+        owner_references=(),
+        finalizers=(),
+        managed_fields=(),
+    )
+    return replace(thing, metadata=meta)
+
+
+_: type[AdmissionPolicy] = RoleEscalation

@@ -1,0 +1,46 @@
+"""Nobody asks the client signer for a certificate that says `system:masters`.
+
+Such a certificate could do everything, and no change of policy could stop it before it expires. A
+group is refused as what it would be taken for: in any string type, among several, with a NUL at
+its end, in wide letters. The signer refuses it once more (credentials/profiles.py).
+"""
+
+from typing import Any
+
+from orchid.credentials import signing_request
+from orchid.credentials.names import reserved_among
+from orchid.credentials.refusals import Refusal
+from orchid.engine.interfaces import AdmissionPolicy
+from orchid.engine.kind import Kind
+from orchid.engine.request import Request
+from orchid.wire.errors import Forbidden
+from orchid.wire.meta import Object
+from orchid.wire.naming import Naming
+from orchid.wire.user import MASTERS
+
+
+class SubjectRestriction:
+    def __init__(self, names: Naming) -> None:
+        self._group = names.certificates
+        self._signer = names.client_signer
+
+    async def admit(
+        self, request: Request, kind: Kind[Any], new: Object, old: Object | None
+    ) -> Object:
+        return new
+
+    async def review(self, request: Request, kind: Kind[Any], new: Any, old: Object | None) -> None:
+        if kind.plural != "certificatesigningrequests" or kind.group != self._group:
+            return
+        if new is None or old is not None or new.spec.signer_name != self._signer:
+            return
+        try:
+            wanted = signing_request.parse(new.spec.request)
+        except Refusal as refusal:
+            raise Forbidden(kind.about(new.name), f"failed to parse CSR: {refusal}") from None
+        if reserved_among(wanted.subject.organizations, (MASTERS,)):
+            text = f"use of {self._signer} signer with {MASTERS} group is not allowed"
+            raise Forbidden(kind.about(new.name), text)
+
+
+_: type[AdmissionPolicy] = SubjectRestriction

@@ -1,0 +1,242 @@
+"""Role and ClusterRole: what may be done, without saying by whom.
+
+Start with `PolicyRule`. A Role holds in its namespace, a ClusterRole everywhere it is bound. A
+ClusterRole with an `aggregationRule` has no rules of its own: it has those of every role its
+selectors find. `aggregate` says which these are; the evaluator asks it when it reads a role, so
+that a right is there as soon as the role that brings it, whatever is stored in `rules`.
+
+Who holds a role is a binding's matter (role_binding.py). That nobody hands out more than they hold
+is an admission question: see admission/role_escalation.py.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Annotated
+
+from msgspec import field
+
+from orchid.engine.kind import Column, Kind, Scope
+from orchid.engine.strategy import Strategy
+from orchid.wire.fields import FieldError, Path, forbidden, invalid, required
+from orchid.wire.meta import Object
+from orchid.wire.name_rules import label_value_errors, path_segment_errors, qualified_name_errors
+from orchid.wire.naming import Naming
+from orchid.wire.struct import Wire, always, null, proto, replace
+from orchid.wire.text import timestamp
+
+RULES = Path() / "rules"
+SELECTORS = Path() / "aggregationRule" / "clusterRoleSelectors"
+
+ALL = "*"  # any verb, any group, any resource, any path
+
+
+class PolicyRule(Wire):
+    """Verbs on resources, or verbs on paths that are no resources; never both."""
+
+    verbs: Annotated[tuple[str, ...], proto(1)] = always(lambda: ())
+    api_groups: Annotated[tuple[str, ...], proto(2)] = ()
+    resources: Annotated[tuple[str, ...], proto(3)] = ()
+    resource_names: Annotated[tuple[str, ...], proto(4)] = ()
+    non_resource_urls: Annotated[tuple[str, ...], proto(5)] = field(
+        default=(), name="nonResourceURLs"
+    )
+
+
+FULL_AUTHORITY = (
+    PolicyRule(verbs=(ALL,), api_groups=(ALL,), resources=(ALL,)),
+    PolicyRule(verbs=(ALL,), non_resource_urls=(ALL,)),
+)
+
+
+class LabelRequirement(Wire):
+    """One condition on a label."""
+
+    key: Annotated[str, proto(1)] = field(default_factory=str)
+    operator: Annotated[str, proto(2)] = field(default_factory=str)
+    values: Annotated[tuple[str, ...], proto(3)] = ()
+
+
+class LabelSelector(Wire):
+    """Conditions on labels, all of which must hold; without any, everything is selected."""
+
+    match_labels: Annotated[dict[str, str], proto(1)] = field(default_factory=dict)
+    match_expressions: Annotated[tuple[LabelRequirement, ...], proto(2)] = ()
+
+
+class AggregationRule(Wire):
+    """Which roles to gather: those that one of the selectors finds."""
+
+    cluster_role_selectors: Annotated[tuple[LabelSelector, ...], proto(1)] = ()
+
+
+class Role(Object):
+    rules: Annotated[tuple[PolicyRule, ...] | None, proto(2)] = always(null)
+
+
+class ClusterRole(Object):
+    rules: Annotated[tuple[PolicyRule, ...] | None, proto(2)] = always(null)
+    aggregation_rule: Annotated[AggregationRule | None, proto(3)] = None
+
+
+class RoleRules(Strategy[Role]):
+    def name_errors(self, name: str, prefix: bool) -> Iterable[str]:
+        return path_segment_errors(name, prefix)
+
+    def validate(self, new: Role) -> Iterator[FieldError]:
+        yield from rules_errors(new.rules or (), namespaced=True)
+
+
+class ClusterRoleRules(Strategy[ClusterRole]):
+    def name_errors(self, name: str, prefix: bool) -> Iterable[str]:
+        return path_segment_errors(name, prefix)
+
+    def validate(self, new: ClusterRole) -> Iterator[FieldError]:
+        yield from rules_errors(new.rules or (), namespaced=False)
+        if new.aggregation_rule is not None:
+            yield from aggregation_errors(new.aggregation_rule)
+
+
+def declare(names: Naming) -> tuple[Kind[Role], Kind[ClusterRole]]:
+    role = Kind(
+        type=Role,
+        group=names.rbac,
+        version="v1",
+        plural="roles",
+        scope=Scope.NAMESPACED,
+        rules=RoleRules(),
+        columns=COLUMNS,
+        defaults=lambda sent: replace(sent, rules=None) if sent.rules == () else sent,
+    )
+    cluster_role = Kind(
+        type=ClusterRole,
+        group=names.rbac,
+        version="v1",
+        plural="clusterroles",
+        scope=Scope.CLUSTER,
+        rules=ClusterRoleRules(),
+        columns=COLUMNS,
+        defaults=lambda sent: replace(sent, rules=None) if sent.rules == () else sent,
+    )
+    return role, cluster_role
+
+
+def created(role: Object, now: datetime) -> str:
+    moment = role.metadata.creation_timestamp
+    return timestamp(moment) if moment else ""
+
+
+COLUMNS = (
+    Column("Name", lambda role, now: role.name, format="name", description="The role's name."),
+    Column("Created At", created, type="date", description="When the role was created."),
+)
+
+
+def rules_errors(rules: tuple[PolicyRule, ...], *, namespaced: bool) -> Iterator[FieldError]:
+    for index, rule in enumerate(rules):
+        yield from rule_errors(rule, RULES[index], namespaced)
+
+
+def rule_errors(rule: PolicyRule, path: Path, namespaced: bool) -> Iterator[FieldError]:
+    if not rule.verbs:
+        yield required(path / "verbs", "verbs must contain at least one value")
+    if rule.non_resource_urls:
+        yield from url_errors(rule, path / "nonResourceURLs", namespaced)
+        return
+    if not rule.api_groups:
+        yield required(path / "apiGroups", "resource rules must supply at least one api group")
+    if not rule.resources:
+        yield required(path / "resources", "resource rules must supply at least one resource")
+
+
+def url_errors(rule: PolicyRule, path: Path, namespaced: bool) -> Iterator[FieldError]:
+    if namespaced:
+        text = "namespaced rules cannot apply to non-resource URLs"
+        yield invalid(path, rule.non_resource_urls, text)
+    if rule.api_groups or rule.resources or rule.resource_names:
+        text = "rules cannot apply to both regular resources and non-resource URLs"
+        yield invalid(path, rule.non_resource_urls, text)
+
+
+def aggregation_errors(rule: AggregationRule) -> Iterator[FieldError]:
+    if not rule.cluster_role_selectors:
+        text = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+        yield required(SELECTORS, text)
+    for index, selector in enumerate(rule.cluster_role_selectors):
+        yield from selector_errors(selector, SELECTORS[index])
+
+
+def selector_errors(selector: LabelSelector, path: Path) -> Iterator[FieldError]:
+    labels = path / "matchLabels"
+    for key, value in selector.match_labels.items():
+        yield from (invalid(labels, key, text) for text in qualified_name_errors(key))
+        yield from (invalid(labels, value, text) for text in label_value_errors(value))
+    for index, requirement in enumerate(selector.match_expressions):
+        yield from requirement_errors(requirement, (path / "matchExpressions")[index])
+
+
+def requirement_errors(requirement: LabelRequirement, path: Path) -> Iterator[FieldError]:
+    values = path / "values"
+    if requirement.operator in ("In", "NotIn"):
+        if not requirement.values:
+            yield required(values, "must be specified when `operator` is 'In' or 'NotIn'")
+    elif requirement.operator in ("Exists", "DoesNotExist"):
+        if requirement.values:
+            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            yield forbidden(values, text)
+    else:
+        yield invalid(path / "operator", requirement.operator, "not a valid selector operator")
+    for text in qualified_name_errors(requirement.key):
+        yield invalid(path / "key", requirement.key, text)
+    for index, value in enumerate(requirement.values):
+        yield from (invalid(values[index], value, text) for text in label_value_errors(value))
+
+
+def aggregate(
+    role: ClusterRole, matching: Callable[[LabelSelector], Iterable[ClusterRole]]
+) -> tuple[PolicyRule, ...]:
+    """Give the rules an aggregated role stands for: those of every role it reaches, none twice.
+
+    `matching` finds the roles of a selector, in the order of their names. Roles that aggregate
+    each other in a circle all end up with the same rules.
+    """
+    gathered: dict[PolicyRule, None] = {}
+    reached, waiting = {role.name}, [role]
+    while waiting:
+        for found in _selected(waiting.pop(), matching):
+            if found.name in reached:
+                continue
+            reached.add(found.name)
+            if found.aggregation_rule is not None:
+                waiting.append(found)
+            else:
+                gathered.update(dict.fromkeys(found.rules or ()))
+    return tuple(gathered)
+
+
+def _selected(
+    role: ClusterRole, matching: Callable[[LabelSelector], Iterable[ClusterRole]]
+) -> Iterator[ClusterRole]:
+    if role.aggregation_rule is not None:
+        for selector in role.aggregation_rule.cluster_role_selectors:
+            yield from matching(selector)
+
+
+def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    if any(labels.get(key) != value for key, value in selector.match_labels.items()):
+        return False
+    return all(meets(requirement, labels) for requirement in selector.match_expressions)
+
+
+def meets(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
+    key, there = requirement.key, requirement.key in labels
+    match requirement.operator:
+        case "In":
+            return there and labels[key] in requirement.values
+        case "NotIn":
+            return not there or labels[key] not in requirement.values
+        case "Exists":
+            return there
+        case "DoesNotExist":
+            return not there
+        case _:
+            return False  # what cannot be read selects nothing

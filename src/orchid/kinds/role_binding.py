@@ -1,0 +1,198 @@
+"""RoleBinding and ClusterRoleBinding: who holds a role, in one namespace or everywhere.
+
+Start with `Subject` and `RoleRef`. A binding's roleRef never changes: a binding that pointed
+elsewhere would hand the old subjects rights that nobody decided to give them. That nobody binds a
+role that holds more than they hold themselves is an admission question: see
+admission/role_escalation.py.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Final, TypeVar
+
+from msgspec import field
+
+from orchid.engine.kind import Column, Kind, Scope
+from orchid.engine.strategy import Strategy
+from orchid.wire.fields import FieldError, Path, invalid, required, unsupported
+from orchid.wire.meta import Object
+from orchid.wire.name_rules import path_segment_errors, subdomain_errors
+from orchid.wire.naming import Naming
+from orchid.wire.struct import Wire, atomic_map, proto, replace
+from orchid.wire.text import age
+
+USER: Final = "User"
+GROUP: Final = "Group"
+SERVICE_ACCOUNT: Final = "ServiceAccount"
+
+SUBJECTS = Path() / "subjects"
+ROLE_REF = Path() / "roleRef"
+
+
+class Subject(Wire):
+    """Who: a user or a group by name, or a service account by namespace and name."""
+
+    kind: Annotated[str, proto(1)] = field(default_factory=str)
+    api_group: Annotated[str, proto(2)] = ""
+    name: Annotated[str, proto(3)] = field(default_factory=str)
+    namespace: Annotated[str, proto(4)] = ""
+
+
+class RoleRef(Wire):
+    """Which role: one of the same namespace, or a ClusterRole."""
+
+    api_group: Annotated[str, proto(1)] = field(default_factory=str)
+    kind: Annotated[str, proto(2)] = field(default_factory=str)
+    name: Annotated[str, proto(3)] = field(default_factory=str)
+
+
+class RoleBinding(Object):
+    subjects: Annotated[tuple[Subject, ...], proto(2)] = ()
+    role_ref: Annotated[RoleRef, atomic_map(), proto(3)] = field(default_factory=RoleRef)
+
+
+class ClusterRoleBinding(Object):
+    subjects: Annotated[tuple[Subject, ...], proto(2)] = ()
+    role_ref: Annotated[RoleRef, atomic_map(), proto(3)] = field(default_factory=RoleRef)
+
+
+Binding = RoleBinding | ClusterRoleBinding
+B = TypeVar("B", RoleBinding, ClusterRoleBinding)
+
+
+class Rules(Strategy[B]):
+    """The rules of both kinds; they differ in the roles one may refer to."""
+
+    def __init__(self, names: Naming, *, namespaced: bool) -> None:
+        self._group = names.rbac
+        self._namespaced = namespaced
+        self._role_kinds = ("Role", "ClusterRole") if namespaced else ("ClusterRole",)
+
+    def name_errors(self, name: str, prefix: bool) -> Iterable[str]:
+        return path_segment_errors(name, prefix)
+
+    def validate(self, new: B) -> Iterator[FieldError]:
+        yield from self._role_ref_errors(new.role_ref)
+        for index, subject in enumerate(new.subjects):
+            yield from self._subject_errors(subject, SUBJECTS[index])
+
+    def validate_update(self, new: B, old: B) -> Iterator[FieldError]:
+        yield from self.validate(new)
+        if new.role_ref != old.role_ref:
+            yield invalid(ROLE_REF, capitalised(new.role_ref), "cannot change roleRef")
+
+    def _role_ref_errors(self, role: RoleRef) -> Iterator[FieldError]:
+        if role.api_group != self._group:
+            yield unsupported(ROLE_REF / "apiGroup", role.api_group, (self._group,))
+        if role.kind not in self._role_kinds:
+            yield unsupported(ROLE_REF / "kind", role.kind, self._role_kinds)
+        if not role.name:
+            yield required(ROLE_REF / "name")
+        for text in path_segment_errors(role.name):
+            yield invalid(ROLE_REF / "name", role.name, text)
+
+    def _subject_errors(self, subject: Subject, path: Path) -> Iterator[FieldError]:
+        if not subject.name:
+            yield required(path / "name")
+        if subject.kind == SERVICE_ACCOUNT:
+            yield from self._account_errors(subject, path)
+        elif subject.kind not in (USER, GROUP):
+            yield unsupported(path / "kind", subject.kind, (SERVICE_ACCOUNT, USER, GROUP))
+        elif subject.api_group != self._group:
+            yield unsupported(path / "apiGroup", subject.api_group, (self._group,))
+
+    def _account_errors(self, subject: Subject, path: Path) -> Iterator[FieldError]:
+        if subject.name:
+            for text in subdomain_errors(subject.name):
+                yield invalid(path / "name", subject.name, text)
+        if subject.api_group:
+            yield unsupported(path / "apiGroup", subject.api_group, ("",))
+        if not self._namespaced and not subject.namespace:
+            yield required(path / "namespace")
+
+
+def declare(names: Naming) -> tuple[Kind[RoleBinding], Kind[ClusterRoleBinding]]:
+    group = names.rbac
+    binding = Kind(
+        type=RoleBinding,
+        group=group,
+        version="v1",
+        plural="rolebindings",
+        scope=Scope.NAMESPACED,
+        rules=Rules[RoleBinding](names, namespaced=True),
+        columns=COLUMNS,
+        defaults=lambda sent: with_groups(sent, group),
+    )
+    cluster_binding = Kind(
+        type=ClusterRoleBinding,
+        group=group,
+        version="v1",
+        plural="clusterrolebindings",
+        scope=Scope.CLUSTER,
+        rules=Rules[ClusterRoleBinding](names, namespaced=False),
+        columns=COLUMNS,
+        defaults=lambda sent: with_groups(sent, group),
+    )
+    return binding, cluster_binding
+
+
+def with_groups(sent: B, group: str) -> B:
+    """Fill in the API group of the role, and of the users and groups, where it was left out."""
+    role = sent.role_ref
+    if not role.api_group:
+        role = replace(role, api_group=group)
+    subjects = tuple(
+        replace(subject, api_group=group)
+        if not subject.api_group and subject.kind in (USER, GROUP)
+        else subject
+        for subject in sent.subjects
+    )
+    return replace(sent, role_ref=role, subjects=subjects)
+
+
+def capitalised(role: RoleRef) -> dict[str, str]:
+    """The form in which the reference prints a roleRef in an error."""
+    return {"APIGroup": role.api_group, "Kind": role.kind, "Name": role.name}
+
+
+def names_of(binding: Any, kind: str) -> str:
+    """The subjects of one kind, for a table cell."""
+    return ", ".join(
+        f"{subject.namespace}/{subject.name}"
+        if subject.namespace and kind == SERVICE_ACCOUNT
+        else subject.name
+        for subject in binding.subjects
+        if subject.kind == kind
+    )
+
+
+COLUMNS = (
+    Column("Name", lambda binding, now: binding.name, format="name", description="Its name."),
+    Column(
+        "Role",
+        lambda binding, now: f"{binding.role_ref.kind}/{binding.role_ref.name}",
+        description="The role that its subjects hold.",
+    ),
+    Column(
+        "Age",
+        lambda binding, now: age(binding.metadata.creation_timestamp, now),
+        description="How long ago the binding was created.",
+    ),
+    Column(
+        "Users",
+        lambda binding, now: names_of(binding, USER),
+        description="The users that hold the role.",
+        priority=1,
+    ),
+    Column(
+        "Groups",
+        lambda binding, now: names_of(binding, GROUP),
+        description="The groups that hold the role.",
+        priority=1,
+    ),
+    Column(
+        "ServiceAccounts",
+        lambda binding, now: names_of(binding, SERVICE_ACCOUNT),
+        description="The service accounts that hold the role.",
+        priority=1,
+    ),
+)

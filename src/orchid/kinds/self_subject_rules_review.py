@@ -1,0 +1,89 @@
+"""SelfSubjectRulesReview: asks for everything the caller may do in a namespace. Nothing is stored.
+
+The list is for showing, not for deciding: an authorizer that cannot list its rules says so through
+`incomplete`. To decide, ask a SelfSubjectAccessReview.
+"""
+
+from typing import Annotated, Protocol
+
+from msgspec import field
+
+from orchid.engine.kind import Kind, Scope
+from orchid.engine.request import Request
+from orchid.wire.errors import BadRequest
+from orchid.wire.meta import Object
+from orchid.wire.naming import Naming
+from orchid.wire.struct import Wire, always, proto
+from orchid.wire.user import UserInfo
+
+
+class ResourceRule(Wire):
+    """Verbs on resources."""
+
+    verbs: Annotated[tuple[str, ...], proto(1)] = always(lambda: ())
+    api_groups: Annotated[tuple[str, ...], proto(2)] = ()
+    resources: Annotated[tuple[str, ...], proto(3)] = ()
+    resource_names: Annotated[tuple[str, ...], proto(4)] = ()
+
+
+class NonResourceRule(Wire):
+    """Verbs on paths that are no resources."""
+
+    verbs: Annotated[tuple[str, ...], proto(1)] = always(lambda: ())
+    non_resource_urls: Annotated[tuple[str, ...], proto(2)] = field(
+        default=(), name="nonResourceURLs"
+    )
+
+
+class SelfSubjectRulesReviewSpec(Wire):
+    namespace: Annotated[str, proto(1)] = ""
+
+
+class SubjectRulesReviewStatus(Wire):
+    resource_rules: Annotated[tuple[ResourceRule, ...], proto(1)] = always(lambda: ())
+    non_resource_rules: Annotated[tuple[NonResourceRule, ...], proto(2)] = always(lambda: ())
+    incomplete: Annotated[bool, proto(3)] = always(bool)
+    evaluation_error: Annotated[str, proto(4)] = ""
+
+
+class SelfSubjectRulesReview(Object):
+    spec: Annotated[SelfSubjectRulesReviewSpec, proto(2)] = field(
+        default_factory=SelfSubjectRulesReviewSpec
+    )
+    status: Annotated[SubjectRulesReviewStatus, proto(3)] = field(
+        default_factory=SubjectRulesReviewStatus
+    )
+
+
+class RuleLister(Protocol):
+    """An authorizer that can say what somebody may do, or that it cannot."""
+
+    def rules_for(self, user: UserInfo, namespace: str) -> SubjectRulesReviewStatus: ...
+
+
+class ListRules:
+    """Answer with the caller's rules; what was sent does not come back."""
+
+    def __init__(self, rules: RuleLister) -> None:
+        self._rules = rules
+
+    async def create(self, new: SelfSubjectRulesReview, request: Request) -> SelfSubjectRulesReview:
+        if not new.spec.namespace:
+            raise BadRequest("no namespace on request")
+        return SelfSubjectRulesReview(
+            kind=new.kind,
+            api_version=new.api_version,
+            status=self._rules.rules_for(request.user, new.spec.namespace),
+        )
+
+
+def declare(names: Naming, rules: RuleLister) -> Kind[SelfSubjectRulesReview]:
+    return Kind(
+        type=SelfSubjectRulesReview,
+        group=names.authorization,
+        version="v1",
+        plural="selfsubjectrulesreviews",
+        scope=Scope.CLUSTER,
+        acts=ListRules(rules),
+        verbs=("create",),
+    )

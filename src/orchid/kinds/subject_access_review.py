@@ -1,0 +1,381 @@
+"""SubjectAccessReview and its sisters: ask whether somebody may do something. Nothing is stored.
+
+SubjectAccessReview       may that user?                    anywhere
+LocalSubjectAccessReview  may that user, in this namespace?
+SelfSubjectAccessReview   may I?
+
+Start with `Reviewing.create`. The question goes to the same authorizer that guards the front door,
+as it is: nobody checks that the user exists, and no groups are added to those that were named.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Annotated, Generic, Protocol, TypeVar
+
+from msgspec import field
+
+from orchid.engine.interfaces import Authorizer, Verdict
+from orchid.engine.kind import Kind, Scope
+from orchid.engine.request import Request, Target
+from orchid.wire.errors import BadRequest, Subject, refuse_if_any
+from orchid.wire.fields import METADATA, FieldError, Path, forbidden, invalid, required
+from orchid.wire.meta import Object, ObjectMeta
+from orchid.wire.name_rules import label_value_errors, qualified_name_errors
+from orchid.wire.naming import Naming
+from orchid.wire.selection import FieldSelector, LabelSelector
+from orchid.wire.struct import Wire, proto, replace
+from orchid.wire.user import UserInfo
+
+SPEC = Path() / "spec"
+RESOURCE = SPEC / "resourceAttributes"
+NON_RESOURCE = SPEC / "nonResourceAttributes"
+
+
+class SelectorRequirement(Wire):
+    """One condition of a selector, on a label or on a field."""
+
+    key: Annotated[str, proto(1)] = field(default_factory=str)
+    operator: Annotated[str, proto(2)] = field(default_factory=str)
+    values: Annotated[tuple[str, ...], proto(3)] = ()
+
+
+class SelectorAttributes(Wire):
+    """A selector as text or as requirements; never both."""
+
+    raw_selector: Annotated[str, proto(1)] = ""
+    requirements: Annotated[tuple[SelectorRequirement, ...], proto(2)] = ()
+
+
+class ResourceAttributes(Wire):
+    """What one would do to a resource. An empty name, group or namespace is just that."""
+
+    namespace: Annotated[str, proto(1)] = ""
+    verb: Annotated[str, proto(2)] = ""
+    group: Annotated[str, proto(3)] = ""
+    version: Annotated[str, proto(4)] = ""
+    resource: Annotated[str, proto(5)] = ""
+    subresource: Annotated[str, proto(6)] = ""
+    name: Annotated[str, proto(7)] = ""
+    field_selector: Annotated[SelectorAttributes | None, proto(8)] = None
+    label_selector: Annotated[SelectorAttributes | None, proto(9)] = None
+
+
+class NonResourceAttributes(Wire):
+    """What one would do to a path that is no resource."""
+
+    path: Annotated[str, proto(1)] = ""
+    verb: Annotated[str, proto(2)] = ""
+
+
+class SubjectAccessReviewSpec(Wire):
+    resource_attributes: Annotated[ResourceAttributes | None, proto(1)] = None
+    non_resource_attributes: Annotated[NonResourceAttributes | None, proto(2)] = None
+    user: Annotated[str, proto(3)] = ""
+    groups: Annotated[tuple[str, ...], proto(4)] = ()
+    extra: Annotated[dict[str, tuple[str, ...]], proto(5)] = field(default_factory=dict)
+    uid: Annotated[str, proto(6)] = ""
+
+
+class SelfSubjectAccessReviewSpec(Wire):
+    resource_attributes: Annotated[ResourceAttributes | None, proto(1)] = None
+    non_resource_attributes: Annotated[NonResourceAttributes | None, proto(2)] = None
+
+
+class SubjectAccessReviewStatus(Wire):
+    allowed: Annotated[bool, proto(1)] = field(default_factory=bool)
+    denied: Annotated[bool, proto(4)] = False
+    reason: Annotated[str, proto(2)] = ""
+    evaluation_error: Annotated[str, proto(3)] = ""
+
+
+class SubjectAccessReview(Object):
+    spec: Annotated[SubjectAccessReviewSpec, proto(2)] = field(
+        default_factory=SubjectAccessReviewSpec
+    )
+    status: Annotated[SubjectAccessReviewStatus, proto(3)] = field(
+        default_factory=SubjectAccessReviewStatus
+    )
+
+
+class LocalSubjectAccessReview(Object):
+    spec: Annotated[SubjectAccessReviewSpec, proto(2)] = field(
+        default_factory=SubjectAccessReviewSpec
+    )
+    status: Annotated[SubjectAccessReviewStatus, proto(3)] = field(
+        default_factory=SubjectAccessReviewStatus
+    )
+
+
+class SelfSubjectAccessReview(Object):
+    spec: Annotated[SelfSubjectAccessReviewSpec, proto(2)] = field(
+        default_factory=SelfSubjectAccessReviewSpec
+    )
+    status: Annotated[SubjectAccessReviewStatus, proto(3)] = field(
+        default_factory=SubjectAccessReviewStatus
+    )
+
+
+class Asked(Protocol):
+    """The part of a spec that all three have."""
+
+    @property
+    def resource_attributes(self) -> ResourceAttributes | None: ...
+    @property
+    def non_resource_attributes(self) -> NonResourceAttributes | None: ...
+
+
+R = TypeVar("R", SubjectAccessReview, LocalSubjectAccessReview, SelfSubjectAccessReview)
+
+
+class Reviewing(Generic[R]):
+    """Check the question, ask the authorizer, answer with its words."""
+
+    def __init__(
+        self,
+        group: str,
+        authorizer: Authorizer,
+        *,
+        errors: Callable[[R], Iterator[FieldError]],
+        subject: Callable[[R, Request], UserInfo],
+    ) -> None:
+        # The reference leaves the kind out of these errors, and clients see it so.
+        self._about = Subject(group, "")
+        self._authorizer = authorizer
+        self._errors: Callable[[R], Iterator[FieldError]] = errors
+        self._subject: Callable[[R, Request], UserInfo] = subject
+
+    async def create(self, new: R, request: Request) -> R:
+        refuse_if_any(self._about, self._errors(new))
+        target, problems = target_of(new.spec)
+        decision = await self._authorizer.authorize(self._subject(new, request), target)
+        if decision.error:
+            problems.insert(0, decision.error)
+        status = SubjectAccessReviewStatus(
+            allowed=decision.allowed,
+            denied=decision.verdict is Verdict.DENY,
+            reason=decision.reason,
+            evaluation_error="; ".join(problems),
+        )
+        return replace(new, status=status)
+
+
+def declare(
+    names: Naming, authorizer: Authorizer
+) -> tuple[
+    Kind[SubjectAccessReview], Kind[LocalSubjectAccessReview], Kind[SelfSubjectAccessReview]
+]:
+    group = names.authorization
+    anywhere = Kind(
+        type=SubjectAccessReview,
+        group=group,
+        version="v1",
+        plural="subjectaccessreviews",
+        scope=Scope.CLUSTER,
+        acts=Reviewing[SubjectAccessReview](
+            group, authorizer, errors=review_errors, subject=named_user
+        ),
+        verbs=("create",),
+    )
+    local = Kind(
+        type=LocalSubjectAccessReview,
+        group=group,
+        version="v1",
+        plural="localsubjectaccessreviews",
+        scope=Scope.NAMESPACED,
+        acts=Reviewing[LocalSubjectAccessReview](
+            group, authorizer, errors=local_review_errors, subject=named_user
+        ),
+        verbs=("create",),
+    )
+    own = Kind(
+        type=SelfSubjectAccessReview,
+        group=group,
+        version="v1",
+        plural="selfsubjectaccessreviews",
+        scope=Scope.CLUSTER,
+        acts=Reviewing[SelfSubjectAccessReview](
+            group, authorizer, errors=self_review_errors, subject=lambda new, request: request.user
+        ),
+        verbs=("create",),
+    )
+    return anywhere, local, own
+
+
+def named_user(new: SubjectAccessReview | LocalSubjectAccessReview, request: Request) -> UserInfo:
+    spec = new.spec
+    return UserInfo(username=spec.user, uid=spec.uid, groups=spec.groups, extra=spec.extra)
+
+
+def review_errors(new: SubjectAccessReview) -> Iterator[FieldError]:
+    yield from named_errors(new.spec)
+    yield from metadata_errors(new.metadata)
+
+
+def self_review_errors(new: SelfSubjectAccessReview) -> Iterator[FieldError]:
+    yield from choice_errors(new.spec)
+    yield from selectors_errors(new.spec.resource_attributes)
+    yield from metadata_errors(new.metadata)
+
+
+def local_review_errors(new: LocalSubjectAccessReview) -> Iterator[FieldError]:
+    spec = new.spec
+    yield from named_errors(spec)
+    if replace(new.metadata, namespace="", managed_fields=()) != ObjectMeta():
+        yield invalid(METADATA, new.metadata, "must be empty except for namespace")
+    resource, other = spec.resource_attributes, spec.non_resource_attributes
+    if resource is not None and resource.namespace != new.namespace:
+        text = "must match metadata.namespace"
+        yield invalid(RESOURCE / "namespace", resource.namespace, text)
+    if other is not None:
+        yield invalid(NON_RESOURCE, capitalised(other), "disallowed on this kind of request")
+
+
+def metadata_errors(sent: ObjectMeta) -> Iterator[FieldError]:
+    if replace(sent, managed_fields=()) != ObjectMeta():
+        yield invalid(METADATA, sent, "must be empty")
+
+
+def named_errors(spec: SubjectAccessReviewSpec) -> Iterator[FieldError]:
+    """What is wrong with a question about a user who is named in it."""
+    yield from choice_errors(spec)
+    if not spec.user and not spec.groups:
+        yield invalid(SPEC / "user", spec.user, "at least one of user or group must be specified")
+    yield from selectors_errors(spec.resource_attributes)
+
+
+def choice_errors(spec: Asked) -> Iterator[FieldError]:
+    resource, other = spec.resource_attributes, spec.non_resource_attributes
+    if resource is not None and other is not None:
+        text = "cannot be specified in combination with resourceAttributes"
+        yield invalid(NON_RESOURCE, capitalised(other), text)
+    if resource is None and other is None:
+        text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        yield invalid(RESOURCE, None, text)
+
+
+def selectors_errors(resource: ResourceAttributes | None) -> Iterator[FieldError]:
+    if resource is None:
+        return
+    if resource.field_selector is not None:
+        path = RESOURCE / "fieldSelector"
+        yield from selector_errors(resource.field_selector, path, field_key_errors)
+    if resource.label_selector is not None:
+        path = RESOURCE / "labelSelector"
+        yield from selector_errors(resource.label_selector, path, label_key_errors)
+
+
+def selector_errors(
+    selector: SelectorAttributes,
+    path: Path,
+    key_errors: Callable[[SelectorRequirement, Path], Iterator[FieldError]],
+) -> Iterator[FieldError]:
+    if selector.raw_selector and selector.requirements:
+        text = "may not specified at the same time as requirements"
+        yield invalid(path / "rawSelector", selector.raw_selector, text)
+    if not selector.raw_selector and not selector.requirements:
+        text = f"when {path} is specified, requirements or rawSelector is required"
+        yield required(path / "requirements", text)
+    for index, requirement in enumerate(selector.requirements):
+        place = (path / "requirements")[index]
+        if requirement.operator in ("In", "NotIn") and not requirement.values:
+            text = "must be specified when `operator` is 'In' or 'NotIn'"
+            yield required(place / "values", text)
+        if requirement.operator in ("Exists", "DoesNotExist") and requirement.values:
+            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            yield forbidden(place / "values", text)
+        yield from key_errors(requirement, place)
+
+
+def field_key_errors(requirement: SelectorRequirement, path: Path) -> Iterator[FieldError]:
+    if not requirement.key:
+        yield required(path / "key", "must be specified")
+
+
+def label_key_errors(requirement: SelectorRequirement, path: Path) -> Iterator[FieldError]:
+    for text in qualified_name_errors(requirement.key):
+        yield invalid(path / "key", requirement.key, text)
+    for index, value in enumerate(requirement.values):
+        for text in label_value_errors(value):
+            yield invalid((path / "values")[index], value, text)
+
+
+def capitalised(other: NonResourceAttributes) -> dict[str, str]:
+    """The form in which the reference prints these attributes in an error."""
+    return {"Path": other.path, "Verb": other.verb}
+
+
+def target_of(spec: Asked) -> tuple[Target, list[str]]:
+    """The question as authorizers know it, and what of it could not be read."""
+    other, resource = spec.non_resource_attributes, spec.resource_attributes
+    if resource is None:
+        assert other is not None
+        return Target(verb=other.verb, path=other.path), []
+    problems: list[str] = []
+    target = Target(
+        verb=resource.verb,
+        is_resource=True,
+        group=resource.group,
+        version=resource.version or "*",
+        resource=resource.resource,
+        subresource=resource.subresource,
+        namespace=resource.namespace,
+        name=resource.name,
+        field_selector=selector_text(
+            resource.field_selector, FieldSelector.parse, field_condition, "fieldSelector", problems
+        ),
+        label_selector=selector_text(
+            resource.label_selector, LabelSelector.parse, label_condition, "labelSelector", problems
+        ),
+    )
+    return target, problems
+
+
+def selector_text(
+    selector: SelectorAttributes | None,
+    parse: Callable[[str], object],
+    condition: Callable[[SelectorRequirement], str | None],
+    member: str,
+    problems: list[str],
+) -> str:
+    """Write a selector as text, leaving out what has no meaning.
+
+    That errs on the safe side: it asks for more objects, which fewer callers may have.
+    """
+    if selector is None:
+        return ""
+    if selector.raw_selector:
+        try:
+            parse(selector.raw_selector)
+        except BadRequest:
+            problems.append(f"{RESOURCE / member} ignored due to parse error")
+            return ""
+        return selector.raw_selector
+    conditions = [condition(requirement) for requirement in selector.requirements]
+    known = [text for text in conditions if text is not None]
+    if len(known) < len(conditions):
+        partially = "partially " if known else ""
+        problems.append(f"{RESOURCE / member} {partially}ignored due to parse error")
+    return ",".join(known)
+
+
+def field_condition(requirement: SelectorRequirement) -> str | None:
+    sign = {"In": "=", "NotIn": "!="}.get(requirement.operator)
+    if sign is None or len(requirement.values) != 1:
+        return None
+    escaped = requirement.values[0]
+    for character in "\\,=":
+        escaped = escaped.replace(character, f"\\{character}")
+    return f"{requirement.key}{sign}{escaped}"
+
+
+def label_condition(requirement: SelectorRequirement) -> str | None:
+    match requirement.operator:
+        case "In":
+            return f"{requirement.key} in ({','.join(requirement.values)})"
+        case "NotIn":
+            return f"{requirement.key} notin ({','.join(requirement.values)})"
+        case "Exists":
+            return requirement.key
+        case "DoesNotExist":
+            return f"!{requirement.key}"
+        case _:
+            return None
