@@ -31,6 +31,7 @@ from orchid.credentials.profiles import Profile
 from orchid.credentials.refusals import (
     AuthorityExpired,
     AuthorityUnusable,
+    MalformedCertificate,
     NotPermitted,
     Refusal,
     UnsoundCertificate,
@@ -300,7 +301,10 @@ class Authority:
         serial: int,
         review: Callable[[certificates.Contents], None],
     ) -> None:
-        candidate = certificates.parse(data)
+        try:
+            candidate = certificates.parse(data)
+        except MalformedCertificate as refusal:
+            raise UnsoundCertificate(f"the certificate to be signed: {refusal}") from None
         contents = certificates.read_contents(candidate, data)
         wanted = certificates.Contents(
             subject=template.subject,
@@ -311,8 +315,8 @@ class Authority:
         )
         sound = (
             candidate.version is x509.Version.v3
-            and candidate.serial_number == serial
             and 0 < serial.bit_length() <= _MAX_SERIAL_BITS
+            and candidate.serial_number == serial
             and candidate.not_valid_before_utc == template.not_before
             and candidate.not_valid_after_utc == template.not_after
             and template.not_before < template.not_after

@@ -14,6 +14,7 @@ import contextlib
 import datetime
 import hashlib
 import hmac
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -37,7 +39,7 @@ from orchid.credentials.refusals import (
 )
 
 MAX_CHAIN = 8
-_MAX_CERTIFICATE = 64 * 1024
+_MAX_CERTIFICATE = 128 * 1024
 
 _UNREADABLE = "x509: malformed certificate"
 _VERSION = 0xA0
@@ -69,15 +71,14 @@ def parse(data: bytes) -> x509.Certificate:
     """Read one DER certificate completely, extensions and key included."""
     if len(data) > _MAX_CERTIFICATE:
         raise MalformedCertificate(f"a certificate has at most {_MAX_CERTIFICATE} bytes")
-    with panics_as(MalformedCertificate, _UNREADABLE):
+    with panics_as(MalformedCertificate, _UNREADABLE), _tolerating_zero(_serial_bytes(data)):
         try:
             certificate = x509.load_der_x509_certificate(data)
             # The library reads lazily; a certificate that cannot be read whole is none.
             certificate.extensions  # noqa: B018 - read for its refusal
-        except (ValueError, TypeError, x509.DuplicateExtension, UnsupportedAlgorithm):
+        except (ValueError, TypeError, Warning, x509.DuplicateExtension, UnsupportedAlgorithm):
+            # A warning arrives here only where warnings are errors: the library will refuse soon.
             raise MalformedCertificate(_UNREADABLE) from None
-    if certificate.serial_number < 0:
-        raise MalformedCertificate("x509: negative serial number")
     return certificate
 
 
@@ -270,9 +271,10 @@ def describe(certificate: x509.Certificate) -> str:
             subject_key = extension.value.digest
         elif isinstance(extension.value, x509.AuthorityKeyIdentifier):
             authority_key = extension.value.key_identifier or b""
+    # Read by us: the library warns about the number zero each time it is asked.
+    serial = int.from_bytes(_serial_bytes(encode(certificate)), "big")
     return (
-        f"SN={certificate.serial_number}, "
-        f"SKID={subject_key.hex(':').upper()}, AKID={authority_key.hex(':').upper()}"
+        f"SN={serial}, SKID={subject_key.hex(':').upper()}, AKID={authority_key.hex(':').upper()}"
     )
 
 
@@ -323,17 +325,41 @@ def _require_certificate_signing(
         raise ValueError("not permitted to sign certificates")
 
 
+def _serial_bytes(data: bytes) -> bytes:
+    try:
+        serial = _body_elements(data)[0]
+    except der.NotDer:
+        raise MalformedCertificate(_UNREADABLE) from None
+    content = data[serial.start : serial.stop]
+    if content[:1] >= b"\x80":
+        raise MalformedCertificate("x509: negative serial number")
+    return content
+
+
+def _tolerating_zero(serial: bytes) -> contextlib.AbstractContextManager[object]:
+    """Let old roots with the serial number zero pass without the library's warning."""
+    if serial != b"\x00":
+        return contextlib.nullcontext()
+    return warnings.catch_warnings(action="ignore", category=CryptographyDeprecationWarning)
+
+
 def _name_elements(data: bytes) -> tuple[der.Element, der.Element]:
     """Find issuer and subject of a certificate."""
+    serial, body = _body_elements(data)
+    algorithm = der.element(data, serial.stop, body.stop)
+    issuer = der.expect(data, algorithm.stop, body.stop, der.SEQUENCE)
+    validity = der.element(data, issuer.stop, body.stop)
+    return issuer, der.expect(data, validity.stop, body.stop, der.SEQUENCE)
+
+
+def _body_elements(data: bytes) -> tuple[der.Element, der.Element]:
+    """Find the serial number of a certificate, and the body that it stands in."""
     outer = der.expect(data, 0, len(data), der.SEQUENCE)
     body = der.expect(data, outer.start, outer.stop, der.SEQUENCE)
     serial = der.element(data, body.start, body.stop)
     if serial.tag == _VERSION:
         serial = der.element(data, serial.stop, body.stop)
-    algorithm = der.element(data, serial.stop, body.stop)
-    issuer = der.expect(data, algorithm.stop, body.stop, der.SEQUENCE)
-    validity = der.element(data, issuer.stop, body.stop)
-    return issuer, der.expect(data, validity.stop, body.stop, der.SEQUENCE)
+    return serial, body
 
 
 def _name_bytes(data: bytes, which: int) -> bytes:

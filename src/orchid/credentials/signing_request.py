@@ -28,7 +28,7 @@ from orchid.credentials.refusals import (
     panics_as,
 )
 
-MAX_DER = 256 * 1024
+MAX_DER = 64 * 1024
 
 SUBJECT_ALTERNATIVE_NAME = "2.5.29.17"
 _EXTENSION_REQUEST = der.encode_oid("1.2.840.113549.1.9.14")[2:]
@@ -226,7 +226,8 @@ def _prove_key(data: bytes) -> PublicKey:
     with panics_as(MalformedRequest, _UNREADABLE):
         try:
             request = x509.load_der_x509_csr(data)
-        except ValueError:
+        except (ValueError, Warning):
+            # A warning arrives here only where warnings are errors: the library will refuse soon.
             raise MalformedRequest(_UNREADABLE) from None
         public = _public_key(request)
         _verify(request, public)
@@ -238,7 +239,7 @@ def _public_key(request: x509.CertificateSigningRequest) -> PublicKey:
         public = request.public_key()
     except UnsupportedAlgorithm:
         raise MalformedRequest("x509: unsupported elliptic curve") from None
-    except ValueError:
+    except (ValueError, Warning):
         raise MalformedRequest("x509: invalid public key") from None
     if isinstance(public, rsa.RSAPublicKey):
         _refuse_unusable_rsa(public)
@@ -269,7 +270,7 @@ def _verify(request: x509.CertificateSigningRequest, public: PublicKey) -> None:
         if isinstance(request.signature_hash_algorithm, hashes.MD5):
             raise MalformedRequest("x509: cannot verify signature: insecure algorithm MD5-RSA")
         valid = request.is_signature_valid
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+    except (ValueError, TypeError, Warning, UnsupportedAlgorithm):
         raise MalformedRequest(_NO_ALGORITHM) from None
     if valid:
         return

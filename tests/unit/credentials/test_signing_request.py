@@ -1,0 +1,249 @@
+"""Certificate requests: what is read, what is refused, and in which words."""
+
+import ipaddress
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import dsa, ec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchid.credentials import der, names, pem, signing_request
+from orchid.credentials.refusals import MalformedRequest
+from tests.unit.credentials import samples
+from tests.unit.credentials.samples import as_pem, name, raw_request, request, utf8
+
+CN, O = names.COMMON_NAME, names.ORGANIZATION  # noqa: E741 - as they are called
+
+
+def test_subject_names_and_key_are_read() -> None:
+    """Everything that a signer may look at comes out as it was sent."""
+    text = request(
+        "node:n1",
+        ("nodes", "dev"),
+        alternative_names=(
+            x509.DNSName("a.example"),
+            x509.IPAddress(ipaddress.ip_address("10.0.0.1")),
+            x509.IPAddress(ipaddress.ip_address("fd00::1")),
+            x509.RFC822Name("a@b.example"),
+            x509.UniformResourceIdentifier("spiffe://x/y"),
+            x509.RegisteredID(x509.ObjectIdentifier("1.2.3")),
+            x509.DNSName("b.example"),
+        ),
+    )
+
+    read = signing_request.parse(text)
+
+    assert read.subject.common_name == "node:n1"
+    assert read.subject.organizations == ("nodes", "dev")
+    assert read.dns_names == ("a.example", "b.example")
+    assert [str(address) for address in read.ip_addresses] == ["10.0.0.1", "fd00::1"]
+    assert read.email_addresses == ("a@b.example",)
+    assert read.uris == ("spiffe://x/y",)
+    assert read.other_names == 1
+    assert read.extensions == (signing_request.SUBJECT_ALTERNATIVE_NAME,)
+    assert read.public_key == samples.P256.public_key()
+    assert read.weakness is None
+
+
+@pytest.mark.parametrize("kind", samples.STRING_TYPES)
+def test_every_string_type_is_read_as_its_text(kind: str) -> None:
+    """A group is the same group in whichever string type it is written."""
+    tag, codec = samples.STRING_TYPES[kind]
+    subject = name((samples.attribute(O, tag, "masters".encode(codec)),))
+
+    read = signing_request.parse(as_pem(raw_request(subject)))
+
+    assert read.subject.organizations == ("masters",)
+
+
+def test_values_are_found_in_multi_valued_names_and_the_last_common_name_counts() -> None:
+    """Neither grouping nor repetition hides a value."""
+    subject = name(
+        (utf8(CN, "first"), utf8(O, "a")), (utf8(O, "b"), utf8(O, "c")), (utf8(CN, "last"),)
+    )
+
+    read = signing_request.parse(as_pem(raw_request(subject)))
+
+    assert read.subject.common_name == "last"
+    assert read.subject.organizations == ("a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    "key", [samples.P256, samples.ED25519, samples.rsa_key()], ids=["ec", "ed", "rsa"]
+)
+def test_all_usual_keys_prove_themselves(key: ec.EllipticCurvePrivateKey) -> None:
+    """ECDSA, Ed25519 and RSA requests are accepted."""
+    assert signing_request.parse(request(key=key)).weakness is None
+
+
+@pytest.mark.parametrize(
+    ("key", "digest"),
+    [
+        (samples.rsa_key("rsa-1024-pkcs8.pem"), hashes.SHA256()),
+        (ec.derive_private_key(7, ec.SECP224R1()), hashes.SHA256()),
+    ],
+    ids=["rsa-1024", "p224"],
+)
+def test_weak_keys_are_read_and_marked(
+    key: ec.EllipticCurvePrivateKey, digest: hashes.HashAlgorithm
+) -> None:
+    """The API accepts what the reference accepts; no signer of ours signs it."""
+    assert signing_request.parse(request(key=key, digest=digest)).weakness is not None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: b"text before\n" + text + b"\ntext after\n-----BEGIN X-----\n",
+        lambda text: text.replace(b"REQUEST-----\n", b"REQUEST-----\nName: value\n\n", 1),
+        lambda text: text.replace(b"\n", b"\r\n"),
+        lambda text: text.decode(),
+    ],
+)
+def test_text_headers_and_line_ends_around_a_request_are_tolerated(change: object) -> None:
+    """The first block counts, whatever surrounds it."""
+    assert callable(change)
+    assert signing_request.parse(change(request())).subject.common_name == "node:n1"
+
+
+NOT_PEM = "PEM block type must be CERTIFICATE REQUEST"
+
+
+@pytest.mark.parametrize(
+    ("text", "detail"),
+    [
+        (b"", NOT_PEM),
+        (b"nothing", NOT_PEM),
+        (request().replace(b"CERTIFICATE REQUEST", b"NEW CERTIFICATE REQUEST"), NOT_PEM),
+        (pem.encode("OTHER", b"x") + request(), NOT_PEM),
+        (as_pem(b""), "asn1: syntax error: sequence truncated"),
+        (as_pem(raw_request(name()) + b"\0"), "asn1: syntax error: trailing data"),
+        (as_pem(raw_request(name())[:-5]), "asn1: syntax error: data truncated"),
+        (as_pem(b"\x02\x01\x05"), "asn1: structure error: tags don't match (16 vs 2"),
+        (b"x" * (pem.MAX_BYTES + 1), "PEM text of more than"),
+    ],
+)
+def test_what_is_no_request_is_refused_in_the_reference_words(text: bytes, detail: str) -> None:
+    """The detail is the one that clients of the reference know."""
+    with pytest.raises(MalformedRequest) as caught:
+        signing_request.parse(text)
+
+    assert str(caught.value).startswith(detail)
+
+
+@pytest.mark.parametrize(
+    ("key", "detail"),
+    [
+        (samples.P256, "x509: ECDSA verification failure"),
+        (samples.ED25519, "x509: Ed25519 verification failure"),
+        (samples.rsa_key(), "crypto/rsa: verification error"),
+    ],
+    ids=["ec", "ed", "rsa"],
+)
+def test_a_wrong_signature_is_refused(key: ec.EllipticCurvePrivateKey, detail: str) -> None:
+    """A request that was changed after signing proves nothing."""
+    block = pem.first(request("node:n1", key=key))
+    assert block is not None
+    changed = block.data.replace(b"node:n1", b"node:n2")
+
+    with pytest.raises(MalformedRequest, match=detail):
+        signing_request.parse_der(changed)
+
+
+def test_a_request_signed_by_another_key_is_refused() -> None:
+    """The signature must be the one of the key inside."""
+    from orchid.credentials.keys import spki
+
+    stolen = spki(samples.OTHER_P256.public_key())
+
+    with pytest.raises(MalformedRequest, match="ECDSA verification failure"):
+        signing_request.parse_der(raw_request(name(), key_info=stolen))
+
+
+def test_keys_of_unknown_kinds_are_refused() -> None:
+    """DSA keys and curves that are not on the list prove nothing here."""
+    from orchid.credentials.keys import spki
+
+    exotic = ec.derive_private_key(5, ec.SECP256K1())
+    old = dsa.generate_private_key(1024)  # noqa: S505 - refused whatever its size, and made faster
+
+    for key, detail in ((exotic, "unsupported elliptic curve"), (old, "algorithm unimplemented")):
+        key_info = spki(key.public_key())  # type: ignore[arg-type]
+        with pytest.raises(MalformedRequest, match=detail):
+            signing_request.parse_der(raw_request(name(), key_info=key_info))
+
+
+def test_bad_alternative_names_are_refused_in_the_reference_words() -> None:
+    """Names that are no text, and addresses of no length, are refused at the door."""
+    cases = {
+        b"\x82\x02\xc3\xa9": "x509: SAN dNSName is malformed",
+        b"\x81\x02\xc3\xa9": "x509: SAN rfc822Name is malformed",
+        b"\x86\x02\xc3\xa9": "x509: SAN uniformResourceIdentifier is malformed",
+        b"\x87\x03\x01\x02\x03": "x509: cannot parse IP address of length 3",
+        b"\x86\x09http://[x": 'x509: cannot parse URI "http://[x"',
+    }
+    for entry, detail in cases.items():
+        asked = samples.extension("2.5.29.17", der.encode(der.SEQUENCE, entry))
+        with pytest.raises(MalformedRequest) as caught:
+            signing_request.parse_der(raw_request(name(), asked))
+        assert str(caught.value) == detail
+
+
+def test_duplicate_extensions_are_refused_also_across_attributes() -> None:
+    """The second list of extensions is looked at too."""
+    one = samples.extension("2.5.29.19", b"\x30\x00")
+    oid = der.encode_oid("1.2.840.113549.1.9.14")
+    asked = der.encode(der.SEQUENCE, oid, der.encode(der.SET, der.encode(der.SEQUENCE, one)))
+
+    with pytest.raises(MalformedRequest, match="duplicate requested extensions"):
+        signing_request.parse_der(raw_request(name(), attributes=asked + asked))
+
+
+def test_an_enormous_rsa_key_is_refused_before_it_costs_anything() -> None:
+    """Neither a giant modulus nor a giant or even exponent is verified with."""
+    for modulus, exponent in ((2**16384 - 1, 65537), (2**2048 - 1, 2**1024 + 1), (2**2048 - 1, 4)):
+        key = der.encode(der.SEQUENCE, der.encode_integer(modulus), der.encode_integer(exponent))
+        algorithm = der.encode(der.SEQUENCE, der.encode_oid("1.2.840.113549.1.1.1"), b"\x05\x00")
+        key_info = der.encode(der.SEQUENCE, algorithm, der.encode_bits(key))
+        with pytest.raises(MalformedRequest):
+            signing_request.parse_der(raw_request(name(), key_info=key_info))
+
+
+class PanicException(BaseException):
+    """Named like the one of the X.509 library, which cannot be imported."""
+
+
+def test_a_panic_of_the_library_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request fails, the worker lives; an interrupt still passes."""
+
+    def panic(_: bytes) -> None:
+        raise PanicException("index out of bounds")
+
+    def interrupt(_: bytes) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(x509, "load_der_x509_csr", panic)
+    with pytest.raises(MalformedRequest, match="malformed certificate request"):
+        signing_request.parse(request())
+    monkeypatch.setattr(x509, "load_der_x509_csr", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        signing_request.parse(request())
+
+
+def test_broken_requests_are_refused_by_name() -> None:
+    """Cut anywhere, changed anywhere, nested without end: always the same kind of refusal."""
+    for label, text in samples.broken_requests():
+        try:
+            signing_request.parse(text)
+        except MalformedRequest:
+            continue
+        pytest.fail(f"{label} was accepted")
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_refused_by_name(data: bytes) -> None:
+    """Whatever is sent as a request, the answer is a refusal of ours."""
+    with pytest.raises(MalformedRequest):
+        signing_request.parse_der(data)
