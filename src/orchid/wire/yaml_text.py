@@ -22,7 +22,7 @@ import yaml
 from orchid.wire.text import quote
 
 MOST_BYTES = 3 * 1024 * 1024
-MOST_NODES = 100_000  # aliases count for all that they unfold to
+MOST_NODES = 50_000  # aliases count for all that they unfold to
 DEEPEST = 100
 
 _WORDS: dict[str, Any] = {
@@ -62,12 +62,20 @@ def load(body: bytes) -> tuple[Any, list[str]]:
     try:
         return reader.read(body), reader.duplicates
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise YamlError(f"yaml: line {line}: {error.problem}") from None
+        raise YamlError(f"yaml: {_where(error)}{error.problem}") from None
     except (yaml.YAMLError, UnicodeError, ValueError) as error:
         if isinstance(error, YamlError):
             raise
         raise YamlError("yaml: control characters are not allowed") from None
+
+
+def _where(error: yaml.MarkedYAMLError) -> str:
+    """The line as the reference counts it: what the parser misses, it misses a line before."""
+    mark = error.problem_mark or error.context_mark
+    line = mark.line if mark else 0
+    if line and isinstance(error, yaml.scanner.ScannerError):
+        line += 1
+    return f"line {line}: " if line else ""
 
 
 def dump(value: Any) -> bytes:
@@ -121,8 +129,7 @@ class _Reader:
                 case yaml.CollectionStartEvent():
                     if len(stack) > DEEPEST:
                         raise _error(event, "exceeded max depth")
-                    is_map = isinstance(event, yaml.MappingStartEvent)
-                    stack.append(_Holder({} if is_map else [], event))
+                    stack.append(_Holder(_container(event), event))
                 case yaml.CollectionEndEvent():
                     done = stack.pop()
                     value = done.finished()
@@ -149,7 +156,9 @@ class _Reader:
 class _Holder:
     """A container that is being filled; the outermost holds the document itself."""
 
-    __slots__ = ("_key", "_merged", "_seen", "_waiting", "depth", "nodes", "start", "value")
+    __slots__ = (
+        "_is_merge", "_key", "_merged", "_seen", "_waiting", "depth", "nodes", "start", "value",
+    )  # fmt: skip
 
     def __init__(self, value: Any, start: Any) -> None:
         self.value = value
@@ -157,6 +166,7 @@ class _Holder:
         self.nodes = 0
         self.depth = 0
         self._key = ""
+        self._is_merge = False
         self._waiting = False  # a key has come, its value has not
         self._seen: set[str] = set()
         self._merged: list[dict[str, Any]] = []
@@ -168,13 +178,14 @@ class _Holder:
             self.value.append(value)
         elif not self._waiting:
             self._key, self._waiting = _key(value, event), True
+            self._is_merge = self._key == _MERGE and _is_plain(event)
             if self._key in self._seen:
                 line = event.start_mark.line + 1
                 duplicates.append(f"line {line}: key {quote(self._key)} already set in map")
             self._seen.add(self._key)
         else:
             self._waiting = False
-            if self._key == _MERGE:
+            if self._is_merge:
                 self._merged += _sources(value, event)
             else:
                 self.value[self._key] = value
@@ -184,6 +195,10 @@ class _Holder:
             for name, value in source.items():
                 self.value.setdefault(name, value)
         return self.value
+
+
+def _is_plain(event: Any) -> bool:
+    return isinstance(event, yaml.ScalarEvent) and event.implicit[0]
 
 
 def _sources(value: Any, event: Any) -> list[dict[str, Any]]:
@@ -199,6 +214,13 @@ def _key(value: Any, event: Any) -> str:
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     raise _error(event, "unsupported map key")
+
+
+def _container(event: Any) -> Any:
+    is_map = isinstance(event, yaml.MappingStartEvent)
+    if event.tag not in (None, "!", _TAG + ("map" if is_map else "seq")):
+        raise _error(event, f"tag {event.tag} is not supported")
+    return {} if is_map else []
 
 
 def _scalar(event: yaml.ScalarEvent) -> Any:

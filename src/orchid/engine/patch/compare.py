@@ -33,7 +33,9 @@ from orchid.engine.patch.field_set import (
 from orchid.wire.schema import ANYTHING, Anything, Fields, Leaf, Mapping, Node, Sequence
 
 _ABSENT: Any = object()
+_OBJECTS = (Fields, Mapping)  # a tuple: `Fields | Mapping` would be made anew at every call
 
+_TYPE = frozenset({"apiVersion", "kind"})
 STRIPPED = frozenset({
     "name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields",
     "resourceVersion",
@@ -43,6 +45,12 @@ STRIPPED = frozenset({
 def compare(schema: Fields, old: Any, new: Any) -> tuple[FieldSet, FieldSet]:
     """What `new` changed or added, and what it removed."""
     changed, removed = _compare_members(schema, without_record(old), without_record(new))
+    return FieldSet(changed), FieldSet(removed)
+
+
+def compare_tracked(schema: Fields, old: Any, new: Any) -> tuple[FieldSet, FieldSet]:
+    """Like `compare`, without what nobody owns; see `stripped`."""
+    changed, removed = _compare_members(schema, _ownable(old), _ownable(new))
     return FieldSet(changed), FieldSet(removed)
 
 
@@ -70,13 +78,18 @@ def stripped(paths: FieldSet) -> FieldSet:
     return FieldSet(tree)
 
 
-def zero(schema: Fields) -> dict[str, Any]:
-    """The object before anything is set: only the fields that are always written."""
-    return _zero(schema)
+def _ownable(value: dict[str, Any]) -> dict[str, Any]:
+    """The part of an object that somebody can own."""
+    part = {name: member for name, member in value.items() if name not in _TYPE}
+    part["metadata"] = {
+        name: member for name, member in value["metadata"].items() if name not in STRIPPED
+    }
+    return part
 
 
 @functools.lru_cache(maxsize=256)
-def _zero(schema: Fields) -> dict[str, Any]:
+def zero(schema: Fields) -> dict[str, Any]:
+    """The object before anything is set: only the fields that are always written."""
     return cast("dict[str, Any]", msgspec.to_builtins(schema.type()))
 
 
@@ -99,7 +112,7 @@ def _child(node: Node, name: str) -> Node:
 
 def _is_granular_object(node: Node, value: Any) -> bool:
     """Whether the members of this value have owners of their own."""
-    if isinstance(node, Fields | Mapping):
+    if isinstance(node, _OBJECTS):
         return not node.atomic and (value is None or isinstance(value, dict))
     return isinstance(node, Anything) and isinstance(value, dict)
 

@@ -180,11 +180,12 @@ class _Request:
         last = EMPTY if before is None else self._tracked(before.fields)
         if not last.difference(claims):
             return merged
-        claimed_by_all = claims.union(_METADATA)
+        claimed_by_all = claims
         for identity, owner in owners.items():
             if identity != self.identity:
                 claimed_by_all = claimed_by_all.union(owner.fields)
-        mine, managed = self._with_parents(last), self._with_parents(claimed_by_all)
+        mine = self._with_parents(last).difference(_METADATA)  # it names the object
+        managed = self._with_parents(claimed_by_all)
         present = self._present(merged)
         left = self._present(self._pruned(merged, mine))
         left = self._present(self._pruned(merged, present.difference(left.union(managed))))
