@@ -128,11 +128,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
         self.deadline = inf
-        current, self._current = self._current, None
-        if isinstance(current, Suspended):
-            current.let_go()
-        elif current is not None:
-            current.end()
+        self._part_from_current()
         self._reader.close()
         self._reader.ready.clear()
         self._held.clear()
@@ -165,9 +161,7 @@ class Connection(asyncio.Protocol):
         """Cut the connection; what was not sent yet is lost."""
         self._closing = True
         self.deadline = inf
-        if isinstance(self._current, OpenStream):
-            self._current.end()
-            self._current = None
+        self._part_from_current()
         self._transport.abort()
 
     # Reading
@@ -361,6 +355,13 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
         if self._transport.can_write_eof():
             self._transport.write_eof()
+
+    def _part_from_current(self) -> None:
+        current, self._current = self._current, None
+        if isinstance(current, Suspended):
+            current.let_go()
+        elif current is not None:
+            current.end()
 
     def _expire_writing(self, now: float) -> None:
         unsent = self._transport.get_write_buffer_size()

@@ -131,6 +131,7 @@ class RequestReader:
         "_body_bytes",
         "_headers",
         "_known",
+        "_last_target",
         "_max_body",
         "_max_head",
         "_max_headers",
@@ -166,6 +167,7 @@ class RequestReader:
         self.refusal = 0  # an HTTP status or CLOSE_SILENTLY, due after what is ready
         self.phase = BETWEEN
         self._known: KnownHead | None = None
+        self._last_target = ""
         self._plain: HttpRequest | None = None  # the last one, if its head alone says what it is
         self.wants_continue = False  # the client waits for "100 Continue" before it sends the body
         self._piece = 0  # length of the piece being fed
@@ -202,11 +204,20 @@ class RequestReader:
             if self.phase != BETWEEN:
                 self._check_growth()
             elif between and self._plain is not None:
-                self._known = KnownHead.of(self._plain, data)
+                self._remember(self._plain, data)
+
+    def _remember(self, request: HttpRequest, piece: bytes) -> None:
+        """Keep a head the second time its target comes; most come once, and keeping costs time."""
+        if request.target == self._last_target:
+            self._known = KnownHead.of(request, piece)
+        self._last_target = request.target
 
     def forget(self) -> None:
-        """Let go of the remembered head: a connection that streams for hours has no use for it."""
+        """Let go of the last head: a connection that streams for hours has no use for it."""
         self._known = self._plain = None
+        if self.phase != HEAD:
+            self._headers = {}
+            self._target = b""
 
     def close(self) -> None:
         """Read nothing more; also lets go of the parser, which refers back to this reader."""

@@ -7,6 +7,7 @@ import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import cast
 
 from orchid.server.exchange import Handler, HttpRequest, Response
 from orchid.server.listen import Limits, Listener
@@ -71,6 +72,12 @@ class Client:
                 return await self.reader.read()
             except ConnectionError:
                 return b""
+
+    def stop_reading(self) -> None:
+        cast(asyncio.Transport, self.writer.transport).pause_reading()
+
+    def go_on_reading(self) -> None:
+        cast(asyncio.Transport, self.writer.transport).resume_reading()
 
     def reset(self) -> None:
         """Leave without a word: the server sees a reset, not the end of a stream."""

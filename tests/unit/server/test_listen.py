@@ -432,13 +432,13 @@ async def test_a_client_that_does_not_read_is_not_read_either() -> None:
 
     async with serving(handler) as running:
         client = await running.connect()
-        client.writer.transport.pause_reading()
+        client.stop_reading()
         count = 60
         client.send(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n" * count)
         await until(lambda: any(one.blocked for one in running.listener._service.connections))
 
         assert running.listener.requests < count
-        client.writer.transport.resume_reading()
+        client.go_on_reading()
         for _ in range(count):
             assert len((await client.answer()).body) == len(body)
 

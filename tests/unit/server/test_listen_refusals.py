@@ -145,7 +145,7 @@ async def test_a_client_that_never_reads_its_answer_is_cut_off() -> None:
 
     async with serving(handler, limits=QUICK) as running:
         client = await running.connect()
-        client.writer.transport.pause_reading()
+        client.stop_reading()
         client.get("/")
 
         await until(lambda: running.listener.requests == 1)

@@ -165,7 +165,7 @@ async def test_a_watcher_that_does_not_read_is_cut_off_with_bounded_memory() -> 
         await stuck.head()
         good.get("/good")
         await good.head()
-        stuck.writer.transport.pause_reading()
+        stuck.stop_reading()
         stuck_sink, good_sink = watches.sinks
         [connection] = [
             one for one in running.listener._service.connections if one._current is stuck_sink

@@ -303,11 +303,22 @@ def test_bytes_that_look_like_a_known_head_inside_a_body_are_body() -> None:
     outer = b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(small)
     reader = new_reader()
 
-    for piece in (small, outer, small, small):
+    for piece in (small, small, outer, small, small):
         reader.feed(piece)
 
     methods = [(arrived.request.method, arrived.request.body) for arrived in reader.ready]
-    assert methods == [("GET", b""), ("PUT", small), ("GET", b"")]
+    assert methods == [("GET", b""), ("GET", b""), ("PUT", small), ("GET", b"")]
+
+
+def test_blank_lines_between_requests_are_no_request() -> None:
+    """They end like a head and have its shape, but nothing is asked in them."""
+    small = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+    reader = new_reader()
+
+    for piece in (small, small, b"\r\n\r\n", b"\r\n\r\n", small):
+        reader.feed(piece)
+
+    assert len(reader.ready) == 3
 
 
 REQUESTS = st.sampled_from(

@@ -249,7 +249,7 @@ async def test_a_watcher_that_does_not_read_is_cut_off_over_tls(authority: Autho
         client = await running.connect(authority.client())
         client.get("/")
         await client.head()
-        client.writer.transport.pause_reading()
+        client.stop_reading()
         chunk = Chunk(b"x" * (64 << 10))
 
         def stuck() -> bool:
