@@ -18,7 +18,7 @@ T = TypeVar("T", bound=Object)
 
 def keep_unwritten(kind: Kind[T], endpoint: Endpoint | None, new: T, old: T) -> T:
     """On update: fields that this endpoint may not write keep their stored value."""
-    for path in resets(kind, endpoint):
+    for path in _unwritable(kind, endpoint):
         new = _copied(kind.schema, path.split("."), new, old)
     return new
 
@@ -33,7 +33,12 @@ def blank_unwritten(kind: Kind[T], new: T) -> T:
 
 
 def resets(kind: Kind[Any], endpoint: Endpoint | None) -> tuple[str, ...]:
-    """The paths that an endpoint does not write, as few as say it all."""
+    """The paths that nobody comes to own through an endpoint, as few as say it all."""
+    unwritable = _unwritable(kind, endpoint)
+    return (*unwritable, *endpoint.unowned) if endpoint else unwritable
+
+
+def _unwritable(kind: Kind[Any], endpoint: Endpoint | None) -> tuple[str, ...]:
     writes = endpoint.writes if endpoint else kind.writes
     return () if writes is None else _complement(kind, writes)
 

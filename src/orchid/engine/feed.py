@@ -194,15 +194,16 @@ class Feed:
         self.revision: Revision = 0
         self._store = store
         self._catalog = catalog
-        self._shelves = {kind: Shelf(kind) for kind in catalog.stored}
+        self._shelves: dict[type, Shelf[Any]] = {k.type: Shelf(k) for k in catalog.stored}
         self._waiting: list[tuple[Revision, asyncio.Future[None]]] = []
         self._loaded = asyncio.Event()
+        self.following = False  # whether changes in the store reach us
 
     def shelf(self, kind: Kind[T]) -> Shelf[T]:
-        return self._shelves[kind]
+        return self._shelves[kind.type]
 
     def of(self, type_: type[T]) -> Shelf[T]:
-        return self._shelves[self._catalog.of(type_)]
+        return self._shelves[type_]
 
     @property
     def loaded(self) -> bool:
@@ -237,8 +238,15 @@ class Feed:
 
     async def run(self) -> None:
         """Load everything, then follow the store until it is closed."""
+        try:
+            await self._follow()
+        finally:
+            self.following = False
+
+    async def _follow(self) -> None:
         page = await self._store.read(Span.all())
         self._load(page)
+        self.following = True
         if page.oldest >= page.revision:
             self._advance(page.revision)
         async for batch in self._store.watch(Span.all(), after=page.oldest):
@@ -273,7 +281,7 @@ class Feed:
 
     def _shelf_of(self, key: str) -> Shelf[Any] | None:
         kind = self._catalog.of_key(key)
-        return self._shelves[kind] if kind else None
+        return self._shelves[kind.type] if kind else None
 
     def _advance(self, revision: Revision) -> None:
         self.revision = revision

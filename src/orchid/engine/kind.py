@@ -62,6 +62,7 @@ class Endpoint:
     rules: Strategy[Any] = field(default_factory=lambda: Strategy[Any]())
     verbs: tuple[str, ...] = ENDPOINT_VERBS
     has_table: bool = True
+    unowned: tuple[str, ...] = ()  # written here, yet nobody comes to own it (managedFields)
     kind: "Kind[Any] | None" = None
 
 

@@ -1,7 +1,8 @@
 """The hooks of a kind, and when each runs. A kind overrides the few it needs.
 
 A create runs   admit -> prepare_for_create -> validate -> metadata rules -> warnings -> review -> store
-An update runs  admit -> prepare_for_update -> metadata rules -> validate_update -> warnings -> review -> store
+An update runs  admit -> prepare_for_update -> metadata rules -> validate_update -> warnings -> review
+                -> validate_transition -> store
 
 What an endpoint may write is not a hook: it is data (`Kind.writes`, `Endpoint.writes`), and the
 engine puts back everything else before `prepare_for_update` sees the object.
@@ -42,6 +43,11 @@ class Strategy(Generic[T]):
     def validate_update(self, new: T, old: T) -> Iterator[FieldError]:
         """Yield all that is wrong with this change. By default: what is wrong with the result."""
         yield from self.validate(new)
+
+    def validate_transition(self, new: T, old: T) -> Iterator[FieldError]:
+        """Yield what the stored object's state forbids. Asked last: who may not write at all
+        learns that first."""
+        yield from ()
 
     def warnings(self, new: T, old: T | None) -> Iterator[str]:
         """Yield texts for Warning headers; the request goes on."""

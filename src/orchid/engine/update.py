@@ -93,6 +93,8 @@ class Updating:
         for warning in rules.warnings(new, old):
             request.warn(warning)
         await self._admission.review(request, kind, new, old)
+        if errors := list(rules.validate_transition(new, old)):
+            refuse_if_any(kind.about_kind(new.name), errors)
         return new
 
     async def _store(self, kind: Kind[T], new: T, entry: Entry[T], request: Request) -> Entry[T]:

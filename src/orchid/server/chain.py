@@ -86,10 +86,8 @@ class Chain:
         self._set_deadline(exchange)
         target = exchange.located.target
         caller = await self._authenticated(exchange)
-        user, real_user = caller.user, None
-        if "impersonate-user" in http.headers or self._impersonation.is_asked_for(http):
-            user = await self._impersonation.impersonated(caller.user, http)
-            real_user = caller.user
+        user = await self._impersonation.apply(caller.user, http) or caller.user
+        real_user = None if user is caller.user else caller.user
         request = Request(target, user, exchange.now, real_user=real_user)
         request.warnings = exchange.warnings
         exchange.request = request

@@ -1,0 +1,424 @@
+"""The one place where things are built and joined. Read it top to bottom: it lists what exists.
+
+`Assembly` opens the store, loads the feed, builds who-and-may-they, the kinds, the verbs and the
+chain, and serves until it is told to stop. Adding a kind is one line in `stored_kinds`.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import functools
+import logging
+import time
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from orchid import data_directory
+from orchid.access.authenticators.anonymous import AnonymousAuthenticator
+from orchid.access.authenticators.bearer import BearerAuthenticator, WebSocketAuthenticator
+from orchid.access.authenticators.bootstrap_token import BootstrapTokenAuthenticator
+from orchid.access.authenticators.client_certificate import ClientCertificateAuthenticator
+from orchid.access.authenticators.request_header import (
+    RequestHeaderAuthenticator,
+    RequestHeaderSettings,
+)
+from orchid.access.authenticators.secret_token import SecretTokens
+from orchid.access.authenticators.service_account_token import (
+    ServiceAccountTokenAuthenticator,
+    account_verifier,
+)
+from orchid.access.authenticators.static_token import StaticTokenAuthenticator
+from orchid.access.authenticators.union import UnionAuthenticator, UnionTokenAuthenticator
+from orchid.access.authorizers.always_allow import AlwaysAllow
+from orchid.access.authorizers.node import NodeAuthorizer
+from orchid.access.authorizers.rbac import RBAC
+from orchid.access.authorizers.union import ListingAuthorizer, Union
+from orchid.access.bootstrap_policy import bootstrap_policy
+from orchid.access.impersonation import Impersonation
+from orchid.access.issuing import IssuingSettings, TokenIssuer
+from orchid.access.reconcile_policy import reconcile
+from orchid.admission.namespace_lifecycle import NamespaceLifecycle
+from orchid.admission.role_escalation import RoleEscalation
+from orchid.admission.signer_permission import SignerPermission
+from orchid.admission.subject_restriction import SubjectRestriction
+from orchid.credentials import keys as key_files
+from orchid.credentials.certificates import ClientVerifier
+from orchid.credentials.files import Reloading
+from orchid.credentials.tokens import Issuer, KeySet
+from orchid.engine.admission import Admission
+from orchid.engine.catalog import Catalog
+from orchid.engine.feed import Feed
+from orchid.engine.interfaces import (
+    AdmissionPolicy,
+    Authenticator,
+    SystemClock,
+    SystemRandomness,
+    TokenAuthenticator,
+)
+from orchid.engine.kind import Kind
+from orchid.engine.local import LocalObjects
+from orchid.engine.verbs import Verbs
+from orchid.kinds import (
+    cluster_trust_bundle,
+    config_map,
+    event,
+    lease,
+    namespace,
+    node,
+    pod,
+    role,
+    role_binding,
+    secret,
+    self_subject_review,
+    self_subject_rules_review,
+    service_account,
+    subject_access_review,
+    token_request,
+    token_review,
+)
+from orchid.server.audit import NoAudit
+from orchid.server.chain import Chain
+from orchid.server.discovery import Discovery
+from orchid.server.dispatch import Dispatch
+from orchid.server.exchange import HttpRequest, Response
+from orchid.server.health import Health
+from orchid.server.limits import InFlight
+from orchid.server.listen import Limits, Listener
+from orchid.server.pages import Pages
+from orchid.server.request_metrics import NoMetrics
+from orchid.server.tls import TlsFiles, TlsFilesUnusable
+from orchid.settings import BadSettings, Settings
+from orchid.store.interface import Store, StoreError
+from orchid.store.memory import MemoryStore
+from orchid.store.retention import Retention
+from orchid.store.sqlite import SQLiteStore
+from orchid.wire.naming import Naming
+from orchid.wire.user import MASTERS, UserInfo
+
+log = logging.getLogger(__name__)
+
+SELF = UserInfo(username="system:apiserver", groups=(MASTERS,))
+TIMEOUT = Response(
+    504,
+    b"Content-Type: text/plain; charset=utf-8\r\n",
+    b'{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the '
+    b'allotted timeout","reason":"Timeout","details":{},"code":504}\n',
+)
+
+
+def stored_kinds(names: Naming) -> list[Kind[Any]]:
+    """Every kind that is kept in the store."""
+    return [
+        service_account.declare(names),
+        namespace.declare(names),
+        secret.declare(names),
+        config_map.declare(names),
+        pod.declare(names),
+        node.declare(names),
+        event.declare(names),
+        lease.declare(names),
+        cluster_trust_bundle.declare(names),
+        *role.declare(names),
+        *role_binding.declare(names),
+    ]
+
+
+def served_kinds(
+    stored: list[Kind[Any]],
+    names: Naming,
+    settings: Settings,
+    tokens: TokenAuthenticator,
+    issuer: TokenIssuer,
+    authorizer: Union,
+) -> list[Kind[Any]]:
+    """Every kind that clients see: what is stored, and what acts when it is created."""
+    token = token_request.declare(names, issuer)
+    accounts, *others = stored
+    return [
+        dataclasses.replace(accounts, endpoints=(token,)),
+        *others,
+        token_review.declare(names, tokens, settings.api_audiences),
+        self_subject_review.declare(names),
+        *subject_access_review.declare(names, authorizer),
+        self_subject_rules_review.declare(names, authorizer),
+    ]
+
+
+@contextlib.asynccontextmanager
+async def opened_store(settings: Settings) -> AsyncIterator[Store]:
+    """The store that the settings ask for, closed at the end."""
+    backend: Store
+    try:
+        if settings.given.store == "memory":
+            backend = MemoryStore()
+        else:
+            backend = await SQLiteStore.open(settings.data_dir / "orchid.db")
+    except StoreError as problem:
+        raise BadSettings(f"the store cannot be opened: {problem}") from None
+    try:
+        yield backend
+    finally:
+        await backend.close()
+
+
+class Keys:
+    """The token keys as their files say now: one that signs, several that verify."""
+
+    def __init__(self, settings: Settings, files: data_directory.DataDirectory) -> None:
+        given, names = settings.given, settings.names
+        signing = files.signing_key
+        verifying = [Path(path) for path in given.service_account_key_file] or [signing]
+
+        def issuer() -> Issuer:
+            key = key_files.load_signing_key(signing)
+            return Issuer(key, settings.issuers[0], names.private_claim)
+
+        def key_set() -> KeySet:
+            found = [key for path in verifying for key in key_files.load_verification_keys(path)]
+            return KeySet(found)
+
+        self.issuer = Reloading([signing], issuer)
+        self.verifying = Reloading(verifying, key_set)
+
+
+class Assembly:
+    """One API server, built from settings."""
+
+    def __init__(
+        self, settings: Settings, files: data_directory.DataDirectory, store: Store
+    ) -> None:
+        names = settings.names
+        self.settings, self.files, self.store = settings, files, store
+        self.clock, self.random = SystemClock(), SystemRandomness()
+        self.stopping = False
+
+        stored = stored_kinds(names)
+        self.feed = Feed(store, Catalog(stored))
+        self.rbac = RBAC(names, self.feed)
+        self.authorizer = Union(self._authorizers())
+        self.keys = Keys(settings, files)
+        self.issuer = TokenIssuer(
+            IssuingSettings(
+                api_audiences=settings.api_audiences,
+                longest_seconds=settings.longest_token,
+                extends_lifetime=settings.given.service_account_extend_token_expiration,
+            ),
+            self.keys.issuer.current,
+            self.feed,
+            self.random,
+        )
+        self.tokens = UnionTokenAuthenticator(self._token_authenticators())
+        self.authenticator = self._authenticator()
+        kinds = served_kinds(stored, names, settings, self.tokens, self.issuer, self.authorizer)
+        self.catalog = Catalog(kinds)
+        self.verbs = Verbs.over(store, self.feed, Admission(self._policies()), names, self.random)
+        self.local = LocalObjects(self.catalog, self.feed, self.verbs, self.clock, SELF)
+        self.chain = self._chain()
+
+    # -- who is calling, and may they --------------------------------------------------------
+
+    def _authorizers(self) -> list[ListingAuthorizer]:
+        built: dict[str, Any] = {
+            "RBAC": lambda: self.rbac,
+            "Node": lambda: NodeAuthorizer(self.settings.names, self.feed.of(pod.Pod)),
+            "AlwaysAllow": AlwaysAllow,
+        }
+        return [built[mode]() for mode in self.settings.given.authorization_mode]
+
+    def _token_authenticators(self) -> list[TokenAuthenticator]:
+        given, names = self.settings.given, self.settings.names
+        audiences = self.settings.api_audiences
+        members: list[TokenAuthenticator] = []
+        if given.token_auth_file:
+            path = Path(given.token_auth_file)
+            try:
+                members.append(StaticTokenAuthenticator.load(path, audiences))
+            except ValueError as problem:
+                raise BadSettings(f"--token-auth-file: {problem}") from None
+        verifier = account_verifier(self.settings.issuers, self.keys.verifying.current(), names)
+        members.append(
+            ServiceAccountTokenAuthenticator(
+                verifier,
+                self.feed,
+                self.clock,
+                api_audiences=audiences,
+                names=names,
+                legacy=SecretTokens(self.feed, self.clock, names),
+            )
+        )
+        members.append(BootstrapTokenAuthenticator(self.feed, self.clock, audiences, names))
+        return members
+
+    def _authenticator(self) -> Authenticator:
+        given, names = self.settings.given, self.settings.names
+        audiences = self.settings.api_audiences
+        members: list[Authenticator] = []
+        if given.requestheader_client_ca_file:
+            members.append(self._front_proxy())
+        pool = _client_pool(given.client_ca_file or str(self.files.ca_certificate))
+        members.append(ClientCertificateAuthenticator(pool, self.clock, names))
+        members.append(BearerAuthenticator(self.tokens, audiences))
+        members.append(WebSocketAuthenticator(self.tokens, audiences, names))
+        anonymous = AnonymousAuthenticator(given.anonymous_paths)
+        return UnionAuthenticator(members, audiences, anonymous)
+
+    def _front_proxy(self) -> Authenticator:
+        given = self.settings.given
+        wanted = RequestHeaderSettings(
+            username_headers=given.requestheader_username_headers,
+            uid_headers=given.requestheader_uid_headers,
+            group_headers=given.requestheader_group_headers,
+            extra_prefixes=given.requestheader_extra_headers_prefix,
+            allowed_names=given.requestheader_allowed_names,
+        )
+        pool = _client_pool(given.requestheader_client_ca_file)
+        return RequestHeaderAuthenticator(wanted, pool, self.clock, self.settings.names)
+
+    def _policies(self) -> list[AdmissionPolicy]:
+        names = self.settings.names
+        lenient = self.settings.given.namespaces == "lenient"
+        return [
+            NamespaceLifecycle(
+                names,
+                self.feed,
+                self.feed.of(namespace.Namespace),
+                self.ensure_namespace if lenient else None,
+            ),
+            RoleEscalation(self.authorizer, self.rbac),
+            SignerPermission(names, self.authorizer),
+            SubjectRestriction(names),
+        ]
+
+    async def ensure_namespace(self, name: str) -> None:
+        await self.local.ensure(namespace.Namespace().with_meta(name=name))
+
+    # -- the way of a request ----------------------------------------------------------------
+
+    def _chain(self) -> Chain:
+        given, names = self.settings.given, self.settings.names
+        return Chain(
+            clock=self.clock,
+            authenticator=self.authenticator,
+            impersonation=Impersonation(names, self.authorizer),
+            authorizer=self.authorizer,
+            in_flight=InFlight(given.max_requests_inflight, given.max_mutating_requests_inflight),
+            pages=self._pages(),
+            dispatch=Dispatch(
+                self.catalog,
+                self.verbs,
+                self.authorizer,
+                names,
+                shortest_watch=float(given.min_request_timeout),
+            ),
+            audit=NoAudit(),
+            metrics=NoMetrics(),
+            flow_headers=flow_headers(names),
+            request_timeout=self.settings.request_timeout,
+        )
+
+    def _pages(self) -> Pages:
+        address = self.settings.url.removeprefix("https://")
+        return Pages(Discovery(self.catalog, address), self._health(), extra={}, prefixes={})
+
+    def _health(self) -> Health:
+        live = {"ping": _well, "log": _well, "etcd": self._store_check}
+        ready = {**live, "etcd-readiness": self._store_check, "informer-sync": self._feed_check}
+        return Health(
+            {"healthz": live, "livez": live, "readyz": {**ready, "shutdown": self._stop_check}}
+        )
+
+    def _store_check(self) -> str | None:
+        return None if self.feed.following else "the store is not followed"
+
+    def _feed_check(self) -> str | None:
+        return None if self.feed.loaded else "objects are still being loaded"
+
+    def _stop_check(self) -> str | None:
+        return "process is shutting down" if self.stopping else None
+
+    # -- running -----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Load every object, and write what must always be there."""
+        await self.feed.wait_loaded()
+        names = self.settings.names
+        for name in (
+            "default", names.system_namespace, names.public_namespace, names.node_lease_namespace,
+        ):  # fmt: skip
+            await self.ensure_namespace(name)
+        if "RBAC" in self.settings.given.authorization_mode:
+            await reconcile(bootstrap_policy(names), self.local, names)
+
+    def listener(self) -> Listener:
+        given = self.settings.given
+        authorities = [
+            Path(given.client_ca_file) if given.client_ca_file else self.files.ca_certificate
+        ]
+        if given.requestheader_client_ca_file:
+            authorities.append(Path(given.requestheader_client_ca_file))
+        try:
+            tls = TlsFiles(self.files.serving_certificate, self.files.serving_key, authorities)
+        except TlsFilesUnusable as problem:
+            raise BadSettings(str(problem)) from None
+        return Listener(
+            self.chain,
+            timeout_response=TIMEOUT,
+            failure=_failed,
+            limits=Limits(request_timeout=self.settings.request_timeout),
+            tls=tls,
+        )
+
+
+async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
+    """Serve until `stop` is set, then drain. `announce` is told when the server is ready."""
+    clock = SystemClock()
+    files = data_directory.prepare(settings, clock.now())
+    async with opened_store(settings) as store:
+        server = Assembly(settings, files, store)
+        listener = server.listener()
+        async with asyncio.TaskGroup() as tasks:
+            following = tasks.create_task(server.feed.run())
+            await server.start()
+            try:
+                await listener.start(settings.host, settings.port)
+            except OSError as problem:
+                following.cancel()
+                raise BadSettings(
+                    f"--listen: {settings.given.listen}: {problem.strerror or problem}"
+                ) from None
+            retention = Retention(store, time.monotonic, keep=settings.history)
+            background = [following, tasks.create_task(retention.run())]
+            announce(settings, files)
+            await stop.wait()
+            server.stopping = True
+            log.info("server.stopping")
+            await listener.drain(settings.shutdown_grace)
+            for task in background:
+                task.cancel()
+        server.issuer.close()
+
+
+def _client_pool(path: str) -> Any:
+    """The authorities of a file, followed as it changes."""
+    file = Path(path)
+    return Reloading([file], functools.partial(ClientVerifier.load, file)).current
+
+
+def _well() -> str | None:
+    return None
+
+
+def _failed(http: HttpRequest, problem: BaseException) -> Response:
+    log.error("request.failed", exc_info=problem)
+    return Response(500, b"Content-Type: text/plain; charset=utf-8\r\n", b"internal error\n")
+
+
+def flow_headers(names: Naming) -> bytes:
+    """Two headers that clients of the reference find on every answer past the limits."""
+    schema, level = uuid.uuid4(), uuid.uuid4()
+    return (
+        f"X-{names.flow_header}-Pf-Flowschema-Uid: {schema}\r\n"
+        f"X-{names.flow_header}-Pf-Prioritylevel-Uid: {level}\r\n"
+    ).encode()

@@ -1,0 +1,195 @@
+"""The data directory: what a server needs on its first start, made once and then kept.
+
+    orchid.db            the embedded store          ca.crt, ca.key            the cluster CA
+    token-signing.key    signs tokens (ES256)        serving.crt, serving.key  issued by it
+    admin.kubeconfig     a client certificate of system:masters, for the person who starts it
+
+The directory is 0700, keys are 0600. What is there is used; what is missing or about to expire is made
+anew, except the CA and the signing key, which are never replaced.
+"""
+
+import base64
+import datetime
+import ipaddress
+import socket
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchid.credentials import certificates, keys
+from orchid.credentials.authority import Authority
+from orchid.credentials.files import read_bounded, write_private
+from orchid.credentials.refusals import Refusal
+from orchid.settings import BadSettings, Settings
+from orchid.wire.user import MASTERS
+
+ADMIN = "orchid-admin"
+YEAR = datetime.timedelta(days=365)
+RENEW_BEFORE = datetime.timedelta(days=30)
+
+
+@dataclass(frozen=True)
+class DataDirectory:
+    """The files of one server."""
+
+    path: Path
+    serving_certificate: Path
+    serving_key: Path
+    ca_certificate: Path
+    ca_key: Path
+    signing_key: Path
+    kubeconfig: Path
+    database: Path
+
+
+def prepare(settings: Settings, now: datetime.datetime) -> DataDirectory:
+    """Make what is missing; raises BadSettings with what a person has to mend."""
+    root = settings.data_dir
+    given = settings.given
+    _make_private(root)
+    files = DataDirectory(
+        path=root,
+        serving_certificate=settings.path(given.tls_cert_file, "serving.crt"),
+        serving_key=settings.path(given.tls_private_key_file, "serving.key"),
+        ca_certificate=root / "ca.crt",
+        ca_key=root / "ca.key",
+        signing_key=settings.path(given.service_account_signing_key_file, "token-signing.key"),
+        kubeconfig=root / "admin.kubeconfig",
+        database=root / "orchid.db",
+    )
+    try:
+        authority = _authority(files, now)
+        if not given.service_account_signing_key_file and not files.signing_key.exists():
+            write_private(files.signing_key, keys.generate().pem().reveal().encode())
+        if not given.tls_cert_file:
+            _serving_certificate(files, authority, settings, now)
+        _kubeconfig(files, authority, settings, now)
+    except Refusal as refusal:
+        raise BadSettings(f"{root}: {refusal}") from None
+    except OSError as problem:
+        raise BadSettings(f"{problem.filename}: {problem.strerror}") from None
+    return files
+
+
+def _make_private(root: Path) -> None:
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = stat.S_IMODE(root.stat().st_mode)
+        if mode & 0o077:
+            raise BadSettings(f"--data-dir: {root} is open to others (mode {mode:o}); chmod 700 it")
+    except FileExistsError:
+        raise BadSettings(f"--data-dir: {root} is not a directory") from None
+    except OSError as problem:
+        raise BadSettings(f"--data-dir: {problem.strerror}: {root}") from None
+
+
+def _authority(files: DataDirectory, now: datetime.datetime) -> Authority:
+    if files.ca_certificate.exists() or files.ca_key.exists():
+        return Authority.load_files(files.ca_certificate, files.ca_key)
+    authority = Authority.create("orchid-ca", now=now)
+    write_private(files.ca_key, authority.key_pem().reveal().encode())
+    write_private(files.ca_certificate, authority.certificate_pem)
+    return authority
+
+
+def _serving_certificate(
+    files: DataDirectory, authority: Authority, settings: Settings, now: datetime.datetime
+) -> None:
+    names, addresses = _serving_names(settings)
+    if _is_current(files.serving_certificate, authority, now, names, addresses):
+        return
+    issued = authority.issue_serving(
+        names[0], lifetime=YEAR, now=now, dns_names=names, ip_addresses=addresses
+    )
+    write_private(files.serving_key, issued.key.reveal().encode())
+    write_private(files.serving_certificate, issued.chain)
+
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def _serving_names(settings: Settings) -> tuple[tuple[str, ...], tuple[Address, ...]]:
+    """Every name and address under which a client may reach this server."""
+    names = ["localhost", socket.gethostname().lower(), "orchid"]
+    if settings.names.component != "orch":
+        base = settings.names.legacy_issuer.partition("/")[0]
+        names += [base, f"{base}.default", f"{base}.default.svc"]
+    addresses: list[Address] = [ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1")]
+    for host in (settings.host, settings.given.advertise_address):
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            if host:
+                names.append(host)
+            continue
+        if not address.is_unspecified:
+            addresses.append(address)
+    valid = (name for name in names if name and len(name) <= 64)  # noqa: PLR2004 -- of a CN
+    return tuple(dict.fromkeys(valid)), tuple(dict.fromkeys(addresses))
+
+
+def _is_current(
+    path: Path,
+    authority: Authority,
+    now: datetime.datetime,
+    names: tuple[str, ...],
+    addresses: tuple[Address, ...],
+) -> bool:
+    if not path.exists():
+        return False
+    (leaf, *_) = certificates.parse_blocks(read_bounded(path))
+    found = certificates.read_contents(leaf, certificates.encode(leaf))
+    return (
+        leaf.not_valid_after_utc - now > RENEW_BEFORE
+        and leaf.issuer == authority.certificate.subject
+        and set(names) <= set(found.dns_names)
+        and set(addresses) <= set(found.ip_addresses)
+    )
+
+
+def _kubeconfig(
+    files: DataDirectory, authority: Authority, settings: Settings, now: datetime.datetime
+) -> None:
+    marker = f"# expires {{}} server {settings.url}"
+    if files.kubeconfig.exists() and _says_current(files.kubeconfig, settings.url, now):
+        return
+    issued = authority.issue_client(ADMIN, groups=(MASTERS,), lifetime=YEAR, now=now)
+    text = kubeconfig_text(
+        server=settings.url,
+        authority=authority.certificate_pem,
+        user=ADMIN,
+        credential={
+            "client-certificate-data": _b64(issued.chain),
+            "client-key-data": _b64(issued.key.reveal().encode()),
+        },
+    )
+    first = marker.format((now + YEAR).isoformat(timespec="seconds"))
+    write_private(files.kubeconfig, f"{first}\n{text}".encode())
+
+
+def _says_current(path: Path, url: str, now: datetime.datetime) -> bool:
+    first = read_bounded(path, 1 << 20).decode(errors="replace").partition("\n")[0].split()
+    try:
+        expires, server = first[2], first[4]
+        return server == url and datetime.datetime.fromisoformat(expires) - now > RENEW_BEFORE
+    except (IndexError, ValueError):
+        return False
+
+
+def kubeconfig_text(
+    *, server: str, authority: bytes, user: str, credential: dict[str, str], namespace: str = ""
+) -> str:
+    """A kubeconfig with one cluster, one user and one context."""
+    lines = "\n".join(f"    {key}: {value}" for key, value in credential.items())
+    place = f"    namespace: {namespace}\n" if namespace else ""
+    return (
+        "apiVersion: v1\nkind: Config\ncurrent-context: orchid\n"
+        "clusters:\n- name: orchid\n  cluster:\n"
+        f"    server: {server}\n    certificate-authority-data: {_b64(authority)}\n"
+        f"users:\n- name: {user}\n  user:\n{lines}\n"
+        f"contexts:\n- name: orchid\n  context:\n    cluster: orchid\n    user: {user}\n{place}"
+    )
+
+
+def _b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

@@ -1,0 +1,359 @@
+"""Settings: as read (`Given`) and as checked (`Settings`).
+
+Every setting is one field of `Given`, with its help text beside it: the command line, the TOML file and
+the documentation all come from there. Flags override the file. A misspelt key or a bad value raises
+`BadSettings` with a sentence for the person who typed it.
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from orchid.wire.errors import BadRequest
+from orchid.wire.naming import SETS, Naming
+from orchid.wire.options import duration
+
+Help = msgspec.Meta
+Many = tuple[str, ...]
+
+
+class BadSettings(ValueError):
+    """A setting that cannot be used; the text says which and why."""
+
+
+class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
+    """Every setting as it is written, before it is checked."""
+
+    data_dir: Annotated[
+        str, Help(description="Where keys, certificates and the embedded store live.")
+    ] = "orchid-data"
+    listen: Annotated[str, Help(description="Address and port to serve on.")] = "127.0.0.1:6443"
+    advertise_address: Annotated[
+        str,
+        Help(
+            description="Address under which clients reach the server; also put into its certificate. Default: the listen address."
+        ),
+    ] = ""
+    workers: Annotated[int, Help(description="API processes sharing the listening socket.")] = 1
+    naming: Annotated[str, Help(description="Which names to speak: orch or kubernetes.")] = "orch"
+    namespaces: Annotated[
+        str,
+        Help(
+            description="lenient: a namespace comes into being with its first object; strict: it must exist."
+        ),
+    ] = "lenient"
+    anonymous_paths: Annotated[
+        Many,
+        Help(
+            description="Paths open to callers without credentials; a trailing /* means everything below."
+        ),
+    ] = (
+        "/healthz",
+        "/healthz/*",
+        "/livez",
+        "/livez/*",
+        "/readyz",
+        "/readyz/*",
+        "/version",
+        "/version/*",
+        "/.well-known/openid-configuration",
+        "/openid/v1/jwks",
+    )
+    # serving
+    tls_cert_file: Annotated[
+        str,
+        Help(
+            description="Serving certificate (PEM, with its chain). Default: issued by the cluster CA."
+        ),
+    ] = ""
+    tls_private_key_file: Annotated[str, Help(description="Key of the serving certificate.")] = ""
+    max_requests_inflight: Annotated[
+        int, Help(description="Reading requests worked on at once; 0 means no limit.")
+    ] = 400
+    max_mutating_requests_inflight: Annotated[
+        int, Help(description="Writing requests worked on at once; 0 means no limit.")
+    ] = 200
+    request_timeout: Annotated[str, Help(description="How long one request may take.")] = "60s"
+    min_request_timeout: Annotated[
+        int, Help(description="Seconds that a watch without a time-out lasts at least.")
+    ] = 1800
+    shutdown_grace: Annotated[
+        str, Help(description="How long a stop waits for requests under way.")
+    ] = "10s"
+    # who is calling
+    client_ca_file: Annotated[
+        str, Help(description="Authorities of client certificates. Default: the cluster CA.")
+    ] = ""
+    token_auth_file: Annotated[
+        str, Help(description='Static tokens: token,user,uid,"group,group" by line.')
+    ] = ""
+    requestheader_client_ca_file: Annotated[
+        str,
+        Help(
+            description="Authority of the front proxy's certificate; without it no proxy header is believed."
+        ),
+    ] = ""
+    requestheader_allowed_names: Annotated[
+        Many, Help(description="Common names the front proxy may have; empty allows any.")
+    ] = ()
+    requestheader_username_headers: Annotated[
+        Many, Help(description="Headers in which the front proxy names the user.")
+    ] = ()
+    requestheader_uid_headers: Annotated[
+        Many, Help(description="Headers in which the front proxy gives the user's uid.")
+    ] = ()
+    requestheader_group_headers: Annotated[
+        Many, Help(description="Headers in which the front proxy names groups.")
+    ] = ()
+    requestheader_extra_headers_prefix: Annotated[
+        Many, Help(description="Prefixes of headers with further facts about the user.")
+    ] = ()
+    authentication_config: Annotated[
+        str, Help(description="AuthenticationConfiguration file: outside OIDC issuers.")
+    ] = ""
+    oidc_issuer_url: Annotated[str, Help(description="URL of one outside OIDC issuer.")] = ""
+    oidc_client_id: Annotated[str, Help(description="Audience that its tokens must have.")] = ""
+    oidc_username_claim: Annotated[str, Help(description="Claim that names the user.")] = "sub"
+    oidc_username_prefix: Annotated[
+        str, Help(description="Put before the user's name; '-' for nothing.")
+    ] = ""
+    oidc_groups_claim: Annotated[str, Help(description="Claim that lists groups.")] = ""
+    oidc_groups_prefix: Annotated[str, Help(description="Put before each group.")] = ""
+    oidc_required_claim: Annotated[
+        Many, Help(description="claim=value that a token must have.")
+    ] = ()
+    oidc_signing_algs: Annotated[
+        Many, Help(description="Signature algorithms that are accepted.")
+    ] = ("RS256",)
+    oidc_ca_file: Annotated[
+        str, Help(description="Authorities of the issuer's own certificate.")
+    ] = ""
+    authentication_token_webhook_config_file: Annotated[
+        str, Help(description="kubeconfig of a webhook that reviews tokens.")
+    ] = ""
+    authentication_token_webhook_cache_ttl: Annotated[
+        str, Help(description="How long its answers are kept.")
+    ] = "2m"
+    # accounts and tokens
+    service_account_issuer: Annotated[
+        Many, Help(description="Issuer of tokens; the first signs, the others are accepted.")
+    ] = ()
+    api_audiences: Annotated[
+        Many, Help(description="Audiences of this server. Default: the first issuer.")
+    ] = ()
+    service_account_signing_key_file: Annotated[
+        str, Help(description="Key that signs tokens. Default: made in the data directory.")
+    ] = ""
+    service_account_key_file: Annotated[
+        Many, Help(description="Keys by which tokens are verified. Default: the signing key.")
+    ] = ()
+    service_account_max_token_expiration: Annotated[
+        str, Help(description="Longest life of a token; 0s means no limit.")
+    ] = "0s"
+    service_account_extend_token_expiration: Annotated[
+        bool,
+        Help(
+            description="Give tokens of Pods a longer life than they ask for, with a warning time."
+        ),
+    ] = True
+    service_account_jwks_uri: Annotated[
+        str, Help(description="Where the keys can be fetched, if not at this server.")
+    ] = ""
+    # what they may do
+    authorization_mode: Annotated[
+        Many, Help(description="Ways to decide, in order: Node, RBAC, Webhook, AlwaysAllow.")
+    ] = ("Node", "RBAC")
+    authorization_webhook_config_file: Annotated[
+        str, Help(description="kubeconfig of a webhook that authorizes.")
+    ] = ""
+    authorization_webhook_version: Annotated[
+        str, Help(description="SubjectAccessReview version it is asked with: v1 or v1beta1.")
+    ] = "v1"
+    authorization_webhook_cache_authorized_ttl: Annotated[
+        str, Help(description="How long a yes is kept.")
+    ] = "5m"
+    authorization_webhook_cache_unauthorized_ttl: Annotated[
+        str, Help(description="How long a no is kept.")
+    ] = "30s"
+    # certificates
+    cluster_signing_cert_file: Annotated[
+        str, Help(description="Authority that signs certificate requests. Default: the cluster CA.")
+    ] = ""
+    cluster_signing_key_file: Annotated[str, Help(description="Its key.")] = ""
+    cluster_signing_duration: Annotated[
+        str, Help(description="Longest life of an issued certificate.")
+    ] = "8760h"
+    cluster_signing_client_cert_file: Annotated[
+        str, Help(description="Authority of the API client signer alone.")
+    ] = ""
+    cluster_signing_client_key_file: Annotated[str, Help(description="Its key.")] = ""
+    cluster_signing_node_client_cert_file: Annotated[
+        str, Help(description="Authority of the node client signer alone.")
+    ] = ""
+    cluster_signing_node_client_key_file: Annotated[str, Help(description="Its key.")] = ""
+    cluster_signing_node_serving_cert_file: Annotated[
+        str, Help(description="Authority of the node serving signer alone.")
+    ] = ""
+    cluster_signing_node_serving_key_file: Annotated[str, Help(description="Its key.")] = ""
+    cluster_signing_legacy_unknown_cert_file: Annotated[
+        str, Help(description="Authority of the legacy signer alone.")
+    ] = ""
+    cluster_signing_legacy_unknown_key_file: Annotated[str, Help(description="Its key.")] = ""
+    # controllers
+    controllers: Annotated[
+        Many,
+        Help(description="Controllers to run: '*' for all, '-name' for all but one, '' for none."),
+    ] = ("*",)
+    # store
+    store: Annotated[
+        str,
+        Help(
+            description="Where objects are kept: sqlite (a file in the data directory) or memory (lost at the end)."
+        ),
+    ] = "sqlite"
+    history: Annotated[str, Help(description="How long the past can be read and watched from.")] = (
+        "5m"
+    )
+    etcd_servers: Annotated[
+        Many, Help(description="etcd endpoints; given these, objects are kept there.")
+    ] = ()
+    etcd_prefix: Annotated[str, Help(description="Where in etcd the objects stand.")] = "/orchid"
+    etcd_cafile: Annotated[str, Help(description="Authority of etcd's certificates.")] = ""
+    etcd_certfile: Annotated[str, Help(description="Our certificate towards etcd.")] = ""
+    etcd_keyfile: Annotated[str, Help(description="Its key.")] = ""
+    # record
+    audit_log_path: Annotated[
+        str, Help(description="File for the audit record; '-' for standard output; empty for none.")
+    ] = ""
+    audit_policy_file: Annotated[str, Help(description="What is recorded, and how much of it.")] = (
+        ""
+    )
+    log_format: Annotated[str, Help(description="text or json.")] = "text"
+    log_level: Annotated[str, Help(description="debug, info, warning or error.")] = "info"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings that are known to make sense, with defaults that depend on others filled in."""
+
+    given: Given
+    data_dir: Path
+    host: str
+    port: int
+    names: Naming
+    issuers: tuple[str, ...]
+    api_audiences: tuple[str, ...]
+    request_timeout: float
+    shutdown_grace: float
+    history: float
+    longest_token: int
+    signing_duration: float
+
+    @property
+    def url(self) -> str:
+        host = self.given.advertise_address or self.host
+        if host in ("0.0.0.0", "::"):  # noqa: S104 -- recognised, not bound to
+            host = "127.0.0.1"
+        return f"https://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    def path(self, given: str, default: str) -> Path:
+        """A file that was named, or its default place in the data directory."""
+        return Path(given) if given else self.data_dir / default
+
+
+def read(config: Path | None, flags: Mapping[str, Any]) -> Given:
+    """Join the file and the flags; flags win."""
+    written = _file(config) if config else {}
+    try:
+        return msgspec.convert({**written, **flags}, Given, strict=False)
+    except msgspec.ValidationError as problem:
+        raise BadSettings(_sentence(str(problem))) from None
+
+
+def _file(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as problem:
+        raise BadSettings(f"--config: {problem.strerror}: {path}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise BadSettings(f"--config: {path} is not TOML: {problem}") from None
+
+
+def _sentence(problem: str) -> str:
+    text, _, place = problem.partition(" - at `$.")
+    return f"--{place.rstrip('`')}: {text}" if place else text
+
+
+def check(given: Given) -> Settings:
+    """Make settings out of what was given, or say what is wrong with it."""
+    if given.naming not in SETS:
+        raise BadSettings(f"--naming: {given.naming!r} is neither 'orch' nor 'kubernetes'")
+    _one_of("namespaces", given.namespaces, ("lenient", "strict"))
+    _one_of("store", given.store, ("sqlite", "memory"))
+    _one_of("log-format", given.log_format, ("text", "json"))
+    _one_of("log-level", given.log_level, ("debug", "info", "warning", "error"))
+    for mode in given.authorization_mode:
+        _one_of("authorization-mode", mode, ("Node", "RBAC", "Webhook", "AlwaysAllow"))
+    if not given.authorization_mode:
+        raise BadSettings("--authorization-mode: at least one way to decide is needed")
+    if given.workers < 1:
+        raise BadSettings("--workers: at least 1 is needed")
+    _together(given, "tls_cert_file", "tls_private_key_file")
+    _together(given, "cluster_signing_cert_file", "cluster_signing_key_file")
+    host, port = _address(given.listen)
+    issuers = given.service_account_issuer or (f"https://{_shown(host)}:{port}",)
+    return Settings(
+        given=given,
+        data_dir=Path(given.data_dir),
+        host=host,
+        port=port,
+        names=SETS[given.naming],
+        issuers=issuers,
+        api_audiences=given.api_audiences or issuers[:1],
+        request_timeout=_seconds("request-timeout", given.request_timeout),
+        shutdown_grace=_seconds("shutdown-grace", given.shutdown_grace),
+        history=_seconds("history", given.history),
+        longest_token=int(
+            _seconds(
+                "service-account-max-token-expiration", given.service_account_max_token_expiration
+            )
+        ),
+        signing_duration=_seconds("cluster-signing-duration", given.cluster_signing_duration),
+    )
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _one_of(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise BadSettings(f"--{name}: {value!r} is none of {', '.join(choices)}")
+
+
+def _together(given: Given, first: str, second: str) -> None:
+    if bool(getattr(given, first)) != bool(getattr(given, second)):
+        names = (f"--{name.replace('_', '-')}" for name in (first, second))
+        raise BadSettings(f"{' and '.join(names)} go together")
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:  # noqa: PLR2004
+        raise BadSettings(f"--listen: {text!r} is not an address and a port, like 127.0.0.1:6443")
+    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 -- ":6443" means everywhere
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        seconds = duration(text)
+    except BadRequest:
+        raise BadSettings(f"--{name}: {text!r} is not a duration, like 90s or 5m") from None
+    if seconds < 0:
+        raise BadSettings(f"--{name}: a duration may not be negative")
+    return seconds
