@@ -5,7 +5,6 @@ this moment, makes the claims and signs them. It keeps no list of what it issued
 """
 
 import asyncio
-import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import AccountClaims, Claims, Issuer, Reference
 from orchid.engine.feed import Entry, Feed, Shelf
+from orchid.engine.interfaces import Randomness
 from orchid.kinds.node import Node
 from orchid.kinds.pod import Pod
 from orchid.kinds.secret import Secret
@@ -62,11 +62,18 @@ class Bound:
 class TokenIssuer:
     """Make tokens for accounts that exist."""
 
-    def __init__(self, settings: IssuingSettings, signer: Callable[[], Issuer], feed: Feed) -> None:
+    def __init__(
+        self,
+        settings: IssuingSettings,
+        signer: Callable[[], Issuer],
+        feed: Feed,
+        randomness: Randomness,
+    ) -> None:
         self.api_audiences = settings.api_audiences
         self.longest_seconds = settings.longest_seconds
         self._extends = settings.extends_lifetime
         self._signer = signer  # asked each time, so that a new key counts from the next token on
+        self._random = randomness
         self._feed = feed
         self._accounts = feed.of(ServiceAccount)
         self._pods = feed.of(Pod)
@@ -98,14 +105,13 @@ class TokenIssuer:
 
     def _bind_pod(self, reference: BoundObjectReference, namespace: str, account: str) -> Bound:
         pod: Entry[Pod] = _found(self._pods, namespace, reference)
-        spec = pod.object.spec
-        if spec.get("serviceAccountName", "") != account:
+        if pod.object.account != account:
             raise BadRequest(
                 f"cannot bind token for serviceaccount {quote(account)} to pod running with "
                 "different serviceaccount name."
             )
         bound = _same(reference, pod)
-        node_name = spec.get("nodeName", "")
+        node_name = pod.object.node
         if not node_name:
             return Bound(pod=bound)
         node = self._nodes.get("", node_name)
@@ -142,7 +148,7 @@ class TokenIssuer:
             exp=issued_at + (EXTENDED_SECONDS if extended else seconds),
             iat=issued_at,
             iss=self._signer().issuer,
-            jti=str(uuid.uuid4()),
+            jti=self._random.uid(),
             nbf=issued_at,
             sub=f"system:serviceaccount:{wanted.namespace}:{wanted.name}",
         )

@@ -188,6 +188,7 @@ class _Answer:
         self._body = bytearray()
         self._head_done = False
         self._head_bytes = 0
+        self._header_count = 0
         self._headers: dict[bytes, bytes] = {}
 
     def take(self, data: bytes) -> None:
@@ -216,7 +217,8 @@ class _Answer:
         raise Refused(f"answered with status {status}", status, retry_after)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if len(self._headers) >= MAX_HEADERS:
+        self._header_count += 1
+        if self._header_count > MAX_HEADERS:
             raise Refused("the answer has too many headers")
         self._headers[name.lower()] = value
 

@@ -8,31 +8,14 @@ that once restricted mountable secrets is stored, warned about, and enforces not
 from collections.abc import Iterator
 from typing import Annotated
 
-from orchid.engine.kind import Column, Endpoint, Kind, Scope
+from orchid.engine.kind import Endpoint, Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
+from orchid.engine.tables import AGE, NAME
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
-from orchid.wire.struct import Wire, merge_key, proto, replace
-from orchid.wire.text import age
-
-
-class ObjectReference(Wire):
-    """A reference to another object; of a secret's only the name is kept."""
-
-    kind: Annotated[str, proto(1)] = ""
-    namespace: Annotated[str, proto(2)] = ""
-    name: Annotated[str, proto(3)] = ""
-    uid: Annotated[str, proto(4)] = ""
-    api_version: Annotated[str, proto(5)] = ""
-    resource_version: Annotated[str, proto(6)] = ""
-    field_path: Annotated[str, proto(7)] = ""
-
-
-class LocalObjectReference(Wire):
-    """A reference to an object in the same namespace."""
-
-    name: Annotated[str, proto(1)] = ""
+from orchid.wire.references import LocalObjectReference, ObjectReference
+from orchid.wire.struct import merge_key, proto, replace
 
 
 class ServiceAccount(Object):
@@ -72,19 +55,7 @@ def declare(names: Naming, token: Endpoint | None = None) -> Kind[ServiceAccount
         scope=Scope.NAMESPACED,
         rules=Rules(names),
         short_names=("sa",),
-        columns=(
-            Column(
-                "Name",
-                lambda account, now: account.name,
-                format="name",
-                description="The account's name, unique in its namespace.",
-            ),
-            Column(
-                "Age",
-                lambda account, now: age(account.metadata.creation_timestamp, now),
-                description="How long ago the account was created.",
-            ),
-        ),
+        columns=(NAME, AGE),
         endpoints=(token,) if token else (),
         answers_deleted_object=True,
     )

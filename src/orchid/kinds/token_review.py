@@ -13,7 +13,7 @@ from orchid.engine.interfaces import Authenticated, Rejected, TokenAuthenticator
 from orchid.engine.kind import Kind, Scope
 from orchid.engine.request import Request
 from orchid.wire.errors import BadRequest, InternalError
-from orchid.wire.meta import Object, ObjectMeta
+from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.struct import Wire, proto, replace
 from orchid.wire.user import UserInfo
@@ -62,13 +62,7 @@ class ReviewToken:
                 status = refused(new.status, Rejected(UNKNOWN_TOKEN))
             else:
                 status = accepted(found, wanted)
-        return TokenReview(
-            kind=new.kind,
-            api_version=new.api_version,
-            metadata=without_system_fields(new.metadata),
-            spec=new.spec,
-            status=status,
-        )
+        return replace(new, status=status)
 
 
 def declare(
@@ -97,21 +91,3 @@ def accepted(found: Authenticated, wanted: tuple[str, ...]) -> TokenReviewStatus
 def refused(sent: TokenReviewStatus, refusal: Rejected) -> TokenReviewStatus:
     """Say why not. As in the reference, what else the client sent stays; it proves nothing."""
     return replace(sent, authenticated=False, error=str(refusal))
-
-
-def without_system_fields(sent: ObjectMeta) -> ObjectMeta:
-    """Keep what a client may name or label, drop what only a stored object has."""
-    if sent == NOTHING:
-        return sent
-    return replace(
-        sent,
-        namespace="",
-        self_link="",
-        uid="",
-        creation_timestamp=None,
-        deletion_timestamp=None,
-        deletion_grace_period_seconds=None,
-    )
-
-
-NOTHING = ObjectMeta()

@@ -1,0 +1,150 @@
+"""Tokens judged by another server, and how long its word is good."""
+
+import datetime
+import json
+from typing import Any
+
+import pytest
+
+from orchid.access.authenticators.webhook_token import WebhookTimes, WebhookTokenAuthenticator
+from orchid.access.outbound import OutboundFailed, Unreachable
+from orchid.engine.interfaces import Rejected
+from orchid.wire.naming import KUBERNETES, ORCH
+from tests.unit.access.presenting import API, FakeClock
+
+JANE = {
+    "authenticated": True,
+    "user": {"username": "jane", "uid": "u-1", "groups": ["devs"], "extra": {"k": ["v"]}},
+}
+
+
+class Remote:
+    """Answers with a status, or fails."""
+
+    def __init__(self, status: Any = None, failure: OutboundFailed | None = None) -> None:
+        self.status = status
+        self.failure = failure
+        self.sent: list[dict[str, Any]] = []
+
+    async def post(self, body: bytes) -> bytes:
+        self.sent.append(json.loads(body))
+        if self.failure:
+            raise self.failure
+        if isinstance(self.status, bytes):
+            return self.status
+        return json.dumps({"kind": "TokenReview", "status": self.status}).encode()
+
+
+def authenticator(
+    remote: Remote, clock: FakeClock | None = None, times: WebhookTimes = WebhookTimes()
+) -> WebhookTokenAuthenticator:
+    return WebhookTokenAuthenticator(remote.post, clock or FakeClock(), API, ORCH, times)
+
+
+async def test_answer_makes_the_user() -> None:
+    """Name, uid, groups and extra are taken over; no audiences mean the API's own."""
+    remote = Remote(JANE)
+
+    found = await authenticator(remote).authenticate_token("t", API)
+
+    assert found is not None
+    assert found.user.username == "jane"
+    assert found.user.groups == ("devs",)
+    assert found.user.extra == {"k": ("v",)}
+    assert found.audiences == API
+    assert remote.sent[0]["spec"] == {"token": "t", "audiences": list(API)}
+    assert remote.sent[0]["apiVersion"] == "authentication.orch.io/v1"
+
+
+async def test_kubernetes_naming_speaks_to_stock_webhooks() -> None:
+    """With that naming the review carries the group that they expect."""
+    remote = Remote(JANE)
+    tokens = WebhookTokenAuthenticator(remote.post, FakeClock(), API, KUBERNETES)
+
+    await tokens.authenticate_token("t", API)
+
+    assert remote.sent[0]["apiVersion"] == "authentication.k8s.io/v1"
+
+
+async def test_foreign_audiences_are_a_plain_no() -> None:
+    """A token that the webhook accepts for others is not good here."""
+    remote = Remote({**JANE, "audiences": ["elsewhere"]})
+
+    assert await authenticator(remote).authenticate_token("t", API) is None
+
+
+async def test_refusal_with_a_reason_gives_the_reason_without_control_characters() -> None:
+    """The remote's words reach the review, short and printable."""
+    remote = Remote({"authenticated": False, "error": "gone\r\nSet-Cookie: x" + "y" * 999})
+
+    with pytest.raises(Rejected) as refusal:
+        await authenticator(remote).authenticate_token("t", API)
+
+    assert str(refusal.value).startswith("goneSet-Cookie")
+    assert len(str(refusal.value)) <= 256
+
+
+async def test_yes_and_no_are_remembered_for_their_own_times() -> None:
+    """After its time the remote is asked again."""
+    clock = FakeClock()
+    times = WebhookTimes(datetime.timedelta(seconds=60), datetime.timedelta(seconds=5))
+    yes, no = Remote(JANE), Remote({"authenticated": False})
+    good, bad = authenticator(yes, clock, times), authenticator(no, clock, times)
+
+    for seconds in (0, 4, 4, 51, 2):
+        clock.advance(seconds)
+        assert await good.authenticate_token("t", API) is not None
+        assert await bad.authenticate_token("t", API) is None
+
+    assert len(yes.sent) == 2
+    assert len(no.sent) == 3
+
+
+async def test_verdict_for_one_audience_is_not_used_for_another() -> None:
+    """Token and audiences together are what is remembered."""
+    remote = Remote(JANE)
+    tokens = authenticator(remote)
+
+    await tokens.authenticate_token("t", API)
+    await tokens.authenticate_token("t", (*API, "x"))
+    await tokens.authenticate_token("u", API)
+
+    assert len(remote.sent) == 3
+
+
+async def test_failures_are_refusals_and_never_remembered() -> None:
+    """An unreachable webhook accepts nobody, and is asked again at once."""
+    remote = Remote(failure=Unreachable("connection failed: refused"))
+    tokens = authenticator(remote)
+
+    for _ in range(2):
+        with pytest.raises(Rejected, match="webhook token review failed"):
+            await tokens.authenticate_token("t", API)
+
+    assert len(remote.sent) == 2
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"nonsense s3cret", b'{"status":{"authenticated":"yes"}}', b"\xff"]
+)
+async def test_answer_that_is_no_review_is_a_refusal_that_quotes_nothing(body: bytes) -> None:
+    """Whatever comes back, the token and the answer stay out of the text."""
+    with pytest.raises(Rejected) as refusal:
+        await authenticator(Remote(body)).authenticate_token("s3cret", API)
+
+    assert "s3cret" not in str(refusal.value)
+
+
+async def test_token_is_kept_nowhere() -> None:
+    """What is remembered is a keyed hash."""
+    tokens = authenticator(Remote(JANE))
+
+    await tokens.authenticate_token("s3cret-token", API)
+
+    assert "s3cret" not in repr(vars(tokens))
+
+
+async def test_text_that_cannot_be_sent_is_a_refusal() -> None:
+    """Half a surrogate pair is no token."""
+    with pytest.raises(Rejected):
+        await authenticator(Remote(JANE)).authenticate_token("\ud800", API)

@@ -1,0 +1,66 @@
+"""A small world for these tests: objects in a memory store, and the feed that shows them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from orchid.engine.catalog import Catalog
+from orchid.engine.feed import Feed
+from orchid.kinds import node, pod, secret, service_account
+from orchid.store.interface import ABSENT, Change
+from orchid.store.memory import MemoryStore
+from orchid.wire.codec import encode
+from orchid.wire.meta import Object
+from orchid.wire.naming import ORCH
+from orchid.wire.struct import replace
+from tests.unit.access.presenting import FakeClock
+
+T = TypeVar("T", bound=Object)
+
+
+@dataclass
+class World:
+    """Put, delete and look; what is put is in the feed when `put` returns."""
+
+    store: MemoryStore
+    catalog: Catalog
+    feed: Feed
+    clock: FakeClock
+
+    async def put(self, new: T) -> T:
+        """Store an object, in place of an older one of its name if there is one."""
+        kind = self.catalog.of(type(new))
+        new = replace(new, kind=kind.name, api_version=kind.api_version)
+        await self._commit(kind.key(new.namespace, new.name), encode(new))
+        return new
+
+    async def delete(self, gone: Object) -> None:
+        kind = self.catalog.of(type(gone))
+        await self._commit(kind.key(gone.namespace, gone.name), None)
+
+    async def _commit(self, key: str, value: bytes | None) -> None:
+        kind = self.catalog.of_key(key)
+        assert kind is not None
+        there = self.feed.shelf(kind).entries.get(key)
+        await self.store.commit([Change(key, value, there.revision if there else ABSENT)])
+        await self.feed.fresh()
+
+
+@asynccontextmanager
+async def world() -> AsyncIterator[World]:
+    catalog = Catalog(
+        [declare(ORCH) for declare in (pod.declare, secret.declare, node.declare)]
+        + [service_account.declare(ORCH)]
+    )
+    store = MemoryStore()
+    feed = Feed(store, catalog)
+    following = asyncio.create_task(feed.run())
+    await feed.wait_loaded()
+    try:
+        yield World(store, catalog, feed, FakeClock())
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        await store.close()
