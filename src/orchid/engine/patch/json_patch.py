@@ -31,8 +31,12 @@ class _DoesNotApply(Exception):
     """An operation failed. Why is not disclosed, so it is not recorded either."""
 
 
-def apply(document: dict[str, Any], operations: list[Any]) -> Any:
+def apply(document: dict[str, Any], operations: Any) -> Any:
     """The document after all operations; Unprocessable if one of them fails."""
+    if operations is None:
+        return document
+    if not isinstance(operations, list):
+        raise BadRequest("error decoding patch: a JSON patch must be a JSON array")
     if len(operations) > MOST_OPERATIONS:
         raise TooLarge(
             f"The allowed maximum operations in a JSON patch is {MOST_OPERATIONS}, "
@@ -50,11 +54,11 @@ def apply(document: dict[str, Any], operations: list[Any]) -> Any:
     return draft.root
 
 
-def unknown_members(operations: list[Any]) -> list[str]:
+def unknown_members(operations: Any) -> list[str]:
     """What field validation has to say about the operations themselves."""
     return [
         f"json patch unknown field {quote(f'[{position}].{name}')}"
-        for position, operation in enumerate(operations)
+        for position, operation in enumerate(operations or ())
         if isinstance(operation, dict)
         for name in operation
         if name not in _MEMBERS

@@ -11,7 +11,6 @@ from typing import Any
 
 from orchid.engine.patch.compare import element_key
 from orchid.engine.patch.field_set import element_text
-from orchid.wire.fields import printed
 from orchid.wire.schema import Anything, Fields, Leaf, Mapping, Node, Scalar, Sequence
 from orchid.wire.text import quote
 
@@ -23,7 +22,9 @@ _EXPECTED: dict[Scalar, tuple[str, tuple[type, ...]]] = {
     Scalar.NUMBER: ("numeric (int or float)", (int, float)),
     Scalar.BOOLEAN: ("boolean", (bool,)),
 }
-_LONGEST = 200  # characters of a value that an answer repeats
+_KINDS: dict[type, str] = {
+    str: "string", bool: "boolean", int: "number", float: "number", dict: "map", list: "list",
+}  # fmt: skip
 
 
 def problems(node: Node, value: Any, path: str = "") -> Iterator[str]:
@@ -93,5 +94,5 @@ def _scalar(node: Leaf, value: Any, path: str) -> Iterator[str]:
 
 
 def _shown(value: Any) -> str:
-    text = printed(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    """What kind of value it is. Not the value: it may be a secret in the wrong place."""
+    return _KINDS[type(value)]

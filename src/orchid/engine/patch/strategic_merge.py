@@ -28,6 +28,9 @@ RETAIN = "$retainKeys"
 ORDER = "$setElementOrder"
 TAKE_OUT = "$deleteFromPrimitiveList"
 
+_LONGEST = 200
+_MOST_SHOWN = 10
+
 Object = dict[str, Any]
 
 
@@ -67,7 +70,7 @@ def _directed(patch: Object) -> Object:
     if directive == "replace":
         return _added_object(patch)
     if directive != "delete":
-        _refuse(f"unknown patch type: {_plain(directive)} in map: {_json(patch)}")
+        _refuse(f"unknown patch type: {_plain(directive)} in map: {_outline(patch)}")
     return {}
 
 
@@ -126,7 +129,7 @@ def _check_elements(live: list[Any], patch: list[Any], node: Sequence) -> None:
         if isinstance(item, list):
             raise Unprocessable
         if not isinstance(item, expected):
-            _refuse(f"list element types are not identical: {_json([live, patch])}")
+            _refuse(f"list element types are not identical: {_outline([*live, *patch])}")
 
 
 def _special_elements(
@@ -145,7 +148,7 @@ def _special_elements(
             case "merge":
                 _refuse("merging lists cannot yet be specified in the patch")
             case unknown:
-                _refuse(f"unknown patch type: {_plain(unknown)} in map: {_json(item)}")
+                _refuse(f"unknown patch type: {_plain(unknown)} in map: {_outline(item)}")
     if replaced:
         return [], [_added(item) for item in ordinary], True
     return [item for item in live if _key(item, keys) not in deleted], ordinary, False
@@ -156,7 +159,7 @@ def _merge_in_order(result: Object, patch: Object, name: str, node: Node) -> Non
     order, live, change = patch[f"{ORDER}/{name}"], result.get(name), patch.get(name)
     for value in (order, live, change):
         if value is not None and not isinstance(value, list):
-            _refuse(f"expected a list for {name}, got {_json(value)}")
+            _refuse(f"expected a list for {name}, got {_outline(value)}")
     if live is None and change is None:
         if name in patch:
             result.pop(name, None)
@@ -181,8 +184,8 @@ def _check_order(patch: list[Any], order: list[Any], keys: tuple[str, ...]) -> N
             continue
         if _identity(item, keys) not in wanted:  # consumes up to the match
             _refuse(
-                f"The order in patch list:\n{_json(patch)}\n"
-                f" doesn't match {ORDER} list:\n{_json(order)}\n"
+                f"The order in patch list:\n{_outline(patch)}\n"
+                f" doesn't match {ORDER} list:\n{_outline(order)}\n"
             )
 
 
@@ -238,7 +241,7 @@ def _key(item: Any, keys: tuple[str, ...]) -> Hashable:
 def _required_key(item: Object, keys: tuple[str, ...]) -> Hashable:
     for name in keys:
         if item.get(name) is None:
-            _refuse(f"map: {_json(item)} does not contain declared merge key: {name}")
+            _refuse(f"map: {_outline(item)} does not contain declared merge key: {name}")
     return _key(item, keys)
 
 
@@ -284,7 +287,19 @@ def _is_directive(name: str) -> bool:
 
 
 def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else _json(value)
+    return value[:_LONGEST] if isinstance(value, str) else _outline(value)
+
+
+def _outline(value: Any) -> str:
+    """A value for a message: the names of members and the kinds of elements.
+
+    Not the values themselves: the patch may be one of a secret, and messages go far.
+    """
+    if isinstance(value, dict):
+        return f"map[{' '.join(value)}]"[:_LONGEST]
+    if isinstance(value, list):
+        return f"[{' '.join(_outline(item) for item in value[:_MOST_SHOWN])}]"[:_LONGEST]
+    return type(value).__name__
 
 
 def _json(value: Any) -> str:

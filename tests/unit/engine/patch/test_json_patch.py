@@ -150,10 +150,16 @@ def test_deep_values_are_refused() -> None:
         json_patch.apply({}, [{"op": "add", "path": "/x", "value": value}])
 
 
-def test_an_operation_that_is_no_object_cannot_be_decoded() -> None:
+@pytest.mark.parametrize("operations", [["x"], {"op": "add"}, "x"])
+def test_what_is_no_list_of_operations_cannot_be_decoded(operations: Any) -> None:
     """That is a malformed patch, not one that does not apply."""
-    with pytest.raises(BadRequest):
-        json_patch.apply({}, ["x"])
+    with pytest.raises(BadRequest, match="error decoding patch: "):
+        json_patch.apply({}, operations)
+
+
+def test_null_is_no_operation() -> None:
+    """As in the reference."""
+    assert json_patch.apply(DOCUMENT, None) is DOCUMENT
 
 
 def test_unknown_members_of_operations_are_reported_by_place() -> None:

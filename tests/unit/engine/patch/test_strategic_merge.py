@@ -174,6 +174,16 @@ def test_a_mistake_in_the_patch_is_named(patch: Any, error: type[ApiError], text
     assert text in refused.value.message
 
 
+def test_a_refusal_repeats_no_value() -> None:
+    """A patch may carry a secret; messages end up in logs."""
+    patch = {"metadata": {"labels": {"$patch": "explode", "password": "hunter2"}}}
+
+    with pytest.raises(Unprocessable) as refused:
+        patched(account(labels={"a": "1"}), patch)
+
+    assert "hunter2" not in refused.value.message
+
+
 def test_a_null_patch_changes_nothing() -> None:
     """The reference takes null for no patch at all."""
     assert patched(account(), None) == account()
