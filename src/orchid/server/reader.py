@@ -7,6 +7,7 @@ It never touches a socket, keeps no time-outs and never guesses: two readings of
 how requests are smuggled past a proxy (RFC 9112, 11.2), so whatever is ambiguous is refused.
 """
 
+from collections.abc import Sized
 from time import monotonic
 from typing import Final
 
@@ -231,13 +232,13 @@ class RequestReader:
     def _check_growth(self) -> None:
         """Bound what an unfinished head, or the framing and trailers of a body, may take."""
         if self.phase == HEAD:
-            if self._span > self._max_head or self._header_count() > self._max_headers:
+            if self._span > self._max_head or self._has_too_many(self._repeated or ()):
                 self._refuse(_HEADERS_TOO_LARGE)
         elif self.phase == BODY and self._span - self._body_bytes > self._max_head:
             self._refuse(_BAD_REQUEST)
 
-    def _header_count(self) -> int:
-        return len(self._headers) + (len(self._repeated) if self._repeated else 0)
+    def _has_too_many(self, repeated: Sized) -> bool:
+        return len(self._headers) + len(repeated) > self._max_headers
 
     def _head_bytes(self) -> int:
         lines = [*self._headers.items(), *(self._repeated or ())]
@@ -280,8 +281,9 @@ class RequestReader:
             return  # a trailer; it must never look like a header that was there from the start
         key = _KNOWN_NAMES.get(name) or name.decode("latin-1").lower()
         text = value.decode("latin-1").rstrip(" \t")
-        if key not in self._headers:
-            self._headers[key] = text
+        headers = self._headers
+        if key not in headers:
+            headers[key] = text
         elif self._repeated is None:
             self._repeated = [(key, text)]
         else:
@@ -321,14 +323,15 @@ class RequestReader:
         modern = version == "1.1"
         if not modern and version != "1.0":
             return _VERSION_NOT_SUPPORTED
-        if self._header_count() > self._max_headers:
+        repeated = self._repeated
+        if len(headers) > self._max_headers or (repeated and self._has_too_many(repeated)):
             return _HEADERS_TOO_LARGE
         # The sum is exact but dear; what was fed is an upper bound of it.
         if self._span > self._max_head and self._head_bytes() > self._max_head:
             return _HEADERS_TOO_LARGE
         if modern and "host" not in headers:
             return _BAD_REQUEST
-        if self._repeated and any(name == "host" for name, _ in self._repeated):
+        if repeated and any(name == "host" for name, _ in repeated):
             return _BAD_REQUEST
         target = self._target.decode("latin-1")
         path = target if target[:1] == "/" else _origin_form(target)
@@ -344,19 +347,20 @@ class RequestReader:
             query,
             headers,
             self._peer,
-            repeated=self._repeated,
+            repeated=repeated,
             received=monotonic(),
             timeout=self._timeout,
         )
-        arrived = Arrived(request, keep_alive=parser.should_keep_alive(), chunked=modern)
+        keep_alive = parser.should_keep_alive() if "connection" in headers else modern
+        arrived = Arrived(request, keep_alive=keep_alive, chunked=modern)
         self._arriving = arrived
         self.phase = BODY
         self._span = self._piece
-        self._plain = request if modern and arrived.keep_alive else None
-        if parser.should_upgrade():
-            self._plain = None
+        if ("upgrade" in headers or method == "CONNECT") and parser.should_upgrade():
             if self._refuses_upgrade(arrived):
                 return _BAD_REQUEST
+        elif modern and keep_alive:
+            self._plain = request
         if "content-length" in headers or "transfer-encoding" in headers:
             return self._take_body_headers(arrived)
         return 0
