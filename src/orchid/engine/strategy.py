@@ -1,8 +1,9 @@
 """The hooks of a kind, and when each runs. A kind overrides the few it needs.
 
-A create runs   admit -> prepare_for_create -> validate -> metadata rules -> warnings -> review -> store
-An update runs  admit -> prepare_for_update -> metadata rules -> validate_update -> warnings -> review
-                -> validate_transition -> store
+A create runs   admit -> prepare_for_create -> validate -> metadata rules -> warnings -> review
+                -> store
+An update runs  admit -> prepare_for_update -> metadata rules -> validate_update -> warnings
+                -> review -> validate_transition -> store
 
 What an endpoint may write is not a hook: it is data (`Kind.writes`, `Endpoint.writes`), and the
 engine puts back everything else before `prepare_for_update` sees the object.

@@ -1,0 +1,459 @@
+"""CertificateSigningRequest: somebody asks a signer for a certificate; it is approved, then issued.
+
+Three endpoints write to it, each with rules of its own:
+
+    main        create: what is asked for; later metadata alone             Rules
+    approval    the decision: the conditions Approved and Denied            ApprovalRules
+    status      the outcome: the certificate, or the condition Failed       SigningRules
+
+    none --Denied--> denied
+      └---Approved--> approved --certificate--> issued
+                         └------Failed--------> failed
+
+Who asked is written down by the server. A decision or an outcome, once there, stays. Who may
+decide and sign is an admission question: see admission/signer_permission.py. Whether a signer
+permits what is asked for is the signer's: see credentials/profiles.py.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+from msgspec import Meta, field
+
+from orchid.credentials import certificates, signing_request
+from orchid.credentials.refusals import Refusal
+from orchid.credentials.usages import ALL_USAGES
+from orchid.engine.kind import Column, Endpoint, Kind, Scope
+from orchid.engine.request import Request
+from orchid.engine.strategy import Strategy
+from orchid.engine.tables import AGE, NAME
+from orchid.wire.fields import (
+    FieldError,
+    Path,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+    unsupported,
+)
+from orchid.wire.meta import Object, Time
+from orchid.wire.name_rules import path_segment_errors
+from orchid.wire.naming import Naming
+from orchid.wire.signer_names import signer_name_errors
+from orchid.wire.struct import Wire, always, merge_key, null, proto, replace
+from orchid.wire.text import human_duration, quote, whole_seconds
+
+APPROVED: Final = "Approved"
+DENIED: Final = "Denied"
+FAILED: Final = "Failed"
+TRUE: Final = "True"
+
+SPEC: Final = Path() / "spec"
+CONDITIONS: Final = Path() / "status" / "conditions"
+CERTIFICATE: Final = Path() / "status" / "certificate"
+
+SHORTEST_LIFETIME: Final = 600
+# Bodies full of mistakes would come back as answers many times their size.
+MOST_FINDINGS: Final = 1000
+LONGEST_SHOWN: Final = 16 * 1024
+
+Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+
+
+class CertificateSigningRequestSpec(Wire):
+    request: Annotated[bytes | None, proto(1)] = always(null)
+    signer_name: Annotated[str, proto(7)] = always(str)
+    expiration_seconds: Annotated[Int32 | None, proto(8)] = None
+    usages: Annotated[tuple[str, ...], proto(5)] = ()
+    # Who asked; set by the server.
+    username: Annotated[str, proto(2)] = ""
+    uid: Annotated[str, proto(3)] = ""
+    groups: Annotated[tuple[str, ...], proto(4)] = ()
+    extra: Annotated[dict[str, tuple[str, ...]], proto(6)] = field(default_factory=dict)
+
+
+class CertificateSigningRequestCondition(Wire):
+    type: Annotated[str, proto(1)] = always(str)
+    status: Annotated[str, proto(6)] = always(str)
+    reason: Annotated[str, proto(2)] = ""
+    message: Annotated[str, proto(3)] = ""
+    last_update_time: Annotated[Time | None, proto(4)] = always(null)
+    last_transition_time: Annotated[Time | None, proto(5)] = always(null)
+
+
+Conditions = tuple[CertificateSigningRequestCondition, ...]
+
+
+class CertificateSigningRequestStatus(Wire):
+    conditions: Annotated[
+        tuple[CertificateSigningRequestCondition, ...], merge_key("type"), proto(1)
+    ] = ()
+    certificate: Annotated[bytes, proto(2)] = b""
+
+    def has(self, type_: str) -> bool:
+        """Whether a condition of this type is there; its status is not looked at."""
+        return any(condition.type == type_ for condition in self.conditions)
+
+
+class CertificateSigningRequest(Object):
+    spec: Annotated[CertificateSigningRequestSpec, proto(2)] = field(
+        default_factory=CertificateSigningRequestSpec
+    )
+    status: Annotated[CertificateSigningRequestStatus, proto(3)] = field(
+        default_factory=CertificateSigningRequestStatus
+    )
+
+    def has(self, type_: str) -> bool:
+        return self.status.has(type_)
+
+    @property
+    def is_decided(self) -> bool:
+        return self.has(APPROVED) or self.has(DENIED)
+
+    @property
+    def is_approved(self) -> bool:
+        return self.has(APPROVED) and not self.has(DENIED)
+
+    @property
+    def is_issued(self) -> bool:
+        return bool(self.status.certificate)
+
+    def with_condition(
+        self, type_: str, reason: str, message: str = ""
+    ) -> "CertificateSigningRequest":
+        """The request with this condition true, in place of one of its type; the server adds times.
+
+        Nothing is stored by this: send the result to the `approval` or `status` endpoint.
+        """
+        said = CertificateSigningRequestCondition(
+            type=type_, status=TRUE, reason=reason, message=message
+        )
+        kept = [said if there.type == type_ else there for there in self.status.conditions]
+        conditions = tuple(kept) if self.has(type_) else (*kept, said)
+        return replace(self, status=replace(self.status, conditions=conditions))
+
+    def with_certificate(self, pem: bytes) -> "CertificateSigningRequest":
+        """The request with its certificate; send the result to the `status` endpoint."""
+        return replace(self, status=replace(self.status, certificate=pem))
+
+
+class Rules(Strategy[CertificateSigningRequest]):
+    """The main endpoint: a create asks, an update changes metadata alone."""
+
+    def __init__(self, names: Naming) -> None:
+        self._legacy_signer = names.legacy_signer
+
+    def name_errors(self, name: str, prefix: bool) -> Iterable[str]:
+        return path_segment_errors(name, prefix)
+
+    def prepare_for_create(
+        self, new: CertificateSigningRequest, request: Request
+    ) -> CertificateSigningRequest:
+        user = request.user
+        spec = replace(
+            new.spec, username=user.username, uid=user.uid, groups=user.groups, extra=user.extra
+        )
+        return replace(new, spec=spec)
+
+    def validate(self, new: CertificateSigningRequest) -> Iterator[FieldError]:
+        spec = new.spec
+        yield from request_errors(spec.request)
+        yield from usage_errors(spec.usages)
+        yield from self._signer_errors(spec.signer_name)
+        yield from lifetime_errors(spec.expiration_seconds)
+
+    def validate_update(
+        self, new: CertificateSigningRequest, old: CertificateSigningRequest
+    ) -> Iterator[FieldError]:
+        # Spec and status are as stored, and what is stored stays writable.
+        yield from ()
+
+    def _signer_errors(self, name: str) -> Iterator[FieldError]:
+        if name == self._legacy_signer:
+            text = "the legacy signerName is not allowed via this API version"
+            yield invalid(SPEC / "signerName", name, text)
+        else:
+            yield from signer_name_errors(SPEC / "signerName", name)
+
+
+class ApprovalRules(Strategy[CertificateSigningRequest]):
+    """The `approval` endpoint: conditions may be added and edited."""
+
+    def prepare_for_update(
+        self, new: CertificateSigningRequest, old: CertificateSigningRequest, request: Request
+    ) -> CertificateSigningRequest:
+        return timed(new, old, request.now)
+
+    def validate_update(
+        self, new: CertificateSigningRequest, old: CertificateSigningRequest
+    ) -> Iterator[FieldError]:
+        yield from condition_errors(new.status.conditions, old.status.conditions)
+        yield from removal_errors(new.status.conditions, old.status.conditions)
+
+    def validate_transition(
+        self, new: CertificateSigningRequest, old: CertificateSigningRequest
+    ) -> Iterator[FieldError]:
+        yield from outcome_errors(new.status, old.status)
+
+
+class SigningRules(Strategy[CertificateSigningRequest]):
+    """The `status` endpoint: an outcome may be added, a decision may not."""
+
+    def prepare_for_update(
+        self, new: CertificateSigningRequest, old: CertificateSigningRequest, request: Request
+    ) -> CertificateSigningRequest:
+        return timed(with_stored_decision(new, old), old, request.now)
+
+    def validate_update(
+        self, new: CertificateSigningRequest, old: CertificateSigningRequest
+    ) -> Iterator[FieldError]:
+        conditions, stored = new.status.conditions, old.status.conditions
+        yield from condition_errors(conditions, stored)
+        # Also a stored certificate that today's parser would refuse may stay.
+        if new.status.certificate != old.status.certificate:
+            yield from certificate_errors(new.status.certificate)
+        yield from removal_errors(conditions, stored)
+        for type_ in (APPROVED, DENIED):
+            if count(conditions, type_) > count(stored, type_):
+                text = f"updates may not add a condition of type {quote(type_)}"
+                yield forbidden(CONDITIONS, text)
+        if old.status.certificate and new.status.certificate != old.status.certificate:
+            yield forbidden(CERTIFICATE, "updates may not modify existing certificate content")
+
+    def validate_transition(
+        self, new: CertificateSigningRequest, old: CertificateSigningRequest
+    ) -> Iterator[FieldError]:
+        yield from outcome_errors(new.status, old.status)
+
+
+def declare(names: Naming) -> Kind[CertificateSigningRequest]:
+    return Kind(
+        type=CertificateSigningRequest,
+        group=names.certificates,
+        version="v1",
+        plural="certificatesigningrequests",
+        scope=Scope.CLUSTER,
+        rules=Rules(names),
+        short_names=("csr",),
+        writes=("metadata",),
+        creates=("metadata", "spec"),
+        columns=COLUMNS,
+        selectable={"spec.signerName": lambda csr: csr.spec.signer_name},
+        endpoints=(
+            Endpoint(
+                "approval",
+                writes=("metadata", "status.conditions"),
+                rules=ApprovalRules(),
+                has_table=False,
+            ),
+            Endpoint(
+                "status",
+                writes=("metadata", "status"),
+                unowned=("status.conditions",),
+                rules=SigningRules(),
+            ),
+        ),
+    )
+
+
+# --- what is asked for ------------------------------------------------------------------------
+
+
+def request_errors(request: bytes | None) -> Iterator[FieldError]:
+    try:
+        signing_request.parse_once(request or b"")
+    except Refusal as refusal:
+        shown: Any = request
+        if request and len(request) > LONGEST_SHOWN:
+            shown = "<value omitted>"
+        yield invalid(SPEC / "request", shown, str(refusal))
+
+
+def usage_errors(usages: tuple[str, ...]) -> Iterator[FieldError]:
+    path = SPEC / "usages"
+    if not usages:
+        yield required(path)
+        return
+    unknown = (
+        unsupported(path[index], usage, ALL_USAGES)
+        for index, usage in enumerate(usages)
+        if usage not in ALL_USAGES
+    )
+    yield from itertools.islice(unknown, MOST_FINDINGS)
+    yield from itertools.islice(_repeated(path, usages), MOST_FINDINGS)
+
+
+def _repeated(path: Path, usages: tuple[str, ...]) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for index, usage in enumerate(usages):
+        if usage in seen:
+            yield duplicate(path[index], usage)
+        seen.add(usage)
+
+
+def lifetime_errors(seconds: int | None) -> Iterator[FieldError]:
+    if seconds is not None and seconds < SHORTEST_LIFETIME:
+        text = "may not specify a duration less than 600 seconds (10 minutes)"
+        yield invalid(SPEC / "expirationSeconds", seconds, text)
+
+
+# --- conditions -------------------------------------------------------------------------------
+
+
+def count(conditions: Conditions, type_: str) -> int:
+    return sum(condition.type == type_ for condition in conditions)
+
+
+def with_stored_decision(
+    new: CertificateSigningRequest, old: CertificateSigningRequest
+) -> CertificateSigningRequest:
+    """Put the stored Approved and Denied conditions back, unless some were added or removed."""
+    conditions = new.status.conditions
+    for type_ in (APPROVED, DENIED):
+        stored = [there for there in old.status.conditions if there.type == type_]
+        if stored and len(stored) == count(conditions, type_):
+            following = iter(stored)
+            conditions = tuple(
+                next(following) if sent.type == type_ else sent for sent in conditions
+            )
+    return replace(new, status=replace(new.status, conditions=conditions))
+
+
+def timed(
+    new: CertificateSigningRequest, old: CertificateSigningRequest, now: datetime
+) -> CertificateSigningRequest:
+    """Fill in the times that were not sent; a condition that says the same has not changed."""
+    moment = whole_seconds(now)
+    since = {
+        (there.type, there.status): there.last_transition_time
+        for there in reversed(old.status.conditions)
+        if there.last_transition_time
+    }
+    conditions = tuple(
+        replace(
+            sent,
+            last_update_time=sent.last_update_time or moment,
+            last_transition_time=sent.last_transition_time
+            or since.get((sent.type, sent.status), moment),
+        )
+        for sent in new.status.conditions
+    )
+    return replace(new, status=replace(new.status, conditions=conditions))
+
+
+def condition_errors(new: Conditions, old: Conditions) -> Iterator[FieldError]:
+    """Judge every condition by itself and beside the others; stored faults may stay."""
+    yield from itertools.islice(_condition_errors(new, old), MOST_FINDINGS)
+
+
+def _condition_errors(new: Conditions, old: Conditions) -> Iterator[FieldError]:
+    stored = [condition.type for condition in old]
+    may_contradict = APPROVED in stored and DENIED in stored
+    may_repeat = len(set(stored)) < len(stored)
+    seen: set[str] = set()
+    for index, condition in enumerate(new):
+        type_ = condition.type
+        if not type_ and "" not in stored:
+            yield required(CONDITIONS[index] / "type")
+        yield from status_errors(condition, CONDITIONS[index] / "status")
+        if OPPOSITES.get(type_) in seen and not may_contradict:
+            text = "Approved and Denied conditions are mutually exclusive"
+            yield invalid(CONDITIONS, type_, text)
+        if type_ in seen and not may_repeat:
+            yield duplicate(CONDITIONS[index] / "type", type_)
+        seen.add(type_)
+
+
+OPPOSITES: Final = {APPROVED: DENIED, DENIED: APPROVED}
+
+
+def status_errors(
+    condition: CertificateSigningRequestCondition, path: Path
+) -> Iterator[FieldError]:
+    known = condition.type in (APPROVED, DENIED, FAILED)
+    supported = (TRUE,) if known else ("False", TRUE, "Unknown")
+    if not condition.status:
+        yield required(path)
+    elif condition.status not in supported:
+        yield unsupported(path, condition.status, supported)
+
+
+def removal_errors(new: Conditions, old: Conditions) -> Iterator[FieldError]:
+    for type_ in (APPROVED, DENIED, FAILED):
+        if count(new, type_) < count(old, type_):
+            yield forbidden(
+                CONDITIONS, f"updates may not remove a condition of type {quote(type_)}"
+            )
+
+
+# --- the outcome ------------------------------------------------------------------------------
+
+
+def certificate_errors(certificate: bytes) -> Iterator[FieldError]:
+    """Judge the form of an issued certificate; whether it fits the request is the signer's."""
+    if not certificate:
+        return
+    try:
+        certificates.parse_blocks(certificate)
+    except Refusal as refusal:
+        yield invalid(CERTIFICATE, "<certificate data>", str(refusal))
+
+
+def outcome_errors(
+    new: CertificateSigningRequestStatus, old: CertificateSigningRequestStatus
+) -> Iterator[FieldError]:
+    """Only an approved request has an outcome, and only one: a certificate, or Failed."""
+    if new.certificate and not old.certificate:
+        if not new.has(APPROVED):
+            yield forbidden(CERTIFICATE, "a request without approval may not have a certificate")
+        for type_ in (DENIED, FAILED):
+            if new.has(type_):
+                text = (
+                    f"a request with a condition of type {quote(type_)} may not have a certificate"
+                )
+                yield forbidden(CERTIFICATE, text)
+    if new.has(FAILED) and not old.has(FAILED):
+        text = f"a condition of type {quote(FAILED)} may not be added to a request"
+        if not new.has(APPROVED):
+            yield forbidden(CONDITIONS, f"{text} without approval")
+        if old.certificate:
+            yield forbidden(CONDITIONS, f"{text} with a certificate")
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+def state_text(csr: CertificateSigningRequest) -> str:
+    """Where a request stands, for a table cell: `Approved,Issued`."""
+    state = DENIED if csr.has(DENIED) else APPROVED if csr.has(APPROVED) else "Pending"
+    if csr.has(FAILED):
+        state += ",Failed"
+    return f"{state},Issued" if csr.is_issued else state
+
+
+def lifetime_text(seconds: int | None) -> str:
+    return "<none>" if seconds is None else human_duration(seconds)
+
+
+COLUMNS: Final = (
+    NAME,
+    AGE,
+    Column(
+        "SignerName",
+        lambda csr, now: csr.spec.signer_name or "<none>",
+        description="The signer that is asked.",
+    ),
+    Column("Requestor", lambda csr, now: csr.spec.username, description="Who asked."),
+    Column(
+        "RequestedDuration",
+        lambda csr, now: lifetime_text(csr.spec.expiration_seconds),
+        description="How long the certificate is asked to be valid.",
+    ),
+    Column(
+        "Condition",
+        lambda csr, now: state_text(csr),
+        description="Whether the request is decided, and what came of it.",
+    ),
+)
