@@ -88,7 +88,7 @@ Conditions = tuple[CertificateSigningRequestCondition, ...]
 
 class CertificateSigningRequestStatus(Wire):
     conditions: Annotated[
-        tuple[CertificateSigningRequestCondition, ...], merge_key("type"), proto(1)
+        tuple[CertificateSigningRequestCondition, ...], merge_key("type", appends=True), proto(1)
     ] = ()
     certificate: Annotated[bytes, proto(2)] = b""
 

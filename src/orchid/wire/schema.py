@@ -85,6 +85,7 @@ class Sequence:
     items: Node
     keys: tuple[str, ...] = ()
     is_set: bool = False
+    appends: bool = False  # where a strategic merge puts new elements
 
     @property
     def atomic(self) -> bool:
@@ -170,4 +171,4 @@ def _sequence(item: Any, words: tuple[Any, ...]) -> Sequence:
     items = _node(item)
     if key and key.atomic and isinstance(items, Fields):
         items = _record(items.type, open=items.open, atomic=True)
-    return Sequence(items, key.names if key else (), is_set)
+    return Sequence(items, key.names if key else (), is_set, bool(key and key.appends))

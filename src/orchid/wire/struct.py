@@ -25,10 +25,14 @@ class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class MergeKey:
-    """A list whose elements are told apart by these fields; `atomic` elements have one owner."""
+    """A list whose elements are told apart by these fields; `atomic` elements have one owner.
+
+    A strategic merge puts new elements first, unless the list `appends`.
+    """
 
     names: tuple[str, ...]
     atomic: bool = False
+    appends: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +60,8 @@ class Proto:
     encoding: str = ""
 
 
-def merge_key(*names: str, atomic: bool = False) -> MergeKey:
-    return MergeKey(names, atomic)
+def merge_key(*names: str, atomic: bool = False, appends: bool = False) -> MergeKey:
+    return MergeKey(names, atomic, appends)
 
 
 def as_set() -> SetOfScalars:

@@ -120,7 +120,7 @@ def _merge_list(live: list[Any], patch: list[Any], node: Node) -> list[Any]:
             merged.append(_added(item))
         else:
             merged[place] = _merge_object(merged[place], item, node.items)
-    return _arranged(merged, patch, live, node.keys)
+    return merged if node.appends else _arranged(merged, patch, live, node.keys)
 
 
 def _check_elements(live: list[Any], patch: list[Any], node: Sequence) -> None:
