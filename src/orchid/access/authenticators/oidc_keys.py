@@ -59,6 +59,7 @@ class KeySource:
         self._changed = changed
         self._document = b""
         self._last: datetime | None = None
+        self._fetching = False
         self._wake = asyncio.Event()
         self._rounds = 0
         self._round_done = asyncio.Condition()
@@ -75,12 +76,13 @@ class KeySource:
                 pass
 
     async def newer(self) -> bool:
-        """Wait for a refresh, if one may be had now; say whether there was one."""
-        if self._last is not None and self._clock.now() - self._last < LEAST_INTERVAL:
+        """Wait for a refresh, if one is under way or may be had now; say whether there was one."""
+        if not self._fetching and self._is_recent():
             return False
         await asyncio.sleep(0)  # a timeout needs a task, which a handler has only from here on
         seen = self._rounds
-        self._wake.set()
+        if not self._fetching:
+            self._wake.set()
         try:
             async with asyncio.timeout(LONGEST_WAIT), self._round_done:
                 await self._round_done.wait_for(lambda: self._rounds > seen)
@@ -91,16 +93,21 @@ class KeySource:
     async def refresh(self) -> None:
         """Fetch once; on failure the old keys stay and `problem` says why."""
         self._wake.clear()
-        # Counted from the start, so that a slow issuer is not asked twice at a time.
         self._last = self._clock.now()
+        self._fetching = True
         try:
             await self._take()
             self.problem = ""
         except (OutboundFailed, InvalidRemote, Refusal, Unfit) as failure:
             self.problem = str(failure)
+        finally:
+            self._fetching = False
         async with self._round_done:
             self._rounds += 1
             self._round_done.notify_all()
+
+    def _is_recent(self) -> bool:
+        return self._last is not None and self._clock.now() - self._last < LEAST_INTERVAL
 
     async def _take(self) -> None:
         configuration = _object(await self._fetch(self._settings.configuration_url))

@@ -128,9 +128,9 @@ async def test_renamed_headers_cannot_be_forged_by_any_name(
     ]
 
     assert await authenticator(settings).authenticate(presented(*headers)) is None
+    request = presented(*headers, peer=Peer("", CLIENT_LEAF))
     with pytest.raises(Rejected):
-        peer = Peer("", CLIENT_LEAF)
-        await authenticator(settings).authenticate(presented(*headers, peer=peer))
+        await authenticator(settings).authenticate(request)
 
 
 async def test_usual_names_mean_nothing_when_others_are_configured() -> None:

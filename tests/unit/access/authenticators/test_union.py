@@ -210,6 +210,7 @@ async def test_websocket_subprotocol_carries_a_token() -> None:
 )
 async def test_bad_websocket_token_is_refused(offered: str, reason: str) -> None:
     """Every malformed entry is a refusal."""
+    request = presented(*UPGRADE, ("Sec-WebSocket-Protocol", offered))
+
     with pytest.raises(Rejected, match=reason):
-        request = presented(*UPGRADE, ("Sec-WebSocket-Protocol", offered))
         await front_door().authenticate(request)

@@ -36,8 +36,9 @@ class Remote:
 
 
 def authenticator(
-    remote: Remote, clock: FakeClock | None = None, times: WebhookTimes = WebhookTimes()
+    remote: Remote, clock: FakeClock | None = None, times: WebhookTimes | None = None
 ) -> WebhookTokenAuthenticator:
+    times = times or WebhookTimes()
     return WebhookTokenAuthenticator(remote.post, clock or FakeClock(), API, ORCH, times)
 
 

@@ -1,0 +1,102 @@
+"""The OpenID documents: what a relying party reads, and when there are none."""
+
+import json
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+from orchid.credentials.keys import SigningKey, generate
+from orchid.credentials.tokens import Issuer
+from orchid.server.openid import configuration, default_jwks_uri, key_set, problem_with
+
+ISSUER = "https://orchid.test"
+KEYS = [
+    generate(),
+    SigningKey(rsa.generate_private_key(public_exponent=65537, key_size=2048)),
+    SigningKey(ec.generate_private_key(ec.SECP384R1())),
+    SigningKey(ec.generate_private_key(ec.SECP521R1())),
+    SigningKey(ed25519.Ed25519PrivateKey.generate()),
+]
+PUBLIC = [key.public for key in KEYS]
+
+
+def test_configuration_has_the_references_members_in_order() -> None:
+    """Issuer, keys' place, types, and the sorted algorithms of all keys."""
+    document = configuration(ISSUER, "https://h:6443/openid/v1/jwks", PUBLIC)
+
+    assert document.media_type == "application/json"
+    assert document.body == (
+        b'{"issuer":"https://orchid.test","jwks_uri":"https://h:6443/openid/v1/jwks",'
+        b'"response_types_supported":["id_token"],"subject_types_supported":["public"],'
+        b'"id_token_signing_alg_values_supported":["ES256","ES384","ES512","EdDSA","RS256"]}'
+    )
+
+
+def test_documents_may_be_cached_for_an_hour() -> None:
+    """By anybody: nothing in them is secret."""
+    for document in (configuration(ISSUER, "https://h/x", PUBLIC), key_set(PUBLIC)):
+        assert ("Cache-Control", "public, max-age=3600") in document.headers
+
+
+def test_key_set_lists_every_key_once_without_private_parts() -> None:
+    """In configured order, under the media type of key sets."""
+    document = key_set([*PUBLIC, PUBLIC[0]])
+
+    assert document.media_type == "application/jwk-set+json"
+    keys = json.loads(document.body)["keys"]
+    assert [key["kid"] for key in keys] == [key.kid for key in PUBLIC]
+    assert list(keys[0]) == ["use", "kty", "kid", "crv", "alg", "x", "y"]
+    assert list(keys[1]) == ["use", "kty", "kid", "alg", "n", "e"]
+    assert not any({"d", "p", "q"} & set(key) for key in keys)
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.algorithm)
+def test_library_verifies_our_tokens_with_the_published_keys(key: SigningKey) -> None:
+    """An independent JOSE library that knows the document alone accepts a token of each key."""
+    token = Issuer(key, ISSUER, "orch.io").sign_payload({"aud": ["a"], "sub": "s"}).reveal()
+    published = jwt.PyJWKSet.from_json(key_set(PUBLIC).body.decode())
+    chosen = published[jwt.get_unverified_header(token)["kid"]]
+
+    claims = jwt.decode(token, chosen.key, algorithms=[key.algorithm], audience="a", issuer=ISSUER)
+
+    assert claims["sub"] == "s"
+
+
+@pytest.mark.parametrize(
+    ("issuer", "text"),
+    [
+        ("", "empty issuer URL"),
+        ("http://orchid.test", "issuer URL must use https scheme, got: http://orchid.test"),
+        ("orchid", "issuer URL must use https scheme, got: orchid"),
+        ("https://o.test?x=1", "issuer URL may not include a query, got: https://o.test?x=1"),
+        ("https://o.test#x", "issuer URL may not include a fragment, got: https://o.test#x"),
+        ("https://[", "issuer URL cannot be read, got: https://["),
+    ],
+)
+def test_issuer_that_is_no_plain_https_url_has_no_documents(issuer: str, text: str) -> None:
+    """The server starts all the same and says why."""
+    assert problem_with(issuer, "https://h/x", PUBLIC) == text
+
+
+def test_documents_need_keys_and_a_place_for_them() -> None:
+    """And there is no problem when all is there."""
+    assert problem_with(ISSUER, "https://h/x", PUBLIC) is None
+    assert problem_with(ISSUER, "http://h/x", PUBLIC) is not None
+    assert problem_with(ISSUER, "https://h/x", []) is not None
+
+
+@pytest.mark.parametrize(
+    ("address", "place"),
+    [
+        ("192.0.2.2", "https://192.0.2.2:6443"),
+        ("orchid.test", "https://orchid.test:6443"),
+        ("orchid.test:443", "https://orchid.test:443"),
+        ("::1", "https://[::1]:6443"),
+        ("[::1]", "https://[::1]:6443"),
+        ("[::1]:443", "https://[::1]:443"),
+    ],
+)
+def test_place_of_the_keys_always_has_a_port(address: str, place: str) -> None:
+    """Our own address, with the secure port when none is named."""
+    assert default_jwks_uri(address, 6443) == f"{place}/openid/v1/jwks"
