@@ -27,7 +27,7 @@ from orchid.credentials import certificates, der, files, names, pem
 from orchid.credentials.certificate_body import Template, assemble, encode_body
 from orchid.credentials.keys import PrivateKey, algorithm_of, encode_private, read_private_key, spki
 from orchid.credentials.names import IPAddress
-from orchid.credentials.profiles import Profile
+from orchid.credentials.profiles import Profile, refuse_bad_host
 from orchid.credentials.refusals import (
     AuthorityExpired,
     AuthorityUnusable,
@@ -42,7 +42,6 @@ from orchid.credentials.signing_request import SigningRequest
 from orchid.credentials.usages import (
     CLIENT_AUTH,
     DIGITAL_SIGNATURE,
-    KEY_ENCIPHERMENT,
     SERVER_AUTH,
     extended_usages,
     key_usage_bits,
@@ -218,6 +217,9 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         not_before, not_after = self._period(lifetime, now)
         asked = tuple(usages)
+        hosts = tuple(dns_names)
+        for host in hosts:
+            refuse_bad_host(host, wildcards=True)
         template = Template(
             subject=names.subject(common_name, organizations).permitted(),
             spki=spki(key.public_key()),
@@ -225,7 +227,7 @@ class Authority:
             not_after=not_after,
             key_usages=_sound_bits(asked),
             extended_usages=extended_usages(asked),
-            dns_names=tuple(dns_names),
+            dns_names=hosts,
             ip_addresses=tuple(ip_addresses),
         )
         return Issued(self._seal(template, _no_review), Secret(encode_private(key)))
@@ -242,7 +244,7 @@ class Authority:
         """Make a key and a certificate for a TLS server."""
         return self.issue(
             common_name,
-            (DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, SERVER_AUTH),
+            (DIGITAL_SIGNATURE, SERVER_AUTH),
             lifetime=lifetime,
             now=now,
             dns_names=dns_names,
@@ -260,7 +262,7 @@ class Authority:
         """Make a key and a certificate by which a user with groups speaks to the API."""
         return self.issue(
             user,
-            (DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, CLIENT_AUTH),
+            (DIGITAL_SIGNATURE, CLIENT_AUTH),
             lifetime=lifetime,
             now=now,
             organizations=groups,

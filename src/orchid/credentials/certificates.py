@@ -14,6 +14,7 @@ import contextlib
 import datetime
 import hashlib
 import hmac
+import re
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -29,7 +30,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from orchid.credentials import der, files, pem
 from orchid.credentials.keys import refuse_weak_rsa
-from orchid.credentials.names import USER_UID, IPAddress, Subject, read_subject
+from orchid.credentials.names import (
+    USER_UID,
+    IPAddress,
+    Subject,
+    has_control_characters,
+    read_subject,
+)
 from orchid.credentials.refusals import (
     CertificateRefused,
     MalformedCertificate,
@@ -43,6 +50,11 @@ _MAX_CERTIFICATE = 128 * 1024
 
 _UNREADABLE = "x509: malformed certificate"
 _VERSION = 0xA0
+# The beginning of every usual certificate, up to the length and first octet of its serial number.
+_BEFORE_SERIAL = re.compile(
+    rb"(?:\x30(?:[\x00-\x7f]|\x81.|\x82..|\x83...)){2}(?:\xa0\x03\x02\x01.)?\x02([\x02-\x7f])[\x00-\x7f]",
+    re.DOTALL,
+)
 _CURVES = ("secp256r1", "secp384r1", "secp521r1")
 
 
@@ -71,15 +83,11 @@ def parse(data: bytes) -> x509.Certificate:
     """Read one DER certificate completely, extensions and key included."""
     if len(data) > _MAX_CERTIFICATE:
         raise MalformedCertificate(f"a certificate has at most {_MAX_CERTIFICATE} bytes")
-    with panics_as(MalformedCertificate, _UNREADABLE), _tolerating_zero(_serial_bytes(data)):
-        try:
-            certificate = x509.load_der_x509_certificate(data)
-            # The library reads lazily; a certificate that cannot be read whole is none.
-            certificate.extensions  # noqa: B018 - read for its refusal
-        except (ValueError, TypeError, Warning, x509.DuplicateExtension, UnsupportedAlgorithm):
-            # A warning arrives here only where warnings are errors: the library will refuse soon.
-            raise MalformedCertificate(_UNREADABLE) from None
-    return certificate
+    if _BEFORE_SERIAL.match(data) or _serial_bytes(data) != b"\x00":
+        return _load(data)
+    # Some old roots have this number; they pass, without the library's warning.
+    with warnings.catch_warnings(action="ignore", category=CryptographyDeprecationWarning):
+        return _load(data)
 
 
 def parse_blocks(text: bytes | str) -> list[x509.Certificate]:
@@ -140,6 +148,9 @@ def issuer_bytes(data: bytes) -> bytes:
 def identify(data: bytes) -> Identity:
     """Read user, groups and uid from a verified DER certificate."""
     subject = read_subject_of(data)
+    if any(map(has_control_characters, (subject.common_name, *subject.organizations))):
+        # Nobody has such a name; it could only be meant to look like another in a log.
+        raise CertificateRefused("the subject contains control characters")
     return Identity(
         user=subject.common_name,
         groups=subject.organizations,
@@ -336,11 +347,16 @@ def _serial_bytes(data: bytes) -> bytes:
     return content
 
 
-def _tolerating_zero(serial: bytes) -> contextlib.AbstractContextManager[object]:
-    """Let old roots with the serial number zero pass without the library's warning."""
-    if serial != b"\x00":
-        return contextlib.nullcontext()
-    return warnings.catch_warnings(action="ignore", category=CryptographyDeprecationWarning)
+def _load(data: bytes) -> x509.Certificate:
+    with panics_as(MalformedCertificate, _UNREADABLE):
+        try:
+            certificate = x509.load_der_x509_certificate(data)
+            # The library reads lazily; a certificate that cannot be read whole is none.
+            certificate.extensions  # noqa: B018 - read for its refusal
+        except (ValueError, TypeError, Warning, x509.DuplicateExtension, UnsupportedAlgorithm):
+            # A warning arrives here only where warnings are errors: the library will refuse soon.
+            raise MalformedCertificate(_UNREADABLE) from None
+    return certificate
 
 
 def _name_elements(data: bytes) -> tuple[der.Element, der.Element]:

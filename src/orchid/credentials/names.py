@@ -25,6 +25,9 @@ COMMON_NAME = "2.5.4.3"
 SERIAL_NUMBER = "2.5.4.5"
 USER_UID = "1.3.6.1.4.1.57683.2"
 
+# More attributes or alternative names than anyone needs; reading them would only cost time.
+MAX_NAMES = 1024
+
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _WRITTEN = (
@@ -144,6 +147,8 @@ def read_subject(data: bytes, name: der.Element) -> Subject:
         if relative.tag != der.SET:
             raise der.NotDer("relative name is not a set")
         for pair in der.children(data, relative.start, relative.stop):
+            if len(found) == MAX_NAMES:
+                raise der.NotDer("too many attributes in a name")
             found.append(_read_attribute(data, pair))
     return Subject(tuple(found))
 

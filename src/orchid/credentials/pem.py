@@ -6,15 +6,15 @@ blanks ignored; a block that breaks a rule is skipped and the search goes on. Te
 is permitted here and reported, so that a caller may refuse it.
 
 Against whoever sends a megabyte of almost-PEM: the size is checked first, and one expression
-finds whole blocks. It cannot go back (possessive repeats), and a body ends at the first line that
-begins with a dash, so no byte is looked at for more than one BEGIN.
+finds whole blocks. It cannot go back (possessive repeats), and a body ends at the first dash, so no
+byte is looked at for more than one BEGIN.
 """
 
 import base64
 import binascii
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orchid.credentials.refusals import TooMuchPem
 
@@ -30,8 +30,8 @@ _MAX_HEADERS = 64
 _BLOCK = re.compile(
     rb"\n-----BEGIN ([^\n]*)-----[ \t]*\r?"
     rb"((?:\n[^-\n:][^\n:]*:[^\n]*)*+)"  # headers
-    rb"((?:\n[A-Za-z0-9+/= \t\r]*+(?=\n))*+)"  # base64, line by line
-    rb"\n-----END \1-----[ \t]*\r?(?=\n|\Z)"
+    rb"(\n[A-Za-z0-9+/= \t\r\n]*+)"  # base64, up to the first other character
+    rb"(?<=\n)-----END \1-----[ \t]*\r?(?=\n|\Z)"
 )
 
 
@@ -41,7 +41,7 @@ class Block:
 
     label: str
     headers: tuple[tuple[str, str], ...]
-    data: bytes
+    data: bytes = field(repr=False)  # may be a private key
     start: int
     stop: int
 

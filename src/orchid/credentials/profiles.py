@@ -52,7 +52,7 @@ class Profile:
             raise NotPermitted(request.weakness)
         _refuse_unprintable(request)
         for name in request.dns_names:
-            _refuse_bad_host(name, wildcards=self.wildcards)
+            refuse_bad_host(name, wildcards=self.wildcards)
 
     def lifetime(self, requested_seconds: int | None, maximum: timedelta) -> timedelta:
         """Give the life of a certificate: as asked, within ten minutes and the maximum."""
@@ -191,7 +191,8 @@ def _refuse_unprintable(request: Named) -> None:
             raise NotPermitted("a subjectAltName is empty or contains control characters")
 
 
-def _refuse_bad_host(name: str, *, wildcards: bool) -> None:
+def refuse_bad_host(name: str, *, wildcards: bool) -> None:
+    """Refuse a DNS name that is none: an address, a wildcard, bad characters, bad punycode."""
     host = name.removeprefix("*.") if wildcards else name
     labels = host.split(".")
     good = len(name) <= _MAX_DNS_NAME and all(_DNS_LABEL.fullmatch(label) for label in labels)

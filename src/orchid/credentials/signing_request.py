@@ -1,8 +1,9 @@
 """Certificate requests (PKCS#10, RFC 2986): read one and make sure that it proves its key.
 
-Start with `parse(pem_text)`. What comes back is what was sent, nothing interpreted away: the
-subject with all its values, the alternative names, the key. Whether a signer permits it is the
-question of profiles.py; only what `authority.py` copies from here can reach a certificate.
+Start with `parse(pem_text)`, or `parse_once` where several ask about one request. What comes back
+is what was sent, nothing interpreted away: the subject with all its values, the alternative names,
+the key. Whether a signer permits it is the question of profiles.py; only what `authority.py` copies
+from here can reach a certificate.
 
 The texts of the refusals are the reference's where it has one, because clients show them.
 """
@@ -10,7 +11,7 @@ The texts of the refusals are the reference's where it has one, because clients 
 import ipaddress
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from urllib.parse import urlsplit
 
 from cryptography import x509
@@ -20,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from orchid.credentials import der, pem
 from orchid.credentials.keys import MAX_RSA_BITS, PublicKey, refuse_weak_rsa, spki
-from orchid.credentials.names import IPAddress, Subject, read_subject
+from orchid.credentials.names import MAX_NAMES, IPAddress, Subject, read_subject
 from orchid.credentials.refusals import (
     MalformedRequest,
     TooMuchPem,
@@ -29,6 +30,9 @@ from orchid.credentials.refusals import (
 )
 
 MAX_DER = 64 * 1024
+# What `parse_once` remembers: at most 2 MiB of text, however large requests are.
+_REMEMBERED = 128
+_LARGEST_REMEMBERED = 16 * 1024
 
 SUBJECT_ALTERNATIVE_NAME = "2.5.29.17"
 _EXTENSION_REQUEST = der.encode_oid("1.2.840.113549.1.9.14")[2:]
@@ -89,6 +93,18 @@ def parse(text: bytes | str) -> SigningRequest:
     if block is None or block.label != pem.CERTIFICATE_REQUEST:
         raise MalformedRequest(_NOT_PEM)
     return parse_der(block.data)
+
+
+def parse_once(text: bytes) -> SigningRequest:
+    """`parse`, remembering the last few good ones.
+
+    Validation, admission and signing ask about the same request one after the other, and
+    verifying its signature is what costs. A request is its bytes, so the answer cannot age.
+    """
+    return _parse_remembering(text) if len(text) <= _LARGEST_REMEMBERED else parse(text)
+
+
+_parse_remembering = lru_cache(maxsize=_REMEMBERED)(parse)
 
 
 def parse_der(data: bytes) -> SigningRequest:
@@ -188,7 +204,9 @@ class _AlternativeNames:
         outer = der.expect(value, 0, len(value), der.SEQUENCE)
         if outer.stop != len(value):
             raise der.NotDer("trailing data")
-        for name in der.children(value, outer.start, outer.stop):
+        for count, name in enumerate(der.children(value, outer.start, outer.stop)):
+            if count == MAX_NAMES:
+                raise MalformedRequest(f"more than {MAX_NAMES} subjectAltNames")
             self._add(name.tag, value[name.start : name.stop])
 
     def _add(self, tag: int, content: bytes) -> None:

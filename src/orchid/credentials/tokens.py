@@ -246,8 +246,8 @@ class KeySet:
 class _Parts:
     """A token taken apart, nothing proven yet."""
 
-    signed: bytes
-    signature: bytes
+    signed: bytes = field(repr=False)
+    signature: bytes = field(repr=False)
     algorithm: str
     kid: str
     payload: dict[str, Any] = field(repr=False)

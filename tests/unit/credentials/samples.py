@@ -202,8 +202,11 @@ def odd_requests() -> Iterator[tuple[str, bytes]]:
         entry = extension("2.5.29.17", der.encode(der.SEQUENCE, der.encode(0x87, b"\x01" * size)))
         yield f"ip-of-{size}", as_pem(raw_request(subject, entry))
     yield "giant-names", as_pem(raw_request(name((utf8(names.COMMON_NAME, "x" * 200_000),))))
-    many = tuple((utf8(names.ORGANIZATION, f"g{i}"),) for i in range(3000))
-    yield "many-groups", as_pem(raw_request(name(*many)))
+    for count in (1000, 3000):
+        many = tuple((utf8(names.ORGANIZATION, f"g{i}"),) for i in range(count))
+        yield f"groups-{count}", as_pem(raw_request(name(*many)))
+    hosts = extension("2.5.29.17", der.encode(der.SEQUENCE, b"\x82\x00" * 30_000))
+    yield "hosts-30000", as_pem(raw_request(subject, hosts))
     bad = attribute(names.COMMON_NAME, 0x0C, b"\xff\xfe")
     yield "bad-utf8", as_pem(raw_request(name((bad,))))
     odd = attribute(names.COMMON_NAME, 0x1E, b"\x00a\x00")

@@ -416,6 +416,13 @@ def test_an_exposed_authority_key_is_refused(tmp_path: Path) -> None:
     assert issubclass(ExposedKeyFile, Exception)
 
 
+@pytest.mark.parametrize("host", ["", "a b", "10.0.0.1", "münchen.example", "a..b", "*", "a.*"])
+def test_bad_host_names_are_not_issued(host: str) -> None:
+    """A name from the configuration that is no host name is a refusal, not a traceback."""
+    with pytest.raises(NotPermitted):
+        CA.issue_serving("server", lifetime=DAY, now=NOW, dns_names=[host])
+
+
 def test_an_authority_does_not_print_its_key() -> None:
     """Neither its text nor its secret shows key material."""
     assert "PRIVATE" not in f"{CA!r} {CA.key_pem()} {CA.issue_client('a', lifetime=DAY, now=NOW)}"

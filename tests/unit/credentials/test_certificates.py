@@ -282,6 +282,14 @@ def test_a_certificate_without_common_name_names_nobody() -> None:
     assert certificates.identify(with_subject(samples.utf8(names.ORGANIZATION, "a"))).user == ""
 
 
+@pytest.mark.parametrize("text", ["admin\x00", "admin\n", "ad\u200bmin"])
+@pytest.mark.parametrize("oid", [names.COMMON_NAME, names.ORGANIZATION])
+def test_names_with_control_characters_name_nobody(oid: str, text: str) -> None:
+    """A name that only looks like another is refused at the front door."""
+    with pytest.raises(CertificateRefused, match="control characters"):
+        certificates.identify(with_subject(samples.utf8(oid, text)))
+
+
 def test_a_very_long_name_is_read() -> None:
     """A node's name may have 253 characters, far more than X.520 foresaw."""
     long = "node:" + "n" * 253

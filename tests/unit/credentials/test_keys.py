@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchid.credentials import files, keys
+from orchid.credentials import files, keys, pem
 from orchid.credentials.refusals import (
     AuthorityUnusable,
     BadSignature,
@@ -249,6 +249,14 @@ def test_secrets_do_not_print_hash_or_pickle() -> None:
         with pytest.raises(TypeError):
             action()
     assert "PRIVATE" not in repr(keys.generate())
+
+
+def test_pieces_of_secrets_do_not_print() -> None:
+    """Neither a PEM block nor a token taken apart shows what it holds."""
+    block = pem.first((KEYS / "p256-pkcs8.pem").read_bytes())
+    assert block is not None
+
+    assert str(block.data) not in repr(block)
 
 
 def test_changed_files_are_followed_and_bad_ones_are_not(tmp_path: Path) -> None:

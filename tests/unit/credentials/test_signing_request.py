@@ -211,6 +211,18 @@ def test_an_enormous_rsa_key_is_refused_before_it_costs_anything() -> None:
             signing_request.parse_der(raw_request(name(), key_info=key_info))
 
 
+def test_a_request_asked_about_again_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The good ones are remembered by their bytes; refusals and large texts are not."""
+    text = request("node:remembered")
+    first = signing_request.parse_once(text)
+    monkeypatch.setattr(x509, "load_der_x509_csr", lambda _: pytest.fail("read again"))
+
+    assert signing_request.parse_once(bytes(text)) is first
+    for _ in range(2):
+        with pytest.raises(MalformedRequest):
+            signing_request.parse_once(b"nothing")
+
+
 class PanicException(BaseException):
     """Named like the one of the X.509 library, which cannot be imported."""
 

@@ -1,0 +1,92 @@
+"""Every kind of certificate that we issue, read by an outside linter (pkilint, RFC 5280)."""
+
+import ipaddress
+
+import pytest
+from cryptography import x509
+from pkilint import loader
+from pkilint.pkix import certificate, extension, name
+from pkilint.validation import ValidationFindingSeverity
+
+from orchid.credentials import certificates, signing_request, usages
+from orchid.credentials.authority import Authority
+from orchid.credentials.profiles import Profile
+from tests.unit.credentials import samples
+from tests.unit.credentials.samples import DAY, NOW, request
+
+CA = Authority.create("lint", now=NOW)
+LINTER = certificate.create_pkix_certificate_validator_container(
+    certificate.create_decoding_validators(
+        name.ATTRIBUTE_TYPE_MAPPINGS, extension.EXTENSION_MAPPINGS
+    ),
+    [
+        certificate.create_issuer_validator_container([]),
+        certificate.create_validity_validator_container(),
+        certificate.create_subject_validator_container([]),
+        certificate.create_extensions_validator_container([]),
+        certificate.create_spki_validator_container([]),
+    ],
+)
+
+
+def findings(issued: x509.Certificate) -> set[str]:
+    """Give the codes of every error, warning and notice."""
+    document = loader.RFC5280CertificateDocumentLoader().load_der_document(
+        certificates.encode(issued), "issued"
+    )
+    return {
+        found.finding.code
+        for result in LINTER.validate(document.root)
+        for found in result.finding_descriptions
+        if found.finding.severity <= ValidationFindingSeverity.NOTICE
+    }
+
+
+def signed(text: bytes, asked: tuple[str, ...], profile: Profile) -> x509.Certificate:
+    parsed = signing_request.parse(text)
+    return certificates.parse_blocks(CA.sign(parsed, asked, DAY, profile=profile, now=NOW))[0]
+
+
+SERVING = request(
+    alternative_names=(
+        x509.DNSName("n1.example"),
+        x509.IPAddress(ipaddress.ip_address("10.0.0.1")),
+    )
+)
+ISSUED = {
+    "authority": lambda: CA.certificate,
+    "node client": lambda: signed(request(), samples.CLIENT_USAGES, samples.NODE_CLIENT),
+    "node serving": lambda: signed(SERVING, samples.SERVING_USAGES, samples.NODE_SERVING),
+    "client": lambda: signed(request("ann", ("a", "b")), samples.CLIENT_USAGES, samples.CLIENT),
+    "rsa": lambda: signed(
+        request(key=samples.rsa_key()), samples.CLIENT_USAGES, samples.NODE_CLIENT
+    ),
+    "legacy": lambda: signed(request(), ("any", "digital signature"), samples.LEGACY),
+    "own server": lambda: certificates.parse_blocks(
+        CA.issue_serving("server", lifetime=DAY, now=NOW, dns_names=["a.example"]).chain
+    )[0],
+}
+
+
+# What the linter says and we mean, each with its reason.
+EXPLAINED = {
+    # Several groups stand in one relative name: the reference's form, which others compare with.
+    "client": {"pkix.rdn_contains_duplicate_attribute_types"},
+}
+
+
+@pytest.mark.parametrize("kind", ISSUED)
+def test_issued_certificates_have_no_lint_that_is_not_explained(kind: str) -> None:
+    """No error, warning or notice in anything that a profile or the authority itself issues."""
+    assert findings(ISSUED[kind]()) == EXPLAINED.get(kind, set())
+
+
+def test_lint_of_the_legacy_signer_is_what_was_asked_for() -> None:
+    """All 23 usages at once contradict each other, and the legacy signer permits them."""
+    found = findings(signed(request(), usages.ALL_USAGES, samples.LEGACY))
+
+    assert found == {
+        "pkix.ee_certificate_keycertsign_keyusage_set",  # asked for as "cert sign"; CA stays false
+        "pkix.extended_key_usage_extension_with_timestamping_not_critical",
+        "pkix.key_usage_value_prohibited_for_ec",  # key encipherment with an elliptic curve
+    }
