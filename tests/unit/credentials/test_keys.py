@@ -10,9 +10,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchid.credentials import files, keys, pem
+from orchid.credentials import files, keys, pem, refusals
 from orchid.credentials.refusals import (
-    AuthorityUnusable,
     BadSignature,
     ExposedKeyFile,
     UnreadableKey,
@@ -299,6 +298,10 @@ def test_what_base64url_decodes_encodes_back_to_itself(text: str) -> None:
     assert keys.b64url_encode(value) == data
 
 
-def test_refusals_have_one_root() -> None:
-    """A caller can catch everything this package refuses with one name."""
-    assert issubclass(AuthorityUnusable, UnreadableKey.__mro__[2])
+def test_every_refusal_is_in_the_tree_of_its_module() -> None:
+    """A caller can catch everything with one name, and the picture in the docstring is complete."""
+    found = [each for each in vars(refusals).values() if isinstance(each, type)]
+    named = [each for each in found if issubclass(each, Exception)]
+
+    assert all(issubclass(each, refusals.Refusal) for each in named)
+    assert all(each.__name__ in (refusals.__doc__ or "") for each in named)
