@@ -90,7 +90,7 @@ def _ownable(value: dict[str, Any]) -> dict[str, Any]:
 @functools.lru_cache(maxsize=256)
 def zero(schema: Fields) -> dict[str, Any]:
     """The object before anything is set: only the fields that are always written."""
-    return cast("dict[str, Any]", msgspec.to_builtins(schema.type()))
+    return cast("dict[str, Any]", msgspec.json.decode(msgspec.json.encode(schema.type())))
 
 
 def without_record(value: dict[str, Any]) -> dict[str, Any]:
@@ -261,23 +261,22 @@ def _step(node: Node, key: str) -> Node:
 
 
 def pruned(node: Node, value: Any, tree: Tree) -> Any:
-    """The value without the paths of the tree; containers that end up empty are gone too."""
+    """The value without the paths of the tree. A container that ends up empty stays."""
     if isinstance(value, dict) and _is_granular_object(node, value):
         result = {}
         for name, member in value.items():
             below = tree.get("f:" + name)
-            kept = member
-            if below is not None:
-                kept = _ABSENT if owned(below) else pruned(_child(node, name), member, below)
-            if kept is not _ABSENT:
-                result[name] = kept
-        return result or _ABSENT
+            if below is None:
+                result[name] = member
+            elif not owned(below):
+                result[name] = pruned(_child(node, name), member, below)
+        return result
     if isinstance(value, list) and _is_granular_list(node, value):
         return _pruned_list(node, value, tree)
     return value
 
 
-def _pruned_list(node: Sequence, values: list[Any], tree: Tree) -> Any:
+def _pruned_list(node: Sequence, values: list[Any], tree: Tree) -> list[Any]:
     result = []
     for value in values:
         key = element_key(node, value)
@@ -285,7 +284,5 @@ def _pruned_list(node: Sequence, values: list[Any], tree: Tree) -> Any:
         if below is None:
             result.append(value)
         elif not owned(below):
-            kept = pruned(node.items, value, below)
-            if kept is not _ABSENT:
-                result.append(kept)
-    return result or _ABSENT
+            result.append(pruned(node.items, value, below))
+    return result

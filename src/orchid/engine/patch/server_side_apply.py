@@ -201,8 +201,8 @@ class _Request:
         return self._with_parents(claimed(self.schema, value))
 
     def _pruned(self, value: Object, paths: FieldSet) -> Object:
-        result = pruned(self.schema, value, paths.tree)
-        return result if isinstance(result, dict) else {}
+        result: Object = pruned(self.schema, value, paths.tree)
+        return result
 
 
 def _check(config: Object, schema: Fields, api_version: str, kind: str) -> None:

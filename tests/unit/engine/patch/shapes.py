@@ -171,6 +171,27 @@ def accounts(draw: st.DrawFn) -> dict[str, Any]:
     return account(**{name: value for name, value in fields.items() if value not in (None, {}, [])})
 
 
+conditions = st.lists(
+    st.fixed_dictionaries(
+        {"type": st.sampled_from("ABC"), "status": st.sampled_from(["True", "False"])},
+        optional={"reason": st.sampled_from("xy")},
+    ),
+    unique_by=lambda item: item["type"],
+    max_size=3,
+)
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> dict[str, Any]:
+    """Requests with a list that is owned field by field."""
+    extra = draw(st.dictionaries(names, st.lists(names, max_size=2), max_size=2))
+    status = {"conditions": draw(conditions), "certificate": draw(st.sampled_from(["", "c"]))}
+    return request(
+        spec={"signerName": draw(names)} | ({"extra": extra} if extra else {}),
+        status={name: value for name, value in status.items() if value},
+    )
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["", "x", "~/"]),
     lambda inner: (

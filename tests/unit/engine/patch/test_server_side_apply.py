@@ -19,6 +19,7 @@ from tests.unit.engine.patch.shapes import (
     applied,
     owned,
     request,
+    requests,
     updated,
 )
 from tests.unit.engine.patch.test_managed_fields import exists
@@ -189,6 +190,16 @@ def test_dropping_the_last_field_without_a_name_keeps_the_metadata() -> None:
     result = applied(live, {"apiVersion": "v1", "kind": "Account"})
 
     assert result["metadata"] == {"name": "app", "namespace": "ns"}
+
+
+def test_a_container_that_is_still_claimed_stays_when_it_is_empty() -> None:
+    """The last member goes, the claim on the container does not."""
+    live = applied(None, labels(a="1"))
+
+    result = applied(live, labels())
+
+    assert result["metadata"]["labels"] == {}
+    assert owned(result) == {("m1", "Apply"): {"f:metadata": {"f:labels": {}}}}
 
 
 def test_a_dropped_element_of_a_granular_list_goes_whole() -> None:
@@ -408,7 +419,11 @@ def test_applying_again_is_a_no_op(live: dict[str, Any] | None, config: dict[str
     assert (live, config) == before
 
 
-@given(st.lists(st.tuples(accounts(), st.sampled_from(["m1", "m2", "ed"])), max_size=6))
+@given(
+    st.sampled_from([accounts(), requests()]).flatmap(
+        lambda kind: st.lists(st.tuples(kind, st.sampled_from(["m1", "m2", "ed"])), max_size=6)
+    )
+)
 def test_every_owned_path_exists(writes: list[tuple[dict[str, Any], str]]) -> None:
     """After any series of applies and updates, nobody owns what is not there."""
     live = None
@@ -417,6 +432,7 @@ def test_every_owned_path_exists(writes: list[tuple[dict[str, Any], str]]) -> No
             live = updated(live, new, manager=manager)
         else:
             live = applied(live, new, manager=manager, force=True)
+            assert applied(live, new, manager=manager, now=LATER) == live
         for fields in owned(live).values():
             assert exists(live, fields)
 
