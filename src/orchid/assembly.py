@@ -28,6 +28,7 @@ from orchid.access.authenticators.secret_token import SecretTokens
 from orchid.access.authenticators.service_account_token import (
     ServiceAccountTokenAuthenticator,
     account_verifier,
+    issuer_keys,
 )
 from orchid.access.authenticators.static_token import StaticTokenAuthenticator
 from orchid.access.authenticators.union import UnionAuthenticator, UnionTokenAuthenticator
@@ -61,6 +62,7 @@ from orchid.engine.kind import Kind
 from orchid.engine.local import LocalObjects
 from orchid.engine.verbs import Verbs
 from orchid.kinds import (
+    certificate_signing_request,
     cluster_trust_bundle,
     config_map,
     event,
@@ -78,6 +80,7 @@ from orchid.kinds import (
     token_request,
     token_review,
 )
+from orchid.server import openid
 from orchid.server.audit import NoAudit
 from orchid.server.chain import Chain
 from orchid.server.discovery import Discovery
@@ -86,7 +89,7 @@ from orchid.server.exchange import HttpRequest, Response
 from orchid.server.health import Health
 from orchid.server.limits import InFlight
 from orchid.server.listen import Limits, Listener
-from orchid.server.pages import Pages
+from orchid.server.pages import Page, Pages, openid_page
 from orchid.server.request_metrics import NoMetrics
 from orchid.server.tls import TlsFiles, TlsFilesUnusable
 from orchid.settings import BadSettings, Settings
@@ -99,6 +102,7 @@ from orchid.wire.user import MASTERS, UserInfo
 
 log = logging.getLogger(__name__)
 
+LOOK_AT_KEYS_EVERY = 5.0
 SELF = UserInfo(username="system:apiserver", groups=(MASTERS,))
 TIMEOUT = Response(
     504,
@@ -119,6 +123,7 @@ def stored_kinds(names: Naming) -> list[Kind[Any]]:
         node.declare(names),
         event.declare(names),
         lease.declare(names),
+        certificate_signing_request.declare(names),
         cluster_trust_bundle.declare(names),
         *role.declare(names),
         *role_binding.declare(names),
@@ -209,6 +214,7 @@ class Assembly:
             self.feed,
             self.random,
         )
+        self.verifier = account_verifier(settings.issuers, self.keys.verifying.current(), names)
         self.tokens = UnionTokenAuthenticator(self._token_authenticators())
         self.authenticator = self._authenticator()
         kinds = served_kinds(stored, names, settings, self.tokens, self.issuer, self.authorizer)
@@ -320,7 +326,26 @@ class Assembly:
 
     def _pages(self) -> Pages:
         address = self.settings.url.removeprefix("https://")
-        return Pages(Discovery(self.catalog, address), self._health(), extra={}, prefixes={})
+        return Pages(
+            Discovery(self.catalog, address), self._health(), extra=self._openid(), prefixes={}
+        )
+
+    def _openid(self) -> dict[str, Page]:
+        """The documents by which others verify our tokens, unless the issuer cannot have them."""
+        issuer, port = self.settings.issuers[0], self.settings.port
+        host = self.settings.given.advertise_address or self.settings.host
+        uri = self.settings.given.service_account_jwks_uri or openid.default_jwks_uri(host, port)
+        problem = openid.problem_with(issuer, uri, self.keys.verifying.current().keys)
+        if problem:
+            log.warning("openid.not_served: %s", problem)
+            return {}
+        keys = self.keys.verifying.current
+        return {
+            openid.CONFIGURATION_PATH: openid_page(
+                keys, lambda found: openid.configuration(issuer, uri, found.keys)
+            ),
+            openid.KEY_SET_PATH: openid_page(keys, lambda found: openid.key_set(found.keys)),
+        }
 
     def _health(self) -> Health:
         live = {"ping": _well, "log": _well, "etcd": self._store_check}
@@ -350,6 +375,18 @@ class Assembly:
             await self.ensure_namespace(name)
         if "RBAC" in self.settings.given.authorization_mode:
             await reconcile(bootstrap_policy(names), self.local, names)
+
+    async def follow_keys(self) -> None:
+        """Verify with the keys that the files hold now; the signing key is asked for at each use."""
+        known = self.keys.verifying.current()
+        while True:
+            await asyncio.sleep(LOOK_AT_KEYS_EVERY)
+            found = self.keys.verifying.current()
+            if found is not known:
+                known = found
+                issuers = issuer_keys(self.settings.issuers, found, self.settings.names)
+                self.verifier.replace_issuers(issuers)
+                log.info("tokens.keys_reloaded", extra={"keys": len(found.keys)})
 
     def listener(self) -> Listener:
         given = self.settings.given
@@ -389,7 +426,11 @@ async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
                     f"--listen: {settings.given.listen}: {problem.strerror or problem}"
                 ) from None
             retention = Retention(store, time.monotonic, keep=settings.history)
-            background = [following, tasks.create_task(retention.run())]
+            background = [
+                following,
+                tasks.create_task(retention.run()),
+                tasks.create_task(server.follow_keys()),
+            ]
             announce(settings, files)
             await stop.wait()
             server.stopping = True

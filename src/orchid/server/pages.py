@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from orchid.credentials.tokens import KeySet
+from orchid.server import openid
 from orchid.server.discovery import Discovery
 from orchid.server.exchange import Response
 from orchid.server.health import Health
@@ -125,6 +127,26 @@ class Pages:
 
     def _health_paths(self) -> Iterable[str]:
         return ("/healthz", "/livez", "/readyz")
+
+
+def openid_page(keys: Callable[[], KeySet], make: Callable[[KeySet], openid.Document]) -> Page:
+    """A document about the token keys, made anew when they change."""
+    made: dict[int, tuple[KeySet, openid.Document]] = {}
+
+    def page(exchange: Exchange) -> Response:
+        if exchange.http.method not in ("GET", "HEAD"):
+            raise MethodNotAllowed
+        found = keys()
+        known = made.get(0)
+        if known is None or known[0] is not found:
+            known = made[0] = (found, make(found))
+        served = known[1]
+        require_route_accepts(exchange.accept, (served.media_type,))
+        content_type = f"Content-Type: {served.media_type}\r\n".encode()
+        cache = served.cache_control.encode()
+        return Response(200, head(exchange, content_type, cache=cache), served.body)
+
+    return page
 
 
 def raw_json(exchange: Exchange, data: bytes) -> Response:
