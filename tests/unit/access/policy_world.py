@@ -77,7 +77,7 @@ def bound_in(
     )
 
 
-def ask(  # noqa: PLR0917 - a question, spread out
+def ask(
     verb: str,
     resource: str,
     namespace: str = "",

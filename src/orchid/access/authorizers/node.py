@@ -26,7 +26,7 @@ from orchid.wire.errors import BadRequest
 from orchid.wire.naming import Naming
 from orchid.wire.selection import FieldSelector
 from orchid.wire.text import quote
-from orchid.wire.user import UserInfo, node_name
+from orchid.wire.user import NODE_PREFIX, UserInfo, node_name
 
 READS: Final = ("get", "list", "watch")
 LEASE_VERBS: Final = ("get", "create", "update", "patch", "delete")
@@ -81,6 +81,8 @@ class NodeAuthorizer:
         }
 
     async def authorize(self, user: UserInfo, target: Target) -> Decision:
+        if not user.username.startswith(NODE_PREFIX):
+            return NOT_ASKED  # said first and plainly: nearly everybody is no node
         node = node_name(user)
         if node is None or not target.is_resource:
             return NOT_ASKED

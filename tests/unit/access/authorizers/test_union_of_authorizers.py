@@ -1,0 +1,92 @@
+"""Several authorizers as one, the group that may all, and the one that asks nobody."""
+
+import pytest
+
+from orchid.access.authorizers.always_allow import AlwaysAllow
+from orchid.access.authorizers.union import Union
+from orchid.engine.interfaces import Decision, Verdict
+from orchid.engine.request import Target
+from orchid.kinds.self_subject_rules_review import ResourceRule, SubjectRulesReviewStatus
+from orchid.wire.user import UserInfo
+from tests.unit.access.policy_world import BOB, ask
+
+YES = Decision(Verdict.ALLOW, "yes")
+NO = Decision(Verdict.DENY, "no")
+
+
+class Fixed:
+    """An authorizer that always says the same, and counts how often it is asked."""
+
+    def __init__(self, decision: Decision, listed: SubjectRulesReviewStatus | None = None) -> None:
+        self._decision = decision
+        self._listed = listed or SubjectRulesReviewStatus()
+        self.asked = 0
+
+    async def authorize(self, user: UserInfo, target: Target) -> Decision:
+        self.asked += 1
+        return self._decision
+
+    def rules_for(self, user: UserInfo, namespace: str) -> SubjectRulesReviewStatus:
+        return self._listed
+
+
+def unsure(reason: str = "", error: str = "") -> Fixed:
+    return Fixed(Decision(Verdict.NO_OPINION, reason, error))
+
+
+@pytest.mark.parametrize(("first", "second", "expected"), [(YES, NO, YES), (NO, YES, NO)])
+async def test_the_first_that_decides_is_the_last_that_is_asked(
+    first: Decision, second: Decision, expected: Decision
+) -> None:
+    """Order counts: an earlier word is never overruled by a later one."""
+    later = Fixed(second)
+
+    decision = await Union([unsure(), Fixed(first), later]).authorize(BOB, ask("get", "pods"))
+
+    assert decision == expected
+    assert later.asked == 0
+
+
+async def test_nobody_deciding_carries_every_reason_and_error() -> None:
+    """What each had to say is kept, a reason to a line."""
+    union = Union([unsure("a"), unsure(), unsure("b", "broken"), unsure(error="late")])
+
+    decision = await union.authorize(BOB, ask("get", "pods"))
+
+    assert decision == Decision(Verdict.NO_OPINION, "a\nb", "broken, late")
+
+
+async def test_masters_are_let_through_before_anyone_is_asked() -> None:
+    """A broken or hostile policy cannot lock the operators out."""
+    deny = Fixed(NO)
+    admin = UserInfo(username="admin", groups=("system:masters",))
+
+    decision = await Union([deny]).authorize(admin, ask("delete", "clusterroles"))
+
+    assert decision == Decision(Verdict.ALLOW)
+    assert deny.asked == 0
+
+
+def test_lists_are_put_together() -> None:
+    """Rules add up, one incomplete list makes all incomplete, errors are joined."""
+    pods = ResourceRule(verbs=("get",), api_groups=("",), resources=("pods",))
+    union = Union(
+        [
+            Fixed(NO, SubjectRulesReviewStatus(resource_rules=(pods,), evaluation_error="one")),
+            Fixed(NO, SubjectRulesReviewStatus(incomplete=True, evaluation_error="two")),
+        ]
+    )
+
+    listed = union.rules_for(BOB, "ci")
+
+    assert listed.resource_rules == (pods,)
+    assert listed.incomplete
+    assert listed.evaluation_error == "[one, two]"
+
+
+async def test_always_allow_allows_always() -> None:
+    """The mode for trying things out says yes to everything and lists it so."""
+    everything = AlwaysAllow()
+
+    assert (await everything.authorize(BOB, ask("delete", "nodes"))).allowed
+    assert everything.rules_for(BOB, "ci").resource_rules[0].verbs == ("*",)
