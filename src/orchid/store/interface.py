@@ -23,6 +23,7 @@ Start with `Store`. What can go wrong:
     ├── Conflict         a key is not at the revision its change expects; carries what is there
     ├── Compacted        that revision is gone; list again
     ├── FutureRevision   that revision has not happened yet
+    ├── TooLarge         more than the backend takes at once; the commit did not happen
     ├── Unusable         the data cannot be opened by this program; trying again will not help
     │   └── AlreadyInUse another process has it open
     └── Unavailable      no answer; whether the commit happened is not known
@@ -46,8 +47,10 @@ LATEST: Final[Revision] = -1
 FIRST: Final[Revision] = 1
 """The revision of a store that nothing was ever written to."""
 
-MAX_CHANGES: Final = 128
-"""How many changes one commit may hold: what etcd takes by default, so every backend can."""
+MAX_CHANGES: Final = 127
+"""How many changes one commit may hold, on every backend.
+
+etcd takes 128 by default, and its backend adds one of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +215,10 @@ class FutureRevision(StoreError):
         super().__init__(f"revision {asked} is in the future, the newest is {newest}")
         self.asked = asked
         self.newest = newest
+
+
+class TooLarge(StoreError):
+    """A commit is more than the backend takes at once; it did not happen."""
 
 
 class Unusable(StoreError):

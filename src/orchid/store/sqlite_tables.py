@@ -34,7 +34,7 @@ from orchid.store.interface import (
     check_revision,
 )
 
-SHIFT = MAX_CHANGES.bit_length() - 1  # a commit's changes are numbered within these bits
+SHIFT = (MAX_CHANGES - 1).bit_length()  # a commit's changes are numbered within these bits
 ROWS_PER_INSERT = 64
 ROWS_PER_SWEEP = 256
 EVENTS_PER_REPLAY = 1024

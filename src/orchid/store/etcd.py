@@ -1,0 +1,293 @@
+"""The store in etcd: for several servers on several machines, all of them active.
+
+A commit is one etcd transaction that compares each key's mod_revision; a revision of the store is
+the revision that etcd gave it. Commits run side by side: etcd groups them on their way to disk.
+
+Beside its changes every commit writes one small key, the mark (etcd_keys.py), with a name of its
+own. So the mark's revision is always that of the newest commit of ours, whoever made it and
+whatever else the same etcd is used for: reading it tells what a fresh read has to wait for, and
+that is sure to come by the watch. And when the answer to a commit is lost, the mark tells
+whether it happened.
+
+Start with `EtcdStore`. The connection: etcd_client.py; watches and compaction as they are seen
+from here: etcd_history.py. Never writes outside of its prefix, and never repeats a commit whose
+outcome is not known. Compaction is etcd's own and concerns all its users.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from orchid.store.etcd_client import Client, RevisionAhead, RevisionGone, TLSFiles, Undecided
+from orchid.store.etcd_history import History
+from orchid.store.etcd_keys import Keyspace
+from orchid.store.etcd_messages import (
+    COMPACT,
+    MOD_REVISION,
+    RANGE,
+    TXN,
+    CompactionRequest,
+    Compare,
+    DeleteRangeRequest,
+    KeyValue,
+    PutRequest,
+    RangeRequest,
+    RequestOp,
+    TxnRequest,
+    TxnResponse,
+)
+from orchid.store.interface import (
+    FIRST,
+    LATEST,
+    Batch,
+    Change,
+    Compacted,
+    Conflict,
+    FutureRevision,
+    Page,
+    Record,
+    Revision,
+    Span,
+    Store,
+    Unavailable,
+    check_changes,
+    check_read,
+    check_revision,
+)
+from orchid.store.shared_call import SharedCall
+from orchid.store.tail import follow
+
+PREFIX: Final = "/orchid"
+TIMEOUT_SECONDS: Final = 10.0  # etcd itself gives up after 7
+FIRST_PAGE: Final = 500
+LARGEST_PAGE: Final = 10_000
+BYTES_PER_PAGE: Final = 8 << 20
+
+
+class EtcdStore:
+    """A Store in etcd. Make one with `await EtcdStore.open([...])`."""
+
+    def __init__(self, client: Client, keys: Keyspace, history: History) -> None:
+        self._client = client
+        self._keys = keys
+        self._history = history
+        self._tail = history.tail
+        self._newest = SharedCall(history.newest)
+        self._names = (f"{secrets.token_hex(8)}-{n}".encode() for n in count())
+        self._commits: set[asyncio.Task[Revision]] = set()
+        self._following = asyncio.create_task(history.run())
+        self._closing: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        endpoints: Sequence[str],
+        *,
+        prefix: str = PREFIX,
+        ca: Path | None = None,
+        certificate: Path | None = None,
+        key: Path | None = None,
+        timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109 - of each call to come, not of this one
+    ) -> "EtcdStore":
+        """Connect to a cluster. Raises Unusable for bad settings, Unavailable without an answer."""
+        keys = Keyspace(prefix)
+        client = Client(endpoints, TLSFiles(ca, certificate, key), timeout=timeout)
+        try:
+            history = await History.begin(client, keys)
+        except BaseException:
+            await client.close()
+            raise
+        return cls(client, keys, history)
+
+    async def read(self, span: Span, *, at: Revision = LATEST, limit: int = 0) -> Page:
+        self._check_open()
+        check_read(at, limit)
+        while True:
+            if at != LATEST and at < self._tail.oldest:
+                raise Compacted(at, self._tail.oldest)
+            try:
+                return await self._read(span, at, limit)
+            except RevisionAhead:
+                raise FutureRevision(at, await self.revision()) from None
+            except RevisionGone:
+                await self._history.learn()
+            if at != LATEST:
+                check_revision(at, oldest=self._tail.oldest, newest=await self.revision())
+                if at < self._history.compacted:
+                    return await self._read_unchanged(span, at, limit)
+
+    async def commit(self, changes: Sequence[Change]) -> Revision:
+        self._check_open()
+        check_changes(changes)
+        # A task of its own, because a caller that is cancelled does not undo the commit.
+        making = asyncio.create_task(self._commit(tuple(changes)))
+        self._commits.add(making)
+        making.add_done_callback(self._finished)
+        return await asyncio.shield(making)
+
+    def watch(self, span: Span, *, after: Revision) -> AsyncGenerator[Batch, None]:
+        return follow(self._tail, span, after, self._history.replay)
+
+    async def revision(self) -> Revision:
+        self._check_open()
+        return await self._newest.ask()
+
+    async def compact(self, before: Revision) -> None:
+        """Have etcd forget; any number of servers may do so at once.
+
+        A compaction that another has overtaken is refused by etcd, and that is all right.
+        """
+        newest = await self.revision()
+        if before > newest:
+            raise FutureRevision(before, newest)
+        if before <= self._history.compacted:
+            return
+        try:
+            await self._client.call(COMPACT, CompactionRequest(revision=before))
+        except RevisionGone:
+            await self._history.learn()
+        else:
+            self._history.note(before)
+
+    async def close(self) -> None:
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._shut())
+        await asyncio.shield(self._closing)
+
+    async def _shut(self) -> None:
+        if self._commits:
+            await asyncio.wait(self._commits)
+        self._history.close()
+        self._following.cancel()
+        await asyncio.wait([self._following])
+        await self._newest.close()
+        await self._client.close()
+
+    def _check_open(self) -> None:
+        if self._closing is not None or self._tail.closed:
+            raise Unavailable("the store is closed")
+
+    # Reads
+
+    async def _read(self, span: Span, at: Revision, limit: int) -> Page:
+        """Read at one revision, in pages of a size that etcd and memory can bear."""
+        start, end = self._keys.bounds(span)
+        size = min(limit, FIRST_PAGE) if limit else FIRST_PAGE
+        asked = max(at, 0)  # for etcd, 0 is the latest
+        request = RangeRequest(key=start, range_end=end, limit=size, revision=asked)
+        oldest = self._history.compacted
+        answer = await self._client.call(TXN, self._snapshot(request, oldest))
+        newest = self._newest_in(answer)
+        if at > newest:
+            raise FutureRevision(at, newest)
+        found = answer.responses[0].response_range
+        fixed = asked or answer.header.revision
+        records = [self._record(each) for each in found.kvs]
+        while found.more and (not limit or len(records) < limit):
+            size = _next_size(records, limit)
+            start = self._keys.outer(records[-1].key) + b"\0"
+            request = RangeRequest(key=start, range_end=end, limit=size, revision=fixed)
+            found = await self._client.call(RANGE, request)
+            records += [self._record(each) for each in found.kvs]
+        return Page(records, at if asked else newest, found.more, min(oldest, newest))
+
+    async def _read_unchanged(self, span: Span, at: Revision, limit: int) -> Page:
+        """Read at our newest revision, which etcd has compacted although it is our newest."""
+        page = await self.read(span, limit=limit)
+        if page.revision != at:
+            raise Compacted(at, page.oldest)
+        return page
+
+    def _snapshot(self, request: RangeRequest, oldest: Revision) -> TxnRequest:
+        """A read, the mark at the same moment, and a check that the oldest revision still is."""
+        check = RangeRequest(key=self._keys.nothing, revision=oldest, count_only=True)
+        mark = RangeRequest(key=self._keys.mark, keys_only=True)
+        asked = [RequestOp(request_range=each) for each in (request, mark, check)]
+        return TxnRequest(success=asked)
+
+    def _newest_in(self, answer: TxnResponse) -> Revision:
+        marks = answer.responses[1].response_range.kvs
+        newest = marks[0].mod_revision if marks else FIRST
+        self._history.expect(newest)
+        followed = self._tail.revision  # ahead of the mark only if other hands wrote to our keys
+        return max(newest, followed) if followed <= answer.header.revision else newest
+
+    def _record(self, found: KeyValue) -> Record:
+        return Record(self._keys.inner(found.key), found.value, found.mod_revision)
+
+    # Commits
+
+    async def _commit(self, changes: tuple[Change, ...]) -> Revision:
+        name = next(self._names)
+        try:
+            answer = await self._client.once(TXN, self._transaction(changes, name))
+        except Undecided as undecided:
+            revision = await self._find(changes[0], name)
+            if revision is None:
+                raise Unavailable(str(undecided)) from None
+        else:
+            if not answer.succeeded:
+                raise self._conflict(changes, answer)
+            revision = answer.header.revision
+        await self._history.reach(revision)
+        return revision
+
+    def _finished(self, commit: asyncio.Task[Revision]) -> None:
+        self._commits.discard(commit)
+        if not commit.cancelled():
+            commit.exception()  # its caller may have gone; then nobody else asks
+
+    def _transaction(self, changes: Sequence[Change], name: bytes) -> TxnRequest:
+        compare, success, failure = [], [], []
+        for change in changes:
+            key = self._keys.outer(change.key)
+            compare.append(Compare(target=MOD_REVISION, key=key, mod_revision=change.expected))
+            failure.append(RequestOp(request_range=RangeRequest(key=key)))
+            if change.value is None:
+                success.append(RequestOp(request_delete_range=DeleteRangeRequest(key=key)))
+            else:
+                success.append(RequestOp(request_put=PutRequest(key=key, value=change.value)))
+        success.append(RequestOp(request_put=PutRequest(key=self._keys.mark, value=name)))
+        return TxnRequest(compare=compare, success=success, failure=failure)
+
+    def _conflict(self, changes: Sequence[Change], answer: TxnResponse) -> Conflict:
+        for change, response in zip(changes, answer.responses, strict=True):
+            found = response.response_range.kvs
+            record = self._record(found[0]) if found else None
+            if change.expected != (record.revision if record else 0):
+                return Conflict(change.key, record)
+        raise Unavailable("etcd has refused a commit without a reason")
+
+    async def _find(self, change: Change, name: bytes) -> Revision | None:
+        """Look for a commit whose answer was lost; None if it cannot be shown to have happened.
+
+        It may still be on its way, so that not finding it proves nothing.
+        """
+        key = self._keys.outer(change.key)
+        asked = [RangeRequest(key=self._keys.mark), RangeRequest(key=key, keys_only=True)]
+        ops = [RequestOp(request_range=each) for each in asked]
+        answer = await self._client.call(TXN, TxnRequest(success=ops))
+        marks, records = (each.response_range.kvs for each in answer.responses)
+        if marks and marks[0].value == name:
+            return marks[0].mod_revision
+        if not records or records[0].mod_revision <= change.expected:
+            return None
+        then = RangeRequest(key=self._keys.mark, revision=records[0].mod_revision)
+        try:
+            marks = (await self._client.call(RANGE, then)).kvs
+        except RevisionGone:
+            return None
+        return marks[0].mod_revision if marks and marks[0].value == name else None
+
+
+def _next_size(records: Sequence[Record], limit: int) -> int:
+    """How many records the next page may have, going by the size of those before."""
+    mean = sum(len(record.value) for record in records) // len(records) + 1
+    size = max(1, min(LARGEST_PAGE, BYTES_PER_PAGE // mean))
+    return min(size, limit - len(records)) if limit else size
+
+
+_: type[Store] = EtcdStore

@@ -1,0 +1,62 @@
+"""One call for everybody who waits for its answer.
+
+The answer must be no older than the question: whoever asks while a call is under way does not
+get that call's answer, which may have been given before, but shares the next one.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from orchid.store.interface import Unavailable
+
+A = TypeVar("A")
+
+
+class SharedCall(Generic[A]):
+    """Makes a call at most once at a time, and at least once after each question."""
+
+    def __init__(self, call: Callable[[], Awaitable[A]]) -> None:
+        self._call = call
+        self._waiting: list[asyncio.Future[A]] = []
+        self._asking: asyncio.Task[None] | None = None
+
+    async def ask(self) -> A:
+        """Wait for an answer that was given after this question was put."""
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[A] = loop.create_future()
+        self._waiting.append(waiting)
+        if self._asking is None:
+            self._asking = loop.create_task(self._ask())
+        return await waiting
+
+    async def close(self) -> None:
+        """End the call that is under way; those who wait are told."""
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.wait([self._asking])
+
+    async def _ask(self) -> None:
+        asked: list[asyncio.Future[A]] = []
+        try:
+            while self._waiting:
+                asked, self._waiting = self._waiting, []
+                try:
+                    answer = await self._call()
+                except Unavailable as error:
+                    _fail(asked, str(error))
+                else:
+                    for waiting in asked:
+                        if not waiting.done():
+                            waiting.set_result(answer)
+        finally:
+            self._asking = None
+            left, self._waiting = [*asked, *self._waiting], []
+            _fail(left, "the store is closed")
+
+
+def _fail(asked: list[asyncio.Future[A]], text: str) -> None:
+    """Give each its own error: one that is raised in several places gathers all their traces."""
+    for waiting in asked:
+        if not waiting.done():
+            waiting.set_exception(Unavailable(text))
