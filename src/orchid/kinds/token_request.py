@@ -102,7 +102,8 @@ class RequestToken:
         issued = await self._issuer.sign(new, bound, request.now)
         request.annotate(self._audit_key, issued.credential_id)
         assert new.spec.expiration_seconds is not None
-        ends = whole_seconds(request.now) + timedelta(seconds=new.spec.expiration_seconds)
+        assert new.metadata.creation_timestamp is not None
+        ends = new.metadata.creation_timestamp + timedelta(seconds=new.spec.expiration_seconds)
         status = TokenRequestStatus(token=issued.token, expiration_timestamp=ends)
         return replace(new, status=status)
 

@@ -41,11 +41,11 @@ INVALIDATED = "service account token has been invalidated"
 
 @dataclass(frozen=True, slots=True)
 class BoundToken:
-    """The claims of a proven token, and the user they make: built once per token, not per use."""
+    """The claims of a proven token, and the answer they make: built once per token, not per use."""
 
     claims: Claims
     account: AccountClaims
-    user: UserInfo
+    accepted: Authenticated  # for all of its audiences
 
 
 AccountVerifier = Verifier[BoundToken | LegacyClaims]
@@ -105,7 +105,10 @@ class ServiceAccountTokenAuthenticator:
             raise Rejected(str(refusal)) from None
         await self._feed.fresh()
         self._refuse_gone(found.account, now)
-        return Authenticated(found.user, good, notes=self._notes(found, seconds))
+        notes = self._notes(found, seconds)
+        if not notes and good == found.claims.aud:
+            return found.accepted
+        return Authenticated(found.accepted.user, good, notes=notes)
 
     async def _authenticate_legacy(
         self, claims: LegacyClaims, token: str, audiences: Audiences
@@ -180,7 +183,7 @@ class _Reader:
             read.account.serviceaccount,
             extra=self._extra_of(read.claims, read.account),
         )
-        return BoundToken(read.claims, read.account, user)
+        return BoundToken(read.claims, read.account, Authenticated(user, read.claims.aud))
 
     def _extra_of(self, claims: Claims, account: AccountClaims) -> dict[str, tuple[str, ...]]:
         pod = account.pod or Reference()

@@ -172,8 +172,9 @@ async def test_token_that_meets_the_first_fetch_waits_for_it() -> None:
     tokens = OidcAuthenticator((SETTINGS,), FakeClock(), API, ORCH, fetch=web.fetching)
     running = asyncio.create_task(tokens.run())
     waiting = asyncio.create_task(tokens.authenticate_token(token(), API))
-    while not web.fetched:
+    for _ in range(5):
         await asyncio.sleep(0)
+    assert web.fetched
     web.gate.set()
 
     found = await waiting
