@@ -1,0 +1,82 @@
+"""A relying party that knows nothing but the issuer's URL accepts our tokens."""
+
+import base64
+import json
+import ssl
+import urllib.request
+from typing import Any
+
+import jwt
+import pytest
+import yaml
+
+from tests.conformance.exchanges import tokens_by_user
+from tests.e2e.conftest import StartServer
+from tests.e2e.serving import Server, free_port
+
+ACCOUNTS = "/api/v1/namespaces/ci/serviceaccounts"
+AUDIENCE = "https://vault.example"
+PUBLISHED = {
+    "metadata": {"name": "openid-for-all"},
+    "roleRef": {
+        "apiGroup": "rbac.authorization.orch.io",
+        "kind": "ClusterRole",
+        "name": "system:service-account-issuer-discovery",
+    },
+    "subjects": [
+        {
+            "apiGroup": "rbac.authorization.orch.io",
+            "kind": "Group",
+            "name": "system:unauthenticated",
+        }
+    ],
+}
+
+
+def trust_in(server: Server) -> ssl.SSLContext:
+    """Trust exactly the authority that the server gave to its clients."""
+    (cluster,) = yaml.safe_load(server.kubeconfig.read_text())["clusters"]
+    authority = base64.b64decode(cluster["cluster"]["certificate-authority-data"]).decode()
+    return ssl.create_default_context(cadata=authority)
+
+
+def call(server: Server, path: str, body: Any = None, token: str = "") -> Any:
+    """Ask for JSON; with a body, by POST."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    data = None
+    if body is not None:
+        data = json.dumps(body).encode()
+        headers["Content-Type"] = "application/json"
+    request = urllib.request.Request(server.url + path, data, headers)
+    with urllib.request.urlopen(request, context=trust_in(server), timeout=10) as answer:
+        return json.load(answer)
+
+
+def test_relying_party_verifies_a_token_knowing_only_the_issuer(start_server: StartServer) -> None:
+    """Discovery, then the keys, then the signature, all by a library that is not ours."""
+    port = free_port()
+    issuer = f"https://127.0.0.1:{port}"
+    server = start_server("--service-account-issuer", issuer, "--controllers", "", port=port)
+    admin = tokens_by_user()["admin"]
+    call(server, "/apis/rbac.authorization.orch.io/v1/clusterrolebindings", PUBLISHED, admin)
+    call(server, ACCOUNTS, {"metadata": {"name": "builder"}}, admin)
+    wanted = {"spec": {"audiences": [AUDIENCE]}}
+    token = call(server, f"{ACCOUNTS}/builder/token", wanted, admin)["status"]["token"]
+
+    found = call(server, "/.well-known/openid-configuration")
+    keys = jwt.PyJWKClient(found["jwks_uri"], ssl_context=trust_in(server))
+    key = keys.get_signing_key_from_jwt(token).key
+    algorithms = found["id_token_signing_alg_values_supported"]
+    claims = jwt.decode(
+        token,
+        key,
+        algorithms=algorithms,
+        audience=AUDIENCE,
+        issuer=issuer,
+        options={"require": ["exp", "iat", "nbf", "iss", "sub", "aud", "jti"]},
+    )
+
+    assert found["issuer"] == issuer
+    assert claims["sub"] == "system:serviceaccount:ci:builder"
+    with pytest.raises(jwt.InvalidAudienceError):
+        jwt.decode(token, key, algorithms=algorithms, audience="https://other.example")
