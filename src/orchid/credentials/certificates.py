@@ -16,7 +16,7 @@ import hashlib
 import hmac
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +49,14 @@ MAX_CHAIN = 8
 _MAX_CERTIFICATE = 128 * 1024
 
 _UNREADABLE = "x509: malformed certificate"
+_UNREADABLE_FOR = (
+    ValueError,
+    TypeError,
+    Warning,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+)
 _VERSION = 0xA0
 # The beginning of every usual certificate, up to the length and first octet of its serial number.
 _BEFORE_SERIAL = re.compile(
@@ -353,7 +361,7 @@ def _load(data: bytes) -> x509.Certificate:
             certificate = x509.load_der_x509_certificate(data)
             # The library reads lazily; a certificate that cannot be read whole is none.
             certificate.extensions  # noqa: B018 - read for its refusal
-        except (ValueError, TypeError, Warning, x509.DuplicateExtension, UnsupportedAlgorithm):
+        except _UNREADABLE_FOR:
             # A warning arrives here only where warnings are errors: the library will refuse soon.
             raise MalformedCertificate(_UNREADABLE) from None
     return certificate
@@ -403,8 +411,10 @@ def _texts(values: list[object]) -> tuple[str, ...]:
     return tuple(value for value in values if isinstance(value, str))
 
 
-def _concatenated(data: bytes) -> list[bytes]:
+def _concatenated(data: bytes) -> Iterator[bytes]:
+    """One at a time: a block of zeros is half a million elements, of which one is enough."""
     try:
-        return [data[part.begin : part.stop] for part in der.children(data, 0, len(data))]
+        for part in der.children(data, 0, len(data)):
+            yield data[part.begin : part.stop]
     except der.NotDer:
         raise MalformedCertificate(_UNREADABLE) from None

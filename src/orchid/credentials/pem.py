@@ -28,7 +28,7 @@ CERTIFICATE_REQUEST = "CERTIFICATE REQUEST"
 _BLANKS = b" \t\r\n"
 _MAX_HEADERS = 64
 _BLOCK = re.compile(
-    rb"\n-----BEGIN ([^\n]*)-----[ \t]*\r?"
+    rb"\n-----BEGIN ([^\n]{0,1000})-----[ \t]*\r?"  # a longer label is tried at every dash
     rb"((?:\n[^-\n:][^\n:]*:[^\n]*)*+)"  # headers
     rb"(\n[A-Za-z0-9+/= \t\r\n]*+)"  # base64, up to the first other character
     rb"(?<=\n)-----END \1-----[ \t]*\r?(?=\n|\Z)"

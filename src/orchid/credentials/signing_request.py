@@ -244,7 +244,7 @@ def _prove_key(data: bytes) -> PublicKey:
     with panics_as(MalformedRequest, _UNREADABLE):
         try:
             request = x509.load_der_x509_csr(data)
-        except (ValueError, Warning):
+        except (ValueError, Warning, x509.InvalidVersion):
             # A warning arrives here only where warnings are errors: the library will refuse soon.
             raise MalformedRequest(_UNREADABLE) from None
         public = _public_key(request)
