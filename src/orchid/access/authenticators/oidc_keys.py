@@ -7,6 +7,7 @@ cannot be had. Nobody waits here but requests with a token of this very issuer.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
@@ -17,6 +18,8 @@ from orchid.access.outbound import HttpsClient, InvalidRemote, OutboundFailed, R
 from orchid.credentials.keys import VerificationKey, read_jwks
 from orchid.credentials.refusals import Refusal
 from orchid.engine.interfaces import Clock
+
+log = logging.getLogger(__name__)
 
 # How long until the next try, after a failure and after success.
 RETRY_SECONDS = 10.0
@@ -97,14 +100,20 @@ class KeySource:
         self._fetching = True
         try:
             await self._take()
-            self.problem = ""
+            self._settle("")
         except (OutboundFailed, InvalidRemote, Refusal, Unfit) as failure:
-            self.problem = str(failure)
+            self._settle(str(failure))
         finally:
             self._fetching = False
         async with self._round_done:
             self._rounds += 1
             self._round_done.notify_all()
+
+    def _settle(self, problem: str) -> None:
+        if problem and problem != self.problem:
+            told = {"issuer": self._settings.url, "problem": problem}
+            log.warning("oidc.keys_unavailable", extra=told)
+        self.problem = problem
 
     def _is_recent(self) -> bool:
         return self._last is not None and self._clock.now() - self._last < LEAST_INTERVAL
@@ -125,6 +134,7 @@ class KeySource:
             self._document = document
             self.ready = True
             self._changed(self._settings.url, keys)
+            log.info("oidc.keys_fetched", extra={"issuer": self._settings.url, "keys": len(keys)})
 
 
 def _object(body: bytes) -> dict[str, object]:

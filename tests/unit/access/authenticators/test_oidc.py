@@ -15,6 +15,7 @@ from orchid.credentials.keys import SigningKey, generate
 from orchid.credentials.tokens import Issuer
 from orchid.engine.interfaces import Rejected
 from orchid.wire.naming import ORCH
+from tests.unit.access.loopback import PEM, serving
 from tests.unit.access.presenting import API, START, FakeClock
 
 A, B = "https://a.example", "https://b.example/tenant"
@@ -153,6 +154,33 @@ async def test_jwks_over_plain_http_is_not_fetched() -> None:
 
     assert not source.ready
     assert "not an https address" in source.problem
+
+
+def answered(document: dict[str, Any]) -> bytes:
+    body = json.dumps(document).encode()
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+async def test_keys_come_over_real_tls_from_the_issuer_alone() -> None:
+    """Configuration and keys are fetched with the configured authority, redirects are not."""
+    async with serving(None) as server:
+        url = f"https://127.0.0.1:{server.port}"
+        settings = IssuerSettings(url, ("orchid",), ClaimMapping("sub"), authorities=PEM)
+        tokens = OidcAuthenticator((settings,), FakeClock(), API, ORCH)
+        source = tokens.sources[url]
+
+        server.answers = [b"HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n"]
+        await source.refresh()
+        assert "redirect" in source.problem
+
+        server.answers = [
+            answered({"issuer": url, "jwks_uri": f"{url}/keys"}),
+            answered({"keys": [KEY_A.public.jwk()]}),
+        ]
+        await source.refresh()
+
+    assert source.problem == ""
+    assert await tokens.authenticate_token(token(issuer=url), API) is not None
 
 
 async def test_token_before_the_keys_are_there_is_refused_not_left_to_others() -> None:
