@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from orchid.access.authenticators.audiences import with_group
 from orchid.credentials.certificates import ClientVerifier, Identity, identify
 from orchid.credentials.refusals import Refusal
 from orchid.engine.interfaces import Authenticated, Clock, Presented, PresentedPeer, Rejected
@@ -71,7 +72,7 @@ class CertificateProof:
         return Proven(
             pool=pool,
             identity=identity,
-            authenticated=Authenticated(user),
+            authenticated=Authenticated(with_group(user)),
             begins=now,  # a clock that steps back has the chain checked again
             ends=min(leaf.not_valid_after_utc, now + RECHECK_AFTER),
         )

@@ -27,7 +27,7 @@ async def test_common_name_organizations_and_uid_make_the_user() -> None:
 
     assert found is not None
     assert found.user.username == "jane"
-    assert found.user.groups == ("devs", "ops")
+    assert found.user.groups == ("devs", "ops", "system:authenticated")
     assert found.user.uid == "u-1"
     assert found.user.extra == {"authentication.orch.io/credential-id": (credential_id(leaf),)}
 
