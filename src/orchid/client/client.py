@@ -1,0 +1,361 @@
+"""The client: typed verbs on objects, and following a kind from now on.
+
+    client = Client(transport, catalog)
+    account = await client.get(ServiceAccount, "default", namespace="team")
+    await client.update_status(csr.with_certificate(pem))
+    async for batch in client.follow(Selection(Namespace)): ...
+
+A refusal is raised as the same ApiError that the server raised (wire/errors.py); a server that
+cannot be reached as transport.Unreachable. `follow` lists in pages, then watches, and resumes a
+stream that ends where it stopped; when the server no longer has that position it raises Expired,
+and the caller starts over. Nothing is retried otherwise, and nothing is kept.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from orchid.client.transport import JSON, Answer, Refused, Transport, Unreachable
+from orchid.engine.catalog import Catalog
+from orchid.engine.kind import Kind
+from orchid.wire import errors
+from orchid.wire.codec import encode
+from orchid.wire.errors import ApiError, Expired
+from orchid.wire.meta import Object
+from orchid.wire.status import ListMeta, Status
+from orchid.wire.struct import Wire, replace
+
+T = TypeVar("T", bound=Object)
+
+MERGE_PATCH = "application/merge-patch+json"
+PAGE = 500
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 10.0  # between attempts to open a stream again
+
+ADDED, MODIFIED, DELETED, BOOKMARK = "ADDED", "MODIFIED", "DELETED", "BOOKMARK"
+LISTED = "LISTED"  # it was there when we began
+
+
+@dataclass(frozen=True)
+class Selection(Generic[T]):
+    """Which objects to list or follow, and as what to read them.
+
+    `as_object` reads no more than metadata, for those who need no more. Without `existing` only
+    what happens from now on is told.
+    """
+
+    type: type[T]
+    namespace: str = ""
+    labels: str = ""
+    fields: str = ""
+    existing: bool = True
+    as_object: bool = False
+
+    def query(self) -> dict[str, str]:
+        given = {"labelSelector": self.labels, "fieldSelector": self.fields}
+        return {name: text for name, text in given.items() if text}
+
+
+class Happening(Generic[T]):
+    """One event. What it carries is decoded only when somebody looks."""
+
+    __slots__ = ("_decoder", "_object", "data", "type")
+
+    def __init__(self, type_: str, data: msgspec.Raw, decoder: Any) -> None:
+        self.type = type_
+        self.data = data
+        self._decoder = decoder
+        self._object: T | None = None
+
+    @property
+    def object(self) -> T:
+        found = self._object
+        if found is None:
+            found = self._object = self._decoder.decode(self.data)
+        return found
+
+
+class Page(Generic[T]):
+    """One page of a list."""
+
+    __slots__ = ("items", "meta")
+
+    def __init__(self, items: list[T], meta: ListMeta) -> None:
+        self.items = items
+        self.meta = meta
+
+
+class _RawEvent(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _RawList(msgspec.Struct):
+    metadata: ListMeta
+    items: list[msgspec.Raw] = []
+
+
+class _Meta(Wire):
+    metadata: ListMeta
+
+
+_event = msgspec.json.Decoder(_RawEvent).decode
+_list = msgspec.json.Decoder(_RawList).decode
+_version = msgspec.json.Decoder(_Meta).decode
+_status = msgspec.json.Decoder(Status).decode
+
+
+_decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}  # making one costs more than using it
+
+
+def _decoder(type_: type[Any]) -> msgspec.json.Decoder[Any]:
+    found = _decoders.get(type_)
+    if found is None:
+        found = _decoders[type_] = msgspec.json.Decoder(type_)
+    return found
+
+
+class Client:
+    """One identity's view of the API."""
+
+    def __init__(self, transport: Transport, catalog: Catalog) -> None:
+        self._transport = transport
+        self.catalog = catalog
+
+    # -- one object ------------------------------------------------------------------------
+
+    async def get(self, type_: type[T], name: str, namespace: str = "") -> T:
+        kind = self.catalog.of(type_)
+        return await self._object(type_, "GET", self._path(kind, namespace, name))
+
+    async def find(self, type_: type[T], name: str, namespace: str = "") -> T | None:
+        """The object, or None if there is none."""
+        try:
+            return await self.get(type_, name, namespace)
+        except errors.NotFound:
+            return None
+
+    async def create(self, new: T) -> T:
+        kind = self.catalog.of(type(new))
+        path = self._path(kind, new.namespace)
+        return await self._object(type(new), "POST", path + _IGNORING, _body(kind, new))
+
+    async def update(self, new: T, endpoint: str = "") -> T:
+        """Replace an object; if it carries a resourceVersion, only that version of it."""
+        kind = self.catalog.of(type(new))
+        path = self._path(kind, new.namespace, new.name)
+        if endpoint:
+            path += f"/{endpoint}"
+        return await self._object(type(new), "PUT", path + _IGNORING, _body(kind, new))
+
+    async def update_status(self, new: T) -> T:
+        return await self.update(new, "status")
+
+    async def patch(self, type_: type[T], name: str, namespace: str, change: dict[str, Any]) -> T:
+        """Merge a change into an object (RFC 7396)."""
+        path = self._path(self.catalog.of(type_), namespace, name)
+        return await self._object(type_, "PATCH", path, encode(change), MERGE_PATCH)
+
+    async def delete(
+        self,
+        type_: type[Object],
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        propagation: str = "",
+    ) -> None:
+        """Delete an object: this incarnation or version of it alone, if one is named."""
+        wanted = {"uid": uid, "resourceVersion": resource_version}
+        options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        if uid or resource_version:
+            options["preconditions"] = {key: value for key, value in wanted.items() if value}
+        if propagation:
+            options["propagationPolicy"] = propagation
+        path = self._path(self.catalog.of(type_), namespace, name)
+        await self._sent("DELETE", path, encode(options))
+
+    async def delete_gone(self, type_: type[Object], old: Object, **options: str) -> None:
+        """Delete an object that may be gone already, or be another of its name by now."""
+        try:
+            await self.delete(type_, old.name, old.namespace, uid=old.metadata.uid, **options)
+        except (errors.NotFound, errors.Conflict):
+            return
+
+    async def delete_collection(self, type_: type[Object], namespace: str = "") -> None:
+        await self._sent("DELETE", self._path(self.catalog.of(type_), namespace))
+
+    # -- many ------------------------------------------------------------------------------
+
+    async def page(self, wanted: Selection[T], *, limit: int = PAGE, after: str = "") -> Page[T]:
+        """One page; `after` is the continue token of the page before."""
+        body = await self._page(wanted, limit, after)
+        decode = _decoder(_read_as(wanted)).decode
+        return Page([decode(item) for item in body.items], body.metadata)
+
+    async def scan(self, wanted: Selection[T]) -> AsyncIterator[T]:
+        """Every object, read page by page."""
+        after = ""
+        while True:
+            page = await self.page(wanted, after=after)
+            for item in page.items:
+                yield item
+            after = page.meta.continue_
+            if not after:
+                return
+            await asyncio.sleep(0)  # a long list is no reason to keep others waiting
+
+    async def follow(self, wanted: Selection[T]) -> AsyncGenerator[list[Happening[T]], None]:
+        """What is there (LISTED), an empty batch once that is told, then what happens, for ever.
+
+        Raises Expired when events may have been missed: follow again from the beginning.
+        """
+        decoder = _decoder(_read_as(wanted))
+        position, after = "", ""
+        while True:
+            limit = PAGE if wanted.existing else 1
+            page = await self._page(wanted, limit, after)
+            position = position or page.metadata.resource_version
+            after = page.metadata.continue_ if wanted.existing else ""
+            if wanted.existing and page.items:
+                yield [Happening(LISTED, item, decoder) for item in page.items]
+            if not after:
+                break
+            await asyncio.sleep(0)
+        yield []
+        async with contextlib.aclosing(self._watch(wanted, position, decoder)) as batches:
+            async for batch in batches:
+                yield batch
+
+    async def _watch(
+        self, wanted: Selection[T], position: str, decoder: Any
+    ) -> AsyncGenerator[list[Happening[T]], None]:
+        pause = SHORTEST_PAUSE
+        while True:
+            told = False
+            try:
+                async with self._transport.stream(self._watch_target(wanted, position)) as pieces:
+                    async for lines in _lines(pieces):
+                        batch = [
+                            Happening[T](event.type, event.object, decoder)
+                            for event in map(_event, lines)
+                        ]
+                        _refuse_error(batch)
+                        position = _version(batch[-1].data).metadata.resource_version
+                        told, pause = True, SHORTEST_PAUSE
+                        yield [event for event in batch if event.type != BOOKMARK]
+            except Refused as refusal:
+                raise _error(refusal.answer) from None
+            except Unreachable:
+                pass  # opened again below, where it stopped
+            if not told:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _watch_target(self, wanted: Selection[Any], position: str) -> str:
+        query = {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": position,
+            **wanted.query(),
+        }
+        return self._collection(wanted) + "?" + urlencode(query)
+
+    async def _page(self, wanted: Selection[Any], limit: int, after: str) -> _RawList:
+        query = {"limit": str(limit), **wanted.query()}
+        if after:
+            query["continue"] = after
+        answer = await self._sent("GET", f"{self._collection(wanted)}?{urlencode(query)}")
+        return _list(answer.body)
+
+    # -- how it is sent --------------------------------------------------------------------
+
+    def _collection(self, wanted: Selection[Any]) -> str:
+        return self._path(self.catalog.of(wanted.type), wanted.namespace)
+
+    def _path(self, kind: Kind[Any], namespace: str, name: str = "") -> str:
+        path = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+        if kind.namespaced and namespace:
+            path += f"/namespaces/{quote(namespace, safe='')}"
+        path += f"/{kind.plural}"
+        return f"{path}/{quote(name, safe=_SAFE)}" if name else path
+
+    async def _object(
+        self, type_: type[T], method: str, path: str, body: bytes = b"", media: str = JSON
+    ) -> T:
+        answer = await self._sent(method, path, body, media)
+        found: T = _decoder(type_).decode(answer.body)
+        return found
+
+    async def _sent(
+        self, method: str, target: str, body: bytes = b"", media: str = JSON
+    ) -> Answer:
+        answer = await self._transport.send(method, target, body, media)
+        if answer.status >= 300:  # noqa: PLR2004 -- no success
+            raise _error(answer)
+        return answer
+
+
+# We write only fields that we read or declared; looking for unknown ones would find none.
+_IGNORING = "?fieldValidation=Ignore"
+_SAFE = ":"  # the names of roles and bundles have colons; a path may carry them as they are
+
+
+def _read_as(wanted: Selection[Any]) -> type[Any]:
+    return Object if wanted.as_object else wanted.type
+
+
+def _body(kind: Kind[Any], new: Object) -> bytes:
+    if new.kind != kind.name or new.api_version != kind.api_version:
+        new = replace(new, kind=kind.name, api_version=kind.api_version)
+    return encode(new)
+
+
+async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
+    """Whole lines, as many at once as have come."""
+    rest = b""
+    async for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        if lines:
+            yield lines
+
+
+def _refuse_error(batch: list[Happening[Any]]) -> None:
+    for event in batch:
+        if event.type == "ERROR":
+            raise _from_status(_status(event.data))
+
+
+_BY_REASON: dict[tuple[int, str], type[ApiError]] = {
+    (one.code, one.reason): one
+    for one in (
+        errors.BadRequest, errors.Unauthorized, errors.Forbidden, errors.NotFound,
+        errors.MethodNotAllowed, errors.NotAcceptable, errors.AlreadyExists, errors.Conflict,
+        errors.Expired, errors.TooLarge, errors.UnsupportedMedia, errors.Invalid,
+        errors.TooManyRequests, errors.InternalError, errors.Unavailable, errors.Timeout,
+    )
+}  # fmt: skip
+
+
+def _error(answer: Answer) -> ApiError:
+    try:
+        return _from_status(_status(answer.body))
+    except msgspec.DecodeError:
+        return _from_status(Status(code=answer.status, message="the answer is no Status"))
+
+
+def _from_status(status: Status) -> ApiError:
+    """The error that the server raised, as it was told to us."""
+    known = _BY_REASON.get((status.code, status.reason))
+    if known is None and status.code == Expired.code:
+        known = Expired
+    error = ApiError.__new__(known or ApiError)
+    ApiError.__init__(error, status.message, status.details)
+    if known is None:
+        error.code, error.reason = status.code, status.reason
+    return error

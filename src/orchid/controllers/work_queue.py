@@ -1,0 +1,123 @@
+"""Keys that wait for work: each at most once, one worker per key at a time, failures later.
+
+Start with `WorkQueue`. `add` may be called as often as one likes: a key that waits already waits
+once, and a key being worked on waits until that is done. What waits with a key is the newest thing
+said about it. A key that failed comes back after a pause that doubles each time; success forgets
+the failures. Nothing here awaits anything but work.
+"""
+
+import asyncio
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+@dataclass(frozen=True)
+class BackOff:
+    """How long a key that failed rests: doubling from the first to the longest, in seconds."""
+
+    first: float = 0.2
+    longest: float = 1000.0
+
+    def pause(self, failures: int) -> float:
+        return float(min(self.first * 2 ** min(failures - 1, 32), self.longest))
+
+
+class WorkQueue(Generic[K, V]):
+    """What waits, what is being worked on, and what comes back later."""
+
+    def __init__(self, back_off: BackOff | None = None) -> None:
+        self._back_off = back_off or BackOff()
+        self._waiting: dict[K, V | None] = {}  # in the order of their coming
+        self._held: dict[K, V | None] = {}  # said about keys while they are worked on
+        self._working: set[K] = set()
+        self._later: dict[K, asyncio.TimerHandle] = {}
+        self._failures: dict[K, int] = {}
+        self._idle_workers: list[asyncio.Future[None]] = []
+
+    def __len__(self) -> int:
+        """How many keys there is something to do for now."""
+        return len(self._waiting) + len(self._working)
+
+    def add(self, key: K, value: V | None = None) -> None:
+        """Have a key worked on; None means: whoever works on it shall look for himself."""
+        timer = self._later.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+        if key in self._working:
+            self._held[key] = value
+            return
+        self._waiting[key] = value
+        self._wake()
+
+    def add_after(self, key: K, seconds: float) -> None:
+        """Have a key worked on in a while, unless it is before."""
+        if key in self._waiting or key in self._held:
+            return
+        timer = self._later.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._later[key] = loop.call_later(seconds, self.add, key)
+
+    def drop(self, key: K) -> None:
+        """Forget a key: what it stood for is gone."""
+        self._waiting.pop(key, None)
+        self._held.pop(key, None)
+        self._failures.pop(key, None)
+        timer = self._later.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+
+    def clear(self) -> None:
+        """Forget everything that waits; what is being worked on is finished."""
+        for timer in self._later.values():
+            timer.cancel()
+        for waiting in (self._waiting, self._held, self._later, self._failures):
+            waiting.clear()
+
+    async def take(self) -> tuple[K, V | None]:
+        """Wait for a key to work on; follow with `done` or `failed`."""
+        while not self._waiting:
+            worker = asyncio.get_running_loop().create_future()
+            self._idle_workers.append(worker)
+            try:
+                await worker
+            except asyncio.CancelledError:
+                if worker in self._idle_workers:
+                    self._idle_workers.remove(worker)
+                elif self._waiting:
+                    self._wake()  # the work that woke us is for somebody else
+                raise
+        key = next(iter(self._waiting))
+        value = self._waiting.pop(key)
+        self._working.add(key)
+        return key, value
+
+    def done(self, key: K) -> None:
+        """The work on a key came to its end."""
+        self._failures.pop(key, None)
+        self._released(key)
+
+    def failed(self, key: K) -> float:
+        """The work on a key failed; it comes back after the pause that is returned."""
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        pause = self._back_off.pause(failures)
+        self._released(key)
+        self.add_after(key, pause)
+        return pause
+
+    def _released(self, key: K) -> None:
+        self._working.discard(key)
+        if key in self._held:
+            self.add(key, self._held.pop(key))
+
+    def _wake(self) -> None:
+        while self._idle_workers:
+            worker = self._idle_workers.pop()
+            if not worker.done():
+                worker.set_result(None)
+                return
