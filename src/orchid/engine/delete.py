@@ -6,7 +6,7 @@ controllers/collect_dependents.py removes.
 """
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from orchid.engine.admission import Admission
 from orchid.engine.feed import Entry
@@ -16,7 +16,7 @@ from orchid.engine.objects import Objects, Raced
 from orchid.engine.request import Request
 from orchid.wire.errors import Conflict, NotFound, Subject
 from orchid.wire.meta import Object, ObjectMeta
-from orchid.wire.struct import Wire, replace
+from orchid.wire.struct import Wire, proto, replace
 from orchid.wire.text import whole_seconds
 
 T = TypeVar("T", bound=Object)
@@ -27,8 +27,8 @@ PAGE = 10_000
 
 
 class Preconditions(Wire):
-    uid: str | None = None
-    resource_version: str | None = None
+    uid: Annotated[str | None, proto(1)] = None
+    resource_version: Annotated[str | None, proto(2)] = None
 
 
 class DeleteOptions(Wire):
@@ -36,12 +36,12 @@ class DeleteOptions(Wire):
 
     kind: str = ""
     api_version: str = ""
-    grace_period_seconds: int | None = None
-    preconditions: Preconditions | None = None
-    orphan_dependents: bool | None = None
-    propagation_policy: str | None = None
-    dry_run: tuple[str, ...] = ()
-    ignore_store_read_error_with_cluster_breaking_potential: bool | None = None
+    grace_period_seconds: Annotated[int | None, proto(1)] = None
+    preconditions: Annotated[Preconditions | None, proto(2)] = None
+    orphan_dependents: Annotated[bool | None, proto(3)] = None
+    propagation_policy: Annotated[str | None, proto(4)] = None
+    dry_run: Annotated[tuple[str, ...], proto(5)] = ()
+    ignore_store_read_error_with_cluster_breaking_potential: Annotated[bool | None, proto(6)] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 class CertificateSigningRequestSpec(Wire):
     request: Annotated[bytes | None, proto(1)] = always(null)
     signer_name: Annotated[str, proto(7)] = always(str)
-    expiration_seconds: Annotated[Int32 | None, proto(8)] = None
+    expiration_seconds: Annotated[Int32 | None, proto(8, "int32")] = None
     usages: Annotated[tuple[str, ...], proto(5)] = ()
     # Who asked; set by the server.
     username: Annotated[str, proto(2)] = ""
@@ -79,8 +79,8 @@ class CertificateSigningRequestCondition(Wire):
     status: Annotated[str, proto(6)] = always(str)
     reason: Annotated[str, proto(2)] = ""
     message: Annotated[str, proto(3)] = ""
-    last_update_time: Annotated[Time | None, proto(4)] = always(null)
-    last_transition_time: Annotated[Time | None, proto(5)] = always(null)
+    last_update_time: Annotated[Time | None, proto(4, embedded=True)] = always(null)
+    last_transition_time: Annotated[Time | None, proto(5, embedded=True)] = always(null)
 
 
 Conditions = tuple[CertificateSigningRequestCondition, ...]

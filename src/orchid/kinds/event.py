@@ -12,7 +12,7 @@ from orchid.wire.fields import FieldError, Path, invalid
 from orchid.wire.meta import Object, Time
 from orchid.wire.naming import Naming
 from orchid.wire.references import ObjectReference
-from orchid.wire.struct import Wire, proto
+from orchid.wire.struct import Wire, always, null, proto
 from orchid.wire.text import age
 
 
@@ -26,11 +26,11 @@ class Event(Object):
     reason: Annotated[str, proto(3)] = ""
     message: Annotated[str, proto(4)] = ""
     source: Annotated[EventSource, proto(5)] = field(default_factory=EventSource)
-    first_timestamp: Annotated[Time | None, proto(6)] = None
-    last_timestamp: Annotated[Time | None, proto(7)] = None
-    count: Annotated[int, proto(8)] = 0
+    first_timestamp: Annotated[Time | None, proto(6, embedded=True)] = None
+    last_timestamp: Annotated[Time | None, proto(7, embedded=True)] = None
+    count: Annotated[int, proto(8, "int32")] = 0
     type: Annotated[str, proto(9)] = ""
-    event_time: Annotated[str | None, proto(10, "micro-time")] = field(default_factory=lambda: None)
+    event_time: Annotated[str | None, proto(10, "micro-time", embedded=True)] = always(null)
     action: Annotated[str, proto(12)] = ""
     reporting_component: Annotated[str, proto(14)] = field(default_factory=str)
     reporting_instance: Annotated[str, proto(15)] = field(default_factory=str)

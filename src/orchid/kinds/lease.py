@@ -20,10 +20,10 @@ _MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d
 
 class LeaseSpec(Wire):
     holder_identity: Annotated[str | None, proto(1)] = None
-    lease_duration_seconds: Annotated[int | None, proto(2)] = None
+    lease_duration_seconds: Annotated[int | None, proto(2, "int32")] = None
     acquire_time: Annotated[str | None, proto(3, "micro-time")] = None
     renew_time: Annotated[str | None, proto(4, "micro-time")] = None
-    lease_transitions: Annotated[int | None, proto(5)] = None
+    lease_transitions: Annotated[int | None, proto(5, "int32")] = None
     strategy: Annotated[str | None, proto(6)] = None
     preferred_holder: Annotated[str | None, proto(7)] = None
 

@@ -30,7 +30,7 @@ class NamespaceSpec(Wire):
 class NamespaceCondition(Wire):
     type: Annotated[str, proto(1)] = field(default_factory=str)
     status: Annotated[str, proto(2)] = field(default_factory=str)
-    last_transition_time: Annotated[Time | None, proto(4)] = None
+    last_transition_time: Annotated[Time | None, proto(4, embedded=True)] = None
     reason: Annotated[str, proto(5)] = ""
     message: Annotated[str, proto(6)] = ""
 

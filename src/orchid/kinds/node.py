@@ -6,7 +6,7 @@ from msgspec import field
 
 from orchid.engine.kind import Column, Endpoint, Kind, Scope
 from orchid.engine.tables import AGE, NAME
-from orchid.wire.meta import Object
+from orchid.wire.meta import Object, Time
 from orchid.wire.naming import Naming
 from orchid.wire.struct import Wire, as_set, merge_key, proto, shaped_like
 
@@ -15,12 +15,14 @@ class Taint(Wire):
     key: Annotated[str, proto(1)] = field(default_factory=str)
     value: Annotated[str, proto(2)] = ""
     effect: Annotated[str, proto(3)] = field(default_factory=str)
+    time_added: Annotated[Time | None, proto(4)] = None
 
 
 class NodeFields(Wire):
     """The declared part of a Node's spec."""
 
     pod_cidr: Annotated[str, proto(1)] = field(default="", name="podCIDR")
+    external_id: Annotated[str, proto(2)] = field(default="", name="externalID")
     provider_id: Annotated[str, proto(3)] = field(default="", name="providerID")
     unschedulable: Annotated[bool, proto(4)] = False
     taints: Annotated[tuple[Annotated[dict[str, Any], shaped_like(Taint)], ...], proto(5)] = ()
@@ -28,15 +30,17 @@ class NodeFields(Wire):
 
 
 class NodeCondition(Wire):
-    type: str = field(default_factory=str)
-    status: str = field(default_factory=str)
+    type: Annotated[str, proto(1)] = field(default_factory=str)
+    status: Annotated[str, proto(2)] = field(default_factory=str)
 
 
 class NodeStatusFields(Wire):
     """The declared part of a Node's status."""
 
     conditions: Annotated[
-        tuple[Annotated[dict[str, Any], shaped_like(NodeCondition)], ...], merge_key("type")
+        tuple[Annotated[dict[str, Any], shaped_like(NodeCondition)], ...],
+        merge_key("type"),
+        proto(4),
     ] = ()
 
 

@@ -46,7 +46,7 @@ class TokenRequestSpec(Wire):
 
 class TokenRequestStatus(Wire):
     token: Annotated[str, proto(1)] = always(str)
-    expiration_timestamp: Annotated[Time | None, proto(2)] = always(null)
+    expiration_timestamp: Annotated[Time | None, proto(2, embedded=True)] = always(null)
 
 
 class TokenRequest(Object):

@@ -45,7 +45,7 @@ class ObjectMeta(Wire):
     uid: Annotated[str, proto(5)] = ""
     resource_version: Annotated[str, proto(6)] = ""
     generation: Annotated[int, proto(7)] = 0
-    creation_timestamp: Annotated[Time | None, proto(8)] = None
+    creation_timestamp: Annotated[Time | None, proto(8, embedded=True)] = None
     deletion_timestamp: Annotated[Time | None, proto(9)] = None
     deletion_grace_period_seconds: Annotated[int | None, proto(10)] = None
     labels: Annotated[dict[str, str], proto(11)] = field(default_factory=dict)

@@ -13,7 +13,7 @@ give it `field(default_factory=str)` (or any factory other than list, dict and s
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, dataclass_transform
+from typing import Any, ClassVar, dataclass_transform
 
 import msgspec
 
@@ -21,6 +21,10 @@ import msgspec
 @dataclass_transform(frozen_default=True, kw_only_default=False, field_specifiers=(msgspec.field,))
 class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A value that travels: immutable, camelCase on the wire, empty fields left out."""
+
+    # `core.v1.PodSpec`: the name of its definition in OpenAPI, where the kind that holds it and the
+    # name of the class do not say so already.
+    published_as: ClassVar[str] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +58,22 @@ class ShapedLike:
 
 @dataclass(frozen=True, slots=True)
 class Proto:
-    """The number of a field in the protobuf form, and its encoding where the type leaves a choice."""
+    """The number of a field in the protobuf form, and its encoding where the type leaves a choice.
+
+    An `embedded` time is no pointer in the reference: unset, it is written as an empty message.
+    """
 
     number: int
     encoding: str = ""
+    embedded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What a field means, for those who read the API; `required` where the type does not tell."""
+
+    text: str
+    required: bool | None = None
 
 
 def merge_key(*names: str, atomic: bool = False, appends: bool = False) -> MergeKey:
@@ -76,8 +92,13 @@ def shaped_like(type_: type) -> ShapedLike:
     return ShapedLike(type_)
 
 
-def proto(number: int, encoding: str = "") -> Proto:
-    return Proto(number, encoding)
+def proto(number: int, encoding: str = "", *, embedded: bool = False) -> Proto:
+    return Proto(number, encoding, embedded)
+
+
+def describe(text: str, *, required: bool | None = None) -> Described:
+    """Say what a field means. A field that is always written, and never null, counts as required."""
+    return Described(text, required)
 
 
 def always(default: Callable[[], Any]) -> Any:
