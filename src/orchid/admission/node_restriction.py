@@ -203,7 +203,7 @@ class NodeRestriction:
             return
         about = kind.about(new.name)
         try:
-            wanted = signing_request.parse(new.spec.request)
+            wanted = signing_request.parse_once(new.spec.request or b"")
         except Refusal as refusal:
             raise Forbidden(about, f"unable to parse csr: {refusal}") from None
         own = f"{NODE_PREFIX}{node}"

@@ -35,7 +35,7 @@ class SubjectRestriction:
         if new is None or old is not None or new.spec.signer_name != self._signer:
             return
         try:
-            wanted = signing_request.parse(new.spec.request)
+            wanted = signing_request.parse_once(new.spec.request or b"")
         except Refusal as refusal:
             raise Forbidden(kind.about(new.name), f"failed to parse CSR: {refusal}") from None
         if reserved_among(wanted.subject.organizations, (MASTERS,)):

@@ -1,0 +1,156 @@
+"""Where objects may live: on first use, strictly, and in namespaces on their way out."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from orchid.admission.namespace_lifecycle import NamespaceLifecycle
+from orchid.kinds.namespace import Namespace
+from orchid.kinds.node import Node
+from orchid.kinds.service_account import ServiceAccount
+from orchid.kinds.token_request import TokenRequest
+from orchid.wire.errors import Forbidden, NotFound
+from orchid.wire.naming import ORCH
+from orchid.wire.status import StatusCause
+from tests.unit.access.policy_world import ask, meta, policy_world
+from tests.unit.access.world import World
+from tests.unit.admission.asking import NOW, TOKENS, a_request
+
+APP = ServiceAccount(metadata=meta("app", "ci"))
+
+
+@pytest.fixture
+async def here() -> AsyncIterator[World]:
+    """A world without namespaces."""
+    async with policy_world() as made:
+        yield made
+
+
+class Made:
+    """Makes namespaces, and counts them."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    async def __call__(self, name: str) -> None:
+        self.names.append(name)
+
+
+def lifecycle(here: World, ensure: Made | None) -> NamespaceLifecycle:
+    return NamespaceLifecycle(ORCH, here.feed, here.feed.of(Namespace), ensure)
+
+
+async def judge(
+    here: World, ensure: Made | None, new: Any, old: Any = None, **options: Any
+) -> None:
+    """Both hooks, as the engine calls them."""
+    kind = here.catalog.of(type(new if new is not None else old))
+    request = a_request(ask("create", kind.plural, "ci" if kind.namespaced else ""), **options)
+    policy = lifecycle(here, ensure)
+    if new is not None:
+        assert await policy.admit(request, kind, new, old) is new
+    await policy.review(request, kind, new, old)
+
+
+async def test_a_namespace_comes_with_its_first_object(here: World) -> None:
+    """It is made once the object is known to be valid, and not made again."""
+    made = Made()
+
+    await judge(here, made, APP)
+    await here.put(Namespace(metadata=meta("ci")))
+    await judge(here, made, APP)
+
+    assert made.names == ["ci"]
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "options"),
+    [
+        (APP, APP, {}),
+        (None, APP, {}),
+        (APP, None, {"dry_run": True}),
+        (Node(metadata=meta("n1")), None, {}),
+    ],
+)
+async def test_nothing_else_makes_a_namespace(
+    here: World, new: Any, old: Any, options: dict[str, Any]
+) -> None:
+    """Changes, deletions, dry runs and objects of the whole cluster do not."""
+    made = Made()
+
+    await judge(here, made, new, old, **options)
+
+    assert made.names == []
+
+
+async def test_strictly_an_unknown_namespace_is_not_found(here: World) -> None:
+    """The answer names the namespace, before the object is even looked at."""
+    with pytest.raises(NotFound) as caught:
+        await judge(here, None, APP)
+
+    assert caught.value.message == 'namespaces "ci" not found'
+    assert caught.value.details is not None
+    assert (caught.value.details.name, caught.value.details.kind) == ("ci", "namespaces")
+    await here.put(Namespace(metadata=meta("ci")))
+    await judge(here, None, APP)
+
+
+@pytest.mark.parametrize("ensure", [None, Made()])
+async def test_nothing_new_comes_into_a_namespace_on_its_way_out(
+    here: World, ensure: Made | None
+) -> None:
+    """Creating is refused with its cause; changing and deleting go on."""
+    await here.put(Namespace(metadata=meta("ci", deletion_timestamp=NOW)))
+
+    with pytest.raises(Forbidden) as caught:
+        await judge(here, ensure, APP)
+
+    assert caught.value.message == (
+        'serviceaccounts "app" is forbidden: unable to create new content in namespace ci '
+        "because it is being terminated"
+    )
+    assert caught.value.details is not None
+    assert caught.value.details.causes == (
+        StatusCause(
+            reason="NamespaceTerminating",
+            message="namespace ci is being terminated",
+            field="metadata.namespace",
+        ),
+    )
+    await judge(here, ensure, APP, APP)
+    await judge(here, ensure, None, APP)
+
+
+@pytest.mark.parametrize(
+    ("meta_fields", "shown"), [({"generate_name": "x-"}, "x-"), ({}, "Unknown")]
+)
+async def test_a_name_that_is_yet_to_come_is_stood_for(
+    here: World, meta_fields: dict[str, str], shown: str
+) -> None:
+    """A generateName stands for the name in the refusal."""
+    await here.put(Namespace(metadata=meta("ci", deletion_timestamp=NOW)))
+    nameless = ServiceAccount(metadata=meta("", "ci", **meta_fields))
+
+    with pytest.raises(Forbidden, match=f'serviceaccounts "{shown}" is forbidden'):
+        await judge(here, None, nameless)
+
+
+@pytest.mark.parametrize("name", ["default", "orch-system", "orch-public"])
+async def test_the_servers_own_namespaces_stay(here: World, name: str) -> None:
+    """They may not be deleted; others may."""
+    with pytest.raises(Forbidden) as caught:
+        await judge(here, None, None, Namespace(metadata=meta(name)))
+
+    assert caught.value.message == (
+        f'namespaces "{name}" is forbidden: this namespace may not be deleted'
+    )
+    await judge(here, None, None, Namespace(metadata=meta("ci")))
+
+
+async def test_acting_kinds_need_no_namespace(here: World) -> None:
+    """A review or a token request stores nothing, so its namespace need not exist."""
+    request = a_request(ask("create", "serviceaccounts/token", "ci", "app"))
+    new = TokenRequest()
+
+    assert await lifecycle(here, None).admit(request, TOKENS, new, None) is new

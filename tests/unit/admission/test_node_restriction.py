@@ -1,0 +1,344 @@
+"""A node writes only what is its own."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from orchid.admission.node_restriction import NodeRestriction
+from orchid.engine.request import Target
+from orchid.kinds.certificate_signing_request import (
+    CertificateSigningRequest,
+    CertificateSigningRequestSpec,
+)
+from orchid.kinds.lease import Lease
+from orchid.kinds.node import Node
+from orchid.kinds.pod import Pod
+from orchid.kinds.token_request import BoundObjectReference, TokenRequest, TokenRequestSpec
+from orchid.wire.errors import ApiError, Forbidden, NotFound
+from orchid.wire.meta import ObjectMeta, OwnerReference
+from orchid.wire.naming import ORCH
+from orchid.wire.struct import replace
+from orchid.wire.user import UserInfo
+from tests.unit.access.policy_world import BOB, ask, policy_world
+from tests.unit.access.world import World
+from tests.unit.admission.asking import SIGNING_REQUESTS, TOKENS, Rights, a_request
+from tests.unit.credentials.samples import request as signing_request
+
+N1 = UserInfo(username="system:node:n1", groups=("system:nodes", "system:authenticated"))
+NAMELESS = UserInfo(username="system:node:", groups=("system:nodes",))
+MIRROR = {"orch.io/config.mirror": "x"}
+PODS = ask("create", "pods", "ci")
+STATUS = ask("update", "pods/status", "ci", "web")
+
+VOLUMES = [
+    {"name": "t", "projected": {"sources": [{"serviceAccountToken": {"audience": "vault"}}]}},
+    {"name": "u", "projected": {"sources": [{"serviceAccountToken": {}}, {"configMap": {}}]}},
+    {"name": "v", "projected": None},
+]
+
+
+def a_pod(name: str = "web", node: str = "n1", **meta: Any) -> Pod:
+    spec = {"nodeName": node, "serviceAccountName": "default", "volumes": VOLUMES}
+    return Pod(metadata=ObjectMeta(name=name, namespace="ci", uid=f"uid-{name}", **meta), spec=spec)
+
+
+@pytest.fixture
+async def here() -> AsyncIterator[World]:
+    """One Pod on each of two nodes."""
+    async with policy_world() as made:
+        await made.put(a_pod())
+        await made.put(a_pod("far", "n2"))
+        yield made
+
+
+async def admit(
+    here: World,
+    target: Target,
+    new: Any,
+    old: Any = None,
+    *,
+    by: UserInfo = N1,
+    rights: Rights | None = None,
+    kind: Any = None,
+) -> None:
+    policy = NodeRestriction(ORCH, here.feed, rights or Rights())
+    kind = kind or here.catalog.of(type(new))
+    assert await policy.admit(a_request(target, by), kind, new, old) is new
+    await policy.review(a_request(target, by), kind, new, old)
+
+
+async def delete(here: World, old: Any) -> None:
+    kind = here.catalog.of(type(old))
+    request = a_request(ask("delete", kind.plural, old.namespace, old.name), N1)
+    await NodeRestriction(ORCH, here.feed, Rights()).review(request, kind, None, old)
+
+
+# --- tokens ---------------------------------------------------------------------------------------
+
+TOKEN = ask("create", "serviceaccounts/token", "ci", "app")
+
+
+def wants(*audiences: str, **reference: str) -> TokenRequest:
+    fields = {"api_version": "v1", "kind": "Pod", "name": "web", "uid": "uid-web"} | reference
+    bound = BoundObjectReference(**fields)
+    return TokenRequest(spec=TokenRequestSpec(audiences=audiences, bound_object_ref=bound))
+
+
+@pytest.mark.parametrize(
+    ("new", "text"),
+    [
+        (TokenRequest(), "node requested token not bound to a pod"),
+        (wants(kind="Secret"), "node requested token not bound to a pod"),
+        (wants(api_version="v2"), "node requested token not bound to a pod"),
+        (wants(name=""), "node requested token not bound to a pod"),
+        (wants(uid=""), "node requested token with a pod binding without a uid"),
+        (
+            wants(uid="old"),
+            "the UID in the bound object reference (old) does not match the UID in record. "
+            "The object might have been deleted and then recreated",
+        ),
+        (
+            wants(name="far", uid="uid-far"),
+            "node requested token bound to a pod scheduled on a different node",
+        ),
+        (wants("vault", "b"), "node may only request 0 or 1 audiences"),
+        (
+            wants("other"),
+            'audience "other" not found in pod spec volume, system:node:n1 is not authorized to '
+            "request tokens for this audience",
+        ),
+    ],
+)
+async def test_tokens_are_for_its_own_pods_only(here: World, new: TokenRequest, text: str) -> None:
+    """Every refusal is a 403 about the account."""
+    with pytest.raises(Forbidden) as caught:
+        await admit(here, TOKEN, new, kind=TOKENS)
+
+    assert caught.value.message == f'serviceaccounts "app" is forbidden: {text}'
+
+
+async def test_a_pod_that_is_not_there_is_not_found(here: World) -> None:
+    """The 404 speaks of a pod in the singular, as the reference does."""
+    with pytest.raises(NotFound) as caught:
+        await admit(here, TOKEN, wants(name="gone"), kind=TOKENS)
+
+    assert caught.value.message == 'pod "gone" not found'
+    assert caught.value.details is not None
+    assert caught.value.details.kind == "pod"
+
+
+async def test_audiences_come_from_the_pods_volumes_or_from_a_right(here: World) -> None:
+    """What a projected volume asks for is free; anything else takes a right for that audience."""
+    right = Rights(("request-serviceaccounts-token-audience", "other", "app"))
+
+    await admit(here, TOKEN, wants("vault"), kind=TOKENS)
+    await admit(here, TOKEN, wants(), kind=TOKENS)
+    await admit(here, TOKEN, wants("other"), rights=right, kind=TOKENS)
+
+    assert [(t.group, t.namespace) for t in right.asked] == [("", "ci")]
+
+
+async def test_others_ask_for_tokens_freely(here: World) -> None:
+    """Callers that are no nodes are none of this policy's business."""
+    await admit(here, TOKEN, TokenRequest(), by=BOB, kind=TOKENS)
+
+
+# --- certificate requests -------------------------------------------------------------------------
+
+CREATE_CSR = ask("create", "certificatesigningrequests", group=ORCH.certificates)
+
+
+def asked(text: bytes | None, signer: str) -> CertificateSigningRequest:
+    return CertificateSigningRequest(
+        metadata=ObjectMeta(name="c"),
+        spec=CertificateSigningRequestSpec(request=text, signer_name=signer),
+    )
+
+
+OWN = signing_request("system:node:n1", ("system:nodes",))
+OTHERS = signing_request("system:node:n2", ("system:nodes",))
+
+
+@pytest.mark.parametrize("signer", [ORCH.node_client_signer, ORCH.node_serving_signer])
+async def test_a_node_asks_for_its_own_name_only(here: World, signer: str) -> None:
+    """The common name must be the caller's own user name, and readable."""
+    await admit(here, CREATE_CSR, asked(OWN, signer), kind=SIGNING_REQUESTS)
+
+    with pytest.raises(Forbidden, match=r"can only create a node CSR with CN=system:node:n1$"):
+        await admit(here, CREATE_CSR, asked(OTHERS, signer), kind=SIGNING_REQUESTS)
+    for text in (None, b"x"):
+        with pytest.raises(Forbidden, match="unable to parse csr: "):
+            await admit(here, CREATE_CSR, asked(text, signer), kind=SIGNING_REQUESTS)
+
+
+async def test_other_signers_and_callers_are_free(here: World) -> None:
+    """Only the two signers of nodes are guarded, and only against nodes."""
+    await admit(here, CREATE_CSR, asked(OTHERS, "example.com/x"), kind=SIGNING_REQUESTS)
+    await admit(
+        here, CREATE_CSR, asked(OTHERS, ORCH.node_client_signer), by=BOB, kind=SIGNING_REQUESTS
+    )
+
+
+async def test_a_node_without_a_name_writes_nothing(here: World) -> None:
+    """Being a node without saying which is not enough."""
+    with pytest.raises(Forbidden) as caught:
+        await admit(here, ask("create", "nodes"), Node(metadata=ObjectMeta(name="n1")), by=NAMELESS)
+
+    assert caught.value.message == (
+        'nodes "n1" is forbidden: could not determine node from user "system:node:"'
+    )
+
+
+# --- its Node, its lease, its Pods ----------------------------------------------------------------
+
+
+def a_node(name: str = "n1", **spec: Any) -> Node:
+    return Node(metadata=ObjectMeta(name=name), spec=spec)
+
+
+TAINTED = a_node(taints=[{"key": "a", "effect": "NoSchedule"}])
+RESERVED = {"node-restriction.orch.io/tier": "secret"}
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "text"),
+    [
+        (a_node("n2"), None, 'node "n1" is not allowed to modify node "n2"'),
+        (a_node("n2"), a_node("n2"), 'node "n1" is not allowed to modify node "n2"'),
+        (
+            a_node().with_meta(labels=RESERVED),
+            None,
+            'node "n1" is not allowed to set the following labels: node-restriction.orch.io/tier',
+        ),
+        (
+            a_node(),
+            a_node().with_meta(labels=RESERVED),
+            'node "n1" is not allowed to set the following labels: node-restriction.orch.io/tier',
+        ),
+        (a_node(), TAINTED, 'node "n1" is not allowed to modify taints'),
+        (
+            a_node().with_meta(owner_references=(OwnerReference(uid="u"),)),
+            a_node(),
+            'node "n1" is not allowed to modify ownerReferences',
+        ),
+    ],
+)
+async def test_a_node_changes_only_its_own_node(
+    here: World, new: Node, old: Node | None, text: str
+) -> None:
+    """Neither another Node, nor what keeps workloads away from it."""
+    with pytest.raises(Forbidden) as caught:
+        await admit(here, ask("update", "nodes", name=new.name), new, old)
+
+    assert caught.value.message == f'nodes "{new.name}" is forbidden: {text}'
+
+
+async def test_a_node_may_register_and_keep_its_own_node(here: World) -> None:
+    """Creating it with taints, and changing its other labels, is its business."""
+    await admit(here, ask("create", "nodes"), TAINTED)
+    await admit(
+        here, ask("update", "nodes", name="n1"), a_node().with_meta(labels={"a": "b"}), a_node()
+    )
+    await delete(here, a_node())
+
+
+@pytest.mark.parametrize(
+    ("new", "text"),
+    [
+        (
+            a_pod("new"),
+            'pod does not have "orch.io/config.mirror" annotation, node "n1" can only create '
+            "mirror pods",
+        ),
+        (
+            a_pod("new", "n2", annotations=MIRROR),
+            'node "n1" can only create pods with spec.nodeName set to itself',
+        ),
+        (
+            replace(
+                a_pod("new", annotations=MIRROR),
+                spec={"nodeName": "n1", "serviceAccountName": "admin"},
+            ),
+            'node "n1" can not create pods that reference a service account',
+        ),
+    ],
+)
+async def test_a_node_creates_only_mirrors_of_its_own_pods(
+    here: World, new: Pod, text: str
+) -> None:
+    """A Pod that a node makes up proves no identity."""
+    with pytest.raises(Forbidden) as caught:
+        await admit(here, PODS, new)
+
+    assert caught.value.message == f'pods "new" is forbidden: {text}'
+
+
+@pytest.mark.parametrize(
+    ("target", "new", "old", "text"),
+    [
+        (
+            STATUS,
+            a_pod(node="n2"),
+            a_pod(node="n2"),
+            'node "n1" can only update pod status for pods with spec.nodeName set to itself',
+        ),
+        (
+            STATUS,
+            a_pod(),
+            a_pod(annotations=MIRROR),
+            'node "n1" can not change the "orch.io/config.mirror" annotation',
+        ),
+        (
+            ask("update", "pods", "ci", "web"),
+            a_pod(),
+            a_pod(),
+            'unexpected operation on a pod, node "n1" can only create and delete mirror pods',
+        ),
+    ],
+)
+async def test_a_node_changes_only_the_status_of_its_pods(
+    here: World, target: Target, new: Pod, old: Pod, text: str
+) -> None:
+    """And not the mark that keeps a mirror from opening secrets to it."""
+    with pytest.raises(Forbidden) as caught:
+        await admit(here, target, new, old)
+
+    assert caught.value.message == f'pods "web" is forbidden: {text}'
+
+
+async def test_a_node_handles_its_own_pods(here: World) -> None:
+    """Mirrors, status and deletion of what runs on it."""
+    await admit(here, PODS, a_pod("new", annotations=MIRROR))
+    await admit(here, STATUS, a_pod(), a_pod())
+    await delete(here, a_pod())
+
+    with pytest.raises(Forbidden, match=r"can only delete pods with spec\.nodeName set to itself"):
+        await delete(here, a_pod("far", "n2"))
+    with pytest.raises(Forbidden, match='is not allowed to modify node "n2"'):
+        await delete(here, a_node("n2"))
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name", "text"),
+    [
+        ("ci", "n1", 'can only access leases in the "orch-node-lease" system namespace'),
+        (
+            "orch-node-lease",
+            "n2",
+            "can only access node lease with the same name as the requesting node",
+        ),
+    ],
+)
+async def test_a_node_holds_its_own_lease_only(
+    here: World, namespace: str, name: str, text: str
+) -> None:
+    """Another node's lease would make that node look alive."""
+    lease = Lease(metadata=ObjectMeta(name=name, namespace=namespace))
+
+    for attempt in (admit(here, ask("create", "leases", namespace), lease), delete(here, lease)):
+        with pytest.raises(ApiError) as caught:
+            await attempt
+        assert caught.value.message.endswith(f"is forbidden: {text}")
+    own = Lease(metadata=ObjectMeta(name="n1", namespace="orch-node-lease"))
+    await admit(here, ask("create", "leases", "orch-node-lease"), own)

@@ -1,0 +1,140 @@
+"""approve, sign and attest: asked of the right signer, at the right moments."""
+
+from typing import Any
+
+import pytest
+
+from orchid.admission.signer_permission import SignerPermission
+from orchid.kinds.certificate_signing_request import (
+    CertificateSigningRequest,
+    CertificateSigningRequestCondition,
+    CertificateSigningRequestSpec,
+    CertificateSigningRequestStatus,
+)
+from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle, ClusterTrustBundleSpec
+from orchid.wire.errors import Forbidden
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.naming import ORCH
+from orchid.wire.struct import replace
+from tests.unit.access.policy_world import ask
+from tests.unit.admission.asking import BUNDLES, SIGNING_REQUESTS, Rights, a_request
+
+CUSTOM = "example.com/custom"
+CSR = CertificateSigningRequest(
+    metadata=ObjectMeta(name="csr1"), spec=CertificateSigningRequestSpec(signer_name=CUSTOM)
+)
+ISSUED = replace(CSR, status=CertificateSigningRequestStatus(certificate=b"x"))
+DECIDED = replace(
+    CSR,
+    status=CertificateSigningRequestStatus(
+        conditions=(CertificateSigningRequestCondition(type="Failed"),)
+    ),
+)
+BUNDLE = ClusterTrustBundle(
+    metadata=ObjectMeta(name="example.com:custom:a", resource_version="5"),
+    spec=ClusterTrustBundleSpec(signer_name=CUSTOM, trust_bundle="a"),
+)
+
+
+async def judge(rights: Rights, endpoint: str, new: Any, old: Any, kind: Any) -> None:
+    resource = f"{kind.plural}/{endpoint}" if endpoint else kind.plural
+    verb = "update" if old is not None else "create"
+    request = a_request(ask(verb, resource, name="x", group=kind.group))
+    await SignerPermission(ORCH, rights).review(request, kind, new, old)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "new", "verb", "text"),
+    [
+        ("approval", CSR, "approve", "user not permitted to approve requests with signerName"),
+        ("status", ISSUED, "sign", "user not permitted to sign requests with signerName"),
+        ("status", DECIDED, "sign", "user not permitted to sign requests with signerName"),
+    ],
+)
+async def test_deciding_and_signing_take_the_right_for_that_signer(
+    endpoint: str, new: Any, verb: str, text: str
+) -> None:
+    """Without the verb on the signer, or on its domain, the write is refused."""
+    rights = Rights()
+
+    with pytest.raises(Forbidden) as caught:
+        await judge(rights, endpoint, new, CSR, SIGNING_REQUESTS)
+
+    assert caught.value.message == (
+        f'certificatesigningrequests.certificates.orch.io "csr1" is forbidden: {text} "{CUSTOM}"'
+    )
+    assert [(t.verb, t.group, t.version, t.resource, t.name) for t in rights.asked] == [
+        (verb, "certificates.orch.io", "*", "signers", CUSTOM),
+        (verb, "certificates.orch.io", "*", "signers", "example.com/*"),
+    ]
+    for name in (CUSTOM, "example.com/*"):
+        await judge(Rights((verb, "signers", name)), endpoint, new, CSR, SIGNING_REQUESTS)
+
+
+async def test_the_stored_signer_counts_not_the_one_that_was_sent() -> None:
+    """Naming another signer in the body does not move the question."""
+    sent = replace(CSR, spec=replace(CSR.spec, signer_name="own.io/x"))
+
+    with pytest.raises(Forbidden, match=CUSTOM):
+        await judge(
+            Rights(("approve", "signers", "own.io/x")), "approval", sent, CSR, SIGNING_REQUESTS
+        )
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "new", "old"),
+    [
+        ("status", CSR.with_meta(labels={"a": "b"}), CSR),
+        ("status", ISSUED, ISSUED),
+        ("", CSR.with_meta(labels={"a": "b"}), CSR),
+        ("", CSR, None),
+        ("", None, CSR),
+    ],
+)
+async def test_other_writes_to_requests_need_no_signer_right(
+    endpoint: str, new: Any, old: Any
+) -> None:
+    """Asking, labelling and deleting are ordinary writes."""
+    rights = Rights()
+
+    await judge(rights, endpoint, new, old, SIGNING_REQUESTS)
+
+    assert rights.asked == []
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        (BUNDLE, None),
+        (replace(BUNDLE, spec=replace(BUNDLE.spec, trust_bundle="b")), BUNDLE),
+        (BUNDLE.with_meta(labels={"a": "b"}), BUNDLE),
+    ],
+)
+async def test_attesting_takes_the_right_for_the_signer(new: Any, old: Any) -> None:
+    """Creating a signer's bundle and any real change to it need the verb attest."""
+    with pytest.raises(Forbidden) as caught:
+        await judge(Rights(), "", new, old, BUNDLES)
+
+    assert caught.value.message == (
+        'clustertrustbundles.certificates.orch.io "example.com:custom:a" is forbidden: '
+        f'user not permitted to attest for signerName "{CUSTOM}"'
+    )
+    await judge(Rights(("attest", "signers", "example.com/*")), "", new, old, BUNDLES)
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        (replace(BUNDLE, spec=ClusterTrustBundleSpec(trust_bundle="a")), None),
+        (BUNDLE, BUNDLE),
+        (BUNDLE.with_meta(finalizers=("a/b",), resource_version=""), BUNDLE),
+        (None, BUNDLE),
+    ],
+)
+async def test_unlinked_bundles_upkeep_and_deletion_need_no_attest(new: Any, old: Any) -> None:
+    """What says nothing in a signer's name needs no right of the signer."""
+    rights = Rights()
+
+    await judge(rights, "", new, old, BUNDLES)
+
+    assert rights.asked == []
