@@ -72,6 +72,18 @@ class Naming:
     def server_config(self) -> str:
         return self.group("apiserver.config")
 
+    # OpenAPI definitions
+    def definition(self, place: str, name: str) -> str:
+        """The definition of a type: ("core.v1", "Pod") -> `io.orch.api.core.v1.Pod`."""
+        root = ".".join(reversed(self.group_domain.split(".")))
+        shared = "apimachinery.pkg.apis." if place.startswith("meta.") else "api."
+        return f"{root}.{shared}{place}.{name}"
+
+    @property
+    def version_definition(self) -> str:
+        root = ".".join(reversed(self.group_domain.split(".")))
+        return f"{root}.apimachinery.pkg.version.Info"
+
     # Signers
     @property
     def client_signer(self) -> str:
@@ -232,3 +244,5 @@ META_GROUPS: Final = frozenset(naming.meta for naming in SETS.values())
 DISCOVERY_GROUPS: Final = frozenset(naming.discovery for naming in SETS.values())
 PROTOBUF_MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 INITIAL_EVENTS_END: Final = ("orch.io/initial-events-end", "k8s.io/initial-events-end")
+# OpenAPI extensions keep the names that tools read, in either naming.
+EXTENSION: Final = "x-kubernetes-"

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from orchid.wire.struct import AtomicMap, MergeKey, Proto, SetOfScalars, ShapedLike, Wire
+from orchid.wire.struct import AtomicMap, Described, MergeKey, Proto, SetOfScalars, ShapedLike, Wire
 
 
 class Scalar(StrEnum):
@@ -52,6 +52,7 @@ class Field:
     proto: Proto | None
     nullable: bool
     always_written: bool
+    described: Described | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,6 +125,7 @@ def _record(type_: type, *, open: bool = False, atomic: bool = False) -> Fields:
             proto=next((word for word in words if isinstance(word, Proto)), None),
             nullable=_is_optional(hints[info.name]),
             always_written=info.default_factory not in (msgspec.NODEFAULT, list, dict, set),
+            described=next((word for word in words if isinstance(word, Described)), None),
         )
     return tree
 

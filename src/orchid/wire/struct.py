@@ -97,7 +97,7 @@ def proto(number: int, encoding: str = "", *, embedded: bool = False) -> Proto:
 
 
 def describe(text: str, *, required: bool | None = None) -> Described:
-    """Say what a field means. A field that is always written, and never null, counts as required."""
+    """Say what a field means. One that is always written, and never null, counts as required."""
     return Described(text, required)
 
 
