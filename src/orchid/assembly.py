@@ -103,6 +103,7 @@ from orchid.wire.user import MASTERS, UserInfo
 log = logging.getLogger(__name__)
 
 LOOK_AT_KEYS_EVERY = 5.0
+EPOCH = 1_577_836_800  # 2020: revisions of a new store count seconds from there, see decision 11
 SELF = UserInfo(username="system:apiserver", groups=(MASTERS,))
 TIMEOUT = Response(
     504,
@@ -155,11 +156,14 @@ def served_kinds(
 async def opened_store(settings: Settings) -> AsyncIterator[Store]:
     """The store that the settings ask for, closed at the end."""
     backend: Store
+    # A store that is made anew begins ahead of any that was there before, so that a client which
+    # remembers a version of the old one is told so instead of waiting for it in silence.
+    first = int(time.time()) - EPOCH
     try:
         if settings.given.store == "memory":
-            backend = MemoryStore()
+            backend = MemoryStore(first=first)
         else:
-            backend = await SQLiteStore.open(settings.data_dir / "orchid.db")
+            backend = await SQLiteStore.open(settings.data_dir / "orchid.db", first=first)
     except StoreError as problem:
         raise BadSettings(f"the store cannot be opened: {problem}") from None
     try:

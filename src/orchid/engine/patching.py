@@ -14,7 +14,6 @@ from orchid.engine.ownership import Ownership
 from orchid.engine.patch import json_patch, merge_patch, server_side_apply, strategic_merge
 from orchid.engine.request import Request
 from orchid.engine.update import Updating, require_name
-from orchid.wire import yaml_text
 from orchid.wire.codec import Undecodable, encode, plain, strict_error
 from orchid.wire.errors import BadRequest, Conflict, Invalid, Subject
 from orchid.wire.fields import Path, invalid
@@ -143,10 +142,7 @@ class Patching:
         return new
 
     def _apply_body(self, kind: Kind[Any], body: bytes, request: Request) -> dict[str, Any]:
-        try:
-            config, repeated = yaml_text.load(body)
-        except yaml_text.YamlError as failure:
-            raise BadRequest(f"error decoding YAML: {failure}") from None
+        config, repeated = server_side_apply.decode_apply_body(body)
         if repeated and request.options.field_validation == "Strict":
             lines = "".join(f"\n  {line}" for line in repeated)
             raise BadRequest(
@@ -156,10 +152,6 @@ class Patching:
         if request.options.field_validation != "Ignore":
             for line in repeated:
                 request.warn(line)
-        if config is None:
-            config = {}
-        if not isinstance(config, dict):
-            raise BadRequest("error decoding YAML: the document is not an object")
         return config
 
     def _edit(

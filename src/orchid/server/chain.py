@@ -90,6 +90,8 @@ class Chain:
         real_user = None if user is caller.user else caller.user
         request = Request(target, user, exchange.now, real_user=real_user)
         request.warnings = exchange.warnings
+        request.audit_annotations.update(caller.notes)
+        exchange.warnings.extend(caller.warnings)
         exchange.request = request
         self._audit.begin(exchange)
         exchange.extra_headers += self._flow_headers

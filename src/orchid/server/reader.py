@@ -7,6 +7,7 @@ It never touches a socket, keeps no time-outs and never guesses: two readings of
 how requests are smuggled past a proxy (RFC 9112, 11.2), so whatever is ambiguous is refused.
 """
 
+import re
 from collections.abc import Sized
 from time import monotonic
 from typing import Final
@@ -47,6 +48,7 @@ _KNOWN_NAMES = {
     )
     for spelling in (name, name.lower())
 }
+_STRANGE_METHOD = re.compile(rb"([A-Z][A-Z-]{0,31}) [/*h]")
 _METHODS = {
     name.encode(): name for name in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 }
@@ -142,6 +144,7 @@ class RequestReader:
         "_plain",
         "_repeated",
         "_span",
+        "_strange_method",
         "_target",
         "_timeout",
         "phase",
@@ -171,6 +174,7 @@ class RequestReader:
         self._last_target = ""
         self._plain: HttpRequest | None = None  # the last one, if its head alone says what it is
         self.wants_continue = False  # the client waits for "100 Continue" before it sends the body
+        self._strange_method = ""  # one that the parser does not know, in place of the stand-in
         self._piece = 0  # length of the piece being fed
         self._span = 0  # length of all pieces that hold some of the present head or body
         self._target = b""
@@ -199,6 +203,9 @@ class RequestReader:
             # Nobody here upgrades: the request is served as if it had not asked (RFC 9110, 7.8).
             self._parser = httptools.HttpRequestParser(self)
             self.feed(data[upgrade.args[0] :])
+        except httptools.HttpParserInvalidMethodError as error:
+            if not (between and self._feed_strange(data)):
+                self._fail(error, data)
         except httptools.HttpParserError as error:
             self._fail(error, data)
         else:
@@ -206,6 +213,23 @@ class RequestReader:
                 self._check_growth()
             elif between and self._plain is not None:
                 self._remember(self._plain, data)
+
+    def _feed_strange(self, data: bytes) -> bool:
+        """Read a request whose method the parser does not know; routing will say 405.
+
+        Any token may be a method (RFC 9110, 9.1). The parser gets a stand-in that it knows and
+        treats like any other; tell whether that was possible.
+        """
+        method = _STRANGE_METHOD.match(data)
+        if method is None or self.ready or self._strange_method:
+            return False
+        self._strange_method = method[1].decode()
+        self._parser = httptools.HttpRequestParser(self)
+        self.phase = BETWEEN
+        self.feed(b"SOURCE" + data[method.end(1) :])
+        self._strange_method = ""
+        self._known = self._plain = None
+        return True
 
     def _remember(self, request: HttpRequest, piece: bytes) -> None:
         """Keep a head the second time its target comes; most come once, and keeping costs time."""
@@ -336,7 +360,7 @@ class RequestReader:
         target = self._target.decode("latin-1")
         path = target if target[:1] == "/" else _origin_form(target)
         raw_method = parser.get_method()
-        method = _METHODS.get(raw_method) or raw_method.decode("latin-1")
+        method = self._strange_method or _METHODS.get(raw_method) or raw_method.decode("latin-1")
         if not path or "#" in path or (path == "*" and method != "OPTIONS"):
             return _BAD_REQUEST
         path, _, query = path.partition("?")

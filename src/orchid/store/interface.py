@@ -45,7 +45,7 @@ LATEST: Final[Revision] = -1
 """For `read`: as of now, including every commit acknowledged before the call."""
 
 FIRST: Final[Revision] = 1
-"""The revision of a store that nothing was ever written to."""
+"""The revision of a store that nothing was ever written to, unless it is told another."""
 
 MAX_CHANGES: Final = 127
 """How many changes one commit may hold, on every backend.

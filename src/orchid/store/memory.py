@@ -38,11 +38,11 @@ class _Version(NamedTuple):
 class MemoryStore:
     """A Store that forgets everything when the process ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, first: Revision = FIRST) -> None:
         self._keys: list[str] = []  # in order; also those whose deletion is still remembered
         self._versions: dict[str, list[_Version]] = {}  # oldest first
         self._log: list[Event] = []
-        self._tail = Tail(FIRST, FIRST)
+        self._tail = Tail(first, first)
 
     async def read(self, span: Span, *, at: Revision = LATEST, limit: int = 0) -> Page:
         self._check_open()

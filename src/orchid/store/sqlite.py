@@ -17,6 +17,7 @@ import apsw
 
 from orchid.store import sqlite_file, sqlite_tables
 from orchid.store.interface import (
+    FIRST,
     LATEST,
     Batch,
     Change,
@@ -49,9 +50,9 @@ class SQLiteStore:
         self._closing: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, path: Path) -> "SQLiteStore":
-        """Open a data file, or make it. Raises Unusable, AlreadyInUse."""
-        return cls(await asyncio.to_thread(sqlite_file.DataFile, path))
+    async def open(cls, path: Path, *, first: Revision = FIRST) -> "SQLiteStore":
+        """Open a data file, or make it, beginning at `first`. Raises Unusable, AlreadyInUse."""
+        return cls(await asyncio.to_thread(sqlite_file.DataFile, path, first))
 
     async def read(self, span: Span, *, at: Revision = LATEST, limit: int = 0) -> Page:
         check_read(at, limit)

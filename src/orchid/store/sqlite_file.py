@@ -13,7 +13,7 @@ from pathlib import Path
 
 import apsw
 
-from orchid.store.interface import AlreadyInUse, Unusable
+from orchid.store.interface import FIRST, AlreadyInUse, Revision, Unusable
 from orchid.store.sqlite_tables import SCHEMA
 
 APPLICATION = 0x4F524348  # "ORCH", in the header of every data file
@@ -30,13 +30,13 @@ PAGES_PER_STEP = 256
 class DataFile:
     """A data file that is ours alone until `close`, with a connection for each of two threads."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, first: Revision = FIRST) -> None:
         check_sqlite(apsw.sqlite_lib_version())
         self.path = path
         with ExitStack() as undo:
             lock = _hold(path)
             undo.callback(os.close, lock)
-            self.writing = _prepare(path)
+            self.writing = _prepare(path, first)
             undo.callback(self.writing.close)
             self.reading = connect(path, writable=False)
             undo.callback(self.reading.close)
@@ -111,13 +111,13 @@ def _hold(path: Path) -> int:
     return lock
 
 
-def _prepare(path: Path) -> apsw.Connection:
+def _prepare(path: Path, first: Revision) -> apsw.Connection:
     """Open the held file for writing; make it first if it is new."""
     try:
         _make_private(path)
         db = connect(path)
         try:
-            _check_format(db, path)
+            _check_format(db, path, first)
         except BaseException:
             db.close()
             raise
@@ -140,7 +140,7 @@ def _create_empty(path: Path) -> None:
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
 
 
-def _check_format(db: apsw.Connection, path: Path) -> None:
+def _check_format(db: apsw.Connection, path: Path, first: Revision) -> None:
     application, found = db.pragma("application_id"), db.pragma("user_version")
     if (application, found) == (APPLICATION, FORMAT):
         return
@@ -150,6 +150,7 @@ def _check_format(db: apsw.Connection, path: Path) -> None:
         raise Unusable(f"{path} is not an Orchid data file")
     with db:  # one transaction: a crash leaves an empty file, which is made again
         db.execute(SCHEMA)
+        db.execute("UPDATE state SET oldest = ?", (first,))
         db.execute(f"PRAGMA application_id = {APPLICATION}")
         db.execute(f"PRAGMA user_version = {FORMAT}")
 

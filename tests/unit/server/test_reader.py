@@ -151,7 +151,7 @@ def test_chunked_bodies_are_joined_and_trailers_dropped() -> None:
         (b"GET /\r\n\r\n", 505),
         (b"GET / HTTP/3.7\r\n\r\n", 400),
         (b"get / HTTP/1.1\r\nHost: a\r\n\r\n", 400),
-        (b"NONSENSE / HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (b"NON@SENSE / HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         (b"GET path HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         (b"GET ftp://h/p HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         (b"GET http:///p HTTP/1.1\r\nHost: a\r\n\r\n", 400),
@@ -370,3 +370,10 @@ def test_noise_never_raises(pieces: list[bytes]) -> None:
         reader.feed(piece)
 
     assert reader.refusal or reader.phase >= BETWEEN
+
+
+def test_unknown_method_is_read_as_any_other() -> None:
+    """A method that nobody knows is a request all the same; refusing it is routing's business."""
+    request = only_request(b"BREW /pot HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi")
+
+    assert (request.method, request.path, request.body) == ("BREW", "/pot", b"hi")
