@@ -1,0 +1,127 @@
+"""Protobuf: what goes over the wire to clients that ask for it, and how it is wrapped.
+
+    message_of(ServiceAccount).encode(obj)          the message alone, as in a list
+    sealed("v1", "ServiceAccount", message)         a body: four bytes, what it is, the message
+    opened(body)                                    the other way: what it says it is, the message
+    list_message(ListMeta(...), messages)           a list of messages
+    watch_frame("ADDED", body)                      one event of a stream
+
+The numbers stand beside the fields of the kinds; protobuf_writer.py and protobuf_reader.py compile
+them. JSON is what is stored: this is a form for the way. docs/decisions/0010-protobuf.md says why
+no library does it.
+"""
+
+from collections.abc import Iterable
+from functools import cache, lru_cache
+from typing import Annotated, Any, Generic, TypeVar
+
+from msgspec import field
+
+from orchid.wire.protobuf_reader import Make, reader_of
+from orchid.wire.protobuf_scalars import LENGTH, varint
+from orchid.wire.protobuf_writer import Writer, tag, writer_of
+from orchid.wire.schema import schema_of
+from orchid.wire.shaping import Malformed, Undecodable
+from orchid.wire.status import ListMeta, Status
+from orchid.wire.struct import Wire, proto
+
+T = TypeVar("T", bound=Wire)
+
+MAGIC = b"k8s\0"
+_FIRST, _SECOND = tag(1, LENGTH), tag(2, LENGTH)
+_NO_CONTENT_TYPE = tag(3, LENGTH) + b"\0" + tag(4, LENGTH) + b"\0"
+
+
+class Message(Generic[T]):
+    """The protobuf form of one type. Make it by `message_of`: compiling is the expensive part."""
+
+    def __init__(self, type_: type[T]) -> None:
+        schema = schema_of(type_)
+        self.encode: Writer = writer_of(schema)
+        self._read: Make = reader_of(schema)
+
+    def decode(self, message: bytes, **given: Any) -> T:
+        """The object in a message; `given` are fields that travel elsewhere (kind, apiVersion)."""
+        made: T = self._read(message, **given)
+        return made
+
+
+_made_once = cache(Message)
+
+
+def message_of(type_: type[T]) -> Message[T]:
+    """The protobuf form of a type, made once."""
+    message: Message[T] = _made_once(type_)
+    return message
+
+
+# --- bodies ---------------------------------------------------------------------------------------
+
+
+class SealedType(Wire):
+    """What a body says it holds."""
+
+    api_version: Annotated[str, proto(1)] = ""
+    kind: Annotated[str, proto(2)] = ""
+
+
+class _Sealed(Wire):
+    type_meta: Annotated[SealedType, proto(1)] = field(default_factory=SealedType)
+    raw: Annotated[bytes, proto(2)] = b""
+    content_encoding: Annotated[str, proto(3)] = ""
+    content_type: Annotated[str, proto(4)] = ""
+
+
+def sealed(api_version: str, kind: str, message: bytes) -> bytes:
+    """A body as it is sent."""
+    start = _start(api_version, kind)
+    return b"%b%b%b%b" % (start, varint(len(message)), message, _NO_CONTENT_TYPE)
+
+
+@lru_cache(maxsize=256)
+def _start(api_version: str, kind: str) -> bytes:
+    said = message_of(SealedType).encode(SealedType(api_version=api_version, kind=kind))
+    return MAGIC + _part(_FIRST, said) + _SECOND
+
+
+def opened(body: bytes) -> tuple[SealedType, bytes]:
+    """What a body says it holds, and the message; raises Malformed when it is no such body."""
+    if not body.startswith(MAGIC):
+        raise Malformed("the body does not begin as a protobuf body does")
+    try:
+        found = message_of(_Sealed).decode(body[len(MAGIC) :])
+    except Undecodable as fault:
+        raise Malformed(str(fault)) from None
+    if found.content_encoding:
+        raise Malformed("the message is in a content encoding")
+    return found.type_meta, found.raw
+
+
+def sealed_status(status: Status) -> bytes:
+    return sealed(status.api_version, status.kind, message_of(Status).encode(status))
+
+
+# --- lists and streams ----------------------------------------------------------------------------
+
+
+def list_message(meta: ListMeta, items: Iterable[bytes]) -> bytes:
+    """The message of a list; `items` are messages themselves."""
+    parts = [_part(_FIRST, message_of(ListMeta).encode(meta))]
+    for item in items:
+        parts += (_SECOND, varint(len(item)), item)
+    return b"".join(parts)
+
+
+def metadata_message(metadata: bytes) -> bytes:
+    """An object of nothing but metadata, itself a message."""
+    return _part(_FIRST, metadata)
+
+
+def watch_frame(type_: str, body: bytes) -> bytes:
+    """One event behind its length; the object in it is a whole body."""
+    event = _part(_FIRST, type_.encode()) + _part(_SECOND, _part(_FIRST, body))
+    return len(event).to_bytes(4, "big") + event
+
+
+def _part(start: bytes, content: bytes) -> bytes:
+    return start + varint(len(content)) + content
