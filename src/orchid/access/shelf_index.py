@@ -1,12 +1,12 @@
 """ShelfIndex: follow one shelf of the feed, for whoever keeps an index over its objects.
 
-The feed tells of every change. Besides, an index asks `stale` before it answers: a shelf tells its
-listeners one after the other, and a right that was taken away must be gone for whoever can already
-read that revision.
+The feed tells of every change. Besides, whoever answers from an index calls `catch_up` first: a
+shelf tells its listeners one after the other, and a right that was taken away must be gone for
+whoever can already read that revision.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from orchid.engine.feed import Entry, Shelf, Turn
 from orchid.wire.meta import Object
@@ -20,7 +20,7 @@ class ShelfIndex(Generic[T]):
     `cleared` comes first whenever everything is built anew. The entry of a deleted object is None.
     """
 
-    __slots__ = ("_changed", "_cleared", "_entries", "_seen", "_shelf")
+    __slots__ = ("_changed", "_cleared", "_entries", "_oldest", "_seen", "_shelf")
 
     def __init__(
         self,
@@ -31,30 +31,42 @@ class ShelfIndex(Generic[T]):
         self._shelf = shelf
         self._changed = changed
         self._cleared = cleared
-        self._seen = 0
+        self._seen = 0  # every turn up to this revision is in the index
+        self._oldest = 0  # up to here the shelf may forget turns: they had been seen
         self._entries: dict[str, Entry[T]] | None = None
         shelf.listen(self, self._told)
 
-    @property
-    def stale(self) -> bool:
-        # Loading the feed puts a new dictionary in place, possibly without a single turn.
-        return self._shelf.revision != self._seen or self._shelf.entries is not self._entries
-
     def catch_up(self) -> None:
-        """Take in what is new; begin anew if the turns in between are no longer remembered."""
+        """Take in what is new. Costs next to nothing when there is nothing."""
         shelf = self._shelf
-        if shelf.entries is not self._entries or shelf.oldest > self._seen:
-            self._cleared()
-            for key, entry in shelf.entries.items():
-                self._changed(key, entry)
-        else:
-            for turn in shelf.since(self._seen):
-                self._changed(turn.key, turn.new)
-        self._entries, self._seen = shelf.entries, shelf.revision
+        if shelf.entries is not self._entries:
+            # Loading the feed put a new dictionary in place, possibly without a single turn.
+            self._build()
+        elif shelf.revision != self._seen:
+            if shelf.oldest != self._oldest:
+                self._build()  # what was forgotten meanwhile may not have been seen
+            else:
+                self._take_in(shelf.since(self._seen))
+        self._oldest = shelf.oldest
 
     def close(self) -> None:
         self._shelf.forget(self)
 
-    def _told(self, turns: Iterable[Turn[Any]]) -> None:
-        if self.stale:
-            self.catch_up()
+    def _told(self, turns: Iterable[Turn[T]]) -> None:
+        # Every earlier batch was told before this one, so nothing is missing in between.
+        if self._shelf.entries is self._entries:
+            self._take_in(turn for turn in turns if turn.revision > self._seen)
+        self.catch_up()
+
+    def _take_in(self, turns: Iterable[Turn[T]]) -> None:
+        newest = self._seen
+        for turn in turns:
+            self._changed(turn.key, turn.new)
+            newest = turn.revision
+        self._seen = newest
+
+    def _build(self) -> None:
+        self._cleared()
+        for key, entry in self._shelf.entries.items():
+            self._changed(key, entry)
+        self._entries, self._seen = self._shelf.entries, self._shelf.revision

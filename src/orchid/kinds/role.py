@@ -48,7 +48,7 @@ FULL_AUTHORITY = (
 )
 
 
-class LabelRequirement(Wire):
+class LabelSelectorRequirement(Wire):
     """One condition on a label."""
 
     key: Annotated[str, proto(1)] = field(default_factory=str)
@@ -60,7 +60,7 @@ class LabelSelector(Wire):
     """Conditions on labels, all of which must hold; without any, everything is selected."""
 
     match_labels: Annotated[dict[str, str], proto(1)] = field(default_factory=dict)
-    match_expressions: Annotated[tuple[LabelRequirement, ...], proto(2)] = ()
+    match_expressions: Annotated[tuple[LabelSelectorRequirement, ...], proto(2)] = ()
 
 
 class AggregationRule(Wire):
@@ -174,7 +174,7 @@ def selector_errors(selector: LabelSelector, path: Path) -> Iterator[FieldError]
         yield from requirement_errors(requirement, (path / "matchExpressions")[index])
 
 
-def requirement_errors(requirement: LabelRequirement, path: Path) -> Iterator[FieldError]:
+def requirement_errors(requirement: LabelSelectorRequirement, path: Path) -> Iterator[FieldError]:
     values = path / "values"
     if requirement.operator in ("In", "NotIn"):
         if not requirement.values:
@@ -227,7 +227,7 @@ def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     return all(meets(requirement, labels) for requirement in selector.match_expressions)
 
 
-def meets(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
+def meets(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
     key, there = requirement.key, requirement.key in labels
     match requirement.operator:
         case "In":

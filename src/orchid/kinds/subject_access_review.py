@@ -31,18 +31,33 @@ NON_RESOURCE = SPEC / "nonResourceAttributes"
 
 
 class SelectorRequirement(Wire):
-    """One condition of a selector, on a label or on a field."""
+    """One condition of a selector."""
 
     key: Annotated[str, proto(1)] = field(default_factory=str)
     operator: Annotated[str, proto(2)] = field(default_factory=str)
     values: Annotated[tuple[str, ...], proto(3)] = ()
 
 
-class SelectorAttributes(Wire):
-    """A selector as text or as requirements; never both."""
+class FieldSelectorRequirement(SelectorRequirement):
+    """A condition on a field."""
+
+
+class LabelSelectorRequirement(SelectorRequirement):
+    """A condition on a label."""
+
+
+class FieldSelectorAttributes(Wire):
+    """A field selector as text or as requirements; never both."""
 
     raw_selector: Annotated[str, proto(1)] = ""
-    requirements: Annotated[tuple[SelectorRequirement, ...], proto(2)] = ()
+    requirements: Annotated[tuple[FieldSelectorRequirement, ...], proto(2)] = ()
+
+
+class LabelSelectorAttributes(Wire):
+    """A label selector as text or as requirements; never both."""
+
+    raw_selector: Annotated[str, proto(1)] = ""
+    requirements: Annotated[tuple[LabelSelectorRequirement, ...], proto(2)] = ()
 
 
 class ResourceAttributes(Wire):
@@ -55,8 +70,8 @@ class ResourceAttributes(Wire):
     resource: Annotated[str, proto(5)] = ""
     subresource: Annotated[str, proto(6)] = ""
     name: Annotated[str, proto(7)] = ""
-    field_selector: Annotated[SelectorAttributes | None, proto(8)] = None
-    label_selector: Annotated[SelectorAttributes | None, proto(9)] = None
+    field_selector: Annotated[FieldSelectorAttributes | None, proto(8)] = None
+    label_selector: Annotated[LabelSelectorAttributes | None, proto(9)] = None
 
 
 class NonResourceAttributes(Wire):
@@ -264,7 +279,7 @@ def selectors_errors(resource: ResourceAttributes | None) -> Iterator[FieldError
 
 
 def selector_errors(
-    selector: SelectorAttributes,
+    selector: FieldSelectorAttributes | LabelSelectorAttributes,
     path: Path,
     key_errors: Callable[[SelectorRequirement, Path], Iterator[FieldError]],
 ) -> Iterator[FieldError]:
@@ -330,7 +345,7 @@ def target_of(spec: Asked) -> tuple[Target, list[str]]:
 
 
 def selector_text(
-    selector: SelectorAttributes | None,
+    selector: FieldSelectorAttributes | LabelSelectorAttributes | None,
     parse: Callable[[str], object],
     condition: Callable[[SelectorRequirement], str | None],
     member: str,

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from orchid.access.authorizers.rbac import RBAC
 from orchid.admission.signer_permission import SignerPermission
 from orchid.kinds.certificate_signing_request import (
     CertificateSigningRequest,
@@ -16,7 +17,7 @@ from orchid.wire.errors import Forbidden
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
 from orchid.wire.struct import replace
-from tests.unit.access.policy_world import ask
+from tests.unit.access.policy_world import a_cluster_role, ask, bound, policy_world, rule, user
 from tests.unit.admission.asking import BUNDLES, SIGNING_REQUESTS, Rights, a_request
 
 CUSTOM = "example.com/custom"
@@ -36,7 +37,7 @@ BUNDLE = ClusterTrustBundle(
 )
 
 
-async def judge(rights: Rights, endpoint: str, new: Any, old: Any, kind: Any) -> None:
+async def judge(rights: Any, endpoint: str, new: Any, old: Any, kind: Any) -> None:
     resource = f"{kind.plural}/{endpoint}" if endpoint else kind.plural
     verb = "update" if old is not None else "create"
     request = a_request(ask(verb, resource, name="x", group=kind.group))
@@ -138,3 +139,40 @@ async def test_unlinked_bundles_upkeep_and_deletion_need_no_attest(new: Any, old
     await judge(rights, "", new, old, BUNDLES)
 
     assert rights.asked == []
+
+
+@pytest.mark.parametrize("verb", ["approve", "sign", "attest"])
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        ([CUSTOM], {CUSTOM}),
+        (["example.com/*"], {CUSTOM, "example.com/other"}),
+        (["*"], set()),
+        (["example.com/cus*"], set()),
+        (["example.com"], set()),
+        ([], {CUSTOM, "example.com/other", "other.io/custom"}),
+    ],
+)
+async def test_rights_by_signer_name(verb: str, named: list[str], expected: set[str]) -> None:
+    """Verb by verb: a name, a whole domain, or no names at all; a star alone is only a name."""
+    async with policy_world() as here:
+        await here.put(a_cluster_role("r", rule(verb, "signers", ORCH.certificates, named)))
+        await here.put(bound("b", "r", user("eve")))
+        rbac, passed = RBAC(ORCH, here.feed), set()
+
+        for signer in (CUSTOM, "example.com/other", "other.io/custom"):
+            csr = replace(CSR, spec=replace(CSR.spec, signer_name=signer))
+            bundle = replace(BUNDLE, spec=replace(BUNDLE.spec, signer_name=signer))
+            attempts = {
+                "approve": ("approval", csr, csr, SIGNING_REQUESTS),
+                "sign": ("status", replace(csr, status=ISSUED.status), csr, SIGNING_REQUESTS),
+                "attest": ("", bundle, None, BUNDLES),
+            }
+            for word, attempt in attempts.items():
+                try:
+                    await judge(rbac, *attempt)
+                except Forbidden:
+                    continue
+                passed.add((word, signer))
+
+    assert passed == {(verb, signer) for signer in expected}

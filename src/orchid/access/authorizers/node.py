@@ -172,8 +172,7 @@ class PodReferences:
         self._index: ShelfIndex[Any] = ShelfIndex(pods, self._changed, self._cleared)
 
     def has(self, node: str, reference: Reference) -> bool:
-        if self._index.stale:
-            self._index.catch_up()
+        self._index.catch_up()
         return reference in self._counts.get(node, ())
 
     def close(self) -> None:

@@ -284,8 +284,7 @@ class RBAC:
 
     def _catch_up(self) -> None:
         for index in self._indexes:
-            if index.stale:
-                index.catch_up()
+            index.catch_up()
         self._revision = self._feed.revision
 
     def _forget(self) -> None:

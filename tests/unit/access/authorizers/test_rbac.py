@@ -16,8 +16,8 @@ from orchid.kinds.role import (
     FULL_AUTHORITY,
     AggregationRule,
     ClusterRole,
-    LabelRequirement,
     LabelSelector,
+    LabelSelectorRequirement,
     Role,
 )
 from orchid.kinds.role_binding import ClusterRoleBinding, RoleBinding
@@ -269,16 +269,16 @@ async def test_selectors_by_expression(here: World, rbac: RBAC) -> None:
     for name, labels in (("one", {"tier": "a"}), ("two", {"tier": "b", "old": "1"}), ("three", {})):
         await here.put(a_cluster_role(name, rule("get", name), **labels))
 
-    async def found(*requirements: LabelRequirement) -> set[str]:
+    async def found(*requirements: LabelSelectorRequirement) -> set[str]:
         selector = LabelSelector(match_expressions=requirements)
         rules = AggregationRule(cluster_role_selectors=(selector,))
         await here.put(ClusterRole(metadata=meta("all"), aggregation_rule=rules))
         return {r.resources[0] for r in rbac.rules_of(role_ref("all"), "") or ()}
 
-    assert await found(LabelRequirement("tier", "In", ("a", "b"))) == {"one", "two"}
-    assert await found(LabelRequirement("tier", "NotIn", ("a",))) == {"two", "three"}
-    assert await found(LabelRequirement("old", "Exists")) == {"two"}
-    assert await found(LabelRequirement("old", "DoesNotExist")) == {"one", "three"}
+    assert await found(LabelSelectorRequirement("tier", "In", ("a", "b"))) == {"one", "two"}
+    assert await found(LabelSelectorRequirement("tier", "NotIn", ("a",))) == {"two", "three"}
+    assert await found(LabelSelectorRequirement("old", "Exists")) == {"two"}
+    assert await found(LabelSelectorRequirement("old", "DoesNotExist")) == {"one", "three"}
 
 
 async def test_rules_are_listed_cluster_bindings_first(here: World, rbac: RBAC) -> None:
