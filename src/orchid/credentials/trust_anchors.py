@@ -7,11 +7,13 @@ linear in the size of the text.
 """
 
 from dataclasses import dataclass
+from itertools import islice
 
 from orchid.credentials import certificates, pem
 from orchid.credentials.refusals import MalformedCertificate, TooMuchPem
 
 MAX_BUNDLE = 1 << 20
+MOST_PROBLEMS = 256  # four thousand empty blocks are not each explained
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +32,12 @@ def problems(text: str) -> list[Problem]:
         if len(text.encode("utf-8", "surrogatepass")) > MAX_BUNDLE:
             return [Problem(f"may not be more than {MAX_BUNDLE} bytes", too_long=True)]
         return [Problem(str(refusal))]
-    found = [
+    complaints = (
         Problem(f"entry {index} {complaint}")
         for index, block in enumerate(blocks)
         if (complaint := _complaint(block)) is not None
-    ]
-    if found:
+    )
+    if found := list(islice(complaints, MOST_PROBLEMS)):
         return found
     if not blocks:
         return [Problem("at least one trust anchor must be provided")]
