@@ -7,6 +7,7 @@ alone. A binding that refers to another role is made anew, because a roleRef can
 Several servers may do this at the same moment: whoever loses a race looks again.
 """
 
+import asyncio
 from typing import Any, Protocol, TypeVar
 
 from orchid.access.bootstrap_policy import BootstrapPolicy
@@ -38,13 +39,13 @@ class PolicyObjects(Protocol):
 
 async def reconcile(policy: BootstrapPolicy, objects: PolicyObjects, names: Naming) -> None:
     """Write what is missing; the roles come first, so that no binding points at nothing."""
-    for wanted in (
-        *policy.cluster_roles,
-        *policy.roles,
-        *policy.cluster_role_bindings,
-        *policy.role_bindings,
+    for together in (
+        (*policy.cluster_roles, *policy.roles),
+        (*policy.cluster_role_bindings, *policy.role_bindings),
     ):
-        await _settle(wanted, objects, names.autoupdate_annotation)
+        # All at once: a store that commits in groups then waits for its disk a few times only.
+        annotation = names.autoupdate_annotation
+        await asyncio.gather(*(_settle(wanted, objects, annotation) for wanted in together))
 
 
 async def _settle(wanted: Object, objects: PolicyObjects, annotation: str) -> None:
