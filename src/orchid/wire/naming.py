@@ -76,13 +76,8 @@ class Naming:
     def definition(self, place: str, name: str) -> str:
         """The definition of a type: ("core.v1", "Pod") -> `io.orch.api.core.v1.Pod`."""
         root = ".".join(reversed(self.group_domain.split(".")))
-        shared = "apimachinery.pkg.apis." if place.startswith("meta.") else "api."
-        return f"{root}.{shared}{place}.{name}"
-
-    @property
-    def version_definition(self) -> str:
-        root = ".".join(reversed(self.group_domain.split(".")))
-        return f"{root}.apimachinery.pkg.version.Info"
+        tree = {"meta": "apimachinery.pkg.apis", "version": "apimachinery.pkg"}
+        return f"{root}.{tree.get(place.partition('.')[0], 'api')}.{place}.{name}"
 
     # Signers
     @property
