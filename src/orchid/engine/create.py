@@ -82,10 +82,10 @@ class Creating:
         new = blank_unwritten(kind, new)
         new = kind.rules.prepare_for_create(new, request)
         errors = [
-            *kind.rules.validate(new),
             *creation_errors(
                 new.metadata, namespaced=kind.namespaced, name_errors=kind.rules.name_errors
             ),
+            *kind.rules.validate(new),
         ]
         if errors:
             refuse_if_any(kind.about_kind(new.name), errors)

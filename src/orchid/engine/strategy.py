@@ -1,6 +1,6 @@
 """The hooks of a kind, and when each runs. A kind overrides the few it needs.
 
-A create runs   admit -> prepare_for_create -> validate -> metadata rules -> warnings -> review
+A create runs   admit -> prepare_for_create -> metadata rules -> validate -> warnings -> review
                 -> store
 An update runs  admit -> prepare_for_update -> metadata rules -> validate_update -> warnings
                 -> review -> validate_transition -> store
