@@ -55,7 +55,6 @@ from orchid.store.interface import (
     Unavailable,
     check_changes,
     check_read,
-    check_revision,
 )
 from orchid.store.shared_call import SharedCall
 from orchid.store.tail import follow
@@ -76,7 +75,8 @@ class EtcdStore:
         self._history = history
         self._tail = history.tail
         self._newest = SharedCall(history.newest)
-        self._names = (f"{secrets.token_hex(8)}-{n}".encode() for n in count())
+        self._self = secrets.token_hex(8)
+        self._numbers = count()
         self._commits: set[asyncio.Task[Revision]] = set()
         self._following = asyncio.create_task(history.run())
         self._closing: asyncio.Task[None] | None = None
@@ -114,10 +114,6 @@ class EtcdStore:
                 raise FutureRevision(at, await self.revision()) from None
             except RevisionGone:
                 await self._history.learn()
-            if at != LATEST:
-                check_revision(at, oldest=self._tail.oldest, newest=await self.revision())
-                if at < self._history.compacted:
-                    return await self._read_unchanged(span, at, limit)
 
     async def commit(self, changes: Sequence[Change]) -> Revision:
         self._check_open()
@@ -150,7 +146,7 @@ class EtcdStore:
         except RevisionGone:
             await self._history.learn()
         else:
-            self._history.note(before)
+            await self._history.learn(before)
 
     async def close(self) -> None:
         if self._closing is None:
@@ -176,15 +172,16 @@ class EtcdStore:
         """Read at one revision, in pages of a size that etcd and memory can bear."""
         start, end = self._keys.bounds(span)
         size = min(limit, FIRST_PAGE) if limit else FIRST_PAGE
-        asked = max(at, 0)  # for etcd, 0 is the latest
-        request = RangeRequest(key=start, range_end=end, limit=size, revision=asked)
-        oldest = self._history.compacted
-        answer = await self._client.call(TXN, self._snapshot(request, oldest))
+        compacted, oldest = self._history.compacted, self._tail.oldest
+        # For etcd, 0 is the latest. Of ours, nothing has changed between `oldest` and `compacted`.
+        fixed = 0 if at == LATEST else max(at, compacted)
+        request = RangeRequest(key=start, range_end=end, limit=size, revision=fixed)
+        answer = await self._client.call(TXN, self._snapshot(request, compacted))
         newest = self._newest_in(answer)
         if at > newest:
             raise FutureRevision(at, newest)
         found = answer.responses[0].response_range
-        fixed = asked or answer.header.revision
+        fixed = fixed or answer.header.revision
         records = [self._record(each) for each in found.kvs]
         while found.more and (not limit or len(records) < limit):
             size = _next_size(records, limit)
@@ -192,18 +189,11 @@ class EtcdStore:
             request = RangeRequest(key=start, range_end=end, limit=size, revision=fixed)
             found = await self._client.call(RANGE, request)
             records += [self._record(each) for each in found.kvs]
-        return Page(records, at if asked else newest, found.more, min(oldest, newest))
+        return Page(records, newest if at == LATEST else at, found.more, oldest)
 
-    async def _read_unchanged(self, span: Span, at: Revision, limit: int) -> Page:
-        """Read at our newest revision, which etcd has compacted although it is our newest."""
-        page = await self.read(span, limit=limit)
-        if page.revision != at:
-            raise Compacted(at, page.oldest)
-        return page
-
-    def _snapshot(self, request: RangeRequest, oldest: Revision) -> TxnRequest:
-        """A read, the mark at the same moment, and a check that the oldest revision still is."""
-        check = RangeRequest(key=self._keys.nothing, revision=oldest, count_only=True)
+    def _snapshot(self, request: RangeRequest, compacted: Revision) -> TxnRequest:
+        """A read, the mark at the same moment, and a check that no more has been compacted."""
+        check = RangeRequest(key=self._keys.nothing, revision=compacted, count_only=True)
         mark = RangeRequest(key=self._keys.mark, keys_only=True)
         asked = [RequestOp(request_range=each) for each in (request, mark, check)]
         return TxnRequest(success=asked)
@@ -221,7 +211,7 @@ class EtcdStore:
     # Commits
 
     async def _commit(self, changes: tuple[Change, ...]) -> Revision:
-        name = next(self._names)
+        name = f"{self._self}-{next(self._numbers)}".encode()
         try:
             answer = await self._client.once(TXN, self._transaction(changes, name))
         except Undecided as undecided:

@@ -29,7 +29,7 @@ from orchid.store.etcd_messages import (
     WatchRequest,
     WatchResponse,
 )
-from orchid.store.interface import Full, TooLarge, Unavailable, Unusable
+from orchid.store.interface import ABSENT, Full, Revision, TooLarge, Unavailable, Unusable
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,11 @@ class Undecided(Lost):
 
 
 class RevisionGone(Exception):
-    """etcd says that a revision has been compacted; it does not say up to which."""
+    """etcd says that a revision has been compacted; only to a watch does it say up to which."""
+
+    def __init__(self, compacted: Revision = ABSENT) -> None:
+        super().__init__(compacted)
+        self.compacted = compacted
 
 
 class RevisionAhead(Exception):

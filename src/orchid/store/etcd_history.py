@@ -4,21 +4,29 @@ One watch over all our keys feeds the tail (tail.py) that all local watchers sha
 is further behind reads on by a watch of its own, in `replay`. Start with `History.run`.
 
 When the watch breaks, it resumes behind the last revision it has seen, on whichever endpoint
-answers. If that revision has been compacted meanwhile, the mark tells whether any commit of ours
-went by unseen: if none did, nothing is lost, and otherwise the watchers are told, by Compacted.
-Neither depends on etcd telling of its progress, which before 3.4.25 and 3.5.8 it may do ahead of
-the events, so we never ask for that; what it tells by itself only saves work when resuming.
+answers. What etcd calls compacted is its own counter, which its other users move too: our oldest
+revision is that of our last commit before it, for nothing of ours has changed between the two. So
+a watch that finds its place compacted has lost nothing unless a commit of ours is older than that.
+
+Nothing here asks etcd how far a watch has come: before 3.4.25 and 3.5.8 the answer may be ahead
+of the events. What it tells by itself, now and then, is in order, and saves work when resuming.
 """
 
 import asyncio
 import heapq
 import logging
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import count
 from typing import Final, NamedTuple
 
-from orchid.store.etcd_client import PAUSE_SECONDS, Client, Lost, RevisionGone, Watching
+from orchid.store.etcd_client import (
+    ATTEMPT_SECONDS,
+    PAUSE_SECONDS,
+    Client,
+    Lost,
+    RevisionGone,
+    Watching,
+)
 from orchid.store.etcd_keys import Keyspace
 from orchid.store.etcd_messages import (
     DELETED,
@@ -47,7 +55,7 @@ log = logging.getLogger(__name__)
 EVENTS_PER_REPLAY: Final = 8192
 BYTES_PER_REPLAY: Final = 16 << 20
 STALL_SECONDS: Final = 2.0  # how long a watch may lag behind what is known to have happened
-PATIENCE_SECONDS: Final = 5.0  # how long a commit waits for the watch to show it
+MAX_STALLS: Final = 2  # how often it may, before a commit is answered without waiting for it
 
 
 class Standing(NamedTuple):
@@ -67,7 +75,9 @@ class History:
         self._keys = keys
         self._resume = standing.header + 1
         self._watching: Watching | None = None
+        self._expected: Revision = standing.newest
         self._alarm: asyncio.TimerHandle | None = None
+        self._stalls = 0
         self._waiting: list[tuple[Revision, int, asyncio.Future[None]]] = []
         self._order = count()
 
@@ -75,10 +85,7 @@ class History:
     async def begin(cls, client: Client, keys: Keyspace) -> "History":
         """Find out where things stand."""
         history = cls(client, keys, await _standing(client, keys))
-        try:
-            await client.call(RANGE, RangeRequest(key=keys.nothing, revision=FIRST))
-        except RevisionGone:
-            await history.learn()
+        await history.learn()
         return history
 
     async def newest(self) -> Revision:
@@ -109,12 +116,11 @@ class History:
         self.expect(revision)
         seen: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (revision, next(self._order), seen))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                await seen
+        await seen
 
     def expect(self, revision: Revision) -> None:
         """Take care that the watch comes to a revision that is known to have happened."""
+        self._expected = max(self._expected, revision)
         if revision > self.tail.revision and self._alarm is None:
             loop = asyncio.get_running_loop()
             self._alarm = loop.call_later(STALL_SECONDS, self._check_stall, revision)
@@ -128,42 +134,33 @@ class History:
         clock = asyncio.get_running_loop().time
         deadline = clock() + self._client.timeout
         while True:
+            if after < self.tail.oldest:
+                raise Compacted(after, self.tail.oldest)
             try:
-                async with self._client.watch(self._request(after + 1)) as watching:
+                start = max(after, self.compacted) + 1
+                async with self._client.watch(self._request(start)) as watching:
                     return await self._collect(watching, span, after, target)
-            except RevisionGone:
-                await self.learn()
-                raise Compacted(after, self.tail.oldest) from None
-            except TimeoutError:
-                raise Unavailable("etcd: the history is not coming") from None
+            except RevisionGone as gone:
+                await self.learn(gone.compacted)
             except Lost:
                 if clock() >= deadline or self.tail.closed:
                     raise
             await asyncio.sleep(PAUSE_SECONDS)
 
-    async def learn(self) -> None:
-        """Ask how far etcd has been compacted, knowing that it has been.
-
-        Only a watch is told: one of the first revision is refused with the oldest there is.
-        """
-        request = WatchCreateRequest(key=self._keys.nothing, start_revision=FIRST)
-        with suppress(Lost, TimeoutError):  # then the next to need it asks again
-            async with (
-                asyncio.timeout(self._client.timeout),
-                self._client.watch(request) as answers,
-            ):
-                while not (answer := await answers.next()).canceled:
-                    pass
-                self.note(answer.compact_revision)
-
-    def note(self, compacted: Revision) -> None:
-        """Take notice of a compaction.
-
-        The store's oldest revision is never above its newest, although etcd may have been compacted
-        further: our keys have not changed since, so nothing of ours is missing in between.
-        """
-        self.compacted = max(self.compacted, compacted)
-        self.tail.oldest = max(self.tail.oldest, min(self.compacted, self.tail.revision))
+    async def learn(self, compacted: Revision = ABSENT) -> None:
+        """Find out how far etcd has been compacted, if not told, and what of ours is left."""
+        while True:
+            compacted = compacted or await self._ask_compacted()
+            if compacted <= self.compacted:
+                return
+            try:
+                oldest = (await _standing(self._client, self._keys, compacted)).newest
+            except RevisionGone:  # by now it is further
+                compacted = ABSENT
+                continue
+            self.compacted = compacted
+            self.tail.oldest = max(self.tail.oldest, oldest)
+            return
 
     def close(self) -> None:
         """End every watch."""
@@ -184,44 +181,30 @@ class History:
             self._watching = watching
             try:
                 while True:
-                    answer = await watching.next()
-                    if answer.compact_revision:
-                        return await self._recover(answer.compact_revision)
-                    if answer.canceled:
-                        raise Lost(f"etcd: the watch was refused: {answer.cancel_reason}")
-                    self._take(answer)
+                    self._take(await watching.next())
+            except RevisionGone as gone:
+                await self.learn(gone.compacted)
+                self._skip_compacted()
             finally:
                 self._watching = None
 
     def _take(self, answer: WatchResponse) -> None:
         """Add to the tail what an answer tells, and move the place to resume at."""
-        if not answer.events:
-            if not answer.created:  # word of progress: nothing of ours up to here
-                self._resume = max(self._resume, answer.header.revision + 1)
-            return
-        last = answer.events[-1].kv.mod_revision
-        try:
-            events = tuple(self._events(answer, self._resume - 1))
-        except RevisionGone:
-            # Compacted before it was sent: what it replaced is not known any more.
-            log.warning("store.history_lost: up to revision %d", last)
-            self.tail.jump(last)
-        else:
-            if events:
-                self.tail.append(Batch(events, last))
-        self._resume = max(self._resume, last + 1)
-        self.note(self.compacted)
-        self._release()
+        if events := tuple(self._events(answer, self._resume - 1)):
+            last = events[-1].revision
+            self.tail.append(Batch(events, last))
+            self._resume = last + 1
+            self._release()
+        elif not answer.events and not answer.created:  # word of progress: nothing up to here
+            self._resume = max(self._resume, answer.header.revision + 1)
 
-    async def _recover(self, compacted: Revision) -> None:
-        """Go on behind a compaction that has overtaken the watch."""
-        standing = await _standing(self._client, self._keys)
-        if standing.newest > self.tail.revision:
-            log.warning("store.history_lost: up to revision %d", standing.newest)
-            self.tail.jump(standing.newest)
-        self._resume = max(self._resume, standing.header + 1)
-        self.note(compacted)
-        self._release()
+    def _skip_compacted(self) -> None:
+        """Resume behind what is compacted; tell watchers if that skips a commit of ours."""
+        self._resume = max(self._resume, self.compacted + 1)
+        if self.tail.revision < self.tail.oldest:
+            log.warning("store.history_lost: up to revision %d", self.tail.oldest)
+            self.tail.jump(self.tail.oldest)
+            self._release()
 
     async def _collect(
         self, watching: Watching, span: Span, after: Revision, target: Revision
@@ -234,14 +217,7 @@ class History:
         events: list[Event] = []
         size, reached = 0, after
         while reached < target and len(events) < EVENTS_PER_REPLAY and size < BYTES_PER_REPLAY:
-            async with asyncio.timeout(self._client.timeout):
-                answer = await watching.next()
-            if answer.compact_revision:
-                self.note(answer.compact_revision)
-                raise Compacted(after, self.tail.oldest)
-            if answer.canceled:
-                raise Lost(f"etcd: the watch was refused: {answer.cancel_reason}")
-            for event in self._events(answer, after):
+            for event in self._events(await _soon(watching, self._client.timeout), after):
                 reached = event.revision
                 if event.key in span:
                     events.append(event)
@@ -250,6 +226,10 @@ class History:
 
     def _events(self, answer: WatchResponse, after: Revision) -> Iterator[Event]:
         """What an answer tells; some versions of etcd repeat what a resumed watch has seen."""
+        if answer.compact_revision:
+            raise RevisionGone(answer.compact_revision)
+        if answer.canceled:
+            raise Lost(f"etcd: the watch was refused: {answer.cancel_reason}")
         for happened in answer.events:
             if happened.kv.mod_revision > after:
                 yield self._event(happened)
@@ -260,6 +240,8 @@ class History:
         revision = now.mod_revision
         existed = deleted or now.create_revision != revision
         if existed and not before.mod_revision:
+            # Either it has been compacted, or etcd has sent this before it had taken note that we
+            # want to know what was before; watching again will tell.
             raise RevisionGone
         return Event(
             self._keys.inner(now.key),
@@ -268,6 +250,20 @@ class History:
             before.value if existed else None,
             before.mod_revision if existed else ABSENT,
         )
+
+    async def _ask_compacted(self) -> Revision:
+        """Ask how far etcd has been compacted. Only a watch is told, and only if it has been."""
+        check = RangeRequest(key=self._keys.nothing, revision=self.compacted, count_only=True)
+        try:
+            await self._client.call(RANGE, check)
+        except RevisionGone:
+            request = WatchCreateRequest(key=self._keys.nothing, start_revision=FIRST)
+            async with self._client.watch(request) as watching:
+                while True:
+                    answer = await _soon(watching, ATTEMPT_SECONDS)
+                    if answer.canceled:
+                        return answer.compact_revision
+        return self.compacted
 
     def _request(self, start: Revision) -> WatchCreateRequest:
         return WatchCreateRequest(
@@ -278,20 +274,38 @@ class History:
             progress_notify=True,
         )
 
-    def _check_stall(self, expected: Revision) -> None:
+    def _check_stall(self, awaited: Revision) -> None:
+        """Have a watch that lags try elsewhere, and let nobody wait for it much longer."""
         self._alarm = None
-        if self.tail.revision < expected and self._watching is not None:
+        self._stalls = self._stalls + 1 if self.tail.revision < awaited else 0
+        if self._stalls and self._watching is not None:
             self._watching.give_up()
+        if self._stalls >= MAX_STALLS:
+            self._release(awaited)
+        if not self.tail.closed:
+            self.expect(self._expected)
 
-    def _release(self) -> None:
-        """Let those go on who wait for what has come."""
-        while self._waiting and (self.tail.closed or self._waiting[0][0] <= self.tail.revision):
+    def _release(self, revision: Revision = ABSENT) -> None:
+        """Let those go on who wait for what has come, or for this revision at most."""
+        reached = max(revision, self.tail.revision)
+        while self._waiting and (self.tail.closed or self._waiting[0][0] <= reached):
             seen = heapq.heappop(self._waiting)[2]
             if not seen.done():
                 seen.set_result(None)
 
 
-async def _standing(client: Client, keys: Keyspace) -> Standing:
-    answer = await client.call(RANGE, RangeRequest(key=keys.mark, keys_only=True))
+async def _standing(client: Client, keys: Keyspace, at: Revision = ABSENT) -> Standing:
+    """Read the mark, now or as it was at a revision of etcd's."""
+    request = RangeRequest(key=keys.mark, keys_only=True, revision=at)
+    answer = await client.call(RANGE, request)
     newest = answer.kvs[0].mod_revision if answer.kvs else FIRST
     return Standing(newest, answer.header.revision)
+
+
+async def _soon(watching: Watching, seconds: float) -> WatchResponse:
+    """Wait for an answer that is due."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await watching.next()
+    except TimeoutError:
+        raise Lost("etcd: a watch is silent about what has happened") from None

@@ -102,7 +102,8 @@ class Cluster:
         asked = [self.members.index(member)] if member else range(len(self.members))
         async with asyncio.timeout(START_SECONDS):
             for n in asked:
-                while not await asyncio.to_thread(is_healthy, self._health[n]):
+                # Another process sets no Event for us.
+                while not await asyncio.to_thread(is_healthy, self._health[n]):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
 
 
