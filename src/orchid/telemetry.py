@@ -1,17 +1,65 @@
 """Logging: one line per event, as text for people or as JSON for machines.
 
 Every module logs through the standard library (`log.info("store.opened", extra={...})`), event name
-first, values as keys. Secrets never get here: they travel in a type that prints as `***`.
+first, values as keys. Secrets never get here: they travel in a type that prints as `***`. Should
+one come in disguise all the same, `masked` takes out whatever has the shape of a token or a private
+key before a line is written.
+
+What nobody foresaw is told by `failure_story`: where it happened and what sort of error it was, but
+not the error's own text, which may quote what a client sent.
 """
 
 import datetime
 import logging
+import re
 import sys
+import traceback
 from typing import Any
 
 import msgspec
 
+MASK = "***"
+
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_SHAPES = "|".join(
+    (
+        # A JSON Web Token: a base64url header, a dot (perhaps escaped, in a URL), and the rest.
+        r"eyJ[A-Za-z0-9_-]{8,}(?:\.|%2[eE])[A-Za-z0-9_.%-]{8,}",
+        # A private key as PEM, to its end or to the end of the string it stands in.
+        r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"]*?(?:-----END [A-Z ]*PRIVATE KEY-----|(?=\")|\Z)",
+        # The same in base64, as it stands in a field of bytes; by the name of its type.
+        r"LS0tLS1CRUdJTi(?:BQUklWQVRFIEtFWS|BFQyBQUklWQVRFIEtFWS|BSU0EgUFJJVkFURSBLRVkt"
+        r"|BFTkNSWVBURUQgUFJJVkFURSBLRVkt|BPUEVOU1NIIFBSSVZBVEUgS0VZLS)[A-Za-z0-9+/=_-]*",
+    )
+)
+_IN_TEXT = re.compile(_SHAPES)
+_IN_BYTES = re.compile(_SHAPES.encode())
+_SIGNS = ("eyJ", "PRIVATE KEY", "LS0tLS1CRUdJTi")  # without one of these there is no such shape
+
+
+def masked(text: str) -> str:
+    """The text without anything that has the shape of a token or a private key."""
+    if any(sign in text for sign in _SIGNS):
+        return _IN_TEXT.sub(MASK, text)
+    return text
+
+
+def masked_bytes(data: bytes) -> bytes:
+    """The same for encoded text."""
+    if b"eyJ" in data or b"PRIVATE KEY" in data or b"LS0tLS1CRUdJTi" in data:
+        return _IN_BYTES.sub(MASK.encode(), data)
+    return data
+
+
+def failure_story(error: BaseException) -> str:
+    """Where an error came from, and of which sort it is and its causes are; never its text."""
+    frames = traceback.StackSummary.from_list(traceback.extract_tb(error.__traceback__))
+    sorts: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None and len(sorts) < 8:  # noqa: PLR2004 -- more causes tell no more
+        sorts.append(type(cause).__qualname__)
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    return f"{' from '.join(sorts)}\n{''.join(frames.format())}".rstrip()
 
 
 def values_of(record: logging.LogRecord) -> dict[str, Any]:
@@ -26,7 +74,9 @@ class TextFormatter(logging.Formatter):
         time = datetime.datetime.fromtimestamp(record.created).strftime("%H:%M:%S")  # noqa: DTZ006 -- a person reads this, in local time
         values = "".join(f" {name}={value}" for name, value in values_of(record).items())
         line = f"{time} {record.levelname.lower():<7} {record.getMessage()}{values}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        if record.exc_info:
+            line = f"{line}\n{self.formatException(record.exc_info)}"
+        return masked(line)
 
 
 class JsonFormatter(logging.Formatter):
@@ -45,7 +95,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return self._encode(line).decode()
+        return masked(self._encode(line).decode())
 
 
 def configure(level: str, form: str) -> None:

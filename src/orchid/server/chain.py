@@ -7,14 +7,15 @@ Audit and metrics look on from both ends. Whatever goes wrong becomes an answer 
 its Status, anything unforeseen as a bare 500 with the story in the log.
 """
 
+import asyncio
 import logging
 from time import perf_counter
 
+from orchid.access.denial import forbidden
 from orchid.access.impersonation import Impersonation
 from orchid.engine.interfaces import Authenticated, Authenticator, Authorizer, Clock, Rejected
 from orchid.engine.request import Request
 from orchid.server.audit import AuditTrail
-from orchid.server.authorize import require_allowed
 from orchid.server.dispatch import Dispatch
 from orchid.server.exchange import HttpRequest, Response, Stream
 from orchid.server.limits import InFlight, Overloaded
@@ -22,7 +23,8 @@ from orchid.server.pages import Pages, not_found_text
 from orchid.server.parse import UnreadableTarget, read_target
 from orchid.server.request_metrics import RequestMetrics
 from orchid.server.respond import TEXT, Exchange, error_response, fresh_audit_id, text
-from orchid.wire.errors import ApiError, NoSuchRoute, Unauthorized
+from orchid.telemetry import failure_story
+from orchid.wire.errors import ApiError, NoSuchRoute, Timeout, Unauthorized
 from orchid.wire.options import duration
 
 log = logging.getLogger(__name__)
@@ -73,19 +75,30 @@ class Chain:
             answer = text(exchange, 429, TOO_MANY, content_type=TEXT)
         except UnreadableTarget:
             answer = text(exchange, 400, f'Bad Request: "{http.path}" names no resource\n')
-        except Exception:
-            log.exception("request.failed", extra={"audit_id": exchange.audit_id})
+        except asyncio.CancelledError:  # the deadline; the listener answers in our place
+            late = Timeout("request did not complete within the allotted timeout").status()
+            exchange.status = late
+            self._look_on(exchange, Response(late.code), started)
+            raise
+        except Exception as problem:
+            story = failure_story(problem)
+            log.error("request.failed: %s", story, extra={"audit_id": exchange.audit_id})
+            exchange.panicked = True
             answer = text(exchange, 500, PANIC)
+        self._look_on(exchange, answer, started)
+        return answer
+
+    def _look_on(self, exchange: Exchange, answer: Response | Stream, started: float) -> None:
         self._audit.complete(exchange, answer)
         self._metrics.observe(exchange, answer, perf_counter() - started)
-        return answer
 
     async def _answered(self, exchange: Exchange) -> Response | Stream:
         http = exchange.http
         exchange.located, exchange.query = read_target(http)
         self._set_deadline(exchange)
         target = exchange.located.target
-        caller = await self._authenticated(exchange)
+        exchange.caller = caller = await self._authenticated(exchange)
+        self._audit.begin(exchange)
         user = await self._impersonation.apply(caller.user, http) or caller.user
         real_user = None if user is caller.user else caller.user
         request = Request(target, user, exchange.now, real_user=real_user)
@@ -93,10 +106,11 @@ class Chain:
         request.audit_annotations.update(caller.notes)
         exchange.warnings.extend(caller.warnings)
         exchange.request = request
-        self._audit.begin(exchange)
         exchange.extra_headers += self._flow_headers
         with self._in_flight.room_for(target.verb, user):
-            await require_allowed(self._authorizer, user, target)
+            exchange.decision = decision = await self._authorizer.authorize(user, target)
+            if not decision.allowed:
+                raise forbidden(user, target, decision.reason)
             if target.is_resource:
                 return await self._resource(exchange, request)
             return self._page(exchange)

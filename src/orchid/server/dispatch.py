@@ -279,7 +279,9 @@ class Dispatch:
         media = body_media_type(exchange)
         body = self._body(exchange)
         self._write_options(exchange, request, options, "")
-        return decode_object(self._catalog, kind, body, request, yaml=media == YAML)
+        new = decode_object(self._catalog, kind, body, request, yaml=media == YAML)
+        exchange.sent = new
+        return new
 
     def _write_options(self, exchange: Exchange, request: Request, kind: str, patch: str) -> None:
         query = exchange.query
@@ -297,7 +299,7 @@ class Dispatch:
     def _delete_options(self, exchange: Exchange, request: Request) -> DeleteOptions:
         body = self._body(exchange)
         if body:
-            options = self._body_delete_options(exchange, body)
+            options = exchange.sent = self._body_delete_options(exchange, body)
         else:
             options = parse.query_delete_options(exchange.query)
         refuse_if_any(

@@ -15,9 +15,11 @@ import msgspec
 
 from orchid.engine import tables
 from orchid.engine.feed import Entry
+from orchid.engine.interfaces import Authenticated, Decision
 from orchid.engine.kind import Kind
-from orchid.engine.listing import Listed
+from orchid.engine.listing import Listed, Whole
 from orchid.engine.request import Request, Target
+from orchid.server.audit_policy import Plan
 from orchid.server.exchange import HttpRequest, Response
 from orchid.server.negotiate import (
     JSON,
@@ -62,6 +64,14 @@ class Exchange:
     warnings: list[str] = field(default_factory=list)
     form: Form = PLAIN
     extra_headers: bytes = b""
+    # For audit and metrics, which look on:
+    caller: Authenticated | None = None  # who authenticated, whomever they act for
+    decision: Decision | None = None  # whether they may
+    sent: Any = None  # the object in the body, once it is decoded
+    shown: bytes | None = None  # the answer as JSON, whatever its form
+    status: Status | None = None  # the answer, if it is a Status
+    panicked: bool = False  # it failed in a way that nobody foresaw
+    audit_plan: Plan | None = None  # what is to be recorded, once the caller is known
 
     @property
     def accept(self) -> str:
@@ -95,6 +105,7 @@ def text(exchange: Exchange, status: int, body: str, *, content_type: bytes = TE
 
 def document(exchange: Exchange, status: int, data: bytes, form: Form) -> Response:
     """JSON data in the form asked for."""
+    exchange.shown = data
     headers = head(exchange, _CONTENT_TYPE[form.media])
     if form.media == YAML:
         body = yaml_text.dump(msgspec.json.decode(data))
@@ -176,22 +187,25 @@ def list_response(exchange: Exchange, kind: Kind[Any], listed: Listed[Any]) -> R
             columns=tables.column_definitions(kind),
         )
         return document(exchange, 200, data, form)
-    return document(exchange, 200, list_data(kind, meta, listed.entries), form)
+    return document(exchange, 200, list_data(kind, meta, listed), form)
 
 
-def list_data(kind: Kind[Any], meta: bytes, entries: Iterable[Entry[Any]]) -> bytes:
+def list_data(kind: Kind[Any], meta: bytes, listed: Listed[Any]) -> bytes:
     """A list as JSON: the entries' own bytes, joined; items carry no kind and apiVersion."""
-    items = b",{".join([entry.tail for entry in entries])
-    return b'{"kind":"%bList","apiVersion":"%b","metadata":%b,"items":[%b%b]}' % (
+    if isinstance(listed.entries, Whole):
+        items = listed.entries.joined_tails()
+    else:
+        items = b",{".join([entry.tail for entry in listed.entries])
+    head = b'{"kind":"%bList","apiVersion":"%b","metadata":%b,"items":[' % (
         kind.name.encode(),
         kind.api_version.encode(),
         meta,
-        b"{" if items else b"",
-        items,
     )
+    return b"".join((head, b"{", items, b"]}") if items else (head, b"]}"))
 
 
 def status_response(exchange: Exchange, code: int, status: Status, form: Form) -> Response:
+    exchange.status = status
     return document(exchange, code, encode(status), form)
 
 
@@ -202,7 +216,7 @@ def error_response(exchange: Exchange, error: ApiError) -> Response:
         exchange.extra_headers += b"Retry-After: %d\r\n" % error.details.retry_after_seconds
     if error.code == 403:  # noqa: PLR2004 -- Forbidden alone shows text that others chose
         exchange.extra_headers += _NOSNIFF
-    return document(exchange, error.code, encode(error.status()), form)
+    return status_response(exchange, error.code, error.status(), form)
 
 
 def warning_headers(texts: list[str]) -> bytes:

@@ -1,0 +1,128 @@
+"""Where audit events go: a file of JSON lines, or standard output.
+
+`AuditLog.put` takes one finished line and returns at once; a thread of its own writes what has
+gathered, one system call for many events. What waits is bounded: `full` says so, and whoever asks
+before a request is worked on can refuse it, so that nothing happens unrecorded.
+
+The file is opened for appending with mode 0600. If it is renamed or removed, the next batch goes
+to a new file of the old name, so that any rotation works without a signal. An event that cannot be
+written is counted in `errors` and told to the log; it is never printed there.
+"""
+
+import contextlib
+import logging
+import os
+import threading
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+STANDARD_OUTPUT = "-"
+MOST_WAITING = 64 << 20  # bytes
+GATHER_SECONDS = 0.02  # what arrives within this time is written together
+_STDOUT = 1
+
+
+class AuditLogUnusable(Exception):
+    """The file cannot be opened; the text says why."""
+
+
+class AuditLog:
+    """One open record. `close` writes everything that waits."""
+
+    def __init__(self, path: str, *, most_waiting: int = MOST_WAITING) -> None:
+        self.errors = 0  # events that could not be written
+        self._path = None if path == STANDARD_OUTPUT else Path(path)
+        self._most = most_waiting
+        self._lines: list[bytes] = []
+        self._size = 0
+        self._lock = threading.Lock()
+        self._arrived = threading.Event()
+        self._closing = threading.Event()
+        self._torn = False  # the last line may have been cut off
+        self._file = _STDOUT
+        if self._path is not None:
+            try:
+                self._file = _opened(self._path)
+            except OSError as problem:
+                raise AuditLogUnusable(f"{path}: {problem.strerror}") from None
+        self._thread = threading.Thread(target=self._run, name="audit-log", daemon=True)
+        self._thread.start()
+
+    @property
+    def full(self) -> bool:
+        """Whether more waits to be written than is good."""
+        return self._size >= self._most
+
+    def put(self, line: bytes) -> None:
+        """Have a line written; it brings its own line feed.
+
+        Taken even when the log is `full`: it ends something that has begun, of which there are
+        only as many as there are requests under way.
+        """
+        with self._lock:
+            self._lines.append(line)
+            self._size += len(line)
+        if not self._arrived.is_set():
+            self._arrived.set()
+
+    def close(self) -> None:
+        """Write what waits and close the file. Nothing may be put afterwards."""
+        self._closing.set()
+        self._arrived.set()
+        self._thread.join()
+        if self._path is not None and self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    # -- in the thread -----------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            self._arrived.wait()
+            self._closing.wait(GATHER_SECONDS)
+            self._arrived.clear()
+            self._write_waiting()
+        self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        with self._lock:
+            lines, self._lines = self._lines, []
+        if not lines:
+            return
+        data = b"".join(lines)
+        try:
+            self._follow_name()
+            _write_all(self._file, b"\n" + data if self._torn else data)
+            self._torn = False
+        except OSError as problem:
+            self._torn = True
+            self.errors += len(lines)
+            log.error(
+                "audit.not_written", extra={"events": len(lines), "problem": problem.strerror}
+            )
+        with self._lock:
+            self._size -= len(data)
+
+    def _follow_name(self) -> None:
+        """Open the file anew if its name no longer leads to what we have open."""
+        if self._path is None:
+            return
+        if self._file >= 0:
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(self._path.stat(), os.fstat(self._file)):
+                    return
+            os.close(self._file)
+            self._file = -1
+        self._file = _opened(self._path)
+
+
+def _opened(path: Path) -> int:
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY
+    return os.open(path, flags, 0o600)
+
+
+def _write_all(file: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
