@@ -80,8 +80,9 @@ from orchid.kinds import (
     token_request,
     token_review,
 )
-from orchid.server import openid
-from orchid.server.audit import NoAudit
+from orchid.server import audit_policy, openid
+from orchid.server.audit import NoAudit, PolicyAudit
+from orchid.server.audit_log import AuditLog, AuditLogUnusable
 from orchid.server.chain import Chain
 from orchid.server.discovery import Discovery
 from orchid.server.dispatch import Dispatch
@@ -89,14 +90,16 @@ from orchid.server.exchange import HttpRequest, Response
 from orchid.server.health import Health
 from orchid.server.limits import InFlight
 from orchid.server.listen import Limits, Listener
+from orchid.server.metrics_page import MetricsPage
 from orchid.server.pages import Page, Pages, openid_page
-from orchid.server.request_metrics import NoMetrics
+from orchid.server.request_metrics import CountedRequests
 from orchid.server.tls import TlsFiles, TlsFilesUnusable
 from orchid.settings import BadSettings, Settings
 from orchid.store.interface import Store, StoreError
 from orchid.store.memory import MemoryStore
 from orchid.store.retention import Retention
 from orchid.store.sqlite import SQLiteStore
+from orchid.telemetry import failure_story
 from orchid.wire.naming import Naming
 from orchid.wire.user import MASTERS, UserInfo
 
@@ -104,6 +107,8 @@ log = logging.getLogger(__name__)
 
 LOOK_AT_KEYS_EVERY = 5.0
 EPOCH = 1_577_836_800  # 2020: revisions of a new store count seconds from there, see decision 11
+# Pages that are counted each by its own path; all others are counted together.
+COUNTED_PAGES = ("/healthz", "/livez", "/readyz", "/version", "/metrics", "/api", "/apis")
 SELF = UserInfo(username="system:apiserver", groups=(MASTERS,))
 TIMEOUT = Response(
     504,
@@ -172,6 +177,28 @@ async def opened_store(settings: Settings) -> AsyncIterator[Store]:
         await backend.close()
 
 
+@contextlib.asynccontextmanager
+async def opened_audit(settings: Settings) -> AsyncIterator[PolicyAudit | NoAudit]:
+    """The audit record that the settings ask for, written to the end."""
+    path, policy_file = settings.given.audit_log_path, settings.given.audit_policy_file
+    if bool(path) != bool(policy_file):
+        raise BadSettings("--audit-log-path and --audit-policy-file go together")
+    if not path:
+        yield NoAudit()
+        return
+    try:
+        policy = audit_policy.load(Path(policy_file), settings.names)
+        record = AuditLog(path)
+    except audit_policy.BadPolicy as problem:
+        raise BadSettings(f"--audit-policy-file: {problem}") from None
+    except AuditLogUnusable as problem:
+        raise BadSettings(f"--audit-log-path: {problem}") from None
+    try:
+        yield PolicyAudit(policy, record, settings.names, SystemClock())
+    finally:
+        record.close()
+
+
 class Keys:
     """The token keys as their files say now: one that signs, several that verify."""
 
@@ -196,10 +223,15 @@ class Assembly:
     """One API server, built from settings."""
 
     def __init__(
-        self, settings: Settings, files: data_directory.DataDirectory, store: Store
+        self,
+        settings: Settings,
+        files: data_directory.DataDirectory,
+        store: Store,
+        audit: PolicyAudit | NoAudit | None = None,
     ) -> None:
         names = settings.names
         self.settings, self.files, self.store = settings, files, store
+        self.audit = audit or NoAudit()
         self.clock, self.random = SystemClock(), SystemRandomness()
         self.stopping = False
 
@@ -308,13 +340,16 @@ class Assembly:
 
     def _chain(self) -> Chain:
         given, names = self.settings.given, self.settings.names
+        in_flight = InFlight(given.max_requests_inflight, given.max_mutating_requests_inflight)
+        requests = CountedRequests(self.catalog, COUNTED_PAGES)
+        metrics = MetricsPage(requests, self.audit, in_flight, self.feed, self.catalog)
         return Chain(
             clock=self.clock,
             authenticator=self.authenticator,
             impersonation=Impersonation(names, self.authorizer),
             authorizer=self.authorizer,
-            in_flight=InFlight(given.max_requests_inflight, given.max_mutating_requests_inflight),
-            pages=self._pages(),
+            in_flight=in_flight,
+            pages=self._pages(metrics),
             dispatch=Dispatch(
                 self.catalog,
                 self.verbs,
@@ -322,16 +357,19 @@ class Assembly:
                 names,
                 shortest_watch=float(given.min_request_timeout),
             ),
-            audit=NoAudit(),
-            metrics=NoMetrics(),
+            audit=self.audit,
+            metrics=requests,
             flow_headers=flow_headers(names),
             request_timeout=self.settings.request_timeout,
         )
 
-    def _pages(self) -> Pages:
+    def _pages(self, metrics: MetricsPage) -> Pages:
         address = self.settings.url.removeprefix("https://")
         return Pages(
-            Discovery(self.catalog, address), self._health(), extra=self._openid(), prefixes={}
+            Discovery(self.catalog, address),
+            self._health(),
+            extra={"/metrics": metrics, **self._openid()},
+            prefixes={},
         )
 
     def _openid(self) -> dict[str, Page]:
@@ -416,8 +454,8 @@ async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
     """Serve until `stop` is set, then drain. `announce` is told when the server is ready."""
     clock = SystemClock()
     files = data_directory.prepare(settings, clock.now())
-    async with opened_store(settings) as store:
-        server = Assembly(settings, files, store)
+    async with opened_store(settings) as store, opened_audit(settings) as audit:
+        server = Assembly(settings, files, store, audit)
         listener = server.listener()
         async with asyncio.TaskGroup() as tasks:
             following = tasks.create_task(server.feed.run())
@@ -456,7 +494,7 @@ def _well() -> str | None:
 
 
 def _failed(http: HttpRequest, problem: BaseException) -> Response:
-    log.error("request.failed", exc_info=problem)
+    log.error("request.failed: %s", failure_story(problem))
     return Response(500, b"Content-Type: text/plain; charset=utf-8\r\n", b"internal error\n")
 
 
