@@ -91,6 +91,7 @@ from orchid.server.health import Health
 from orchid.server.limits import InFlight
 from orchid.server.listen import Limits, Listener
 from orchid.server.metrics_page import MetricsPage
+from orchid.server.openapi import OpenApi
 from orchid.server.pages import Page, Pages, openid_page
 from orchid.server.request_metrics import CountedRequests
 from orchid.server.tls import TlsFiles, TlsFilesUnusable
@@ -365,11 +366,13 @@ class Assembly:
 
     def _pages(self, metrics: MetricsPage) -> Pages:
         address = self.settings.url.removeprefix("https://")
+        openid_pages = self._openid()
+        described = OpenApi(self.catalog, self.settings.names, openid_pages)
         return Pages(
             Discovery(self.catalog, address),
             self._health(),
-            extra={"/metrics": metrics, **self._openid()},
-            prefixes={},
+            extra={"/metrics": metrics, **openid_pages, **described.exact},
+            prefixes=described.prefixed,
         )
 
     def _openid(self) -> dict[str, Page]:

@@ -1,0 +1,267 @@
+"""What the kinds declare, as schemas of OpenAPI 3.0: one definition for each type that travels.
+
+Start with `Definitions.of_kind`. Everything is read from the tree in wire/schema.py: types, list
+types, merge keys, what is required, and the words that describe a field. A definition has the name
+that clients and code generators look for (`io.orch.api.core.v1.ServiceAccount`), in the naming of
+the server. Nothing here knows paths or HTTP.
+"""
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from orchid.engine.kind import Kind
+from orchid.wire.meta import Object
+from orchid.wire.naming import EXTENSION, Naming
+from orchid.wire.schema import Anything, Field, Fields, Leaf, Mapping, Node, Scalar, Sequence
+from orchid.wire.schema import schema_of as tree_of
+from orchid.wire.status import ListMeta
+from orchid.wire.struct import Wire
+
+Schema = dict[str, Any]
+
+META = "meta.v1"
+PREFIX = "#/components/schemas/"
+GROUP_VERSION_KIND = f"{EXTENSION}group-version-kind"
+KEEPS_UNKNOWN = f"{EXTENSION}preserve-unknown-fields"
+
+_LEAVES: dict[Scalar, Schema] = {
+    Scalar.STRING: {"type": "string"},
+    Scalar.INTEGER: {"type": "integer", "format": "int64"},
+    Scalar.NUMBER: {"type": "number", "format": "double"},
+    Scalar.BOOLEAN: {"type": "boolean"},
+    Scalar.BYTES: {"type": "string", "format": "byte"},
+}
+_TIMES = {
+    "Time": "A moment, as in RFC 3339, in whole seconds.",
+    "MicroTime": "A moment, as in RFC 3339, with microseconds.",
+}
+_EMPTY: dict[Scalar, Any] = {Scalar.STRING: "", Scalar.BOOLEAN: False}
+
+
+class Definitions:
+    """The definitions by name. Asking for a reference makes what it refers to."""
+
+    def __init__(self, names: Naming) -> None:
+        self.schemas: dict[str, Schema] = {}
+        self._names = names
+        self._defaults: dict[tuple[type, str], Any] = {}
+
+    def of_kind(self, kind: Kind[Any]) -> Schema:
+        """A reference to the kind's own definition."""
+        self._defaults.update(defaults_of(kind))
+        return self.of_type(kind.type, place_of(kind), (gvk(kind),))
+
+    def of_list(self, kind: Kind[Any]) -> Schema:
+        """A reference to the definition of a list of the kind."""
+        name = self._names.definition(place_of(kind), f"{kind.name}List")
+        if name not in self.schemas:
+            head = self._properties(tree_of(Object), META)
+            self.schemas[name] = {
+                "description": f"A list of objects of the kind {kind.name}.",
+                "type": "object",
+                "required": ["items"],
+                "properties": {
+                    "apiVersion": head["apiVersion"],
+                    "items": {
+                        "description": "The objects.",
+                        "type": "array",
+                        "items": wrapped(self.of_kind(kind), default=empty_of(kind.schema)),
+                    },
+                    "kind": head["kind"],
+                    "metadata": wrapped(self.of_type(ListMeta, META), "About the list.", {}),
+                },
+                GROUP_VERSION_KIND: [gvk(kind) | {"kind": f"{kind.name}List"}],
+            }
+        return refer(name)
+
+    def of_type(self, type_: type[Wire], place: str, gvks: tuple[Schema, ...] = ()) -> Schema:
+        """A reference to any type, with the kinds it goes by."""
+        reference = self._record(tree_of(type_), place)
+        if gvks:
+            self.schemas[reference["$ref"].removeprefix(PREFIX)][GROUP_VERSION_KIND] = list(gvks)
+        return reference
+
+    def add(self, name: str, schema: Schema) -> Schema:
+        """A reference to a definition that no type stands for."""
+        full = self._names.definition(META, name)
+        self.schemas.setdefault(full, schema)
+        return refer(full)
+
+    # -- records and their fields ----------------------------------------------------------
+
+    def _record(self, tree: Fields, place: str) -> Schema:
+        name = self._name(tree.type, place)
+        if name not in self.schemas:
+            self.schemas[name] = {}  # a type that holds itself finds its own name
+            self.schemas[name] = self._object(tree, place)
+        if tree.atomic:
+            self.schemas[name][f"{EXTENSION}map-type"] = "atomic"
+        return refer(name)
+
+    def _name(self, type_: type, place: str) -> str:
+        published = vars(type_).get("published_as", "")
+        if published:
+            place, _, word = published.rpartition(".")
+            return self._names.definition(place, word)
+        shared = type_.__module__.startswith(Wire.__module__.rpartition(".")[0])
+        return self._names.definition(META if shared else place, type_.__name__)
+
+    def _object(self, tree: Fields, place: str) -> Schema:
+        schema: Schema = {"description": first_paragraph(tree.type), "type": "object"}
+        required = [field.wire_name for field in tree.fields.values() if is_required(field)]
+        if required:
+            schema["required"] = sorted(required)
+        schema["properties"] = self._properties(tree, place)
+        if tree.open:
+            schema[KEEPS_UNKNOWN] = True
+        return schema
+
+    def _properties(self, tree: Fields, place: str) -> dict[str, Schema]:
+        return {
+            name: self._field(tree, field, place) for name, field in sorted(tree.fields.items())
+        }
+
+    def _field(self, tree: Fields, field: Field, place: str) -> Schema:
+        encoding = field.proto.encoding if field.proto else ""
+        schema = self._node(field.node, place, encoding)
+        text = field.described.text if field.described else ""
+        default = self._defaults.get((tree.type, field.wire_name))
+        if default is None and field.always_written and not field.nullable:
+            default = empty_of(field.node)
+        schema = wrapped(schema, text, default)
+        if field.nullable and field.always_written:
+            schema = wrapped(schema, text, nullable=True)
+        return schema
+
+    # -- nodes -----------------------------------------------------------------------------
+
+    def _node(self, node: Node, place: str, encoding: str = "") -> Schema:
+        match node:
+            case Leaf():
+                return self._leaf(node, encoding)
+            case Fields():
+                return self._record(node, place)
+            case Sequence():
+                return self._sequence(node, place)
+            case Mapping():
+                return self._mapping(node, place)
+            case Anything():
+                return {}
+
+    def _leaf(self, node: Leaf, encoding: str) -> Schema:
+        if node.scalar is Scalar.TIME or encoding == "micro-time":
+            word = "Time" if node.scalar is Scalar.TIME else "MicroTime"
+            moment = {"description": _TIMES[word], "type": "string", "format": "date-time"}
+            return self.add(word, moment)
+        schema = dict(_LEAVES[node.scalar])
+        if encoding == "int32":
+            schema["format"] = encoding
+        if node.choices:
+            schema["enum"] = list(node.choices)
+        return schema
+
+    def _sequence(self, node: Sequence, place: str) -> Schema:
+        items = self._node(node.items, place)
+        if isinstance(node.items, Fields):
+            items = wrapped(items, default=empty_of(node.items))
+        return {"type": "array", "items": items, **merge_words(node)}
+
+    def _mapping(self, node: Mapping, place: str) -> Schema:
+        schema: Schema = {"type": "object"}
+        if not isinstance(node.values, Anything):
+            schema["additionalProperties"] = self._node(node.values, place)
+        if node.atomic:
+            schema[f"{EXTENSION}map-type"] = "atomic"
+        return schema
+
+
+def merge_words(node: Sequence) -> Schema:
+    """How a list merges, under apply and in a strategic merge patch."""
+    if node.is_set:
+        return {f"{EXTENSION}list-type": "set", f"{EXTENSION}patch-strategy": "merge"}
+    if not node.keys:
+        return {f"{EXTENSION}list-type": "atomic"}
+    words: Schema = {
+        f"{EXTENSION}list-type": "map",
+        f"{EXTENSION}list-map-keys": list(node.keys),
+    }
+    if not node.appends:  # such a list has a key for apply alone
+        words[f"{EXTENSION}patch-merge-key"] = node.keys[0]
+        words[f"{EXTENSION}patch-strategy"] = "merge"
+    return words
+
+
+def refer(name: str) -> Schema:
+    return {"$ref": PREFIX + name}
+
+
+def wrapped(
+    schema: Schema, text: str = "", default: Any = None, *, nullable: bool = False
+) -> Schema:
+    """The schema with more said of it; a reference may have no neighbours, so it is wrapped."""
+    more: Schema = {}
+    if text:
+        more["description"] = text
+    if default is not None:
+        more["default"] = default
+    if nullable:
+        more["nullable"] = True
+    if more and "$ref" in schema:
+        return {**more, "allOf": [schema]}
+    return {**schema, **more}
+
+
+def place_of(kind: Kind[Any]) -> str:
+    """`core.v1`, `rbac.v1`: where the definitions of a kind stand."""
+    return f"{kind.group.partition('.')[0] or 'core'}.{kind.version}"
+
+
+def gvk(kind: Kind[Any]) -> Schema:
+    return {"group": kind.group, "kind": kind.name, "version": kind.version}
+
+
+def is_required(field: Field) -> bool:
+    """Whether a field must be given; where nothing is said, a plain field always written must."""
+    if field.described and field.described.required is not None:
+        return field.described.required
+    return field.always_written and not field.nullable and not isinstance(field.node, Fields)
+
+
+def empty_of(node: Node) -> Any:
+    """The value of a field that is written although nobody set it, if that is a valid one."""
+    if isinstance(node, Fields):
+        return None if any(map(is_required, node.fields.values())) else {}
+    return _EMPTY.get(node.scalar) if isinstance(node, Leaf) else None
+
+
+def defaults_of(kind: Kind[Any]) -> dict[tuple[type, str], Any]:
+    """What the kind's own defaulting puts into fields that an empty object leaves out."""
+    if kind.defaults is None:
+        return {}
+    empty = kind.type()
+    return dict(_differences(kind.schema, _plain(empty), _plain(kind.defaults(empty))))
+
+
+def _plain(value: Object) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(value)
+    return plain
+
+
+def _differences(
+    tree: Fields, before: dict[str, Any], after: dict[str, Any]
+) -> Iterator[tuple[tuple[type, str], Any]]:
+    for name, value in after.items():
+        node, old = tree.get(name), before.get(name)
+        if isinstance(node, Fields) and isinstance(value, dict):
+            yield from _differences(node, old or {}, value)
+        elif isinstance(node, Leaf) and value is not None and value != old:
+            yield (tree.type, name), value
+
+
+def first_paragraph(type_: type) -> str:
+    """What a type's docstring says first, on one line."""
+    text = inspect.cleandoc(type_.__doc__ or type_.__name__)
+    return " ".join(text.partition("\n\n")[0].split())
