@@ -1,7 +1,7 @@
 """From a request body to an object of the kind that the endpoint takes.
 
-A body may leave out kind and apiVersion; what it does say must fit. Unknown and duplicate fields are
-warnings, errors or nothing, as fieldValidation asks.
+A body may leave out kind and apiVersion; what it does say must fit. Unknown and duplicate
+fields are warnings, errors or nothing, as fieldValidation asks.
 """
 
 from typing import Any, TypeVar
@@ -12,6 +12,7 @@ from orchid.engine.request import Request
 from orchid.wire.codec import Malformed, Undecodable, body_summary, strict_error, type_meta
 from orchid.wire.errors import BadRequest
 from orchid.wire.meta import Object
+from orchid.wire.protobuf import message_of, opened
 from orchid.wire.struct import replace
 from orchid.wire.text import quote
 
@@ -38,6 +39,25 @@ def decode_object(
         for finding in findings:
             request.warn(finding)
     return as_kind(catalog, kind, new)
+
+
+def decode_message(catalog: Catalog, kind: Kind[T], body: bytes) -> T:
+    """Decode a protobuf body. It cannot name a field that does not exist: nothing is reported."""
+    try:
+        said, message = opened(body)
+    except Undecodable as failure:
+        raise BadRequest(
+            f"the object provided is unrecognized (must be of type {kind.name}): "
+            f"{failure} ({body_summary(body)})"
+        ) from None
+    if said.kind != kind.name or said.api_version != kind.api_version:
+        # Numbers mean nothing until it is known whose they are.
+        _identified(catalog, kind, kind.type(kind=said.kind, api_version=said.api_version))
+    try:
+        new = message_of(kind.type).decode(message, kind=kind.name, api_version=kind.api_version)
+    except Undecodable as failure:
+        raise cannot_be_handled(kind.name, kind.api_version, kind, str(failure)) from None
+    return kind.defaults(new) if kind.defaults else new
 
 
 def as_kind(catalog: Catalog, kind: Kind[T], new: T) -> T:

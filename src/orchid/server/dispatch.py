@@ -11,7 +11,7 @@ from typing import Any
 
 from orchid.engine.catalog import Catalog
 from orchid.engine.delete import DeleteOptions
-from orchid.engine.incoming import decode_object
+from orchid.engine.incoming import decode_message, decode_object
 from orchid.engine.interfaces import Authorizer
 from orchid.engine.kind import Endpoint, Kind
 from orchid.engine.patching import APPLY, MEDIA_TYPES
@@ -22,6 +22,7 @@ from orchid.server.authorize import require_allowed
 from orchid.server.exchange import Response, Stream
 from orchid.server.negotiate import (
     JSON,
+    PROTOBUF,
     SERVED,
     STREAMED,
     YAML,
@@ -49,6 +50,7 @@ from orchid.wire.errors import (
 )
 from orchid.wire.naming import Naming
 from orchid.wire.options import default_manager
+from orchid.wire.protobuf import message_of, opened
 from orchid.wire.status import Status, StatusDetails
 from orchid.wire.text import quote
 
@@ -279,7 +281,10 @@ class Dispatch:
         media = body_media_type(exchange)
         body = self._body(exchange)
         self._write_options(exchange, request, options, "")
-        new = decode_object(self._catalog, kind, body, request, yaml=media == YAML)
+        if media == PROTOBUF:
+            new = decode_message(self._catalog, kind, body)
+        else:
+            new = decode_object(self._catalog, kind, body, request, yaml=media == YAML)
         exchange.sent = new
         return new
 
@@ -309,9 +314,17 @@ class Dispatch:
         return options
 
     def _body_delete_options(self, exchange: Exchange, body: bytes) -> DeleteOptions:
-        yaml = body_media_type(exchange) == YAML
+        media = body_media_type(exchange)
         try:
-            options, _ = decoder_of(DeleteOptions).decode(body, yaml=yaml, findings=False)
+            if media == PROTOBUF:
+                said, message = opened(body)
+                options = message_of(DeleteOptions).decode(
+                    message, kind=said.kind, api_version=said.api_version
+                )
+            else:
+                options, _ = decoder_of(DeleteOptions).decode(
+                    body, yaml=media == YAML, findings=False
+                )
         except Undecodable as failure:
             raise BadRequest(str(failure)) from None
         if options.kind not in ("", "DeleteOptions"):
@@ -337,7 +350,7 @@ def body_media_type(exchange: Exchange) -> str:
     """The form of a request body; JSON when nobody says."""
     given = exchange.http.headers.get("content-type", "")
     media = given.partition(";")[0].strip().lower() if given else JSON
-    if media not in (JSON, YAML):
+    if media not in SERVED:
         raise UnsupportedMedia(
             "the body of the request was in an unknown format - accepted media types include: "
             + ", ".join(SERVED)

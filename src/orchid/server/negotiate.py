@@ -1,7 +1,7 @@
 """Which form the answer takes: media type, transform (Table, metadata only), pretty or not.
 
-A client asks by Accept, by `?pretty` and by what it is (curl gets indented JSON). Answers are cached
-by header text, since clients repeat themselves.
+A client asks by Accept, by `?pretty` and by what it is (curl gets indented JSON). Answers are
+cached by header text, since clients repeat themselves.
 """
 
 import functools
@@ -98,12 +98,19 @@ def _before(clause: Clause, other: Clause) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def form_of(accept: str, *, table: bool, transforms: bool, streams: bool) -> Form | None:
+def form_of(
+    accept: str,
+    *,
+    table: bool,
+    transforms: bool,
+    streams: bool,
+    served: tuple[str, ...] = SERVED,
+) -> Form | None:
     """The form for an answer, or None if no clause can be served."""
     if not accept:
         return PLAIN
     for clause in clauses(accept):
-        for media in SERVED:
+        for media in served:
             type_, subtype = media.split("/")
             if clause.type not in (type_, "*") or clause.subtype not in (subtype, "*"):
                 continue

@@ -91,7 +91,7 @@ class Pages:
             if exchange.http.method != "GET":
                 raise MethodNotAllowed
             require_route_accepts(accept, _SERVED)
-        form = form_of(accept, table=False, transforms=False, streams=False)
+        form = form_of(accept, table=False, transforms=False, streams=False, served=_SERVED)
         if form is None:
             raise not_acceptable(_SERVED)
         return document(exchange, 200, self._discovery.documents[trimmed], form)

@@ -1,4 +1,5 @@
-"""From an answer to bytes: an object, a list, a Table or a Status, in the form the client asked for.
+"""From an answer to bytes: an object, a list, a Table or a Status, in the form the client asked
+for.
 
 The only place where errors become answers. JSON is what is kept, so JSON is what costs nothing:
 other forms are made from it.
@@ -6,7 +7,6 @@ other forms are made from it.
 
 import gzip
 import uuid
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -32,10 +32,12 @@ from orchid.server.negotiate import (
     form_of,
     wants_pretty,
 )
+from orchid.server.packed import entry_body, list_body
 from orchid.server.parse import Located, Query
 from orchid.wire import yaml_text
 from orchid.wire.codec import encode, pretty
 from orchid.wire.errors import ApiError, NotAcceptable
+from orchid.wire.protobuf import sealed_status
 from orchid.wire.status import ListMeta, Status
 
 GZIP_ABOVE = 131_072
@@ -103,11 +105,15 @@ def text(exchange: Exchange, status: int, body: str, *, content_type: bytes = TE
     return Response(status, head(exchange, content_type), body.encode())
 
 
-def document(exchange: Exchange, status: int, data: bytes, form: Form) -> Response:
-    """JSON data in the form asked for."""
+def document(
+    exchange: Exchange, status: int, data: bytes, form: Form, packed: bytes | None = None
+) -> Response:
+    """JSON data in the form asked for; `packed` is the same in protobuf, if that is the form."""
     exchange.shown = data
     headers = head(exchange, _CONTENT_TYPE[form.media])
-    if form.media == YAML:
+    if packed is not None:
+        body = packed
+    elif form.media == YAML:
         body = yaml_text.dump(msgspec.json.decode(data))
     elif form.pretty or exchange.pretty:
         body = pretty(data)
@@ -131,15 +137,17 @@ def accepts_gzip(http: HttpRequest) -> bool:
 def entry_response(exchange: Exchange, status: int, entry: Entry[Any]) -> Response:
     """One object."""
     form = exchange.form
+    packed = entry_body(entry, form) if form.media == PROTOBUF else None
     if form.transform is Transform.NONE:
-        return document(exchange, status, entry.data, form)
+        return document(exchange, status, entry.data, form, packed)
     if form.transform is Transform.METADATA_LIST:
         raise NotAcceptable(
             "you requested PartialObjectMetadataList, but the requested object is not a list "
             f"({entry.kind.name})"
         )
     if form.transform is Transform.METADATA:
-        return document(exchange, status, tables.partial_metadata(entry, form.meta_version), form)
+        data = tables.partial_metadata(entry, form.meta_version)
+        return document(exchange, status, data, form, packed)
     include = (exchange.query.get("includeObject") or [""])[0]
     tables.require_known_include(include)
     data = tables.table(
@@ -156,13 +164,13 @@ def entry_response(exchange: Exchange, status: int, entry: Entry[Any]) -> Respon
 
 def list_response(exchange: Exchange, kind: Kind[Any], listed: Listed[Any]) -> Response:
     form = exchange.form
-    meta = encode(
-        ListMeta(
-            resource_version=str(listed.revision),
-            continue_=listed.continue_,
-            remaining_item_count=listed.remaining,
-        )
+    list_meta = ListMeta(
+        resource_version=str(listed.revision),
+        continue_=listed.continue_,
+        remaining_item_count=listed.remaining,
     )
+    meta = encode(list_meta)
+    packed = list_body(kind, list_meta, listed, form) if form.media == PROTOBUF else None
     if form.transform is Transform.METADATA:
         raise NotAcceptable(
             "you requested PartialObjectMetadata, but the requested object is a list "
@@ -170,10 +178,9 @@ def list_response(exchange: Exchange, kind: Kind[Any], listed: Listed[Any]) -> R
         )
     if form.transform is Transform.METADATA_LIST:
         items = b",".join(tables.partial_metadata(e, form.meta_version) for e in listed.entries)
-        data = b'{"kind":"PartialObjectMetadataList","apiVersion":"%b","metadata":%b,"items":[%b]}' % (
-            form.meta_version.encode(), meta, items,
-        )  # fmt: skip
-        return document(exchange, 200, data, form)
+        head_ = b'{"kind":"PartialObjectMetadataList","apiVersion":"%b","metadata":%b,"items":['
+        data = head_ % (form.meta_version.encode(), meta) + items + b"]}"
+        return document(exchange, 200, data, form, packed)
     if form.transform is Transform.TABLE:
         include = (exchange.query.get("includeObject") or [""])[0]
         tables.require_known_include(include)
@@ -187,7 +194,7 @@ def list_response(exchange: Exchange, kind: Kind[Any], listed: Listed[Any]) -> R
             columns=tables.column_definitions(kind),
         )
         return document(exchange, 200, data, form)
-    return document(exchange, 200, list_data(kind, meta, listed), form)
+    return document(exchange, 200, list_data(kind, meta, listed), form, packed)
 
 
 def list_data(kind: Kind[Any], meta: bytes, listed: Listed[Any]) -> bytes:
@@ -206,7 +213,8 @@ def list_data(kind: Kind[Any], meta: bytes, listed: Listed[Any]) -> bytes:
 
 def status_response(exchange: Exchange, code: int, status: Status, form: Form) -> Response:
     exchange.status = status
-    return document(exchange, code, encode(status), form)
+    packed = sealed_status(status) if form.media == PROTOBUF else None
+    return document(exchange, code, encode(status), form, packed)
 
 
 def error_response(exchange: Exchange, error: ApiError) -> Response:

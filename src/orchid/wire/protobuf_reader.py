@@ -32,7 +32,7 @@ from orchid.wire.protobuf_scalars import (
     read_varint,
     to_text,
 )
-from orchid.wire.protobuf_writer import numbered
+from orchid.wire.protobuf_writer import numbered, writer_of
 from orchid.wire.schema import Field, Fields, Leaf, Mapping, Node, Scalar, Sequence
 from orchid.wire.shaping import MICRO_TIME, Undecodable
 from orchid.wire.struct import Wire
@@ -42,6 +42,7 @@ Read = Callable[[bytes, int, Values], int]  # the message, a position, what is k
 Make = Callable[..., Any]  # from the bytes of a message, and values known beforehand
 
 _LARGEST_NUMBER = 2**29 - 1
+_LAST_OF_BYTE = 127  # beyond it, a varint goes on
 _CUT_SHORT = "the message is cut short"
 
 
@@ -70,26 +71,39 @@ class _Readers(dict[int, Read]):
     def __init__(self, owner: str) -> None:
         self.owner = owner
         self.names: dict[int, str] = {}
+        self.texts: dict[int, str] = {}  # strings have no reader: `fill` reads them itself
 
     def put(self, number: int, name: str, wire_type: int, read: Read) -> None:
         self[number << 3 | wire_type] = read
         self.names[number] = name
 
+    def put_text(self, number: int, name: str) -> None:
+        self.texts[number << 3 | LENGTH] = name
+        self.names[number] = name
+
     def fill(self, data: bytes, values: Values) -> None:
-        """Read a whole message into `values`."""
+        """Read a whole message into `values`. Most of every message is strings."""
         position, end = 0, len(data)
-        get = self.get
+        texts = self.texts
         while position < end:
             tag = data[position]
-            if tag > 127:  # noqa: PLR2004 -- more bytes follow
-                tag, position = read_varint(data, position)
-            else:
+            position += 1
+            if tag > _LAST_OF_BYTE:
+                tag, position = read_varint(data, position - 1)
+            if tag in texts:
+                size = data[position]
                 position += 1
-            read = get(tag)
-            if read is None:
-                position = self._skip(data, position, tag)
+                if size > _LAST_OF_BYTE:
+                    size, position = read_varint(data, position - 1)
+                stop = position + size
+                if stop > end:
+                    raise Undecodable(_CUT_SHORT)
+                values[texts[tag]] = data[position:stop].decode() if size else ""
+                position = stop
+            elif tag in self:
+                position = self[tag](data, position, values)
             else:
-                position = read(data, position, values)
+                position = self._skip(data, position, tag)
 
     def _skip(self, data: bytes, position: int, tag: int) -> int:
         number, wire_type = tag >> 3, tag & 7
@@ -116,13 +130,22 @@ def _message(schema: Fields, raw: bool) -> Make:
         return values
 
     def make_struct(data: bytes, **values: Any) -> Any:
+        if data == nothing and not values:
+            return empty
         fill(data, values)
         for name in lists:
             if name in values:
                 values[name] = tuple(values[name])
         return type_(**values)
 
-    return make_dict if raw else make_struct
+    if raw:
+        return make_dict
+    # Those who write all fields send many messages that hold nothing: the status of a request, the
+    # metadata of a review. Structs are immutable, so one serves all.
+    nothing, empty = None, None
+    zeros = writer_of(schema)(type_())
+    nothing, empty = zeros, make_struct(zeros)
+    return make_struct
 
 
 def _put_field(readers: _Readers, number: int, name: str, field: Field, raw: bool) -> None:
@@ -152,7 +175,10 @@ def _put_leaf(
 ) -> None:
     match node:
         case Leaf(scalar=Scalar.STRING):
-            readers.put(number, name, LENGTH, _string(name) if keep else _kept_string(name))
+            if keep:
+                readers.put_text(number, name)
+            else:
+                readers.put(number, name, LENGTH, _content(name, _text, keep))
         case Leaf(scalar=Scalar.BYTES):
             readers.put(number, name, LENGTH, _content(name, _to_base64 if raw else bytes, keep))
         case Leaf(scalar=Scalar.BOOLEAN | Scalar.INTEGER as scalar):
@@ -182,32 +208,14 @@ def _put_list(readers: _Readers, number: int, name: str, items: Node, raw: bool)
 
 def _bounds(data: bytes, position: int) -> tuple[int, int]:
     """Where the content of known length at a position begins and ends."""
-    size, position = read_varint(data, position)
+    size = data[position]
+    position += 1
+    if size > _LAST_OF_BYTE:
+        size, position = read_varint(data, position - 1)
     stop = position + size
     if stop > len(data):
         raise Undecodable(_CUT_SHORT)
     return position, stop
-
-
-def _string(name: str) -> Read:
-    def read(data: bytes, position: int, values: Values) -> int:
-        # Written out rather than asked of `_bounds`: most of every message is strings.
-        size = data[position]
-        if size > 127:  # noqa: PLR2004 -- more bytes follow
-            size, position = read_varint(data, position)
-        else:
-            position += 1
-        stop = position + size
-        if stop > len(data):
-            raise Undecodable(_CUT_SHORT)
-        values[name] = data[position:stop].decode() if size else ""
-        return stop
-
-    return read
-
-
-def _kept_string(name: str) -> Read:
-    return _content(name, _text, keep=False)
 
 
 def _content(name: str, make: Make, keep: bool = True) -> Read:
@@ -285,7 +293,7 @@ def _packed(name: str, signed: Callable[[int], Any]) -> Read:
 
 def _map(name: str, node: Node, raw: bool) -> Read:
     entry = _Readers("entry")
-    entry.put(1, "key", LENGTH, _string("key"))
+    entry.put_text(1, "key")
     empty: Make
     if isinstance(node, Sequence):
         wrapped = _wrapped_list(node.items, raw)

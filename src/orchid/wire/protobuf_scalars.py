@@ -26,9 +26,9 @@ SIGN32: Final = 2**31
 
 _LONGEST_VARINT = 10
 _LAST_OF_BYTE = 127
+_LAST_OF_TWO_BYTES = 2**14 - 1
 _ONE_BYTE = tuple(bytes((number,)) for number in range(_LAST_OF_BYTE + 1))
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_MICROSECOND = datetime.timedelta(microseconds=1)
 _PER_SECOND = 1_000_000_000
 
 
@@ -40,6 +40,8 @@ def varint(number: int) -> bytes:
     if 0 <= number <= _LAST_OF_BYTE:
         return _ONE_BYTE[number]
     number &= MASK64
+    if number <= _LAST_OF_TWO_BYTES:
+        return bytes((number & 0x7F | 0x80, number >> 7))
     data = bytearray()
     while number > _LAST_OF_BYTE:
         data.append(number & 0x7F | 0x80)
@@ -65,9 +67,8 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 def to_parts(moment: datetime.datetime, *, micro: bool) -> tuple[int, int]:
     """Seconds and nanoseconds."""
-    microseconds = (moment - _EPOCH) // _MICROSECOND
-    seconds, rest = divmod(microseconds, 1_000_000)
-    return seconds, rest * 1000 if micro else 0
+    since = moment - _EPOCH
+    return since.days * 86_400 + since.seconds, since.microseconds * 1000 if micro else 0
 
 
 def from_parts(seconds: int, nanos: int, *, micro: bool) -> datetime.datetime | None:

@@ -11,9 +11,10 @@ declared fields they hold; their values have been checked when they came in.
 """
 
 import binascii
+import datetime
 from collections.abc import Callable
-from functools import cache
-from operator import attrgetter
+from functools import cache, lru_cache
+from operator import attrgetter, call
 from typing import Any
 
 import msgspec
@@ -68,8 +69,7 @@ def _message(schema: Fields, raw: bool) -> Writer:
     get_all = attrgetter(*(field.python_name for field in fields))
 
     def write_struct(value: Any) -> bytes:
-        # Both have one element per field: `strict` would be asked once per message for nothing.
-        return b"".join([write(part) for write, part in zip(writers, get_all(value))])  # noqa: B905
+        return b"".join(map(call, writers, get_all(value)))
 
     return write_struct
 
@@ -162,11 +162,7 @@ def _integer(number: int) -> Writer:
 
 
 def _time(number: int, *, as_text: bool, micro: bool, unset: bytes) -> Writer:
-    def parts(moment: Any) -> bytes:
-        seconds, nanos = to_parts(moment, micro=micro)
-        return b"\x08" + varint(seconds) + b"\x10" + varint(nanos)
-
-    write = _nested(number, parts)
+    write = _nested(number, _micro_parts if micro else _parts)
 
     def write_moment(value: Any) -> bytes:
         if as_text and value is not None:
@@ -176,16 +172,30 @@ def _time(number: int, *, as_text: bool, micro: bool, unset: bytes) -> Writer:
     return write_moment
 
 
+@lru_cache(maxsize=1024)
+def _parts(moment: datetime.datetime) -> bytes:
+    """Seconds alone. Kept, because the times of an object tend to be the same."""
+    return b"\x08" + varint(to_parts(moment, micro=False)[0]) + b"\x10\0"
+
+
+def _micro_parts(moment: datetime.datetime) -> bytes:
+    seconds, nanos = to_parts(moment, micro=True)
+    return b"\x08" + varint(seconds) + b"\x10" + varint(nanos)
+
+
 def _repeated(item: Writer) -> Writer:
-    return lambda values: b"".join([item(value) for value in values]) if values else b""
+    return lambda values: b"".join(map(item, values)) if values else b""
 
 
 def _map(number: int, values: Node, raw: bool) -> Writer:
     write_key, write_value = _string(1), _map_value(values, raw)
-    write_entry = _nested(number, lambda entry: write_key(entry[0]) + write_value(entry[1]))
+    write_entry = _nested(number, lambda entry: entry)
 
     def write(value: Any) -> bytes:
-        return b"".join([write_entry(entry) for entry in sorted(value.items())]) if value else b""
+        if not value:
+            return b""
+        keys = sorted(value)
+        return b"".join([write_entry(write_key(key) + write_value(value[key])) for key in keys])
 
     return write
 
