@@ -50,6 +50,7 @@ _OPTIONS: Final = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.use_local_subchannel_pool", 1),  # a new channel does not inherit an old one's patience
 )
+_FORM: Final = "etcd: an endpoint is http://HOST:PORT or https://HOST:PORT"  # repeats no password
 _Code = grpc.StatusCode
 # Another member may answer; whether this one did what it was asked is not known.
 _LOST: Final = frozenset(
@@ -267,10 +268,10 @@ def _parse(endpoints: Sequence[str], tls: TLSFiles) -> list[Endpoint]:
             url = urlsplit(text if "://" in text else f"http://{text}")
             port = url.port or 2379
         except ValueError as error:
-            raise Unusable(f"etcd: not an endpoint: {text!r}") from error
+            raise Unusable(_FORM) from error
         rest = url.path.strip("/") or url.query or url.fragment or url.username or url.password
         if url.scheme not in ("http", "https") or not url.hostname or rest:
-            raise Unusable("etcd: an endpoint is http://HOST:PORT or https://HOST:PORT")
+            raise Unusable(_FORM)
         host = f"[{url.hostname}]" if ":" in url.hostname else url.hostname
         made.append((url.scheme, f"{host}:{port}"))
     if len({scheme for scheme, _ in made}) > 1:

@@ -25,9 +25,15 @@ class Retention:
     """
 
     def __init__(
-        self, store: Store, clock: Callable[[], float], *, keep: float = KEEP_SECONDS
+        self,
+        store: Store,
+        clock: Callable[[], float],
+        *,
+        keep: float = KEEP_SECONDS,
+        forgotten: Callable[[Revision], None] | None = None,
     ) -> None:
         self._store = store
+        self._forgotten = forgotten  # told before which revision nothing is left
         self._clock = clock
         self._keep = keep
         self._seen: deque[tuple[float, Revision]] = deque()
@@ -55,3 +61,5 @@ class Retention:
             before = self._seen.popleft()[1]
         if before is not None:
             await self._store.compact(before)
+            if self._forgotten is not None:
+                self._forgotten(before)

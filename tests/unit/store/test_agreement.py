@@ -64,15 +64,24 @@ class TwoStores(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
-        self.directory = Path(tempfile.mkdtemp())
         self.memory = MemoryStore()
-        self.sqlite = self.run(SQLiteStore.open(self.directory / "orchid.db"))
+        self.prepare()
+        self.lasting: Store = self.run(self.open())
+
+    def prepare(self) -> None:
+        self.directory = Path(tempfile.mkdtemp())
+
+    async def open(self) -> Store:
+        return await SQLiteStore.open(self.directory / "orchid.db")
+
+    def discard(self) -> None:
+        shutil.rmtree(self.directory)
 
     def run(self, doing: Coroutine[Any, Any, Any]) -> Any:
         return self.runner.run(doing)
 
     def both(self, ask: Any) -> Answer:
-        first, second = self.run(answer(ask(self.memory))), self.run(answer(ask(self.sqlite)))
+        first, second = self.run(answer(ask(self.memory))), self.run(answer(ask(self.lasting)))
         assert first == second
         return first
 
@@ -104,8 +113,8 @@ class TwoStores(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        self.run(self.sqlite.close())
-        self.sqlite = self.run(SQLiteStore.open(self.directory / "orchid.db"))
+        self.run(self.lasting.close())
+        self.lasting = self.run(self.open())
 
     @rule(span=SPANS, back=st.integers(-2, 12), limit=st.integers(0, 3))
     def read(self, span: Span, back: int, limit: int) -> None:
@@ -124,9 +133,9 @@ class TwoStores(RuleBasedStateMachine):
         self.both(lambda store: store.read(ALL))
 
     def teardown(self) -> None:
-        self.run(self.sqlite.close())
+        self.run(self.lasting.close())
         self.runner.close()
-        shutil.rmtree(self.directory)
+        self.discard()
 
 
 TestAgreement = TwoStores.TestCase

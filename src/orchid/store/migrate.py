@@ -1,0 +1,135 @@
+"""Copy a store into another one: from SQLite to etcd, or back.
+
+What is copied are the current records, as of one revision; the past is not. **Records get new
+revisions in the target**, in the order of their keys: a client that still holds a revision of the
+source has to list again, and it is told to, because the target's history begins behind the copy.
+
+Nobody may write to either store meanwhile. That is checked as well as can be: the target must be
+empty, the source must not move, and at the end both are read again and compared. Start with
+`migrate`. A copy that fails is left as it is, and must be emptied before the next try.
+"""
+
+import hashlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from orchid.store.interface import (
+    ABSENT,
+    MAX_CHANGES,
+    Change,
+    Record,
+    Revision,
+    Span,
+    Store,
+    StoreError,
+)
+
+RECORDS_PER_READ: Final = 1000
+BYTES_PER_COMMIT: Final = 1 << 20  # etcd refuses more than 1.5 MiB; a larger record goes alone
+
+
+class NotMigrated(StoreError):
+    """The target cannot be used as a copy of the source."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a migration has come."""
+
+    step: str  # "count", "copy" or "verify"
+    done: int
+    total: int  # 0: not known yet
+
+
+@dataclass(frozen=True)
+class Migrated:
+    """What a migration has done."""
+
+    records: int
+    digest: str  # SHA-256 over all keys and values, the same for source and target
+    source: Revision  # what was copied
+    target: Revision  # the target's oldest and newest revision
+
+
+@dataclass
+class _Sum:
+    """Records counted and added up."""
+
+    records: int = 0
+
+    def __post_init__(self) -> None:
+        self._hash = hashlib.sha256()
+
+    def add(self, record: Record) -> None:
+        key = record.key.encode()
+        # With their lengths, so that no two different stores read as the same bytes.
+        self._hash.update(b"%d:%d:" % (len(key), len(record.value)))
+        self._hash.update(key)
+        self._hash.update(record.value)
+        self.records += 1
+
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+
+Report = Callable[[Progress], None]
+
+
+async def migrate(
+    source: Store, target: Store, *, report: Report = lambda progress: None
+) -> Migrated:
+    """Copy all records and prove it. Raises NotMigrated, or what either store raises."""
+    if (await target.read(Span.all(), limit=1)).records:
+        raise NotMigrated("the target is not empty")
+    start = await source.revision()
+    wanted = await _add_up(source, start, "count", 0, report)
+    await _copy(source, start, target, wanted.records, report)
+    end = await target.revision()
+    found = await _add_up(target, end, "verify", wanted.records, report)
+    if await source.revision() != start:
+        raise NotMigrated("the source was written to meanwhile; the copy is not complete")
+    if await target.revision() != end:
+        raise NotMigrated("the target was written to meanwhile; it is not a copy")
+    if (wanted.records, wanted.digest()) != (found.records, found.digest()):
+        raise NotMigrated(f"{found.records} records arrived of {wanted.records}, or they differ")
+    await target.compact(end)
+    return Migrated(found.records, found.digest(), start, end)
+
+
+async def _copy(source: Store, at: Revision, target: Store, total: int, report: Report) -> None:
+    done = size = 0
+    waiting: list[Change] = []
+    async for record in _records(source, at):
+        if waiting and (len(waiting) == MAX_CHANGES or size + len(record.value) > BYTES_PER_COMMIT):
+            await target.commit(waiting)
+            done += len(waiting)
+            report(Progress("copy", done, total))
+            waiting, size = [], 0
+        waiting.append(Change(record.key, record.value, ABSENT))
+        size += len(record.value)
+    if waiting:
+        await target.commit(waiting)
+    report(Progress("copy", done + len(waiting), total))
+
+
+async def _add_up(store: Store, at: Revision, step: str, total: int, report: Report) -> _Sum:
+    result = _Sum()
+    async for record in _records(store, at):
+        result.add(record)
+        if result.records % RECORDS_PER_READ == 0:
+            report(Progress(step, result.records, total))
+    report(Progress(step, result.records, result.records))
+    return result
+
+
+async def _records(store: Store, at: Revision) -> AsyncIterator[Record]:
+    """Every record of one revision, in order, without holding all of them at once."""
+    rest = Span.all()
+    while True:
+        page = await store.read(rest, at=at, limit=RECORDS_PER_READ)
+        for record in page.records:
+            yield record
+        if not page.more:
+            return
+        rest = rest.after(page.records[-1].key)

@@ -1,0 +1,93 @@
+"""One call serves all who wait, and no answer is older than its question."""
+
+import asyncio
+from itertools import count
+
+import pytest
+
+from orchid.store.interface import Unavailable
+from orchid.store.shared_call import SharedCall
+
+
+class Source:
+    """Answers with the number of the call, when let."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.let = asyncio.Semaphore(0)
+        self.failure: Exception | None = None
+        self._numbers = count(1)
+
+    async def call(self) -> int:
+        number = next(self._numbers)
+        self.begun = number
+        await self.let.acquire()
+        if self.failure:
+            raise self.failure
+        return number
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_those_who_come_during_a_call_share_the_next() -> None:
+    """However many ask, two calls answer all of them."""
+    source = Source()
+    shared = SharedCall(source.call)
+    first = asyncio.create_task(shared.ask())
+    await settle()
+    later = [asyncio.create_task(shared.ask()) for _ in range(9)]
+    await settle()
+    assert source.begun == 1
+
+    source.let.release()
+    source.let.release()
+
+    assert await first == 1
+    assert await asyncio.gather(*later) == [2] * 9
+
+
+async def test_call_that_fails_fails_those_who_waited_for_it() -> None:
+    """Each gets an error of its own, and the next question is asked anew."""
+    source = Source()
+    shared = SharedCall(source.call)
+    source.failure = Unavailable("away")
+    asking = [asyncio.create_task(shared.ask()) for _ in range(3)]
+    source.let.release()
+    errors = await asyncio.gather(*asking, return_exceptions=True)
+    assert [str(error) for error in errors] == ["away"] * 3
+    assert len({id(error) for error in errors}) == 3
+
+    source.failure = None
+    source.let.release()
+    assert await shared.ask() == 2
+
+
+async def test_one_who_leaves_does_not_disturb_the_others() -> None:
+    """A cancelled caller takes nobody along."""
+    source = Source()
+    shared = SharedCall(source.call)
+    leaving, staying = (asyncio.create_task(shared.ask()) for _ in range(2))
+    await settle()
+    leaving.cancel()
+    source.let.release()
+
+    assert await staying == 1
+
+
+async def test_closing_tells_those_who_wait() -> None:
+    """Nobody is left waiting, whichever call they wait for."""
+    source = Source()
+    shared = SharedCall(source.call)
+    first = asyncio.create_task(shared.ask())
+    await settle()
+    second = asyncio.create_task(shared.ask())
+    await settle()
+
+    await shared.close()
+
+    for waiting in (first, second):
+        with pytest.raises(Unavailable, match="closed"):
+            await waiting
