@@ -12,14 +12,16 @@ import logging
 import time
 import uuid
 from collections.abc import AsyncIterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
-from orchid import data_directory
+from orchid import controlling, data_directory
 from orchid.access.authenticators.anonymous import AnonymousAuthenticator
 from orchid.access.authenticators.bearer import BearerAuthenticator, WebSocketAuthenticator
 from orchid.access.authenticators.bootstrap_token import BootstrapTokenAuthenticator
 from orchid.access.authenticators.client_certificate import ClientCertificateAuthenticator
+from orchid.access.authenticators.in_process import InProcessCallers
 from orchid.access.authenticators.request_header import (
     RequestHeaderAuthenticator,
     RequestHeaderSettings,
@@ -39,11 +41,14 @@ from orchid.access.authorizers.union import ListingAuthorizer, Union
 from orchid.access.bootstrap_policy import bootstrap_policy
 from orchid.access.impersonation import Impersonation
 from orchid.access.issuing import IssuingSettings, TokenIssuer
+from orchid.access.outbound import InvalidRemote, read_kubeconfig
 from orchid.access.reconcile_policy import reconcile
 from orchid.admission.namespace_lifecycle import NamespaceLifecycle
 from orchid.admission.role_escalation import RoleEscalation
 from orchid.admission.signer_permission import SignerPermission
 from orchid.admission.subject_restriction import SubjectRestriction
+from orchid.controllers.label_token_secrets import LabelTokenSecrets
+from orchid.controllers.running import UnknownController, chosen, run_controllers
 from orchid.credentials import keys as key_files
 from orchid.credentials.certificates import ClientVerifier
 from orchid.credentials.files import Reloading
@@ -235,6 +240,8 @@ class Assembly:
         self.audit = audit or NoAudit()
         self.clock, self.random = SystemClock(), SystemRandomness()
         self.stopping = False
+        self.wanted_controllers = wanted_controllers(settings)
+        self.callers = InProcessCallers()
 
         stored = stored_kinds(names)
         self.feed = Feed(store, Catalog(stored))
@@ -259,6 +266,10 @@ class Assembly:
         self.verbs = Verbs.over(store, self.feed, Admission(self._policies()), names, self.random)
         self.local = LocalObjects(self.catalog, self.feed, self.verbs, self.clock, SELF)
         self.chain = self._chain()
+        self.clients = controlling.InProcessClients(
+            self.chain, self.callers, self.catalog, names
+        )
+        self.token_uses = LabelTokenSecrets(self.clients.of_user(SELF), self.clock, names)
 
     # -- who is calling, and may they --------------------------------------------------------
 
@@ -288,16 +299,19 @@ class Assembly:
                 self.clock,
                 api_audiences=audiences,
                 names=names,
-                legacy=SecretTokens(self.feed, self.clock, names),
+                legacy=SecretTokens(self.feed, self.clock, names, self._token_used),
             )
         )
         members.append(BootstrapTokenAuthenticator(self.feed, self.clock, audiences, names))
         return members
 
+    def _token_used(self, namespace: str, name: str, day: date) -> None:
+        self.token_uses.used(namespace, name, day)
+
     def _authenticator(self) -> Authenticator:
         given, names = self.settings.given, self.settings.names
         audiences = self.settings.api_audiences
-        members: list[Authenticator] = []
+        members: list[Authenticator] = [self.callers]
         if given.requestheader_client_ca_file:
             members.append(self._front_proxy())
         pool = _client_pool(given.client_ca_file or str(self.files.ca_certificate))
@@ -433,6 +447,11 @@ class Assembly:
                 self.verifier.replace_issuers(issuers)
                 log.info("tokens.keys_reloaded", extra={"keys": len(found.keys)})
 
+    async def run_controllers(self) -> None:
+        """Work beside the server until cancelled; what is not wanted does not run."""
+        means = controlling.means(self.settings, self.files, self.clock)
+        await run_controllers(self.wanted_controllers, self.clients, means)
+
     def listener(self) -> Listener:
         given = self.settings.given
         authorities = [
@@ -470,20 +489,61 @@ async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
                 raise BadSettings(
                     f"--listen: {settings.given.listen}: {problem.strerror or problem}"
                 ) from None
-            retention = Retention(store, time.monotonic, keep=settings.history)
+            retention = Retention(
+                store,
+                time.monotonic,
+                keep=settings.history,
+                forgotten=server.feed.forget_before,
+            )
             background = [
                 following,
                 tasks.create_task(retention.run()),
                 tasks.create_task(server.follow_keys()),
             ]
+            background.append(tasks.create_task(server.token_uses.run()))
+            controllers = tasks.create_task(server.run_controllers())
             announce(settings, files)
             await stop.wait()
             server.stopping = True
             log.info("server.stopping")
+            # First, so that another server may take over at once.
+            controllers.cancel()
+            await asyncio.wait([controllers])
             await listener.drain(settings.shutdown_grace)
             for task in background:
                 task.cancel()
         server.issuer.close()
+
+
+async def control(settings: Settings, kubeconfig: Path, stop: asyncio.Event) -> None:
+    """Run the controllers of a server elsewhere until `stop` is set."""
+    names = settings.names
+    files = data_directory.located(settings)
+    try:
+        remote = read_kubeconfig(kubeconfig)
+    except InvalidRemote as problem:
+        raise BadSettings(f"--kubeconfig: {problem}") from None
+    reviews = subject_access_review.declare(names, Union([]))
+    catalog = Catalog([*stored_kinds(names), *reviews])
+    clients = controlling.RemoteClients(remote, catalog, names)
+    means = controlling.means(settings, files, SystemClock())
+    working = asyncio.ensure_future(run_controllers(wanted_controllers(settings), clients, means))
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        working.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await working
+        await clients.close()
+
+
+def wanted_controllers(settings: Settings) -> frozenset[str]:
+    try:
+        return chosen(settings.given.controllers)
+    except UnknownController as problem:
+        raise BadSettings(f"--controllers: {problem}") from None
 
 
 def _client_pool(path: str) -> Any:

@@ -1,12 +1,12 @@
 """The command line: `orchid serve` and its kin.
 
-Modules are imported where a command needs them, so that `orchid --help` answers at once. A mistake of
-the caller's is one line on standard error and exit code 2, never a traceback.
+Modules are imported where a command needs them, so that `orchid --help` answers at once. A
+mistake of the caller's is one line on standard error and exit code 2, never a traceback.
 """
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,19 @@ def _parser() -> argparse.ArgumentParser:
     serve = commands.add_parser("serve", help="start the server", description="Start the server.")
     _add_settings(serve)
     serve.set_defaults(run=_serve)
+    controllers = commands.add_parser(
+        "controllers",
+        help="run the controllers of a server in a process of their own",
+        description="Run the controllers of a server that was started with --controllers ''.",
+    )
+    _add_settings(controllers)
+    controllers.add_argument(
+        "--kubeconfig",
+        type=Path,
+        metavar="FILE",
+        help="how to reach the server (default: admin.kubeconfig in the data directory)",
+    )
+    controllers.set_defaults(run=_controllers)
     return parser
 
 
@@ -85,15 +98,36 @@ def _shown(default: Any) -> str:
 
 
 def _serve(chosen: argparse.Namespace) -> int:
+    from orchid import assembly
+
+    async def serve(settings: Any, stop: Any) -> None:
+        await assembly.serve(settings, stop, _announce)
+
+    return _until_signal(chosen, serve)
+
+
+def _controllers(chosen: argparse.Namespace) -> int:
+    from orchid import assembly
+
+    async def control(settings: Any, stop: Any) -> None:
+        default = settings.data_dir / "admin.kubeconfig"
+        await assembly.control(settings, chosen.kubeconfig or default, stop)
+
+    return _until_signal(chosen, control)
+
+
+def _until_signal(chosen: argparse.Namespace, work: Callable[[Any, Any], Any]) -> int:
+    """Do the work of a command until SIGTERM or SIGINT asks it to end."""
     import asyncio
     import signal
 
     import uvloop
 
-    from orchid import assembly, telemetry
+    from orchid import telemetry
     from orchid.settings import BadSettings, check, read
 
-    flags = {key: value for key, value in vars(chosen).items() if key not in ("run", "config")}
+    own = ("run", "config", "kubeconfig")
+    flags = {key: value for key, value in vars(chosen).items() if key not in own}
     try:
         settings = check(read(chosen.config, flags))
     except BadSettings as problem:
@@ -105,7 +139,7 @@ def _serve(chosen: argparse.Namespace) -> int:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        await assembly.serve(settings, stop, _announce)
+        await work(settings, stop)
 
     try:
         uvloop.run(until_signal())
@@ -120,13 +154,13 @@ def _serve(chosen: argparse.Namespace) -> int:
 
 
 def _complain(problem: BaseException) -> int:
-    print(f"orchid: {problem}", file=sys.stderr)  # noqa: T201 -- what the person must read
+    print(f"orchid: {problem}", file=sys.stderr)
     return USAGE_ERROR
 
 
 def _announce(settings: Any, files: Any) -> None:
     """What to type next."""
-    print(  # noqa: T201 -- what the person must read
+    print(
         f"orchid serves {settings.url}\n"
         f"  kubectl --kubeconfig {files.kubeconfig} get serviceaccounts -A\n"
         f"  curl --cacert {files.ca_certificate} {settings.url}/readyz",

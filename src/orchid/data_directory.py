@@ -4,8 +4,8 @@
     token-signing.key    signs tokens (ES256)        serving.crt, serving.key  issued by it
     admin.kubeconfig     a client certificate of system:masters, for the person who starts it
 
-The directory is 0700, keys are 0600. What is there is used; what is missing or about to expire is made
-anew, except the CA and the signing key, which are never replaced.
+The directory is 0700, keys are 0600. What is there is used; what is missing or about to
+expire is made anew, except the CA and the signing key, which are never replaced.
 """
 
 import base64
@@ -42,12 +42,10 @@ class DataDirectory:
     database: Path
 
 
-def prepare(settings: Settings, now: datetime.datetime) -> DataDirectory:
-    """Make what is missing; raises BadSettings with what a person has to mend."""
-    root = settings.data_dir
-    given = settings.given
-    _make_private(root)
-    files = DataDirectory(
+def located(settings: Settings) -> DataDirectory:
+    """Where everything is or will be; makes nothing."""
+    root, given = settings.data_dir, settings.given
+    return DataDirectory(
         path=root,
         serving_certificate=settings.path(given.tls_cert_file, "serving.crt"),
         serving_key=settings.path(given.tls_private_key_file, "serving.key"),
@@ -57,6 +55,14 @@ def prepare(settings: Settings, now: datetime.datetime) -> DataDirectory:
         kubeconfig=root / "admin.kubeconfig",
         database=root / "orchid.db",
     )
+
+
+def prepare(settings: Settings, now: datetime.datetime) -> DataDirectory:
+    """Make what is missing; raises BadSettings with what a person has to mend."""
+    root = settings.data_dir
+    given = settings.given
+    _make_private(root)
+    files = located(settings)
     try:
         authority = _authority(files, now)
         if not given.service_account_signing_key_file and not files.signing_key.exists():

@@ -87,6 +87,7 @@ def controller_accounts(names: Naming) -> dict[str, str]:
         "trust-bundle-publisher": (
             f"{names.component}-apiserver-serving-clustertrustbundle-publisher"
         ),
+        "event-cleaner": "event-cleaner",
         "leader-election": "leader-election",
     }
 
@@ -325,7 +326,7 @@ class _Writer:
         )
         self._controller(self._accounts["csrcleaner"], rule(("delete", *READ), group, (requests,)))
         publishing = (
-            rule(("attest",), group, ("signers",), names.server_serving_signer),
+            rule(("attest",), group, ("signers",), names.server_serving_signer, *signers),
             rule(("create", "delete", "update", *READ), group, ("clustertrustbundles",)),
             events(names),
         )
@@ -342,6 +343,7 @@ class _Writer:
         self._controller(
             self._accounts["serviceaccount-token"],
             rule(READ, CORE, ("namespaces", "serviceaccounts")),
+            rule(("update",), CORE, ("serviceaccounts",)),
             rule(("delete", "patch", "update", *READ), CORE, ("secrets",)),
             events(names),
         )
@@ -374,6 +376,9 @@ class _Writer:
             self._accounts["garbagecollector"],
             rule(("delete", "patch", "update", *READ), "*", ("*",)),
             events(names),
+        )
+        self._controller(
+            self._accounts["event-cleaner"], rule(("delete", "get", "list"), CORE, ("events",))
         )
         self._controller(
             self._accounts["clusterrole-aggregation"],

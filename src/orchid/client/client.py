@@ -44,16 +44,16 @@ LISTED = "LISTED"  # it was there when we began
 class Selection(Generic[T]):
     """Which objects to list or follow, and as what to read them.
 
-    `as_object` reads no more than metadata, for those who need no more. Without `existing` only
-    what happens from now on is told.
+    `read_as` reads less than there is, for those who need no more: an `Object` is metadata alone.
+    Without `existing` only what happens from now on is told.
     """
 
-    type: type[T]
+    of: type[T]
     namespace: str = ""
     labels: str = ""
     fields: str = ""
     existing: bool = True
-    as_object: bool = False
+    read_as: type[Any] | None = None
 
     def query(self) -> dict[str, str]:
         given = {"labelSelector": self.labels, "fieldSelector": self.fields}
@@ -276,7 +276,7 @@ class Client:
     # -- how it is sent --------------------------------------------------------------------
 
     def _collection(self, wanted: Selection[Any]) -> str:
-        return self._path(self.catalog.of(wanted.type), wanted.namespace)
+        return self._path(self.catalog.of(wanted.of), wanted.namespace)
 
     def _path(self, kind: Kind[Any], namespace: str, name: str = "") -> str:
         path = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
@@ -292,9 +292,7 @@ class Client:
         found: T = _decoder(type_).decode(answer.body)
         return found
 
-    async def _sent(
-        self, method: str, target: str, body: bytes = b"", media: str = JSON
-    ) -> Answer:
+    async def _sent(self, method: str, target: str, body: bytes = b"", media: str = JSON) -> Answer:
         answer = await self._transport.send(method, target, body, media)
         if answer.status >= 300:  # noqa: PLR2004 -- no success
             raise _error(answer)
@@ -307,7 +305,7 @@ _SAFE = ":"  # the names of roles and bundles have colons; a path may carry them
 
 
 def _read_as(wanted: Selection[Any]) -> type[Any]:
-    return Object if wanted.as_object else wanted.type
+    return wanted.read_as or wanted.of
 
 
 def _body(kind: Kind[Any], new: Object) -> bytes:

@@ -6,6 +6,7 @@ two at a time for the same object, side by side across objects, and comes back a
 
     Controller      reconcile(object)        watches, and brings each object to its end
     Sweeper         sweep()                  looks at everything from time to time
+    Worker          follow, attend           the bare loop, for what fits neither
 
 Nothing is remembered between two looks but keys: a restart, or events that were missed, end in
 every object being looked at again. That is why reconcile must be safe to repeat.
@@ -15,23 +16,27 @@ import asyncio
 import contextlib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Hashable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, Protocol, TypeVar
 
-from orchid.client.client import DELETED, LISTED, Client, Happening, Selection
+from orchid.client.client import DELETED, Client, Happening, Selection
 from orchid.client.transport import Unreachable
 from orchid.controllers.work_queue import BackOff, WorkQueue
-from orchid.wire.errors import ApiError, Conflict, Expired, NotFound
+from orchid.credentials.refusals import Refusal
+from orchid.wire.errors import ApiError, Conflict, Expired
 from orchid.wire.meta import Object
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=Object)
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 Key = tuple[str, str]  # namespace and name
 LONGEST_PAUSE = 30.0
+POLL_SECONDS = 60.0  # how often what a controller rests on (a file) is looked at
 
 
 class Clock(Protocol):
@@ -51,6 +56,13 @@ class Trigger(Generic[T]):
     concerns: Callable[[Happening[T]], AsyncIterator[Key]]
 
 
+@dataclass(frozen=True)
+class Gone(Generic[T]):
+    """An object as it was when it was deleted."""
+
+    last: T
+
+
 class Running(ABC):
     """What runs beside the server, under a name, until it is cancelled."""
 
@@ -60,101 +72,60 @@ class Running(ABC):
     async def run(self) -> None: ...
 
 
-class Controller(Running, Generic[T]):
-    """Brings every object of a kind to its end, one look at a time."""
+class Worker(Running, Generic[K, V]):
+    """Follows something, queues keys, and works on them; whatever breaks, it starts over."""
 
-    workers = 5  # objects worked on side by side
-    minds_deletions = False  # whether `gone` has anything to do
-    triggers: tuple[Trigger[Any], ...] = ()
+    workers = 5  # keys worked on side by side
     back_off = BackOff()
 
-    def __init__(self, client: Client, follows: Selection[T]) -> None:
-        self._client = client
-        self.follows = follows
-        self.queue: WorkQueue[Key, T] = WorkQueue(self.back_off)
+    def __init__(self) -> None:
+        self.queue: WorkQueue[K, V] = WorkQueue(self.back_off)
 
     @abstractmethod
-    async def reconcile(self, found: T) -> float | None:
-        """Bring one object to its end. Safe to repeat; a raised error means try later.
+    async def follow(self, tasks: asyncio.TaskGroup) -> None:
+        """Start the tasks that follow. When one of them fails, all end and this is called again."""
 
-        Give the seconds after which to look again, or None.
-        """
+    @abstractmethod
+    async def attend(self, key: K, value: V | None) -> float | None:
+        """Work on a key; a raised error means try later, a number: look again after seconds."""
 
-    async def gone(self, key: Key) -> None:
-        """An object that was followed is no longer there. Mostly nothing is left to do."""
-
-    def is_settled(self, event: Happening[T]) -> bool:
-        """Whether an event needs no look at all; asked of every event, so it has to be quick."""
-        return False
+    def shown(self, key: K) -> str:
+        """The key in a log line."""
+        return str(key)
 
     async def run(self) -> None:
-        """Work until cancelled. Whatever breaks the following, everything is looked at again."""
+        loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as tasks:
             for _ in range(self.workers):
                 tasks.create_task(self._work())
             pause = self.back_off.first
             while True:
-                started = asyncio.get_running_loop().time()
+                started = loop.time()
                 await self._follow_until_lost()
-                if asyncio.get_running_loop().time() - started > LONGEST_PAUSE:
+                if loop.time() - started > LONGEST_PAUSE:
                     pause = self.back_off.first
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
 
-    # -- following -------------------------------------------------------------------------
-
     async def _follow_until_lost(self) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
-                # Triggers first: what happens while the list is read must not be missed.
-                for trigger in self.triggers:
-                    told = asyncio.Event()
-                    tasks.create_task(self._follow_trigger(trigger, told))
-                    await told.wait()
-                tasks.create_task(self._follow_own())
+                await self.follow(tasks)
         except* Expired:
             log.info("controller.starts_over", extra={"controller": self.name})
         except* (ApiError, Unreachable) as problems:
             text = "; ".join(str(problem) for problem in problems.exceptions)
             log.warning("controller.lost", extra={"controller": self.name, "why": text})
 
-    async def _follow_own(self) -> None:
-        async with contextlib.aclosing(self._client.follow(self.follows)) as batches:
-            async for batch in batches:
-                for event in batch:
-                    self._take(event)
-
-    def _take(self, event: Happening[T]) -> None:
-        if self.is_settled(event):
-            return
-        found = event.object
-        key = (found.namespace, found.name)
-        if event.type == DELETED:
-            self.queue.drop(key)
-            if self.minds_deletions:
-                self.queue.add(key)  # without an object: the look finds it gone, or made anew
-        else:
-            self.queue.add(key, found)
-
-    async def _follow_trigger(self, trigger: Trigger[Any], told: asyncio.Event) -> None:
-        async with contextlib.aclosing(self._client.follow(trigger.selection)) as batches:
-            async for batch in batches:
-                for event in batch:
-                    async for key in trigger.concerns(event):
-                        self.queue.add(key)
-                told.set()
-
-    # -- working ---------------------------------------------------------------------------
-
     async def _work(self) -> None:
         while True:
-            key, found = await self.queue.take()
+            key, value = await self.queue.take()
             try:
-                again = await self._look(key, found)
+                again = await self.attend(key, value)
             except (TryAgain, Conflict) as reason:
                 pause = self.queue.failed(key)
                 log.debug("controller.waits", extra=self._about(key, reason, pause))
-            except (ApiError, Unreachable) as problem:
+            except (ApiError, Unreachable, Refusal) as problem:
                 pause = self.queue.failed(key)
                 log.warning("controller.failed", extra=self._about(key, problem, pause))
             except Exception as problem:
@@ -165,23 +136,103 @@ class Controller(Running, Generic[T]):
                 if again is not None:
                     self.queue.add_after(key, again)
 
-    async def _look(self, key: Key, found: T | None) -> float | None:
-        if found is None:
-            namespace, name = key
-            try:
-                found = await self._client.get(self.follows.type, name, namespace)
-            except NotFound:
-                await self.gone(key)
-                return None
-        return await self.reconcile(found)
-
-    def _about(self, key: Key, problem: Exception, pause: float) -> dict[str, Any]:
+    def _about(self, key: K, problem: Exception, pause: float) -> dict[str, Any]:
         return {
             "controller": self.name,
-            "object": "/".join(filter(None, key)),
+            "object": self.shown(key),
             "why": str(problem),
             "again_after": round(pause, 3),
         }
+
+
+class Controller(Worker[Key, T | Gone[T]], Generic[T]):
+    """Brings every object of a kind to its end, one look at a time."""
+
+    minds_deletions = False  # whether `gone` has anything to do
+    triggers: tuple[Trigger[Any], ...] = ()
+
+    def __init__(self, client: Client, follows: Selection[T]) -> None:
+        super().__init__()
+        self._client = client
+        self.follows = follows
+
+    @abstractmethod
+    async def reconcile(self, found: T) -> float | None:
+        """Bring one object to its end. Safe to repeat; a raised error means try later.
+
+        Give the seconds after which to look again, or None.
+        """
+
+    async def gone(self, last: T) -> None:
+        """An object that was followed is no longer there; asked if `minds_deletions`."""
+
+    def starting(self) -> None:
+        """Everything is about to be told, anew if this is not the first time."""
+
+    async def all_listed(self) -> None:
+        """Everything that was there has been told."""
+
+    def rests_on(self) -> object:
+        """What beside the objects decides the outcome; if it changes, all are looked at again."""
+        return None
+
+    def take(self, event: Happening[T]) -> None:
+        """Queue what an event is about. Sees every event, so it has to be quick."""
+        found = event.object
+        key = (found.namespace, found.name)
+        if event.type != DELETED:
+            self.queue.add(key, found)
+            return
+        self.queue.drop(key)
+        if self.minds_deletions:
+            self.queue.add(key, Gone(found))
+
+    def shown(self, key: Key) -> str:
+        return "/".join(filter(None, key))
+
+    async def follow(self, tasks: asyncio.TaskGroup) -> None:
+        # Triggers first: what happens while the list is read must not be missed.
+        for trigger in self.triggers:
+            told = asyncio.Event()
+            tasks.create_task(self._follow_trigger(trigger, told))
+            await told.wait()
+        self.starting()
+        tasks.create_task(self._follow_own())
+        tasks.create_task(self._poll())
+
+    async def attend(self, key: Key, value: T | Gone[T] | None) -> float | None:
+        if value is None or isinstance(value, Gone):
+            namespace, name = key
+            live = await self._client.find(self.follows.of, name, namespace)
+            if live is None:
+                if value is not None:
+                    await self.gone(value.last)
+                return None
+            value = live
+        return await self.reconcile(value)
+
+    async def _follow_own(self) -> None:
+        async with contextlib.aclosing(self._client.follow(self.follows)) as batches:
+            async for batch in batches:
+                for event in batch:
+                    self.take(event)
+                if not batch:
+                    await self.all_listed()
+
+    async def _follow_trigger(self, trigger: Trigger[Any], told: asyncio.Event) -> None:
+        async with contextlib.aclosing(self._client.follow(trigger.selection)) as batches:
+            async for batch in batches:
+                for event in batch:
+                    async for key in trigger.concerns(event):
+                        self.queue.add(key)
+                told.set()
+
+    async def _poll(self) -> None:
+        before = self.rests_on()
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            if self.rests_on() != before:
+                raise Expired("what the controller rests on has changed")
 
 
 class Sweeper(Running):
@@ -209,15 +260,5 @@ class Sweeper(Running):
             await asyncio.sleep(pause)
 
 
-async def keys(found: Iterable[Key]) -> AsyncIterator[Key]:
-    """Keys that are known at once, as `Trigger.concerns` gives them."""
-    for key in found:
-        yield key
-
-
 def is_deletion(event: Happening[Any]) -> bool:
     return event.type == DELETED
-
-
-def is_first_sight(event: Happening[Any]) -> bool:
-    return event.type == LISTED

@@ -98,11 +98,7 @@ class Updating:
         return new
 
     async def _store(self, kind: Kind[T], new: T, entry: Entry[T], request: Request) -> Entry[T]:
-        if (
-            new.metadata.deletion_timestamp
-            and not new.metadata.finalizers
-            and entry.meta.finalizers
-        ):
+        if new.metadata.deletion_timestamp and is_held(kind, entry.object) and not is_held(kind, new):
             return await self._finish_deletion(kind, new, entry, request)
         if is_unchanged(new, entry):
             return entry
@@ -117,6 +113,11 @@ class Updating:
         if not request.options.dry_run:
             await self._objects.remove(entry)
         return Entry.unsaved(kind, new.with_meta(resource_version=str(entry.revision)))
+
+
+def is_held(kind: Kind[T], one: T) -> bool:
+    """Whether an object that is being deleted has to stay for now."""
+    return bool(one.metadata.finalizers) or kind.rules.holds_deletion(one)
 
 
 def is_unchanged(new: Object, entry: Entry[Any]) -> bool:

@@ -207,6 +207,15 @@ class Naming:
     def legacy_token_tracking_config_map(self) -> str:
         return f"{self.component}-apiserver-legacy-service-account-token-tracking"
 
+    @property
+    def root_ca_description(self) -> str:
+        word = self.namespace_finalizer
+        return (
+            f"Contains a CA bundle that can be used to verify the {self.component}-apiserver when "
+            f"using internal endpoints such as the internal service IP or {word}.default.svc. "
+            f"No other usage is guaranteed across distributions of {word.capitalize()} clusters."
+        )
+
 
 ORCH: Final = Naming(
     name="orch",

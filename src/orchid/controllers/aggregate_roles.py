@@ -1,0 +1,65 @@
+"""Write into aggregated ClusterRoles the rules of the roles that their selectors find.
+
+Reads   clusterroles, all of them: any may begin or cease to be selected
+Writes  the rules of those with an aggregationRule
+Never   grants by itself: whoever may label a role for aggregation has granted it
+
+The evaluator works out aggregation anew at each use; what is written here is for people to read.
+"""
+
+from collections.abc import Iterator
+
+from orchid.client.client import DELETED, Client, Happening, Selection
+from orchid.controllers.loop import Controller
+from orchid.kinds.role import ClusterRole, LabelSelector, aggregate, selects
+from orchid.wire.errors import NotFound
+from orchid.wire.struct import replace
+
+
+class AggregateRoles(Controller[ClusterRole]):
+    name = "clusterrole-aggregation"
+    workers = 1
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client, Selection(ClusterRole))
+        self._roles: dict[str, ClusterRole] = {}
+        self._is_complete = False
+
+    def starting(self) -> None:
+        self._roles.clear()
+        self._is_complete = False  # half of the roles would take away what the others bring
+
+    async def all_listed(self) -> None:
+        self._is_complete = True
+        self._look_at_all()
+
+    def take(self, event: Happening[ClusterRole]) -> None:
+        role = event.object
+        if event.type == DELETED:
+            self._roles.pop(role.name, None)
+            self.queue.drop(("", role.name))
+        else:
+            self._roles[role.name] = role
+        if self._is_complete:
+            self._look_at_all()
+
+    def _look_at_all(self) -> None:
+        for role in self._roles.values():
+            if role.aggregation_rule is not None:
+                self.queue.add(("", role.name), role)
+
+    async def reconcile(self, found: ClusterRole) -> None:
+        newest = self._roles.get(found.name)
+        if newest is None or newest.aggregation_rule is None:
+            return
+        rules = aggregate(newest, self._matching)
+        if rules != (newest.rules or ()):
+            try:
+                await self._client.update(replace(newest, rules=rules or None))
+            except NotFound:
+                return
+
+    def _matching(self, selector: LabelSelector) -> Iterator[ClusterRole]:
+        for name in sorted(self._roles):
+            if selects(selector, self._roles[name].metadata.labels):
+                yield self._roles[name]

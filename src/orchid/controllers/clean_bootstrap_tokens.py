@@ -1,0 +1,49 @@
+"""Delete bootstrap tokens whose time is over.
+
+Reads    secrets of the bootstrap token type in the system namespace
+Deletes  those that have expired, or whose expiration cannot be read
+Never    touches one without an expiration
+"""
+
+from datetime import UTC, datetime
+
+from orchid.client.client import Client, Selection
+from orchid.controllers.loop import Clock, Controller
+from orchid.kinds.secret import Secret
+from orchid.wire.naming import Naming
+
+LONGEST_WAIT = 86_400.0
+
+
+class CleanBootstrapTokens(Controller[Secret]):
+    name = "tokencleaner"
+    workers = 1
+
+    def __init__(self, client: Client, clock: Clock, names: Naming) -> None:
+        selection = Selection(
+            Secret, names.system_namespace, fields=f"type={names.bootstrap_token_type}"
+        )
+        super().__init__(client, selection)
+        self._clock = clock
+        self._type = names.bootstrap_token_type
+
+    async def reconcile(self, found: Secret) -> float | None:
+        text = found.data.get("expiration", b"")
+        if found.type != self._type or not text:
+            return None
+        left = seconds_left(text, self._clock.now())
+        if left > 0:
+            return min(left, LONGEST_WAIT)
+        await self._client.delete_gone(Secret, found)
+        return None
+
+
+def seconds_left(expiration: bytes, now: datetime) -> float:
+    """How long a token has to live; what cannot be read has lived."""
+    try:
+        moment = datetime.fromisoformat(expiration.decode("ascii"))
+        if moment.tzinfo is None:
+            return 0.0
+        return (moment.astimezone(UTC) - now).total_seconds()
+    except (ValueError, OverflowError):
+        return 0.0

@@ -1,0 +1,78 @@
+"""Delete certificate requests that nobody waits for any more.
+
+Reads    all certificatesigningrequests, at start and then every hour
+Deletes  what is settled for an hour, pending or approved without outcome for a day, or expired
+Never    looks at the status of a condition: that it is there is enough
+"""
+
+from datetime import datetime, timedelta
+
+from orchid.client.client import Client, Selection
+from orchid.controllers.loop import Clock, Sweeper
+from orchid.credentials import certificates
+from orchid.credentials.refusals import Refusal
+from orchid.kinds.certificate_signing_request import (
+    APPROVED,
+    DENIED,
+    FAILED,
+    CertificateSigningRequest,
+)
+from orchid.wire.errors import NotFound
+
+SETTLED = timedelta(hours=1)
+UNSETTLED = timedelta(hours=24)
+
+
+class CleanRequests(Sweeper):
+    name = "csrcleaner"
+    every = timedelta(hours=1)
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+
+    async def sweep(self) -> None:
+        async for csr in self._client.scan(Selection(CertificateSigningRequest)):
+            if is_over(csr, self._clock.now()):
+                try:
+                    await self._client.delete(CertificateSigningRequest, csr.name)
+                except NotFound:
+                    continue
+
+
+def is_over(csr: CertificateSigningRequest, now: datetime) -> bool:
+    """Whether a request has outlived its use."""
+    if not csr.status.conditions:
+        return _is_older(csr.metadata.creation_timestamp, UNSETTLED, now)
+    if _is_condition_older(csr, DENIED, SETTLED, now):
+        return True
+    if _is_condition_older(csr, FAILED, SETTLED, now):
+        return True
+    if not csr.has(APPROVED):
+        return False
+    limit = SETTLED if csr.is_issued else UNSETTLED
+    return _is_condition_older(csr, APPROVED, limit, now) or is_expired(csr, now)
+
+
+def is_expired(csr: CertificateSigningRequest, now: datetime) -> bool:
+    """Whether the issued certificate is past its time."""
+    if not csr.is_issued:
+        return False
+    try:
+        first, *_ = certificates.parse_blocks(csr.status.certificate)
+    except (Refusal, ValueError):
+        return False  # nothing that we could read the time from
+    return first.not_valid_after_utc < now
+
+
+def _is_condition_older(
+    csr: CertificateSigningRequest, type_: str, limit: timedelta, now: datetime
+) -> bool:
+    return any(
+        condition.type == type_ and _is_older(condition.last_update_time, limit, now)
+        for condition in csr.status.conditions
+    )
+
+
+def _is_older(moment: datetime | None, limit: timedelta, now: datetime) -> bool:
+    return moment is not None and now - moment > limit

@@ -1,0 +1,259 @@
+"""Collect what depends on deleted objects, as owner references and propagation policies say.
+
+Reads    the metadata of every kind
+Deletes  what all of whose owners are gone (background), or are waiting for it (foreground)
+Writes   removes references to owners that are gone from what has others; removes the finalizers
+         `foregroundDeletion` and `orphan` once dependents are dealt with
+Never    believes its own notes: before it deletes anything, object and owners are read anew
+
+Notes are kept of dependents and of owners that wait, of nothing else: most objects have no owner.
+"""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchid.client.client import DELETED, LISTED, Client, Happening, Selection
+from orchid.controllers.loop import Worker
+from orchid.kinds.event import Event
+from orchid.wire.errors import Conflict, NotFound
+from orchid.wire.meta import Object, ObjectMeta, OwnerReference
+from orchid.wire.struct import Wire
+
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+BACKGROUND_POLICY, FOREGROUND_POLICY, ORPHAN_POLICY = "Background", "Foreground", "Orphan"
+
+
+class _Seen(Wire):
+    """The part of any object that matters here."""
+
+    metadata: ObjectMeta
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One incarnation of one object."""
+
+    type: type[Object]
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(slots=True)
+class Owners:
+    """What became of an object's owners."""
+
+    there: list[OwnerReference] = field(default_factory=list)
+    gone: list[OwnerReference] = field(default_factory=list)
+    waiting: list[OwnerReference] = field(default_factory=list)
+
+
+class Notes:
+    """Who depends on whom, by uid."""
+
+    def __init__(self) -> None:
+        self._owners: dict[Node, tuple[OwnerReference, ...]] = {}
+        self._dependents: dict[str, dict[Node, None]] = {}
+        self.waiting: dict[str, Node] = {}  # owners that go when their dependents have gone
+
+    def clear(self) -> None:
+        for notes in (self._owners, self._dependents, self.waiting):
+            notes.clear()
+
+    def put(self, node: Node, owners: tuple[OwnerReference, ...]) -> bool:
+        """Note an object's owners; say whether that is news."""
+        before = self._owners.get(node, ())
+        if before == owners:
+            return False
+        self.drop(node)
+        if owners:
+            self._owners[node] = owners
+        for owner in owners:
+            self._dependents.setdefault(owner.uid, {})[node] = None
+        return True
+
+    def drop(self, node: Node) -> tuple[OwnerReference, ...]:
+        owners = self._owners.pop(node, ())
+        for owner in owners:
+            others = self._dependents.get(owner.uid, {})
+            others.pop(node, None)
+            if not others:
+                self._dependents.pop(owner.uid, None)
+        return owners
+
+    def dependents(self, uid: str) -> list[Node]:
+        return list(self._dependents.get(uid, ()))
+
+    def blocks(self, node: Node, uid: str) -> bool:
+        """Whether an owner that waits has to wait for this one."""
+        return any(
+            owner.uid == uid and owner.block_owner_deletion for owner in self._owners.get(node, ())
+        )
+
+
+class CollectDependents(Worker[Node, None]):
+    name = "garbagecollector"
+    workers = 8
+
+    def __init__(self, client: Client) -> None:
+        super().__init__()
+        self._client = client
+        self._notes = Notes()
+        # Events have no owners, and there are many of them.
+        self._kinds: tuple[Any, ...] = tuple(
+            kind for kind in client.catalog.stored if kind.type is not Event
+        )
+
+    def shown(self, key: Node) -> str:
+        return f"{key.type.__name__} {key.namespace}/{key.name}"
+
+    # -- noting ----------------------------------------------------------------------------
+
+    async def follow(self, tasks: asyncio.TaskGroup) -> None:
+        self._notes.clear()
+        for kind in self._kinds:
+            tasks.create_task(self._follow(kind.type))
+
+    async def _follow(self, type_: type[Object]) -> None:
+        selection: Selection[Any] = Selection(type_, read_as=_Seen)
+        async with contextlib.aclosing(self._client.follow(selection)) as batches:
+            async for batch in batches:
+                for event in batch:
+                    self._note(type_, event)
+
+    def _note(self, type_: type[Object], event: Happening[Any]) -> None:
+        if event.type == LISTED and not _may_matter(bytes(event.data)):
+            return
+        meta: ObjectMeta = event.object.metadata
+        node = Node(type_, meta.namespace, meta.name, meta.uid)
+        if event.type == DELETED:
+            self._note_deletion(node)
+            return
+        if self._notes.put(node, meta.owner_references) and meta.owner_references:
+            self.queue.add(node)
+        if meta.deletion_timestamp is None:
+            return
+        if FOREGROUND in meta.finalizers:
+            self._notes.waiting[meta.uid] = node
+            self.queue.add(node)
+        elif ORPHAN in meta.finalizers:
+            self.queue.add(node)
+
+    def _note_deletion(self, node: Node) -> None:
+        self._notes.waiting.pop(node.uid, None)
+        owners = self._notes.drop(node)
+        self.queue.drop(node)
+        for dependent in self._notes.dependents(node.uid):
+            self.queue.add(dependent)
+        for owner in owners:
+            waiting = self._notes.waiting.get(owner.uid)
+            if waiting is not None:
+                self.queue.add(waiting)
+
+    # -- working ---------------------------------------------------------------------------
+
+    async def attend(self, key: Node, value: None) -> None:
+        node = key
+        live = await self._client.find(node.type, node.name, node.namespace)
+        if live is None or live.metadata.uid != node.uid:
+            self._note_deletion(node)
+            return
+        meta = live.metadata
+        if meta.deletion_timestamp is not None:
+            if ORPHAN in meta.finalizers:
+                await self._orphan(node, live)
+            elif FOREGROUND in meta.finalizers:
+                await self._wait_for_dependents(node, live)
+            return
+        if meta.owner_references:
+            await self._judge(node, live)
+
+    async def _judge(self, node: Node, live: Object) -> None:
+        owners = await self._owners(node, live)
+        if owners.there:
+            lost = {owner.uid for owner in (*owners.gone, *owners.waiting)}
+            if lost:
+                await self._release(node, live, lost)
+        elif owners.waiting and self._notes.dependents(node.uid):
+            # Its own dependents go first, so that the owner above waits for all of them.
+            await self._delete(node, FOREGROUND_POLICY)
+        elif owners.waiting or owners.gone:
+            await self._delete(node, _own_policy(live))
+
+    async def _owners(self, node: Node, live: Object) -> Owners:
+        owners = Owners()
+        for reference in live.metadata.owner_references:
+            kind = self._client.catalog.named(reference.api_version, reference.kind)
+            if kind is None or (kind.namespaced and not node.namespace):
+                owners.there.append(reference)  # nobody can tell; so nothing is deleted for it
+                continue
+            place = node.namespace if kind.namespaced else ""
+            owner = await self._client.find(kind.type, reference.name, place)
+            if owner is None or owner.metadata.uid != reference.uid:
+                owners.gone.append(reference)
+            elif owner.metadata.deletion_timestamp and FOREGROUND in owner.metadata.finalizers:
+                owners.waiting.append(reference)
+            else:
+                owners.there.append(reference)
+        return owners
+
+    async def _wait_for_dependents(self, node: Node, live: Object) -> None:
+        dependents = self._notes.dependents(node.uid)
+        blocking = [one for one in dependents if self._notes.blocks(one, node.uid)]
+        for dependent in dependents:
+            self.queue.add(dependent)
+        if not blocking:
+            await self._unfinalize(node, live, FOREGROUND)
+
+    async def _orphan(self, node: Node, live: Object) -> None:
+        """Set every dependent free, then let the owner go.
+
+        The notes may lag behind, and a dependent that is missed here would be deleted later for
+        want of an owner. So everything is read.
+        """
+        for kind in self._kinds:
+            if node.namespace and not kind.namespaced:
+                continue
+            selection: Selection[Any] = Selection(kind.type, node.namespace)
+            async for found in self._client.scan(selection):
+                if any(owner.uid == node.uid for owner in found.metadata.owner_references):
+                    meta = found.metadata
+                    dependent = Node(kind.type, meta.namespace, meta.name, meta.uid)
+                    await self._release(dependent, found, {node.uid})
+        await self._unfinalize(node, live, ORPHAN)
+
+    async def _release(self, node: Node, live: Object, owners: set[str]) -> None:
+        """Take references to these owners off an object."""
+        kept = [one for one in live.metadata.owner_references if one.uid not in owners]
+        await self._change(node, live, {"ownerReferences": kept or None})
+
+    async def _unfinalize(self, node: Node, live: Object, finalizer: str) -> None:
+        kept = [one for one in live.metadata.finalizers if one != finalizer]
+        await self._change(node, live, {"finalizers": kept or None})
+        self._notes.waiting.pop(node.uid, None)
+
+    async def _change(self, node: Node, live: Object, change: dict[str, Any]) -> None:
+        meta = {"uid": node.uid, "resourceVersion": live.metadata.resource_version, **change}
+        with contextlib.suppress(NotFound):
+            await self._client.patch(node.type, node.name, node.namespace, {"metadata": meta})
+
+    async def _delete(self, node: Node, policy: str) -> None:
+        with contextlib.suppress(NotFound, Conflict):
+            await self._client.delete(
+                node.type, node.name, node.namespace, uid=node.uid, propagation=policy
+            )
+
+
+def _own_policy(live: Object) -> str:
+    """How an object wants its own dependents treated, if it says so."""
+    if ORPHAN in live.metadata.finalizers:
+        return ORPHAN_POLICY
+    if FOREGROUND in live.metadata.finalizers:
+        return FOREGROUND_POLICY
+    return BACKGROUND_POLICY
+
+
+def _may_matter(data: bytes) -> bool:
+    return b'"ownerReferences"' in data or b'"finalizers"' in data

@@ -1,0 +1,56 @@
+"""Keep an account named `default` in every namespace that is not on its way out.
+
+Reads   namespaces; is told of deleted serviceaccounts
+Writes  the account, bare: nothing but its name
+Never   brings one back under its old uid, so that tokens of the deleted one stay dead
+"""
+
+from collections.abc import AsyncIterator
+
+from orchid.client.client import Client, Happening, Selection
+from orchid.controllers.loop import Controller, Key, Trigger, is_deletion
+from orchid.kinds.namespace import ACTIVE, Namespace
+from orchid.kinds.service_account import ServiceAccount
+from orchid.wire.errors import AlreadyExists, Forbidden
+from orchid.wire.meta import Object, ObjectMeta
+
+DEFAULT = "default"
+TERMINATING = "NamespaceTerminating"
+
+
+class CreateDefaultAccounts(Controller[Namespace]):
+    name = "serviceaccount"
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client, Selection(Namespace))
+        accounts = Selection(ServiceAccount, existing=False, read_as=Object)
+        self.triggers = (Trigger(accounts, namespace_of_deleted),)
+
+    async def reconcile(self, found: Namespace) -> None:
+        if not is_active(found):
+            return
+        if await self._client.find(ServiceAccount, DEFAULT, found.name):
+            return
+        account = ServiceAccount(metadata=ObjectMeta(name=DEFAULT, namespace=found.name))
+        try:
+            await self._client.create(account)
+        except AlreadyExists:
+            return
+        except Forbidden as refusal:
+            if not is_terminating(refusal):
+                raise
+
+
+def is_active(namespace: Namespace) -> bool:
+    return namespace.metadata.deletion_timestamp is None and namespace.status.phase == ACTIVE
+
+
+def is_terminating(refusal: Forbidden) -> bool:
+    """Whether something was refused because its namespace is being deleted."""
+    causes = refusal.details.causes if refusal.details else ()
+    return any(cause.reason == TERMINATING for cause in causes)
+
+
+async def namespace_of_deleted(event: Happening[ServiceAccount]) -> AsyncIterator[Key]:
+    if is_deletion(event):
+        yield ("", event.object.namespace)

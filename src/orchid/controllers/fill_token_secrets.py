@@ -1,0 +1,124 @@
+"""Fill the Secrets that somebody made to hold an account's token, and remove them with the account.
+
+Reads   secrets of the token type, and the account that each names; is told of deleted accounts
+Writes  token, namespace and ca.crt into them; deletes those whose account is gone or another
+Never   makes a Secret, and never replaces a token that is there
+"""
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+
+from orchid.client.client import Client, Happening, Selection
+from orchid.controllers.loop import Controller, Key, Trigger, is_deletion
+from orchid.controllers.record_events import EventRecorder
+from orchid.credentials.tokens import Issuer, LegacyClaims, legacy_payload
+from orchid.kinds.secret import Secret
+from orchid.kinds.service_account import ServiceAccount
+from orchid.wire.errors import NotFound
+from orchid.wire.meta import Object
+from orchid.wire.naming import Naming
+from orchid.wire.struct import replace
+
+TOKEN, NAMESPACE, CA = "token", "namespace", "ca.crt"
+
+
+class FillTokenSecrets(Controller[Secret]):
+    name = "serviceaccount-token"
+    minds_deletions = True
+
+    def __init__(
+        self,
+        client: Client,
+        issuer: Callable[[], Issuer],
+        root_ca: Callable[[], str],
+        names: Naming,
+        events: EventRecorder,
+    ) -> None:
+        """`issuer` signs in the name of the issuer of Secrets' tokens."""
+        super().__init__(client, Selection(Secret, fields=f"type={names.token_secret_type}"))
+        self._issuer = issuer
+        self._root_ca = root_ca
+        self._names = names
+        self._events = events
+        accounts = Selection(ServiceAccount, existing=False, read_as=Object)
+        self.triggers = (Trigger(accounts, self._secrets_of_deleted),)
+
+    def rests_on(self) -> object:
+        return self._root_ca()
+
+    async def reconcile(self, found: Secret) -> None:
+        if found.type != self._names.token_secret_type or found.metadata.deletion_timestamp:
+            return
+        account = await self._account(found)
+        if account is None:
+            await self._client.delete_gone(Secret, found)
+            return
+        filled = await self._filled(found, account)
+        if filled != found:
+            try:
+                await self._client.update(filled)
+            except NotFound:
+                return
+            self._events.record(self.name, account, "TokenWritten", f"Secret {found.name} filled.")
+
+    async def gone(self, last: Secret) -> None:
+        """The account may list the Secret; then it is to be taken off the list."""
+        account = await self._account(last)
+        if account is None:
+            return
+        left = tuple(one for one in account.secrets if one.name != last.name)
+        if left != account.secrets:
+            await self._client.update(replace(account, secrets=left))
+
+    async def _account(self, secret: Secret) -> ServiceAccount | None:
+        """The account that the Secret means, if it is still that one."""
+        marks = secret.metadata.annotations
+        name = marks.get(self._names.account_name_annotation, "")
+        if not name:
+            return None
+        account = await self._client.find(ServiceAccount, name, secret.namespace)
+        uid = marks.get(self._names.account_uid_annotation, "")
+        if account is None or (uid and uid != account.metadata.uid):
+            return None
+        return account
+
+    async def _filled(self, secret: Secret, account: ServiceAccount) -> Secret:
+        data = dict(secret.data)
+        authority = self._root_ca().encode()
+        if authority and data.get(CA) != authority:
+            data[CA] = authority
+        data[NAMESPACE] = data.get(NAMESPACE) or secret.namespace.encode()
+        data[TOKEN] = data.get(TOKEN) or await self._token(secret, account)
+        marks = {
+            **secret.metadata.annotations,
+            self._names.account_name_annotation: account.name,
+            self._names.account_uid_annotation: account.metadata.uid,
+        }
+        return replace(secret.with_meta(annotations=marks), data=data)
+
+    async def _token(self, secret: Secret, account: ServiceAccount) -> bytes:
+        claims = LegacyClaims(
+            sub=f"system:serviceaccount:{account.namespace}:{account.name}",
+            namespace=account.namespace,
+            secret_name=secret.name,
+            account_name=account.name,
+            account_uid=account.metadata.uid,
+        )
+        issuer = self._issuer()
+        payload = legacy_payload(claims, self._names.own("serviceaccount"))
+        if issuer.slow:  # RSA takes milliseconds, in which the loop serves others
+            token = await asyncio.to_thread(issuer.sign_payload, payload)
+        else:
+            token = issuer.sign_payload(payload)
+        return token.reveal().encode()
+
+    async def _secrets_of_deleted(self, event: Happening[ServiceAccount]) -> AsyncIterator[Key]:
+        if not is_deletion(event):
+            return
+        account: Object = event.object
+        wanted = dataclasses.replace(self.follows, namespace=account.namespace)
+        async for secret in self._client.scan(wanted):
+            named = secret.metadata.annotations.get(self._names.account_name_annotation)
+            if named == account.name:
+                yield (secret.namespace, secret.name)

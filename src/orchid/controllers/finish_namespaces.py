@@ -1,0 +1,79 @@
+"""Empty the namespaces that are being deleted, then let them go.
+
+Reads    namespaces
+Deletes  every object of every kind in one that is being deleted
+Writes   what is left, as conditions of its status; at last /finalize without our finalizer
+Never    removes a finalizer of somebody else's: what has one keeps its namespace waiting
+"""
+
+from typing import Any
+
+from orchid.client.client import Client, Selection
+from orchid.controllers.loop import Clock, Controller, TryAgain
+from orchid.kinds.namespace import Namespace, NamespaceCondition
+from orchid.wire.errors import NotFound
+from orchid.wire.meta import Object
+from orchid.wire.naming import Naming
+from orchid.wire.struct import replace
+from orchid.wire.text import whole_seconds
+
+REMAINING = "NamespaceContentRemaining"
+
+
+class FinishNamespaces(Controller[Namespace]):
+    name = "namespace"
+
+    def __init__(self, client: Client, clock: Clock, names: Naming) -> None:
+        super().__init__(client, Selection(Namespace))
+        self._clock = clock
+        self._finalizer = names.namespace_finalizer
+        self._kinds: tuple[Any, ...] = tuple(
+            kind
+            for kind in client.catalog.stored
+            if kind.namespaced and {"list", "deletecollection"} <= set(kind.verbs)
+        )
+
+    async def reconcile(self, found: Namespace) -> None:
+        if not found.metadata.deletion_timestamp or self._finalizer not in found.spec.finalizers:
+            return
+        for kind in self._kinds:
+            await self._client.delete_collection(kind.type, found.name)
+        left = await self._left(found.name)
+        if left:
+            await self._tell(found, left)
+            raise TryAgain(f"still there: {', '.join(left)}")
+        finalizers = tuple(one for one in found.spec.finalizers if one != self._finalizer)
+        empty = replace(found, spec=replace(found.spec, finalizers=finalizers))
+        try:
+            await self._client.update(empty, "finalize")
+        except NotFound:
+            return
+
+    async def _left(self, namespace: str) -> list[str]:
+        """The resources of which something is still there."""
+        left = []
+        for kind in self._kinds:
+            page = await self._client.page(
+                Selection[Any](kind.type, namespace, read_as=Object), limit=1
+            )
+            if page.items:
+                left.append(f"{kind.plural}.{kind.group}" if kind.group else kind.plural)
+        return left
+
+    async def _tell(self, namespace: Namespace, left: list[str]) -> None:
+        message = f"Some resources are remaining: {', '.join(left)}"
+        before = [one for one in namespace.status.conditions if one.type == REMAINING]
+        if before and before[0].message == message:
+            return
+        said = NamespaceCondition(
+            type=REMAINING,
+            status="True",
+            reason="SomeResourcesRemain",
+            message=message,
+            last_transition_time=(
+                before[0].last_transition_time if before else whole_seconds(self._clock.now())
+            ),
+        )
+        others = tuple(one for one in namespace.status.conditions if one.type != REMAINING)
+        status = replace(namespace.status, conditions=(*others, said))
+        await self._client.update_status(replace(namespace, status=status))

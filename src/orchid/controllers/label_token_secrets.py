@@ -1,0 +1,81 @@
+"""Write down when the token of a Secret was last used, for clean_token_secrets.py to see.
+
+Told    of each use by the authenticator (`used`), which cannot wait
+Writes  the last-used label of the Secret, once a day at most; and, at start and every half hour,
+        the ConfigMap that says since when uses are written down
+Never   holds a token, and never more than a bounded number of names
+"""
+
+import asyncio
+import logging
+from datetime import date
+
+from orchid.client.client import Client
+from orchid.client.transport import Unreachable
+from orchid.controllers.clean_token_secrets import SINCE, read_date
+from orchid.controllers.loop import Clock, Running
+from orchid.kinds.config_map import ConfigMap
+from orchid.kinds.secret import Secret
+from orchid.wire.errors import ApiError
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.naming import Naming
+from orchid.wire.struct import replace
+
+log = logging.getLogger(__name__)
+
+MOST_WAITING = 10_000
+EVERY_SECONDS = 1800.0
+
+
+class LabelTokenSecrets(Running):
+    name = "token-use"
+
+    def __init__(self, client: Client, clock: Clock, names: Naming) -> None:
+        self._client = client
+        self._clock = clock
+        self._names = names
+        self._uses: dict[tuple[str, str], date] = {}
+        self._there_is_work = asyncio.Event()
+
+    def used(self, namespace: str, name: str, day: date) -> None:
+        """A Secret's token was used today. If too many wait, this one is told at its next use."""
+        if len(self._uses) < MOST_WAITING:
+            self._uses[namespace, name] = day
+            self._there_is_work.set()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep_tracking())
+            while True:
+                await self._there_is_work.wait()
+                self._there_is_work.clear()
+                await self.write_all()
+
+    async def write_all(self) -> None:
+        """Label every Secret that was used."""
+        while self._uses:
+            (namespace, name), day = self._uses.popitem()
+            change = {"metadata": {"labels": {self._names.last_used_label: day.isoformat()}}}
+            try:
+                await self._client.patch(Secret, name, namespace, change)
+            except (ApiError, Unreachable) as problem:
+                log.debug("token_use.lost", extra={"secret": f"{namespace}/{name}", "why": problem})
+
+    async def _keep_tracking(self) -> None:
+        while True:
+            try:
+                await self.ensure_tracking()
+            except (ApiError, Unreachable) as problem:
+                log.warning("token_use.not_tracked", extra={"why": str(problem)})
+            await asyncio.sleep(EVERY_SECONDS)
+
+    async def ensure_tracking(self) -> None:
+        """Say since when uses are written down, unless that is said already."""
+        name, place = self._names.legacy_token_tracking_config_map, self._names.system_namespace
+        data = {SINCE: self._clock.now().date().isoformat()}
+        there = await self._client.find(ConfigMap, name, place)
+        if there is None:
+            meta = ObjectMeta(name=name, namespace=place)
+            await self._client.create(ConfigMap(metadata=meta, data=data))
+        elif read_date(there.data.get(SINCE, "")) is None:
+            await self._client.update(replace(there, data={**there.data, **data}))

@@ -1,0 +1,71 @@
+"""Keep the authority of this server in a ConfigMap of every namespace.
+
+Reads   namespaces; is told of changes to configmaps of that name
+Writes  the ConfigMap: one key, `ca.crt`
+Never   touches a description that somebody wrote, as long as the data is right
+"""
+
+from collections.abc import AsyncIterator, Callable
+
+from orchid.client.client import LISTED, Client, Happening, Selection
+from orchid.controllers.create_default_accounts import is_active, is_terminating
+from orchid.controllers.loop import Controller, Key, Trigger
+from orchid.kinds.config_map import ConfigMap
+from orchid.kinds.namespace import Namespace
+from orchid.wire.errors import AlreadyExists, Forbidden, NotFound
+from orchid.wire.meta import Object, ObjectMeta
+from orchid.wire.naming import Naming
+from orchid.wire.struct import replace
+
+KEY = "ca.crt"
+
+
+class PublishRootCA(Controller[Namespace]):
+    name = "root-ca-certificate-publisher"
+
+    def __init__(self, client: Client, bundle: Callable[[], str], names: Naming) -> None:
+        super().__init__(client, Selection(Namespace))
+        self._bundle = bundle
+        self._name = names.root_ca_config_map
+        self._annotation = names.description_annotation
+        self._description = names.root_ca_description
+        maps = Selection(
+            ConfigMap, fields=f"metadata.name={self._name}", existing=False, read_as=Object
+        )
+        self.triggers = (Trigger(maps, namespace_of),)
+
+    def rests_on(self) -> object:
+        return self._bundle()
+
+    async def reconcile(self, found: Namespace) -> None:
+        if not is_active(found):
+            return
+        there = await self._client.find(ConfigMap, self._name, found.name)
+        try:
+            if there is None:
+                await self._create(found.name)
+            else:
+                await self._correct(there)
+        except (AlreadyExists, NotFound):
+            return  # somebody was faster; their change brings us back here
+        except Forbidden as refusal:
+            if not is_terminating(refusal):
+                raise
+
+    async def _create(self, namespace: str) -> None:
+        marks = {self._annotation: self._description}
+        meta = ObjectMeta(name=self._name, namespace=namespace, annotations=marks)
+        await self._client.create(ConfigMap(metadata=meta, data={KEY: self._bundle()}))
+
+    async def _correct(self, there: ConfigMap) -> None:
+        data = {KEY: self._bundle()}
+        marks = there.metadata.annotations
+        if there.data == data and not there.binary_data and marks.get(self._annotation):
+            return
+        right = there.with_meta(annotations={**marks, self._annotation: self._description})
+        await self._client.update(replace(right, data=data, binary_data={}))
+
+
+async def namespace_of(event: Happening[ConfigMap]) -> AsyncIterator[Key]:
+    if event.type != LISTED:
+        yield ("", event.object.namespace)

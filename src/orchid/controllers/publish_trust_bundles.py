@@ -1,0 +1,100 @@
+"""Publish the authorities of the server and of the platform signers as ClusterTrustBundles.
+
+Reads   clustertrustbundles of the signers we publish for
+Writes  one bundle for each of them; its name carries a digest of its text
+Never   touches the bundles of other signers
+
+For the server's own serving signer there is exactly one bundle: all others of that signer are
+deleted. The bundles of the other signers stay when the authority changes, for as long as it is
+valid: certificates that it issued are still about.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from orchid.client.client import Client, Selection
+from orchid.controllers.loop import Clock, Controller
+from orchid.credentials import certificates
+from orchid.credentials.refusals import Refusal
+from orchid.kinds.cluster_trust_bundle import (
+    ClusterTrustBundle,
+    ClusterTrustBundleSpec,
+    name_prefix,
+)
+from orchid.wire.errors import AlreadyExists
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.struct import replace
+
+DIGEST_BYTES = 12
+
+
+class PublishTrustBundles(Controller[ClusterTrustBundle]):
+    name = "trust-bundle-publisher"
+    workers = 1  # one signer's bundles are put in order by one at a time
+    minds_deletions = True
+
+    def __init__(
+        self,
+        client: Client,
+        anchors: Mapping[str, Callable[[], str]],
+        clock: Clock,
+        *,
+        alone: str,
+    ) -> None:
+        """`anchors` gives each signer's text as it is now; `alone` is the one with one bundle."""
+        super().__init__(client, Selection(ClusterTrustBundle))
+        self._anchors = anchors
+        self._clock = clock
+        self._alone = alone
+
+    def rests_on(self) -> object:
+        return [read() for read in self._anchors.values()]
+
+    async def all_listed(self) -> None:
+        for signer in self._anchors:
+            await self.publish(signer)
+
+    async def reconcile(self, found: ClusterTrustBundle) -> None:
+        signer = found.spec.signer_name
+        if signer not in self._anchors:
+            return
+        if found.name == bundle_name(signer, self._anchors[signer]()):
+            await self.publish(signer)
+        elif signer == self._alone or is_past(found.spec.trust_bundle, self._clock.now()):
+            await self._client.delete_gone(ClusterTrustBundle, found)
+
+    async def gone(self, last: ClusterTrustBundle) -> None:
+        if last.spec.signer_name in self._anchors:
+            await self.publish(last.spec.signer_name)
+
+    async def publish(self, signer: str) -> None:
+        """See to it that the signer's bundle is there and says what it should."""
+        text = self._anchors[signer]()
+        if not text:
+            return
+        name = bundle_name(signer, text)
+        spec = ClusterTrustBundleSpec(signer_name=signer, trust_bundle=text)
+        there = await self._client.find(ClusterTrustBundle, name)
+        if there is None:
+            new = ClusterTrustBundle(metadata=ObjectMeta(name=name), spec=spec)
+            try:
+                await self._client.create(new)
+            except AlreadyExists:
+                return  # another of us was faster; its event brings us back here
+        elif there.spec.trust_bundle != text:
+            await self._client.update(replace(there, spec=spec))
+
+
+def bundle_name(signer: str, text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()[:DIGEST_BYTES]
+    return name_prefix(signer) + digest.hex()
+
+
+def is_past(text: str, now: datetime) -> bool:
+    """Whether every certificate of a bundle has expired."""
+    try:
+        found = certificates.parse_blocks(text)
+    except (Refusal, ValueError):
+        return False
+    return all(one.not_valid_after_utc < now for one in found)

@@ -1,0 +1,81 @@
+"""Sign approved certificate requests that are addressed to a platform signer.
+
+Reads   certificatesigningrequests that are approved and have no outcome yet
+Writes  /status: the certificate, or a Failed condition that says why not
+Never   approves (approve_requests.py) or deletes (clean_requests.py)
+
+Each signer has rules of its own (credentials/profiles.py) and may have an authority of its own,
+which is followed as its files change. While an authority cannot sign, its requests wait.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from orchid.client.client import DELETED, Client, Happening, Selection
+from orchid.controllers.loop import Clock, Controller
+from orchid.controllers.record_events import WARNING, EventRecorder
+from orchid.credentials import signing_request
+from orchid.credentials.authority import Authority
+from orchid.credentials.profiles import Profile
+from orchid.credentials.refusals import NotPermitted
+from orchid.kinds.certificate_signing_request import FAILED, CertificateSigningRequest
+
+
+@dataclass(frozen=True)
+class Signer:
+    """A platform signer: its rules, and its authority as it is now."""
+
+    profile: Profile
+    authority: Callable[[], Authority]
+
+
+class SignRequests(Controller[CertificateSigningRequest]):
+    name = "csrsigning"
+    workers = 32  # most of the time of one goes by until its certificate is on disk
+
+    def __init__(
+        self,
+        client: Client,
+        signers: Mapping[str, Signer],
+        longest: timedelta,
+        clock: Clock,
+        events: EventRecorder,
+    ) -> None:
+        super().__init__(client, Selection(CertificateSigningRequest))
+        self._signers = signers
+        self._longest = longest
+        self._clock = clock
+        self._events = events
+
+    def take(self, event: Happening[CertificateSigningRequest]) -> None:
+        # Without that word there is no such condition; most events are not even decoded.
+        if event.type == DELETED or b'"Approved"' in bytes(event.data):
+            super().take(event)
+
+    async def reconcile(self, found: CertificateSigningRequest) -> None:
+        signer = self._signers.get(found.spec.signer_name)
+        if signer is None or not found.is_approved or found.is_issued or found.has(FAILED):
+            return
+        try:
+            certificate = self._signed(found, signer)
+        except NotPermitted as refusal:
+            failed = found.with_condition(FAILED, "SignerValidationFailure", str(refusal))
+            await self._client.update_status(failed)
+            self._events.record(
+                self.name, found, "SignerValidationFailure", str(refusal), type_=WARNING
+            )
+            return
+        await self._client.update_status(found.with_certificate(certificate))
+        self._events.record(self.name, found, "Issued", f"Issued by {found.spec.signer_name}.")
+
+    def _signed(self, csr: CertificateSigningRequest, signer: Signer) -> bytes:
+        request = signing_request.parse_once(csr.spec.request or b"")
+        lifetime = signer.profile.lifetime(csr.spec.expiration_seconds, self._longest)
+        return signer.authority().sign(
+            request,
+            csr.spec.usages,
+            lifetime,
+            profile=signer.profile,
+            now=self._clock.now(),
+        )

@@ -1,0 +1,198 @@
+"""What the controllers need: their means from settings and files, and a client for each.
+
+`means` reads the authorities and the signing key, and follows the files as they change.
+`InProcessClients` gives each controller a client straight into this server's chain, under a service
+account of its own; `RemoteClients` gives all of them one credential and a server elsewhere.
+"""
+
+import socket
+import uuid
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+from orchid.access.authenticators.in_process import InProcessCallers
+from orchid.access.bootstrap_policy import controller_accounts
+from orchid.access.outbound import Remote
+from orchid.client.client import Client
+from orchid.client.transport import TlsTransport
+from orchid.controllers.running import EVENTS, Means, platform_profiles
+from orchid.controllers.sign_requests import Signer
+from orchid.credentials import certificates, pem
+from orchid.credentials import keys as key_files
+from orchid.credentials.authority import Authority
+from orchid.credentials.files import Reloading, read_bounded
+from orchid.credentials.refusals import Refusal
+from orchid.credentials.tokens import Issuer
+from orchid.data_directory import DataDirectory
+from orchid.engine.catalog import Catalog
+from orchid.engine.interfaces import Clock
+from orchid.server.exchange import Handler, Peer
+from orchid.server.in_process import InProcessTransport
+from orchid.settings import BadSettings, Settings
+from orchid.version import __version__
+from orchid.wire.naming import Naming
+from orchid.wire.user import AUTHENTICATED, UserInfo
+
+
+def user_agent(names: Naming) -> str:
+    """How controllers call themselves; the part before the slash owns the fields they write."""
+    return f"{names.controller_lease}/{__version__}"
+
+
+class InProcessClients:
+    """Clients into our own chain, each with an identity of its own."""
+
+    def __init__(
+        self, handler: Handler, callers: InProcessCallers, catalog: Catalog, names: Naming
+    ) -> None:
+        self._handler = handler
+        self._callers = callers
+        self._catalog = catalog
+        self._names = names
+        self._accounts = controller_accounts(names)
+
+    def __call__(self, name: str) -> Client:
+        """The client of one controller."""
+        peer = Peer("")
+        if name == EVENTS:
+            manager = self._names.controller_manager_user
+            self._callers.introduce(peer, UserInfo(username=manager, groups=(AUTHENTICATED,)))
+        else:
+            home = self._names.system_namespace
+            self._callers.introduce_account(peer, home, self._accounts[name])
+        return self._client(peer)
+
+    def of_user(self, user: UserInfo) -> Client:
+        """A client of any other user."""
+        peer = Peer("")
+        self._callers.introduce(peer, user)
+        return self._client(peer)
+
+    def _client(self, peer: Peer) -> Client:
+        transport = InProcessTransport(self._handler, peer, user_agent(self._names))
+        return Client(transport, self._catalog)
+
+
+class RemoteClients:
+    """One client for all, to a server elsewhere."""
+
+    def __init__(self, remote: Remote, catalog: Catalog, names: Naming) -> None:
+        self._transport = TlsTransport(
+            remote.url,
+            remote.tls,
+            user_agent=user_agent(names),
+            bearer=remote.bearer,
+            server_name=remote.server_name,
+        )
+        self._client = Client(self._transport, catalog)
+
+    def __call__(self, name: str) -> Client:
+        return self._client
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+
+def means(settings: Settings, files: DataDirectory, clock: Clock) -> Means:
+    """Everything beside the API; raises BadSettings with what a person has to mend."""
+    names = settings.names
+
+    def issuer() -> Issuer:
+        key = key_files.load_signing_key(files.signing_key)
+        return Issuer(key, names.legacy_issuer, names.private_claim)
+
+    try:
+        return Means(
+            names=names,
+            clock=clock,
+            signers=signers(settings, files),
+            signing_duration=timedelta(seconds=settings.signing_duration),
+            token_issuer=Reloading([files.signing_key], issuer).current,
+            root_ca=_root_ca(settings, files).current,
+            identity=_identity(settings),
+        )
+    except Refusal as refusal:
+        raise BadSettings(str(refusal)) from None
+
+
+def _identity(settings: Settings) -> str:
+    """Who we are among the candidates for leader.
+
+    The embedded store belongs to one server, so that after a crash that server may go on at once:
+    it is the same candidate. With a shared store every process is a new one.
+    """
+    host = socket.gethostname()
+    if settings.given.etcd_servers:
+        return f"{host}_{uuid.uuid4()}"
+    place = uuid.uuid5(uuid.NAMESPACE_URL, settings.data_dir.resolve().as_uri())
+    return f"{host}_{place}"
+
+
+def _root_ca(settings: Settings, files: DataDirectory) -> Reloading[str]:
+    """The authorities by which a client verifies this server, as PEM text; "" if we do not know."""
+    path = files.ca_certificate
+    if settings.given.tls_cert_file:
+        path = files.serving_certificate  # its chain may end in an authority
+
+    def text() -> str:
+        found = certificates.parse_blocks(read_bounded(path))
+        authorities = [one for one in found if certificates.is_authority(one)]
+        blocks = (pem.encode(pem.CERTIFICATE, certificates.encode(one)) for one in authorities)
+        return b"".join(blocks).decode("ascii")
+
+    return Reloading([path], text)
+
+
+# --- signers ----------------------------------------------------------------------------------
+
+PAIRS = ("client", "node_client", "node_serving", "legacy_unknown")
+
+
+def signers(settings: Settings, files: DataDirectory) -> dict[str, Signer]:
+    """The platform signers that have an authority: one for all, or each its own."""
+    names = settings.names
+    own = _own_pairs(settings)
+    profiles = platform_profiles(names)
+    by_word = dict(zip(PAIRS, _signer_names(names), strict=True))
+    if own:
+        return {
+            by_word[word]: Signer(profiles[by_word[word]], Authority.following(*pair).current)
+            for word, pair in own.items()
+        }
+    given = settings.given
+    common = Authority.following(
+        settings.path(given.cluster_signing_cert_file, files.ca_certificate.name),
+        settings.path(given.cluster_signing_key_file, files.ca_key.name),
+    )
+    return {name: Signer(profile, common.current) for name, profile in profiles.items()}
+
+
+def _signer_names(names: Naming) -> tuple[str, str, str, str]:
+    return (
+        names.client_signer,
+        names.node_client_signer,
+        names.node_serving_signer,
+        names.legacy_signer,
+    )
+
+
+def _own_pairs(settings: Settings) -> Mapping[str, tuple[Path, Path]]:
+    """The signers with files of their own."""
+    given = settings.given
+    pairs: dict[str, tuple[Path, Path]] = {}
+    for word in PAIRS:
+        certificate: str = getattr(given, f"cluster_signing_{word}_cert_file")
+        key: str = getattr(given, f"cluster_signing_{word}_key_file")
+        if certificate and key:
+            pairs[word] = (Path(certificate), Path(key))
+        elif certificate or key:
+            there, lacking = ("cert", "key") if certificate else ("key", "cert")
+            flag = f"cluster-signing-{word.replace('_', '-')}"
+            raise BadSettings(f'"{flag}": cannot specify {there} without {lacking}')
+    if pairs and given.cluster_signing_cert_file:
+        raise BadSettings(
+            "cannot specify --cluster-signing-{cert,key}-file and other --cluster-signing-*-file "
+            "flags at the same time"
+        )
+    return pairs
