@@ -1,8 +1,8 @@
 """Settings: as read (`Given`) and as checked (`Settings`).
 
-Every setting is one field of `Given`, with its help text beside it: the command line, the TOML file and
-the documentation all come from there. Flags override the file. A misspelt key or a bad value raises
-`BadSettings` with a sentence for the person who typed it.
+Every setting is one field of `Given`, with its help text beside it: the command line, the
+TOML file and the documentation all come from there. Flags override the file. A misspelt key
+or a bad value raises `BadSettings` with a sentence for the person who typed it.
 """
 
 import tomllib
@@ -35,7 +35,8 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
     advertise_address: Annotated[
         str,
         Help(
-            description="Address under which clients reach the server; also put into its certificate. Default: the listen address."
+            description="Address under which clients reach the server, also put into its "
+            "certificate. Default: the listen address."
         ),
     ] = ""
     workers: Annotated[int, Help(description="API processes sharing the listening socket.")] = 1
@@ -43,13 +44,14 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
     namespaces: Annotated[
         str,
         Help(
-            description="lenient: a namespace comes into being with its first object; strict: it must exist."
+            description="lenient: a namespace comes into being with its first object; "
+            "strict: it must exist."
         ),
     ] = "lenient"
     anonymous_paths: Annotated[
         Many,
         Help(
-            description="Paths open to callers without credentials; a trailing /* means everything below."
+            description="Paths open to callers without credentials; a trailing /* means all below."
         ),
     ] = (
         "/healthz",
@@ -66,9 +68,7 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
     # serving
     tls_cert_file: Annotated[
         str,
-        Help(
-            description="Serving certificate (PEM, with its chain). Default: issued by the cluster CA."
-        ),
+        Help(description="Serving certificate, with its chain. Default: issued by the cluster CA."),
     ] = ""
     tls_private_key_file: Annotated[str, Help(description="Key of the serving certificate.")] = ""
     max_requests_inflight: Annotated[
@@ -94,7 +94,7 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
     requestheader_client_ca_file: Annotated[
         str,
         Help(
-            description="Authority of the front proxy's certificate; without it no proxy header is believed."
+            description="Authority of the front proxy's certificate; without it none is believed."
         ),
     ] = ""
     requestheader_allowed_names: Annotated[
@@ -212,7 +212,7 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
     store: Annotated[
         str,
         Help(
-            description="Where objects are kept: sqlite (a file in the data directory) or memory (lost at the end)."
+            description="Where objects are kept: sqlite (in the data directory) or memory (lost)."
         ),
     ] = "sqlite"
     history: Annotated[str, Help(description="How long the past can be read and watched from.")] = (

@@ -1,1 +1,1 @@
-"""What every kind can do: create, read, list, watch, update, patch and delete; it knows none of them."""
+"""What every kind can do, from create to delete; it knows none of the kinds."""

@@ -1,8 +1,8 @@
 """The continue token: where the next page begins, and at which revision.
 
 Opaque to clients, but readable to the curious: unpadded base64url of
-`{"v":"meta.orch.io/v1","rv":7,"start":"/last-key\\u0000"}`. What comes back is not trusted: the start
-key stays inside the listed collection.
+`{"v":"meta.orch.io/v1","rv":7,"start":"/last-key\\u0000"}`. What comes back is not trusted:
+the start key stays inside the listed collection.
 """
 
 import binascii
@@ -22,8 +22,8 @@ TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You can start "
     "a new list without the continue parameter, or use the continue token in this response to "
     "retrieve the remainder of the results. Continuing with the provided token results in an "
-    "inconsistent list - objects that were created, modified, or deleted between the time the first "
-    "chunk was returned and now may show up in the list."
+    "inconsistent list - objects that were created, modified, or deleted between the time the "
+    "first chunk was returned and now may show up in the list."
 )
 
 

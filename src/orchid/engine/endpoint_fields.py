@@ -67,7 +67,7 @@ def _copied(schema: Fields, path: list[str], new: Any, old: Any) -> Any:
     name = known.python_name
     if len(path) == 1:
         return replace(new, **{name: getattr(old, name)})
-    assert isinstance(known.node, Fields)  # noqa: S101 -- `_unwritten` descends only into records
+    assert isinstance(known.node, Fields)
     inner = _copied(known.node, path[1:], getattr(new, name), getattr(old, name))
     return replace(new, **{name: inner})
 

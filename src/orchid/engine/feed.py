@@ -6,30 +6,51 @@ with `Feed`; it has one `Shelf` per kind, and a shelf holds `Entry`s by key and 
 An `Entry` keeps the bytes that will be sent: the stored JSON with its resourceVersion put in once,
 when the change arrived. It is decoded only when somebody asks for `.object`, and then only once.
 
-Order. Batches are applied one after the other; `revision` moves when a batch is applied, so whoever
-waits for a revision finds everything up to it. Shelves tell their listeners of each batch after that.
+Order. Batches are applied one after the other; `revision` moves when a batch is applied, so
+whoever waits for a revision finds everything up to it. Shelves tell their listeners of each
+batch after that.
+
+Trouble. A store that does not answer is asked again, and the watch goes on where it stopped. If
+history is gone by then, everything is loaded anew, and watchers, for whom there would be a hole,
+are ended: they hear that their version is too old, as after any long absence.
 """
 
 import asyncio
 import contextlib
+import logging
 from bisect import bisect_left, insort
-from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from collections import ChainMap, deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from orchid.engine.catalog import Catalog
 from orchid.engine.kind import Kind
-from orchid.store.interface import Event, Page, Revision, Span, Store
+from orchid.store.interface import (
+    Batch,
+    Compacted,
+    Event,
+    FutureRevision,
+    Page,
+    Revision,
+    Span,
+    Store,
+    StoreError,
+)
 from orchid.wire.codec import encode
+from orchid.wire.errors import Unavailable
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.struct import Wire
 
 T = TypeVar("T", bound=Object)
 
+log = logging.getLogger(__name__)
+
 LONGEST_HISTORY = 102_400  # turns kept per kind, whatever their age
+LARGEST_JOINED, MOST_JOINED = 1 << 20, 8  # lists kept ready, per kind: bytes of one, how many
 YIELD_EVERY = 250  # listeners told before others get a turn of the loop
+FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0  # seconds before a store that failed is asked again
 
 
 class _Meta(Wire):
@@ -48,7 +69,7 @@ class Entry(Generic[T]):
         self.kind = kind
         self.key = key
         self.revision = revision
-        self.tail = with_revision(value[len(kind.head) :], revision)
+        self.tail = with_revision(_behind_head(kind, value), revision)
         self._meta: ObjectMeta | None = None
         self._object: T | None = None
         self.forms: dict[Any, bytes] | None = None  # other encodings of it, made once
@@ -110,6 +131,13 @@ class Turn(Generic[T]):
         self.forms: dict[Any, Any] = {}  # its encodings as an event, shared by all watchers
 
 
+class Listener(NamedTuple, Generic[T]):
+    """Who wants to know: of each batch of turns, and of a hole in them."""
+
+    told: Callable[[list[Turn[T]]], None]
+    lost: Callable[[], None] | None
+
+
 class Shelf(Generic[T]):
     """All objects of one kind, in key order, and its recent past."""
 
@@ -119,8 +147,9 @@ class Shelf(Generic[T]):
         self.turns: deque[Turn[T]] = deque()
         self.oldest: Revision = 0  # one can still watch after this revision
         self.revision: Revision = 0  # of the newest change to this kind
-        self.listeners: dict[object, Callable[[list[Turn[T]]], None]] = {}
+        self.listeners: dict[object, Listener[T]] = {}
         self._keys: list[str] = []
+        self._joined: dict[str, tuple[Revision, bytes]] = {}
 
     def get(self, namespace: str, name: str) -> Entry[T] | None:
         return self.entries.get(self.kind.key(namespace, name))
@@ -138,6 +167,44 @@ class Shelf(Generic[T]):
         for key in self.keys(prefix):
             yield self.entries[key]
 
+    def as_of(
+        self, revision: Revision, prefix: str, start: str = ""
+    ) -> tuple[list[str], Mapping[str, Entry[T]]]:
+        """The keys under a prefix and their entries as they stood at a remembered revision."""
+        before: dict[str, Entry[T] | None] = {}
+        for turn in self.since(revision):
+            before.setdefault(turn.key, turn.old)
+        keys = self.keys(prefix, start)
+        if not before:
+            return keys, self.entries
+        then = {}
+        for key, entry in before.items():
+            if not key.startswith(prefix) or key < start:
+                continue
+            place = bisect_left(keys, key)
+            there = place < len(keys) and keys[place] == key
+            if entry is None:
+                if there:
+                    del keys[place]
+            else:
+                then[key] = entry
+                if not there:
+                    keys.insert(place, key)
+        return keys, ChainMap(then, self.entries)
+
+    def joined_tails(self, prefix: str) -> bytes:
+        """Every tail under a prefix as the items of a list, joined once per change."""
+        known = self._joined.get(prefix)
+        if known is not None and known[0] == self.revision:
+            return known[1]
+        entries = self.entries
+        items = b",{".join([entries[key].tail for key in self.keys(prefix)])
+        if len(items) <= LARGEST_JOINED:
+            if len(self._joined) >= MOST_JOINED:
+                self._joined.clear()
+            self._joined[prefix] = (self.revision, items)
+        return items
+
     def since(self, revision: Revision) -> Iterator[Turn[T]]:
         """The turns after a revision, oldest first."""
         newer = []
@@ -147,17 +214,29 @@ class Shelf(Generic[T]):
             newer.append(turn)
         return reversed(newer)
 
-    def listen(self, listener: object, callback: Callable[[list[Turn[T]]], None]) -> None:
-        """Have the callback called with each batch of turns, until `forget(listener)`."""
-        self.listeners[listener] = callback
+    def listen(
+        self,
+        listener: object,
+        told: Callable[[list[Turn[T]]], None],
+        lost: Callable[[], None] | None = None,
+    ) -> None:
+        """Have `told` called with each batch of turns, until `forget(listener)`.
+
+        `lost` is called when turns were missed and cannot be had any more; what is there then is
+        in `entries`, which is another dictionary.
+        """
+        self.listeners[listener] = Listener(told, lost)
 
     def forget(self, listener: object) -> None:
         self.listeners.pop(listener, None)
 
     def load(self, entries: dict[str, Entry[T]], oldest: Revision) -> None:
+        """Begin anew with what the store holds, without a past."""
         self.entries = entries
         self._keys = sorted(entries)
-        self.oldest = oldest
+        self._joined.clear()
+        self.turns.clear()
+        self.oldest, self.revision = oldest, 0
 
     def remember(self, turn: Turn[T]) -> None:
         self.turns.append(turn)
@@ -192,11 +271,14 @@ class Feed:
 
     def __init__(self, store: Store, catalog: Catalog) -> None:
         self.revision: Revision = 0
+        self.told: Revision = 0  # up to here every listener has heard of everything
         self._store = store
         self._catalog = catalog
         self._shelves: dict[type, Shelf[Any]] = {k.type: Shelf(k) for k in catalog.stored}
         self._waiting: list[tuple[Revision, asyncio.Future[None]]] = []
         self._loaded = asyncio.Event()
+        self._position: Revision | None = None  # up to here events were taken in; None: nowhere
+        self._loaded_at: Revision = 0  # events up to here are in what was loaded
         self.following = False  # whether changes in the store reach us
 
     def shelf(self, kind: Kind[T]) -> Shelf[T]:
@@ -214,7 +296,10 @@ class Feed:
 
     async def fresh(self) -> Revision:
         """Wait until every write acknowledged before this call is here."""
-        newest = await self._store.revision()
+        try:
+            newest = await self._store.revision()
+        except StoreError as failure:
+            raise Unavailable(f"the store does not answer: {failure}") from failure
         if newest > self.revision:
             await self.reach(newest)
         return self.revision
@@ -222,9 +307,14 @@ class Feed:
     async def reach(self, revision: Revision) -> None:
         """Wait until the feed is at least at a revision."""
         if revision > self.revision:
-            future = asyncio.get_running_loop().create_future()
-            self._waiting.append((revision, future))
-            await future
+            waiter = (revision, asyncio.get_running_loop().create_future())
+            self._waiting.append(waiter)
+            try:
+                await waiter[1]
+            except asyncio.CancelledError:
+                # Nobody may ever get there: what was given up is not kept.
+                self._waiting = [other for other in self._waiting if other is not waiter]
+                raise
 
     async def reach_within(self, revision: Revision, seconds: float) -> bool:
         """Wait for a revision, but not for ever; say whether it came."""
@@ -237,47 +327,81 @@ class Feed:
         return revision <= self.revision
 
     async def run(self) -> None:
-        """Load everything, then follow the store until it is closed."""
-        try:
-            await self._follow()
-        finally:
-            self.following = False
+        """Load everything and follow the store, through all its troubles, until cancelled."""
+        wait = FIRST_WAIT
+        while True:
+            try:
+                await self._follow()
+            except (Compacted, FutureRevision) as gap:
+                log.warning("feed.history_lost: %s", gap)
+                self._position = None
+            except StoreError as failure:
+                log.warning("feed.store_failed: %s", failure)
+            finally:
+                wait = FIRST_WAIT if self.following else min(wait * 2, LONGEST_WAIT)
+                self.following = False
+            await asyncio.sleep(wait)
 
     async def _follow(self) -> None:
-        page = await self._store.read(Span.all())
-        self._load(page)
+        """Take in one batch after the other, from where we are, or else from the start."""
+        if self._position is None:
+            self._position = self._load(await self._store.read(Span.all()))
+        else:
+            await self._store.revision()  # a watch is silent also while nobody is there
         self.following = True
-        if page.oldest >= page.revision:
-            self._advance(page.revision)
-        async for batch in self._store.watch(Span.all(), after=page.oldest):
-            told: dict[Shelf[Any], list[Turn[Any]]] = {}
-            for event in batch.events:
-                shelf = self._shelf_of(event.key)
-                if shelf is None:
-                    continue
-                if event.revision <= page.revision:
-                    shelf.remember(_past_turn(shelf.kind, event))
-                else:
-                    told.setdefault(shelf, []).append(shelf.apply(event))
-            if batch.revision >= page.revision:
-                self._advance(batch.revision)
-            for shelf, turns in told.items():
-                await _tell(shelf, turns)
+        async with contextlib.aclosing(
+            self._store.watch(Span.all(), after=self._position)
+        ) as batches:
+            async for batch in batches:
+                await self._take(batch)
+
+    async def _take(self, batch: Batch) -> None:
+        told: dict[Shelf[Any], list[Turn[Any]]] = {}
+        for event in batch.events:
+            shelf = self._shelf_of(event.key)
+            if shelf is None:
+                continue
+            if event.revision <= self._loaded_at:
+                shelf.remember(_past_turn(shelf.kind, event))
+            else:
+                told.setdefault(shelf, []).append(shelf.apply(event))
+        self._position = batch.revision
+        if batch.revision >= self._loaded_at:
+            self._advance(batch.revision)
+        for shelf, turns in told.items():
+            await _tell(shelf, turns)
+        self.told = self.revision
 
     def forget_before(self, revision: Revision) -> None:
         """Follow the store's compaction: watches from before this revision are refused."""
         for shelf in self._shelves.values():
             shelf.forget_before(revision)
 
-    def _load(self, page: Page) -> None:
+    def _load(self, page: Page) -> Revision:
+        """Put everything on its shelf, and say after which revision to go on.
+
+        The first time, that is the oldest one, so that clients which were here before a restart
+        can go on too. Later it is that of the page: whoever reads meanwhile must find the entries
+        and the revision that belongs to them.
+        """
         found: dict[Shelf[Any], dict[str, Entry[Any]]] = {s: {} for s in self._shelves.values()}
         for record in page.records:
             shelf = self._shelf_of(record.key)
             if shelf is not None:
                 entry = Entry(shelf.kind, record.key, record.value, record.revision)
                 found[shelf][record.key] = entry
+        again = self.loaded
+        oldest = page.revision if again else page.oldest
         for shelf, entries in found.items():
-            shelf.load(entries, page.oldest)
+            shelf.load(entries, oldest)
+        self._loaded_at = page.revision
+        if oldest >= page.revision:
+            self._advance(page.revision)
+        self.told = self.revision
+        if again:
+            for shelf in found:
+                _tell_lost(shelf)
+        return oldest
 
     def _shelf_of(self, key: str) -> Shelf[Any] | None:
         kind = self._catalog.of_key(key)
@@ -294,6 +418,13 @@ class Feed:
                 elif not future.done():
                     future.set_result(None)
             self._waiting = still
+
+
+def _behind_head(kind: Kind[Any], value: bytes) -> bytes:
+    """What follows kind and apiVersion, which may have been stored under another naming."""
+    if value.startswith(kind.head):
+        return value[len(kind.head) :]
+    return value[value.index(b'"metadata":') :]
 
 
 def with_revision(tail: bytes, revision: Revision) -> bytes:
@@ -316,7 +447,18 @@ def _past_turn(kind: Kind[Any], event: Event) -> Turn[Any]:
 
 async def _tell(shelf: Shelf[Any], turns: list[Turn[Any]]) -> None:
     """Tell every listener, letting others run in between: a thousand watchers take a while."""
-    for count, callback in enumerate(list(shelf.listeners.values()), start=1):
-        callback(turns)
+    for count, listener in enumerate(list(shelf.listeners.values()), start=1):
+        try:
+            listener.told(turns)
+        except Exception:  # one watcher's trouble is not everyone's
+            log.exception("feed.listener_failed")
+            if listener.lost is not None:
+                listener.lost()
         if count % YIELD_EVERY == 0:
             await asyncio.sleep(0)
+
+
+def _tell_lost(shelf: Shelf[Any]) -> None:
+    for listener in list(shelf.listeners.values()):
+        if listener.lost is not None:
+            listener.lost()

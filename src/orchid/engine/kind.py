@@ -59,7 +59,7 @@ class Endpoint:
 
     name: str
     writes: tuple[str, ...] = ()
-    rules: Strategy[Any] = field(default_factory=lambda: Strategy[Any]())
+    rules: Strategy[Any] = field(default_factory=Strategy[Any])
     verbs: tuple[str, ...] = ENDPOINT_VERBS
     has_table: bool = True
     unowned: tuple[str, ...] = ()  # written here, yet nobody comes to own it (managedFields)
@@ -75,7 +75,7 @@ class Kind(Generic[T]):
     version: str
     plural: str
     scope: Scope
-    rules: Strategy[T] = field(default_factory=lambda: Strategy[T]())
+    rules: Strategy[T] = field(default_factory=Strategy[T])
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()

@@ -5,12 +5,13 @@ from which key on (continue), and whether the feed still shows that revision. If
 history does.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from orchid.engine import continuing
-from orchid.engine.feed import Entry, Feed
+from orchid.engine.feed import Entry, Feed, Shelf
 from orchid.engine.kind import Kind
 from orchid.engine.read import at_least
 from orchid.engine.request import Options, Request
@@ -28,11 +29,28 @@ MATCH = Path() / "resourceVersionMatch"
 LIST_TOO_OLD = "The resourceVersion for the provided list is too old."
 
 
+class Whole(Generic[T]):
+    """Everything on a shelf under a prefix; good until the next change, so use it at once."""
+
+    __slots__ = ("_prefix", "_shelf")
+
+    def __init__(self, shelf: Shelf[T], prefix: str) -> None:
+        self._shelf = shelf
+        self._prefix = prefix
+
+    def __iter__(self) -> Iterator[Entry[T]]:
+        entries = self._shelf.entries
+        return (entries[key] for key in self._shelf.keys(self._prefix))
+
+    def joined_tails(self) -> bytes:
+        return self._shelf.joined_tails(self._prefix)
+
+
 @dataclass(slots=True)
 class Listed(Generic[T]):
     """One page: its entries in order, the revision it shows, and how to go on."""
 
-    entries: Sequence[Entry[T]]
+    entries: Sequence[Entry[T]] | Whole[T]
     revision: int
     continue_: str = ""
     remaining: int | None = None
@@ -130,22 +148,12 @@ class Listing:
         self, selection: Selection[T], prefix: str, start: str, limit: int
     ) -> Listed[T]:
         shelf = self._feed.shelf(selection.kind)
-        if selection.name is not None:
-            keys: Sequence[str] = self._named(selection, prefix, start)
-        else:
-            keys = shelf.keys(prefix, start)
+        if selection.everything and not start and limit <= 0:
+            return Listed(Whole(shelf, prefix), self._feed.revision)
+        keys = shelf.keys(prefix, start)
         return self._page(
-            selection, prefix, keys, shelf.entries.__getitem__, self._feed.revision, limit
+            selection, prefix, Stretch(keys, shelf.entries), self._feed.revision, limit
         )
-
-    def _named(self, selection: Selection[T], prefix: str, start: str) -> list[str]:
-        """With `metadata.name=x` inside one namespace there is at most one key to look at."""
-        shelf, kind = self._feed.shelf(selection.kind), selection.kind
-        if kind.namespaced and prefix == kind.key_prefix:
-            suffix = f"/{selection.name}"
-            return [key for key in shelf.keys(prefix, start) if key.endswith(suffix)]
-        key = f"{prefix}{selection.name}"
-        return [key] if key in shelf.entries and key >= start else []
 
     async def _at(
         self, selection: Selection[T], prefix: str, start: str, revision: int, limit: int
@@ -153,14 +161,16 @@ class Listing:
         """Exactly as it stood at a revision."""
         await at_least(self._feed, revision)
         shelf = self._feed.shelf(selection.kind)
-        if max(shelf.revision, shelf.oldest) <= revision:
-            listed = self._from_memory(selection, prefix, start, limit)
-            return self._restamped(listed, revision)
-        return await self._from_history(selection, prefix, start, revision, limit)
+        if revision >= shelf.oldest:
+            stretch = Stretch(*shelf.as_of(revision, prefix, start))
+        else:
+            stretch = await self._from_history(selection.kind, prefix, start, revision)
+        return self._page(selection, prefix, stretch, revision, limit)
 
     async def _from_history(
-        self, selection: Selection[T], prefix: str, start: str, revision: int, limit: int
-    ) -> Listed[T]:
+        self, kind: Kind[T], prefix: str, start: str, revision: int
+    ) -> "Stretch[T]":
+        """What the feed no longer remembers, the store may."""
         span = store.Span.prefix(prefix)
         if start:
             span = store.Span(start, span.end)
@@ -168,24 +178,24 @@ class Listing:
             page = await self._store.read(span, at=revision)
         except store.Compacted:
             raise Expired(LIST_TOO_OLD) from None
-        found = {r.key: Entry(selection.kind, r.key, r.value, r.revision) for r in page.records}
-        return self._page(selection, prefix, list(found), found.__getitem__, revision, limit)
+        found = {r.key: Entry(kind, r.key, r.value, r.revision) for r in page.records}
+        return Stretch(list(found), found)
 
     def _page(
         self,
         selection: Selection[T],
         prefix: str,
-        keys: Sequence[str],
-        entry_of: Callable[[str], Entry[T]],
+        stretch: "Stretch[T]",
         revision: int,
         limit: int,
     ) -> Listed[T]:
+        """The first entries of a stretch that are selected, and how to go on behind them."""
+        keys, entries = self._narrowed(selection, prefix, stretch)
         if limit <= 0:
-            entries = map(entry_of, keys)
-            return Listed(list(selected(selection, entries)), revision)
+            return Listed(list(selected(selection, (entries[key] for key in keys))), revision)
         chosen: list[Entry[T]] = []
         for position, key in enumerate(keys):
-            entry = entry_of(key)
+            entry = entries[key]
             if selection.everything or selection.matches(entry):
                 chosen.append(entry)
                 if len(chosen) == limit and position + 1 < len(keys):
@@ -197,13 +207,24 @@ class Listing:
                     )
         return Listed(chosen, revision)
 
-    def _restamped(self, listed: Listed[T], revision: int) -> Listed[T]:
-        """The same page, said to show an older revision at which nothing differed."""
-        if listed.continue_:
-            token = continuing.decode(listed.continue_, self._names)
-            listed.continue_ = continuing.encode_start(token.start, revision, self._names)
-        listed.revision = revision
-        return listed
+    def _narrowed(
+        self, selection: Selection[T], prefix: str, stretch: "Stretch[T]"
+    ) -> "Stretch[T]":
+        """With `metadata.name=x` inside one collection there is at most one key to look at."""
+        kind = selection.kind
+        if selection.name is None or (kind.namespaced and prefix == kind.key_prefix):
+            return stretch
+        key = f"{prefix}{selection.name}"
+        place = bisect_left(stretch.keys, key)
+        found = stretch.keys[place : place + 1]
+        return stretch._replace(keys=found if found == [key] else [])
+
+
+class Stretch(NamedTuple, Generic[T]):
+    """Keys in order, and where their entries are."""
+
+    keys: list[str]
+    entries: Mapping[str, Entry[T]]
 
 
 def selected(selection: Selection[T], entries: Iterable[Entry[T]]) -> Iterable[Entry[T]]:

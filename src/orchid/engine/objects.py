@@ -1,6 +1,7 @@
 """Objects in the store: read one fresh, insert, replace, remove. Bytes out, entries back.
 
-Nothing here knows rules or rights. A lost race raises `Raced`; the verb decides whether to try again.
+Nothing here knows rules or rights. A lost race raises `Raced`; the verb decides whether to
+try again.
 """
 
 import asyncio

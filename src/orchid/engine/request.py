@@ -52,6 +52,9 @@ class Options(NamedTuple):
     timeout_seconds: int | None = None
 
 
+NO_OPTIONS = Options()
+
+
 @dataclass(slots=True)
 class Request:
     """Who asks for what, when, with which options."""
@@ -59,7 +62,7 @@ class Request:
     target: Target
     user: UserInfo
     now: datetime
-    options: Options = Options()
+    options: Options = NO_OPTIONS
     manager: str = "unknown"  # the field manager: the option, else from the user agent
     real_user: UserInfo | None = None  # who is behind an impersonated user
     warnings: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Tables: what `kubectl get` shows. A row is made of a kind's columns and of the object behind it."""
+"""Tables: what `kubectl get` shows. A row has a kind's columns and the object behind them."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -58,7 +58,7 @@ def table(
     now: datetime,
     columns: bytes | None = None,
 ) -> bytes:
-    """A whole Table as JSON. `columns` None leaves the definitions out, as later watch events do."""
+    """A whole Table as JSON; without `columns` the definitions are left out, as in later events."""
     rows = b",".join(row(kind, entry, api_version, include, now) for entry in entries)
     return (
         b'{"kind":"Table","apiVersion":"%b","metadata":%b,"columnDefinitions":%b,"rows":[%b]}'

@@ -1,7 +1,8 @@
 """Watch: from a position in history to a stream of events.
 
-`Watching.open` decides where a watch starts and what it shows first; the `Watch` it gives turns each
-`Turn` of a shelf into what this watcher sees of it. Sending is the server's business (`stream.py`).
+`Watching.open` decides where a watch starts and what it shows first; the `Watch` it gives
+turns each `Turn` of a shelf into what this watcher sees of it. Sending is the server's
+business (`stream.py`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -62,7 +63,7 @@ def last_seen(turn: Turn[T]) -> Entry[T]:
     """What went: the previous content, at the revision that took it away. Made once per turn."""
     found = turn.forms.get(DELETED)
     if found is None:
-        assert turn.old is not None  # noqa: S101 -- only asked of turns that took something away
+        assert turn.old is not None
         found = turn.forms[DELETED] = turn.old.at(turn.revision)
     return found
 
@@ -113,9 +114,11 @@ class Watching:
         else:
             watch.after = parse_version(version)
             if watch.after < watch.shelf.oldest:
-                watch.error = Expired(
-                    f"too old resource version: {watch.after} ({watch.shelf.oldest})"
-                )
+                watch.error = too_old(watch.after, watch.shelf.oldest)
+
+
+def too_old(asked: int, oldest: int) -> Expired:
+    return Expired(f"too old resource version: {asked} ({oldest})")
 
 
 def with_defaults(options: Options) -> Options:

@@ -1,7 +1,8 @@
 """Health: /healthz, /livez and /readyz, each a list of checks by name.
 
-`?verbose` shows every check, `?exclude=name` leaves one out, `/livez/ping` asks for one alone. A check
-that fails says why in the log and to whoever asks for it alone, not in the summary.
+`?verbose` shows every check, `?exclude=name` leaves one out, `/livez/ping` asks for one
+alone. A check that fails says why in the log and to whoever asks for it alone, not in the
+summary.
 """
 
 from collections.abc import Callable, Mapping

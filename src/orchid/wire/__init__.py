@@ -1,1 +1,1 @@
-"""What travels: objects, errors, names and selectors as values, and the codec between bytes and objects."""
+"""What travels: objects, errors, names and selectors, and the codec from and to bytes."""

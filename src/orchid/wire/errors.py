@@ -33,7 +33,7 @@ from orchid.wire.text import quote
 
 
 class Subject(NamedTuple):
-    """What an error is about: a resource (plural or kind, as the reason asks), its group, a name."""
+    """What an error is about: a resource (plural or kind, as the reason asks), group and name."""
 
     group: str
     resource: str

@@ -1,8 +1,8 @@
 """What the types say, as a tree that generic code can walk.
 
-`schema_of(ServiceAccount)` gives the tree of a kind: which fields exist, which lists merge by a key,
-which are sets, where anything goes. Field validation, the patches, apply, OpenAPI and protobuf all
-walk this one tree; none of them looks at a type annotation itself.
+`schema_of(ServiceAccount)` gives the tree of a kind: which fields exist, which lists merge by
+a key, which are sets, where anything goes. Field validation, the patches, apply, OpenAPI and
+protobuf all walk this one tree; none of them looks at a type annotation itself.
 """
 
 from __future__ import annotations

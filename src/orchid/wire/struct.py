@@ -108,7 +108,6 @@ def always(default: Callable[[], Any]) -> Any:
 
 def null() -> None:
     """The default of a field that is written as `null` when unset: `always(null)`."""
-    return None
 
 
 replace = msgspec.structs.replace

@@ -2,6 +2,7 @@
 
 import datetime
 
+_LAST_ASCII, _LAST_SHORT = 0x7F, 0xFFFF
 _ESCAPES = {
     "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
     "\\": "\\\\", '"': '\\"',
@@ -21,9 +22,9 @@ def _quoted(character: str) -> str:
     if character.isprintable():
         return character
     number = ord(character)
-    if number < 0x80:
+    if number <= _LAST_ASCII:
         return f"\\x{number:02x}"
-    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+    return f"\\u{number:04x}" if number <= _LAST_SHORT else f"\\U{number:08x}"
 
 
 def timestamp(moment: datetime.datetime) -> str:
