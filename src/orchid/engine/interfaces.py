@@ -7,8 +7,8 @@ AdmissionPolicy      rules beyond one object  admission/
 Clock                what time is it?         SystemClock, or a test's
 """
 
+import os
 import secrets
-import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -139,7 +139,12 @@ class SystemRandomness:
     _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so that no words come out
 
     def uid(self) -> str:
-        return str(uuid.uuid4())
+        # The text form of a version 4 UUID (RFC 9562, 5.4), a few times faster than the uuid module.
+        digits = os.urandom(16).hex()
+        variant = "89ab"[int(digits[16], 16) & 3]
+        return (
+            f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+        )
 
     def suffix(self) -> str:
         return "".join(secrets.choice(self._ALPHABET) for _ in range(5))

@@ -86,6 +86,7 @@ class Kind(Generic[T]):
     writes: tuple[str, ...] | None = None
     creates: tuple[str, ...] | None = None
     may_update_unconditionally: bool = True
+    creates_on_update: bool = False  # PUT of a missing object creates it
     answers_deleted_object: bool = False  # DELETE answers the object instead of a Status
     acts: Acting[T] | None = None
     verbs: tuple[str, ...] = STORED_VERBS

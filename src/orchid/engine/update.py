@@ -57,6 +57,10 @@ class Updating:
 
         return await self.change(kind, endpoint, change, request)
 
+    async def is_missing(self, kind: Kind[Any], request: Request) -> bool:
+        await self._objects.feed.fresh()
+        return self._objects.shelf(kind).get(request.namespace, request.name) is None
+
     async def change(
         self, kind: Kind[T], endpoint: Endpoint | None, change: Change[T], request: Request
     ) -> Entry[T]:
@@ -98,7 +102,11 @@ class Updating:
         return new
 
     async def _store(self, kind: Kind[T], new: T, entry: Entry[T], request: Request) -> Entry[T]:
-        if new.metadata.deletion_timestamp and is_held(kind, entry.object) and not is_held(kind, new):
+        if (
+            new.metadata.deletion_timestamp
+            and is_held(kind, entry.object)
+            and not is_held(kind, new)
+        ):
             return await self._finish_deletion(kind, new, entry, request)
         if is_unchanged(new, entry):
             return entry

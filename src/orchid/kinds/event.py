@@ -54,6 +54,7 @@ def declare(names: Naming) -> Kind[Event]:
         version="v1",
         plural="events",
         scope=Scope.NAMESPACED,
+        creates_on_update=True,
         rules=Rules(),
         short_names=("ev",),
         columns=(

@@ -59,6 +59,7 @@ def declare(names: Naming) -> Kind[Lease]:
         version="v1",
         plural="leases",
         scope=Scope.NAMESPACED,
+        creates_on_update=True,
         rules=Rules(),
         columns=(
             NAME,

@@ -16,6 +16,7 @@ from orchid.engine.interfaces import Authorizer
 from orchid.engine.kind import Endpoint, Kind
 from orchid.engine.patching import APPLY, MEDIA_TYPES
 from orchid.engine.request import Request, Target
+from orchid.engine.update import require_name
 from orchid.engine.verbs import Verbs
 from orchid.server import parse
 from orchid.server.authorize import require_allowed
@@ -199,8 +200,19 @@ class Dispatch:
         self._negotiate(exchange, kind, endpoint)
         require_names(request, kind)
         new = self._decoded(exchange, request, kind, "UpdateOptions")
+        if kind.creates_on_update and await self._verbs.updating.is_missing(kind, request):
+            return await self._create_by_update(exchange, request, kind, new)
         entry = await self._verbs.updating.replace(kind, endpoint, new, request)
         return entry_response(exchange, 200, entry)
+
+    async def _create_by_update(
+        self, exchange: Exchange, request: Request, kind: Kind[Any], new: Any
+    ) -> Answer:
+        """PUT where nothing is: a create, for those who may create."""
+        require_name(new, request)
+        creating = request.with_target(request.target._replace(verb="create"))
+        await require_allowed(self._authorizer, request.user, creating.target)
+        return entry_response(exchange, 201, await self._verbs.creating.create(kind, new, creating))
 
     async def _patch(self, exchange: Exchange, request: Request, route: Route) -> Answer:
         kind, endpoint = route

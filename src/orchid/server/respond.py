@@ -6,7 +6,6 @@ other forms are made from it.
 """
 
 import gzip
-import uuid
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -16,6 +15,7 @@ import msgspec
 from orchid.engine import tables
 from orchid.engine.feed import Entry
 from orchid.engine.interfaces import Authenticated, Decision
+from orchid.engine.interfaces import SystemRandomness
 from orchid.engine.kind import Kind
 from orchid.engine.listing import Listed, Whole
 from orchid.engine.request import Request, Target
@@ -40,6 +40,7 @@ from orchid.wire.errors import ApiError, NotAcceptable
 from orchid.wire.protobuf import sealed_status
 from orchid.wire.status import ListMeta, Status
 
+_random = SystemRandomness()
 GZIP_ABOVE = 131_072
 WARNING_BUDGET, WARNING_CUT = 4096, 256
 
@@ -88,7 +89,7 @@ class Exchange:
 def fresh_audit_id(http: HttpRequest) -> str:
     """The client's own id, so that it finds its request again; else a new one."""
     given = http.headers.get("audit-id", "")
-    return given if given and given.isprintable() and given.isascii() else str(uuid.uuid4())
+    return given if given and given.isprintable() and given.isascii() else _random.uid()
 
 
 def head(exchange: Exchange, content_type: bytes, *, cache: bytes = b"no-cache, private") -> bytes:
