@@ -6,22 +6,29 @@ falls behind is cut off by the sink; the client comes back with the last version
 
 import asyncio
 from collections.abc import Iterable
+from datetime import datetime, timedelta
+from time import monotonic
 from typing import Any
 
 from orchid.engine import tables
 from orchid.engine.feed import Entry, Turn
-from orchid.engine.watching import ADDED, Watch
+from orchid.engine.watching import ADDED, Watch, too_old
 from orchid.server.exchange import Chunk, Sink
-from orchid.server.negotiate import Form, Transform
+from orchid.server.negotiate import PROTOBUF, Form, Transform
+from orchid.server.packed import entry_body
 from orchid.server.respond import Exchange
 from orchid.wire.codec import encode
 from orchid.wire.naming import INITIAL_EVENTS_END
+from orchid.wire.protobuf import sealed_status, watch_frame
 from orchid.wire.status import ListMeta, Status
 from orchid.wire.struct import replace
 
 BOOKMARK_EVERY = 60.0
 BOOKMARK_BEFORE_END = 2.0
 CHUNK_SIZE = 65_536
+
+_JSON_STREAM = b"Content-Type: application/json\r\n"
+_PROTOBUF_STREAM = b"Content-Type: %b;stream=watch\r\n" % PROTOBUF.encode()
 
 
 class EventForm:
@@ -31,16 +38,23 @@ class EventForm:
         form: Form = exchange.form
         self.transform = form.transform
         self.meta_version = form.meta_version
+        self._packed = form if form.media == PROTOBUF else None
         self.include = (exchange.query.get("includeObject") or [""])[0]
         self.kind = watch.kind
-        self.now = exchange.now
+        self._opened = (exchange.now, monotonic())
         if self.transform is Transform.TABLE:
             tables.require_known_include(self.include)
         # What two watchers must share for their events to be the same bytes.
-        self.key = (self.transform, self.meta_version, self.include)
+        self.key = (form.media, self.transform, self.meta_version, self.include)
         self._columns_due = True
 
+    @property
+    def content_type(self) -> bytes:
+        return _PROTOBUF_STREAM if self._packed else _JSON_STREAM
+
     def event(self, type_: str, entry: Entry[Any]) -> bytes:
+        if self._packed:
+            return watch_frame(type_, entry_body(entry, self._packed))
         return b'{"type":"%b","object":%b}\n' % (type_.encode(), self._object(entry))
 
     def shared(self, turn: Turn[Any], type_: str, entry: Entry[Any]) -> Chunk:
@@ -66,9 +80,19 @@ class EventForm:
             encode(ListMeta(resource_version=entry.object.metadata.resource_version)),
             api_version=self.meta_version,
             include=self.include,
-            now=self.now,
+            now=self._now(),
             columns=columns,
         )
+
+    def _now(self) -> datetime:
+        """The time by the server's clock: ages are those of the moment, not of the beginning."""
+        began, ticks = self._opened
+        return began + timedelta(seconds=monotonic() - ticks)
+
+    def failure(self, status: Status) -> bytes:
+        if self._packed:
+            return watch_frame("ERROR", sealed_status(status))
+        return b'{"type":"ERROR","object":%b}\n' % encode(status)
 
     def bookmark(self, revision: int, *, marked: bool) -> bytes:
         """An empty object that says only how far the stream is."""
@@ -86,8 +110,9 @@ class WatchStream:
         self._form = EventForm(watch, exchange)
         self._seconds = seconds
         self._sink: Sink
-        self.content_type = b"Content-Type: application/json\r\n"
+        self.content_type = self._form.content_type
         self._told = watch.after  # the newest revision this client knows of
+        self._last_bookmark = 0.0  # when the last one is due, by the loop's clock
         self._end_timer: asyncio.TimerHandle | None = None
         self._bookmark_timer: asyncio.TimerHandle | None = None
 
@@ -104,7 +129,7 @@ class WatchStream:
         self._catch_up()
         if sink.closed:
             return None
-        watch.shelf.listen(self, self.deliver)
+        watch.shelf.listen(self, self.deliver, self._lost)
         sink.on_close(self._closed)
         self._start_timers()
         return None
@@ -120,9 +145,17 @@ class WatchStream:
 
     def _catch_up(self) -> None:
         """Everything between the start position and now."""
-        if self._watch.after < self._watch.feed.revision:
-            self.deliver(self._watch.shelf.since(self._watch.after))
-            self._watch.after = self._watch.feed.revision
+        watch = self._watch
+        if watch.after < watch.feed.revision:
+            if watch.after < watch.shelf.oldest:
+                return self._lost()  # forgotten while the head of the answer was on its way
+            self.deliver(watch.shelf.since(watch.after))
+            watch.after = watch.feed.revision
+        return None
+
+    def _lost(self) -> None:
+        """There is a hole in what we could send: the client must list anew."""
+        self._fail(too_old(self._watch.after, self._watch.shelf.oldest).status())
 
     def _send_all(self, events: Iterable[bytes]) -> None:
         """Many events in few writes."""
@@ -139,29 +172,31 @@ class WatchStream:
 
     def _start_timers(self) -> None:
         loop = asyncio.get_running_loop()
-        self._end_timer = loop.call_later(max(self._seconds, 0.0), self._sink.finish)
+        lasts = max(self._seconds, 0.0)
+        self._end_timer = loop.call_later(lasts, self._sink.finish)
         if self._watch.bookmarks:
-            self._next_bookmark(self._seconds)
+            self._last_bookmark = loop.time() + lasts - min(BOOKMARK_BEFORE_END, lasts / 2)
+            self._next_bookmark()
 
-    def _next_bookmark(self, left: float) -> None:
+    def _next_bookmark(self) -> None:
         """Every minute, and once more shortly before the end, which is when it helps most."""
-        wait = min(BOOKMARK_EVERY, left - BOOKMARK_BEFORE_END)
-        if wait > 0 or left == self._seconds:
-            loop = asyncio.get_running_loop()
-            self._bookmark_timer = loop.call_later(max(wait, 0.0), self._bookmark, left - wait)
+        loop = asyncio.get_running_loop()
+        wait = min(BOOKMARK_EVERY, self._last_bookmark - loop.time())
+        if wait > 0:
+            self._bookmark_timer = loop.call_later(wait, self._bookmark)
 
-    def _bookmark(self, left: float) -> None:
+    def _bookmark(self) -> None:
         self._send_bookmark()
-        self._next_bookmark(left)
+        self._next_bookmark()
 
     def _send_bookmark(self) -> None:
-        revision = self._watch.feed.revision
+        revision = self._watch.feed.told
         if revision > self._told:
             self._told = revision
             self._sink.send(Chunk(self._form.bookmark(revision, marked=False)))
 
     def _fail(self, status: Status) -> None:
-        self._sink.send(Chunk(b'{"type":"ERROR","object":%b}\n' % encode(status)))
+        self._sink.send(Chunk(self._form.failure(status)))
         self._sink.finish()
 
     def _closed(self) -> None:
