@@ -49,6 +49,7 @@ from orchid.wire.user import UserInfo
 LONGEST_AGENT = 1024
 MOST_SOURCES = 100
 SHORTEST_TOKEN = 8  # to hide less than this would hide half the record
+LONGEST_SIGN = 24  # so much of a token is looked for first; the whole is seldom there
 
 # What the API knows of; other parameters may be anybody's secrets.
 PARAMETERS = frozenset(
@@ -122,8 +123,8 @@ class Event(Wire):
     response_status: Outcome | None = None
     request_object: msgspec.Raw | None = None
     response_object: msgspec.Raw | None = None
-    request_received_timestamp: str = ""
-    stage_timestamp: str = ""
+    request_received_timestamp: datetime | None = None
+    stage_timestamp: datetime | None = None
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
 
 
@@ -148,7 +149,7 @@ class PolicyAudit:
         self._reason_key = f"{names.authorization}/reason"
         self.events = 0
         self.rejected = 0
-        self.levels = dict.fromkeys(Level, 0)
+        self.levels = [0] * len(LEVEL_NAMES)
 
     @property
     def errors(self) -> int:
@@ -237,7 +238,7 @@ class PolicyAudit:
             user=_NOBODY if caller is None else caller.user,
             source_ips=source_ips(http),
             user_agent=shown_agent(http),
-            object_ref=reference(target, None),
+            object_ref=reference(target, exchange.sent),
             request_received_timestamp=received,
             stage_timestamp=(
                 received if stage is REQUEST_RECEIVED else micro_time(self._clock.now())
@@ -251,7 +252,6 @@ class PolicyAudit:
         return replace(
             self._event(exchange, plan, stage),
             impersonated_user=request.user if request is not None and impersonated else None,
-            object_ref=reference(exchange.located.target, exchange.sent),
             response_status=outcome,
             request_object=request_object(exchange, plan),
             response_object=response_object(exchange, plan),
@@ -286,8 +286,10 @@ def rendered(event: Event, hidden: str) -> bytes:
     except UnicodeEncodeError:  # a path may escape bytes that are no text
         event = with_texts(event, _printable)
         data = encode(event)
-    if hidden and as_json(hidden) in data:
-        data = encode(with_texts(event, lambda text: text.replace(hidden, MASK)))
+    if hidden:
+        sign = hidden[:LONGEST_SIGN]
+        if (sign.encode() if sign.isascii() and sign.isalnum() else as_json(sign)) in data:
+            data = encode(with_texts(event, without(hidden)))
     return masked_bytes(data) + b"\n"
 
 
@@ -329,6 +331,12 @@ def _changed_raw(raw: msgspec.Raw | None, change: Callable[[str], str]) -> msgsp
     return None if raw is None else msgspec.Raw(change(bytes(raw).decode()).encode())
 
 
+def without(token: str) -> Callable[[str], str]:
+    """Take a token out of a text, also where the text is JSON."""
+    escaped = as_json(token).decode()
+    return lambda text: text.replace(token, MASK).replace(escaped, MASK)
+
+
 def _printable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
@@ -341,9 +349,9 @@ def as_json(text: str) -> bytes:
 # --- the parts of an event ------------------------------------------------------------------------
 
 
-def micro_time(moment: datetime) -> str:
-    """RFC 3339 in UTC with all six digits: `2026-01-02T03:04:05.000000Z`."""
-    return moment.isoformat(timespec="microseconds")[:26] + "Z"
+def micro_time(moment: datetime) -> datetime:
+    """A time that is written with its six digits after the second, which readers insist on."""
+    return moment if moment.microsecond else moment.replace(microsecond=1)
 
 
 def shown_uri(http: HttpRequest) -> str:

@@ -46,7 +46,7 @@ LEVELS: Final = {
     "Request": Level.REQUEST,
     "RequestResponse": Level.REQUEST_RESPONSE,
 }
-LEVEL_NAMES: Final = {level: name for name, level in LEVELS.items()}
+LEVEL_NAMES: Final = tuple(LEVELS)  # by number
 
 
 class Plan(NamedTuple):

@@ -78,7 +78,8 @@ class MetricsPage:
         return masked("".join(map(rendered, self._families())))
 
     def _families(self) -> Iterator[Family]:
-        yield from request_families(self._requests.series)
+        counted = {Labels(*key): series for key, series in self._requests.series.items()}
+        yield from request_families(counted)
         yield from access_families(self._requests)
         yield from self._audit_families()
         yield self._in_flight_family()
@@ -97,7 +98,7 @@ class MetricsPage:
             "apiserver_audit_level_total",
             "counter",
             "Requests by the level at which they are recorded.",
-            [one(count, level=LEVEL_NAMES[level]) for level, count in audit.levels.items()],
+            [one(count, level=name) for name, count in zip(LEVEL_NAMES, audit.levels, strict=True)],
         )
         yield plain(
             "apiserver_audit_requests_rejected_total",
@@ -258,8 +259,10 @@ _STARTED = _start_time()
 def _pairs(labels: Labels, extra: str = "") -> LabelPairs:
     if extra == "few":
         return (("group", labels.group), ("resource", labels.resource), ("verb", labels.verb))
-    pairs = (
+    dry_run = (("dry_run", labels.dry_run),) if extra else ()
+    return (
         ("component", labels.component),
+        *dry_run,
         ("group", labels.group),
         ("resource", labels.resource),
         ("scope", labels.scope),
@@ -267,7 +270,6 @@ def _pairs(labels: Labels, extra: str = "") -> LabelPairs:
         ("verb", labels.verb),
         ("version", labels.version),
     )
-    return (("dry_run", labels.dry_run), *pairs) if extra else pairs
 
 
 def _histograms(

@@ -87,6 +87,9 @@ class Labels(NamedTuple):
     component: str = "apiserver"
 
 
+Key = tuple[str, ...]  # the fields of Labels, or the first few; cheaper to make than Labels
+
+
 class Series:
     """All that is counted about requests with the same labels."""
 
@@ -116,40 +119,40 @@ class CountedRequests:
     def __init__(self, catalog: Catalog, pages: Iterable[str] = ()) -> None:
         self._resources = frozenset(_paths(catalog.kinds))
         self._pages = frozenset(pages)
-        self.series: dict[Labels, Series] = {}
+        self.series: dict[Key, Series] = {}
         self.authentications = {"success": 0, "failure": 0}
         self.users = {"admin": 0, "email_id": 0, "other": 0}
         self.authorizations = {"allowed": 0, "denied": 0, "no-opinion": 0, "error": 0}
 
     def observe(self, exchange: Exchange, answer: Response | Stream, seconds: float) -> None:
-        labels = self.labels(exchange)
-        series = self.series.get(labels)
+        key = self.key(exchange)
+        series = self.series.get(key)
         if series is None:
-            series = self.series[labels] = Series()
+            series = self.series[key] = Series()
         self._count_access(exchange, answer)
         body = exchange.http.body
         if body:
             series.body_bytes.observe(len(body))
         if isinstance(answer, Stream):
-            self._follow(labels, answer, seconds)
+            self._follow(key, answer, seconds)
             return
         series.count(answer.status, seconds)
         series.answer_bytes.observe(len(answer.body))
 
     def reset(self) -> None:
-        self.series = {labels: s.fresh() for labels, s in self.series.items() if s.open}
+        self.series = {key: s.fresh() for key, s in self.series.items() if s.open}
         for counts in (self.authentications, self.users, self.authorizations):
             counts.update(dict.fromkeys(counts, 0))
 
-    def labels(self, exchange: Exchange) -> Labels:
+    def key(self, exchange: Exchange) -> Key:
         """The labels of a request. What we do not serve is all one."""
         target = exchange.located.target
         verb = VERBS.get(target.verb, OTHER_VERB)
         if not target.is_resource:
-            return Labels(verb, subresource=target.path if target.path in self._pages else "")
+            return verb, "", "", "", target.path if target.path in self._pages else ""
         place = target.group, target.version, target.resource, target.subresource
         if place not in self._resources:
-            return Labels(verb)
+            return (verb,)
         if verb == "PATCH" and exchange.http.headers.get("content-type", "").startswith(APPLY):
             verb = "APPLY"
         if target.name or verb == "POST":
@@ -157,7 +160,7 @@ class CountedRequests:
         else:
             scope = "namespace" if target.namespace else "cluster"
         dry_run = "All" if exchange.query and exchange.query.get("dryRun") == ["All"] else ""
-        return Labels(verb, *place, scope, dry_run)
+        return verb, *place, scope, dry_run
 
     def _count_access(self, exchange: Exchange, answer: Response | Stream) -> None:
         caller, decision = exchange.caller, exchange.decision
@@ -175,14 +178,14 @@ class CountedRequests:
                 result = "denied" if decision.verdict is Verdict.DENY else "no-opinion"
             self.authorizations[result] += 1
 
-    def _follow(self, labels: Labels, stream: Stream, seconds: float) -> None:
+    def _follow(self, key: Key, stream: Stream, seconds: float) -> None:
         """Count a stream when it ends; until then it is one that is open."""
         started = perf_counter() - seconds
         status, opened = stream.status, stream.opened
-        self.series[labels].open += 1
+        self.series[key].open += 1
 
         def closed() -> None:
-            series = self.series[labels]
+            series = self.series[key]
             series.open -= 1
             series.count(status, perf_counter() - started)
 
