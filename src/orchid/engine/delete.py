@@ -16,7 +16,7 @@ from orchid.engine.objects import Objects, Raced
 from orchid.engine.request import Request
 from orchid.wire.errors import Conflict, NotFound, Subject
 from orchid.wire.meta import Object, ObjectMeta
-from orchid.wire.struct import Wire, proto, replace
+from orchid.wire.struct import Wire, describe, proto, replace
 from orchid.wire.text import whole_seconds
 
 T = TypeVar("T", bound=Object)
@@ -27,21 +27,41 @@ PAGE = 10_000
 
 
 class Preconditions(Wire):
-    uid: Annotated[str | None, proto(1)] = None
-    resource_version: Annotated[str | None, proto(2)] = None
+    """What must hold of an object for it to be deleted."""
+
+    uid: Annotated[str | None, proto(1), describe("The uid it must have.")] = None
+    resource_version: Annotated[str | None, proto(2), describe("The state it must be in.")] = None
 
 
 class DeleteOptions(Wire):
     """How to delete, from the body or from the query."""
 
-    kind: str = ""
-    api_version: str = ""
-    grace_period_seconds: Annotated[int | None, proto(1)] = None
-    preconditions: Annotated[Preconditions | None, proto(2)] = None
-    orphan_dependents: Annotated[bool | None, proto(3)] = None
-    propagation_policy: Annotated[str | None, proto(4)] = None
-    dry_run: Annotated[tuple[str, ...], proto(5)] = ()
-    ignore_store_read_error_with_cluster_breaking_potential: Annotated[bool | None, proto(6)] = None
+    kind: Annotated[str, describe("The kind of the document.")] = ""
+    api_version: Annotated[str, describe("The version of its form.")] = ""
+    grace_period_seconds: Annotated[
+        int | None, proto(1), describe("How long the object may take to end, in seconds.")
+    ] = None
+    preconditions: Annotated[
+        Preconditions | None, proto(2), describe("Delete only if these hold.")
+    ] = None
+    orphan_dependents: Annotated[
+        bool | None, proto(3), describe("Deprecated in favour of propagationPolicy.")
+    ] = None
+    propagation_policy: Annotated[
+        str | None,
+        proto(4),
+        describe(
+            "What becomes of the objects that depend on this one: Foreground, Background or Orphan."
+        ),
+    ] = None
+    dry_run: Annotated[
+        tuple[str, ...], proto(5), describe("With `All`, do everything but keep nothing of it.")
+    ] = ()
+    ignore_store_read_error_with_cluster_breaking_potential: Annotated[
+        bool | None,
+        proto(6),
+        describe("Accepted, and without effect: what is stored can always be read."),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ from orchid.wire.meta import Object, Time
 from orchid.wire.name_rules import path_segment_errors
 from orchid.wire.naming import Naming
 from orchid.wire.signer_names import signer_name_errors
-from orchid.wire.struct import Wire, always, merge_key, null, proto, replace
+from orchid.wire.struct import Wire, always, describe, merge_key, null, proto, replace
 from orchid.wire.text import human_duration, quote, whole_seconds
 
 APPROVED: Final = "Approved"
@@ -63,34 +63,65 @@ Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class CertificateSigningRequestSpec(Wire):
-    request: Annotated[bytes | None, proto(1)] = always(null)
-    signer_name: Annotated[str, proto(7)] = always(str)
-    expiration_seconds: Annotated[Int32 | None, proto(8, "int32")] = None
-    usages: Annotated[tuple[str, ...], proto(5)] = ()
+    """What is asked for, and by whom. It never changes."""
+
+    request: Annotated[
+        bytes | None, proto(1), describe("The PKCS #10 request, in PEM, in base64.", required=True)
+    ] = always(null)
+    signer_name: Annotated[str, proto(7), describe("Who is asked to sign.")] = always(str)
+    expiration_seconds: Annotated[
+        Int32 | None,
+        proto(8, "int32"),
+        describe("How long the certificate is to last; the signer may decide otherwise."),
+    ] = None
+    usages: Annotated[tuple[str, ...], proto(5), describe("What the key is to be used for.")] = ()
     # Who asked; set by the server.
-    username: Annotated[str, proto(2)] = ""
-    uid: Annotated[str, proto(3)] = ""
-    groups: Annotated[tuple[str, ...], proto(4)] = ()
-    extra: Annotated[dict[str, tuple[str, ...]], proto(6)] = field(default_factory=dict)
+    username: Annotated[
+        str, proto(2), describe("The name of the one who asked. Set by the server.")
+    ] = ""
+    uid: Annotated[str, proto(3), describe("The uid of the one who asked. Set by the server.")] = ""
+    groups: Annotated[
+        tuple[str, ...], proto(4), describe("The groups of the one who asked. Set by the server.")
+    ] = ()
+    extra: Annotated[
+        dict[str, tuple[str, ...]],
+        proto(6),
+        describe("What else is known of the one who asked. Set by the server."),
+    ] = field(default_factory=dict)
 
 
 class CertificateSigningRequestCondition(Wire):
-    type: Annotated[str, proto(1)] = always(str)
-    status: Annotated[str, proto(6)] = always(str)
-    reason: Annotated[str, proto(2)] = ""
-    message: Annotated[str, proto(3)] = ""
-    last_update_time: Annotated[Time | None, proto(4, embedded=True)] = always(null)
-    last_transition_time: Annotated[Time | None, proto(5, embedded=True)] = always(null)
+    """A decision or an outcome."""
+
+    type: Annotated[str, proto(1), describe("Approved, Denied or Failed.")] = always(str)
+    status: Annotated[
+        str, proto(6), describe("Always True for these types; others may also be False or Unknown.")
+    ] = always(str)
+    reason: Annotated[str, proto(2), describe("Why, in one word.")] = ""
+    message: Annotated[str, proto(3), describe("Why, in a sentence.")] = ""
+    last_update_time: Annotated[
+        Time | None, proto(4, embedded=True), describe("When the condition was last written.")
+    ] = always(null)
+    last_transition_time: Annotated[
+        Time | None, proto(5, embedded=True), describe("When the status last changed.")
+    ] = always(null)
 
 
 Conditions = tuple[CertificateSigningRequestCondition, ...]
 
 
 class CertificateSigningRequestStatus(Wire):
+    """What became of the request."""
+
     conditions: Annotated[
-        tuple[CertificateSigningRequestCondition, ...], merge_key("type", appends=True), proto(1)
+        tuple[CertificateSigningRequestCondition, ...],
+        merge_key("type", appends=True),
+        proto(1),
+        describe("The decision and the outcome."),
     ] = ()
-    certificate: Annotated[bytes, proto(2)] = b""
+    certificate: Annotated[
+        bytes, proto(2), describe("The issued certificate with its chain, in PEM, in base64.")
+    ] = b""
 
     def has(self, type_: str) -> bool:
         """Whether a condition of this type is there; its status is not looked at."""
@@ -98,11 +129,13 @@ class CertificateSigningRequestStatus(Wire):
 
 
 class CertificateSigningRequest(Object):
-    spec: Annotated[CertificateSigningRequestSpec, proto(2)] = field(
-        default_factory=CertificateSigningRequestSpec
-    )
-    status: Annotated[CertificateSigningRequestStatus, proto(3)] = field(
-        default_factory=CertificateSigningRequestStatus
+    """Asks a signer for a certificate. Somebody approves it, then the signer issues it."""
+
+    spec: Annotated[
+        CertificateSigningRequestSpec, proto(2), describe("What is asked for.", required=True)
+    ] = field(default_factory=CertificateSigningRequestSpec)
+    status: Annotated[CertificateSigningRequestStatus, proto(3), describe("What became of it.")] = (
+        field(default_factory=CertificateSigningRequestStatus)
     )
 
     def has(self, type_: str) -> bool:

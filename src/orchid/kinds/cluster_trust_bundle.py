@@ -20,7 +20,7 @@ from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.name_rules import any_name, subdomain_errors
 from orchid.wire.naming import Naming
 from orchid.wire.signer_names import LONGEST_SHOWN, signer_name_errors
-from orchid.wire.struct import Wire, always, proto
+from orchid.wire.struct import Wire, always, describe, proto
 
 NAME: Final = METADATA / "name"
 GENERATE_NAME: Final = METADATA / "generateName"
@@ -31,13 +31,21 @@ NOT_SHOWN: Final = "<value omitted>"  # a bundle may be a megabyte; a refusal do
 
 
 class ClusterTrustBundleSpec(Wire):
-    signer_name: Annotated[str, proto(1)] = ""
-    trust_bundle: Annotated[str, proto(2)] = always(str)
+    """Trust anchors, and the signer that they belong to."""
+
+    signer_name: Annotated[
+        str, proto(1), describe("The signer whose anchors these are; empty if they belong to none.")
+    ] = ""
+    trust_bundle: Annotated[
+        str, proto(2), describe("The anchors: X.509 certificates in PEM, one after the other.")
+    ] = always(str)
 
 
 class ClusterTrustBundle(Object):
-    spec: Annotated[ClusterTrustBundleSpec, proto(2)] = field(
-        default_factory=ClusterTrustBundleSpec
+    """Trust anchors that everyone may read."""
+
+    spec: Annotated[ClusterTrustBundleSpec, proto(2), describe("The anchors.", required=True)] = (
+        field(default_factory=ClusterTrustBundleSpec)
     )
 
 

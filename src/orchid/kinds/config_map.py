@@ -12,15 +12,23 @@ from orchid.wire.data_rules import LARGEST_DATA, immutable_data_errors, key_erro
 from orchid.wire.fields import FieldError, Path, invalid, too_long
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
-from orchid.wire.struct import proto
+from orchid.wire.struct import describe, proto
 
 DATA, BINARY_DATA = Path() / "data", Path() / "binaryData"
 
 
 class ConfigMap(Object):
-    immutable: Annotated[bool | None, proto(4)] = None
-    data: Annotated[dict[str, str], proto(2)] = field(default_factory=dict)
-    binary_data: Annotated[dict[str, bytes], proto(3)] = field(default_factory=dict)
+    """Configuration data by key."""
+
+    immutable: Annotated[
+        bool | None, proto(4), describe("If true, the data can never change again.")
+    ] = None
+    data: Annotated[dict[str, str], proto(2), describe("Text by key.")] = field(
+        default_factory=dict
+    )
+    binary_data: Annotated[
+        dict[str, bytes], proto(3), describe("Other data by key, in base64; no key stands in both.")
+    ] = field(default_factory=dict)
 
 
 class Rules(Strategy[ConfigMap]):

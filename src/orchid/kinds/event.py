@@ -12,28 +12,46 @@ from orchid.wire.fields import FieldError, Path, invalid
 from orchid.wire.meta import Object, Time
 from orchid.wire.naming import Naming
 from orchid.wire.references import ObjectReference
-from orchid.wire.struct import Wire, always, null, proto
+from orchid.wire.struct import Wire, always, describe, null, proto
 from orchid.wire.text import age
 
 
 class EventSource(Wire):
-    component: Annotated[str, proto(1)] = ""
-    host: Annotated[str, proto(2)] = ""
+    """Who tells of an event."""
+
+    component: Annotated[str, proto(1), describe("The program.")] = ""
+    host: Annotated[str, proto(2), describe("The machine it runs on.")] = ""
 
 
 class Event(Object):
-    involved_object: Annotated[ObjectReference, proto(2)] = field(default_factory=ObjectReference)
-    reason: Annotated[str, proto(3)] = ""
-    message: Annotated[str, proto(4)] = ""
-    source: Annotated[EventSource, proto(5)] = field(default_factory=EventSource)
-    first_timestamp: Annotated[Time | None, proto(6, embedded=True)] = None
-    last_timestamp: Annotated[Time | None, proto(7, embedded=True)] = None
-    count: Annotated[int, proto(8, "int32")] = 0
-    type: Annotated[str, proto(9)] = ""
-    event_time: Annotated[str | None, proto(10, "micro-time", embedded=True)] = always(null)
-    action: Annotated[str, proto(12)] = ""
-    reporting_component: Annotated[str, proto(14)] = field(default_factory=str)
-    reporting_instance: Annotated[str, proto(15)] = field(default_factory=str)
+    """Something that happened to an object, kept for a while so that people can look it up."""
+
+    involved_object: Annotated[
+        ObjectReference, proto(2), describe("What it happened to.", required=True)
+    ] = field(default_factory=ObjectReference)
+    reason: Annotated[str, proto(3), describe("What happened, in one word.")] = ""
+    message: Annotated[str, proto(4), describe("What happened, in a sentence.")] = ""
+    source: Annotated[EventSource, proto(5), describe("Who tells.")] = field(
+        default_factory=EventSource
+    )
+    first_timestamp: Annotated[
+        Time | None, proto(6, embedded=True), describe("When it happened first.")
+    ] = None
+    last_timestamp: Annotated[
+        Time | None, proto(7, embedded=True), describe("When it happened last.")
+    ] = None
+    count: Annotated[int, proto(8, "int32"), describe("How often it happened.")] = 0
+    type: Annotated[str, proto(9), describe("Normal or Warning.")] = ""
+    event_time: Annotated[
+        str | None, proto(10, "micro-time", embedded=True), describe("When it was noticed.")
+    ] = always(null)
+    action: Annotated[str, proto(12), describe("What was done about it.")] = ""
+    reporting_component: Annotated[
+        str, proto(14), describe("The controller that tells.", required=False)
+    ] = field(default_factory=str)
+    reporting_instance: Annotated[
+        str, proto(15), describe("Which instance of that controller.", required=False)
+    ] = field(default_factory=str)
 
 
 class Rules(Strategy[Event]):

@@ -12,24 +12,40 @@ from orchid.engine.tables import AGE, NAME
 from orchid.wire.fields import FieldError, Path, invalid
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
-from orchid.wire.struct import Wire, proto
+from orchid.wire.struct import Wire, describe, proto
 
 SPEC = Path() / "spec"
 _MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)").fullmatch
 
 
 class LeaseSpec(Wire):
-    holder_identity: Annotated[str | None, proto(1)] = None
-    lease_duration_seconds: Annotated[int | None, proto(2, "int32")] = None
-    acquire_time: Annotated[str | None, proto(3, "micro-time")] = None
-    renew_time: Annotated[str | None, proto(4, "micro-time")] = None
-    lease_transitions: Annotated[int | None, proto(5, "int32")] = None
-    strategy: Annotated[str | None, proto(6)] = None
-    preferred_holder: Annotated[str | None, proto(7)] = None
+    """Who holds a lease, and since when."""
+
+    holder_identity: Annotated[str | None, proto(1), describe("Who holds it.")] = None
+    lease_duration_seconds: Annotated[
+        int | None,
+        proto(2, "int32"),
+        describe("After how long without renewal others may take it."),
+    ] = None
+    acquire_time: Annotated[
+        str | None, proto(3, "micro-time"), describe("When the holder took it.")
+    ] = None
+    renew_time: Annotated[
+        str | None, proto(4, "micro-time"), describe("When the holder last renewed it.")
+    ] = None
+    lease_transitions: Annotated[
+        int | None, proto(5, "int32"), describe("How often it changed hands.")
+    ] = None
+    strategy: Annotated[str | None, proto(6), describe("How the next holder is chosen.")] = None
+    preferred_holder: Annotated[str | None, proto(7), describe("Who should take it next.")] = None
 
 
 class Lease(Object):
-    spec: Annotated[LeaseSpec, proto(2)] = field(default_factory=LeaseSpec)
+    """A claim that somebody renews while they live."""
+
+    spec: Annotated[LeaseSpec, proto(2), describe("Who holds the lease.")] = field(
+        default_factory=LeaseSpec
+    )
 
 
 class Rules(Strategy[Lease]):

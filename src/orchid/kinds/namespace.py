@@ -17,32 +17,59 @@ from orchid.wire.fields import FieldError, Path, invalid
 from orchid.wire.meta import Object, Time
 from orchid.wire.name_rules import label_errors, qualified_name_errors
 from orchid.wire.naming import Naming
-from orchid.wire.struct import Wire, merge_key, proto, replace
+from orchid.wire.struct import Wire, describe, merge_key, proto, replace
 
 ACTIVE, TERMINATING = "Active", "Terminating"
 FINALIZERS = Path() / "spec" / "finalizers"
 
 
 class NamespaceSpec(Wire):
-    finalizers: Annotated[tuple[str, ...], proto(1)] = ()
+    """What a namespace needs."""
+
+    finalizers: Annotated[
+        tuple[str, ...],
+        proto(1),
+        describe("Who still has to do something before the namespace may go."),
+    ] = ()
 
 
 class NamespaceCondition(Wire):
-    type: Annotated[str, proto(1)] = field(default_factory=str)
-    status: Annotated[str, proto(2)] = field(default_factory=str)
-    last_transition_time: Annotated[Time | None, proto(4, embedded=True)] = None
-    reason: Annotated[str, proto(5)] = ""
-    message: Annotated[str, proto(6)] = ""
+    """One thing that is known about a namespace."""
+
+    type: Annotated[str, proto(1), describe("What the condition is about.")] = field(
+        default_factory=str
+    )
+    status: Annotated[str, proto(2), describe("True, False or Unknown.")] = field(
+        default_factory=str
+    )
+    last_transition_time: Annotated[
+        Time | None, proto(4, embedded=True), describe("When the status last changed.")
+    ] = None
+    reason: Annotated[str, proto(5), describe("Why, in one word.")] = ""
+    message: Annotated[str, proto(6), describe("Why, in a sentence.")] = ""
 
 
 class NamespaceStatus(Wire):
-    phase: Annotated[str, proto(1)] = ""
-    conditions: Annotated[tuple[NamespaceCondition, ...], merge_key("type"), proto(2)] = ()
+    """How a namespace is doing."""
+
+    phase: Annotated[str, proto(1), describe("Active or Terminating.")] = ""
+    conditions: Annotated[
+        tuple[NamespaceCondition, ...],
+        merge_key("type"),
+        proto(2),
+        describe("What else is known about the namespace."),
+    ] = ()
 
 
 class Namespace(Object):
-    spec: Annotated[NamespaceSpec, proto(2)] = field(default_factory=NamespaceSpec)
-    status: Annotated[NamespaceStatus, proto(3)] = field(default_factory=NamespaceStatus)
+    """A place for names: objects in different namespaces may have the same one."""
+
+    spec: Annotated[NamespaceSpec, proto(2), describe("What the namespace needs.")] = field(
+        default_factory=NamespaceSpec
+    )
+    status: Annotated[NamespaceStatus, proto(3), describe("How the namespace is doing.")] = field(
+        default_factory=NamespaceStatus
+    )
 
 
 class Rules(Strategy[Namespace]):

@@ -8,49 +8,83 @@ from orchid.engine.kind import Column, Endpoint, Kind, Scope
 from orchid.engine.tables import AGE, NAME
 from orchid.wire.meta import Object, Time
 from orchid.wire.naming import Naming
-from orchid.wire.struct import Wire, as_set, merge_key, proto, shaped_like
+from orchid.wire.struct import Wire, as_set, describe, merge_key, proto, shaped_like
 
 
 class Taint(Wire):
-    key: Annotated[str, proto(1)] = field(default_factory=str)
-    value: Annotated[str, proto(2)] = ""
-    effect: Annotated[str, proto(3)] = field(default_factory=str)
-    time_added: Annotated[Time | None, proto(4)] = None
+    """A mark that keeps workloads away unless they tolerate it."""
+
+    key: Annotated[str, proto(1), describe("The name of the mark.")] = field(default_factory=str)
+    value: Annotated[str, proto(2), describe("Its value.")] = ""
+    effect: Annotated[str, proto(3), describe("NoSchedule, PreferNoSchedule or NoExecute.")] = (
+        field(default_factory=str)
+    )
+    time_added: Annotated[Time | None, proto(4), describe("When it was put on.")] = None
 
 
 class NodeFields(Wire):
-    """The declared part of a Node's spec."""
+    """What a node is to be. Fields that are not listed are kept as given."""
 
-    pod_cidr: Annotated[str, proto(1)] = field(default="", name="podCIDR")
-    external_id: Annotated[str, proto(2)] = field(default="", name="externalID")
-    provider_id: Annotated[str, proto(3)] = field(default="", name="providerID")
-    unschedulable: Annotated[bool, proto(4)] = False
-    taints: Annotated[tuple[Annotated[dict[str, Any], shaped_like(Taint)], ...], proto(5)] = ()
-    pod_cidrs: Annotated[tuple[str, ...], as_set(), proto(7)] = field(default=(), name="podCIDRs")
+    published_as = "core.v1.NodeSpec"
+
+    pod_cidr: Annotated[str, proto(1), describe("The addresses for Pods on this node.")] = field(
+        default="", name="podCIDR"
+    )
+    external_id: Annotated[str, proto(2), describe("Deprecated, and without effect.")] = field(
+        default="", name="externalID"
+    )
+    provider_id: Annotated[str, proto(3), describe("The node's name with whoever provides it.")] = (
+        field(default="", name="providerID")
+    )
+    unschedulable: Annotated[bool, proto(4), describe("Whether new workloads shall stay away.")] = (
+        False
+    )
+    taints: Annotated[
+        tuple[Annotated[dict[str, Any], shaped_like(Taint)], ...],
+        proto(5),
+        describe("Marks that keep workloads away."),
+    ] = ()
+    pod_cidrs: Annotated[
+        tuple[str, ...],
+        as_set(),
+        proto(7),
+        describe("The addresses for Pods on this node, by address family."),
+    ] = field(default=(), name="podCIDRs")
 
 
 class NodeCondition(Wire):
-    type: Annotated[str, proto(1)] = field(default_factory=str)
-    status: Annotated[str, proto(2)] = field(default_factory=str)
+    """One thing that is known about a node."""
+
+    type: Annotated[
+        str, proto(1), describe("What the condition is about; `Ready` is the one that counts.")
+    ] = field(default_factory=str)
+    status: Annotated[str, proto(2), describe("True, False or Unknown.")] = field(
+        default_factory=str
+    )
 
 
 class NodeStatusFields(Wire):
-    """The declared part of a Node's status."""
+    """How a node is doing, as its agent tells. Fields that are not listed are kept as given."""
+
+    published_as = "core.v1.NodeStatus"
 
     conditions: Annotated[
         tuple[Annotated[dict[str, Any], shaped_like(NodeCondition)], ...],
         merge_key("type"),
         proto(4),
+        describe("What is known about the node."),
     ] = ()
 
 
 class Node(Object):
-    spec: Annotated[dict[str, Any], shaped_like(NodeFields), proto(2)] = field(
-        default_factory=lambda: {}
-    )
-    status: Annotated[dict[str, Any], shaped_like(NodeStatusFields), proto(3)] = field(
-        default_factory=lambda: {}
-    )
+    """A machine whose agent has an identity."""
+
+    spec: Annotated[
+        dict[str, Any], shaped_like(NodeFields), proto(2), describe("What the node is to be.")
+    ] = field(default_factory=lambda: {})
+    status: Annotated[
+        dict[str, Any], shaped_like(NodeStatusFields), proto(3), describe("How the node is doing.")
+    ] = field(default_factory=lambda: {})
 
 
 def readiness(node: Node) -> str:

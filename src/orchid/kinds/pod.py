@@ -18,7 +18,7 @@ from orchid.wire.meta import Object
 from orchid.wire.name_rules import subdomain_errors
 from orchid.wire.naming import Naming
 from orchid.wire.references import LocalObjectReference
-from orchid.wire.struct import Wire, merge_key, proto, replace, shaped_like
+from orchid.wire.struct import Wire, describe, merge_key, proto, replace, shaped_like
 
 SPEC = Path() / "spec"
 DEFAULT_ACCOUNT = "default"
@@ -27,47 +27,82 @@ DEFAULT_ACCOUNT = "default"
 class Volume(Wire):
     """Something mounted; which sort is kept as given."""
 
-    name: Annotated[str, proto(1)] = field(default_factory=str)
+    published_as = "core.v1.Volume"
+
+    name: Annotated[str, proto(1), describe("The name by which containers mount it.")] = field(
+        default_factory=str
+    )
 
 
 class Container(Wire):
-    name: Annotated[str, proto(1)] = field(default_factory=str)
-    image: Annotated[str, proto(2)] = ""
+    """One program of a Pod; what is not declared is kept as given."""
+
+    name: Annotated[str, proto(1), describe("The name of the container.")] = field(
+        default_factory=str
+    )
+    image: Annotated[str, proto(2), describe("The image that it runs.")] = ""
 
 
 class PodFields(Wire):
-    """The declared part of a Pod's spec."""
+    """How a Pod is to run. Fields that are not listed are kept as given."""
+
+    published_as = "core.v1.PodSpec"
 
     volumes: Annotated[
-        tuple[Annotated[dict[str, Any], shaped_like(Volume)], ...], merge_key("name"), proto(1)
+        tuple[Annotated[dict[str, Any], shaped_like(Volume)], ...],
+        merge_key("name"),
+        proto(1),
+        describe("What containers may mount."),
     ] = ()
     containers: Annotated[
-        tuple[Annotated[dict[str, Any], shaped_like(Container)], ...], merge_key("name"), proto(2)
+        tuple[Annotated[dict[str, Any], shaped_like(Container)], ...],
+        merge_key("name"),
+        proto(2),
+        describe("The programs that run."),
     ] = ()
-    service_account_name: Annotated[str, proto(8)] = ""
-    service_account: Annotated[str, proto(9)] = ""
-    node_name: Annotated[str, proto(10)] = ""
+    service_account_name: Annotated[
+        str, proto(8), describe("The account as which the Pod runs.")
+    ] = ""
+    service_account: Annotated[
+        str, proto(9), describe("The older spelling of serviceAccountName; both always agree.")
+    ] = ""
+    node_name: Annotated[
+        str, proto(10), describe("The node on which the Pod runs; empty until somebody decides.")
+    ] = ""
     image_pull_secrets: Annotated[
-        tuple[LocalObjectReference, ...], merge_key("name"), proto(15)
+        tuple[LocalObjectReference, ...],
+        merge_key("name"),
+        proto(15),
+        describe("Secrets with which images are fetched."),
     ] = ()
-    hostname: Annotated[str, proto(16)] = ""
-    subdomain: Annotated[str, proto(17)] = ""
-    automount_service_account_token: Annotated[bool | None, proto(21)] = None
+    hostname: Annotated[str, proto(16), describe("The name of the Pod as its programs see it.")] = (
+        ""
+    )
+    subdomain: Annotated[str, proto(17), describe("The domain of that name.")] = ""
+    automount_service_account_token: Annotated[
+        bool | None, proto(21), describe("Whether containers get a token of the account.")
+    ] = None
 
 
 class PodStatusFields(Wire):
-    """The declared part of a Pod's status."""
+    """How a Pod is doing, as its node tells. Fields that are not listed are kept as given."""
 
-    phase: Annotated[str, proto(1)] = ""
+    published_as = "core.v1.PodStatus"
+
+    phase: Annotated[str, proto(1), describe("Pending, Running, Succeeded, Failed or Unknown.")] = (
+        ""
+    )
 
 
 class Pod(Object):
-    spec: Annotated[dict[str, Any], shaped_like(PodFields), proto(2)] = field(
-        default_factory=lambda: {}
-    )
-    status: Annotated[dict[str, Any], shaped_like(PodStatusFields), proto(3)] = field(
-        default_factory=lambda: {}
-    )
+    """A workload to which tokens are bound. This server runs none."""
+
+    spec: Annotated[
+        dict[str, Any], shaped_like(PodFields), proto(2), describe("How the Pod is to run.")
+    ] = field(default_factory=lambda: {})
+    status: Annotated[
+        dict[str, Any], shaped_like(PodStatusFields), proto(3), describe("How the Pod is doing.")
+    ] = field(default_factory=lambda: {})
 
     @property
     def account(self) -> str:

@@ -21,7 +21,7 @@ from orchid.wire.fields import FieldError, Path, forbidden, invalid, required
 from orchid.wire.meta import Object
 from orchid.wire.name_rules import label_value_errors, path_segment_errors, qualified_name_errors
 from orchid.wire.naming import Naming
-from orchid.wire.struct import Wire, always, null, proto, replace
+from orchid.wire.struct import Wire, always, describe, null, proto, replace
 from orchid.wire.text import timestamp
 
 RULES = Path() / "rules"
@@ -33,13 +33,25 @@ ALL = "*"  # any verb, any group, any resource, any path
 class PolicyRule(Wire):
     """Verbs on resources, or verbs on paths that are no resources; never both."""
 
-    verbs: Annotated[tuple[str, ...], proto(1)] = always(lambda: ())
-    api_groups: Annotated[tuple[str, ...], proto(2)] = ()
-    resources: Annotated[tuple[str, ...], proto(3)] = ()
-    resource_names: Annotated[tuple[str, ...], proto(4)] = ()
-    non_resource_urls: Annotated[tuple[str, ...], proto(5)] = field(
-        default=(), name="nonResourceURLs"
-    )
+    verbs: Annotated[
+        tuple[str, ...], proto(1), describe("What may be done; `*` is everything.")
+    ] = always(lambda: ())
+    api_groups: Annotated[
+        tuple[str, ...],
+        proto(2),
+        describe("The groups of the resources; the empty name is the core group."),
+    ] = ()
+    resources: Annotated[
+        tuple[str, ...], proto(3), describe("The resources, as `plural` or `plural/subresource`.")
+    ] = ()
+    resource_names: Annotated[
+        tuple[str, ...], proto(4), describe("Only objects of these names; if empty, any.")
+    ] = ()
+    non_resource_urls: Annotated[
+        tuple[str, ...],
+        proto(5),
+        describe("Paths that are no resources; `*` at the end stands for the rest."),
+    ] = field(default=(), name="nonResourceURLs")
 
 
 FULL_AUTHORITY = (
@@ -51,31 +63,55 @@ FULL_AUTHORITY = (
 class LabelSelectorRequirement(Wire):
     """One condition on a label."""
 
-    key: Annotated[str, proto(1)] = field(default_factory=str)
-    operator: Annotated[str, proto(2)] = field(default_factory=str)
-    values: Annotated[tuple[str, ...], proto(3)] = ()
+    published_as = "meta.v1.LabelSelectorRequirement"
+
+    key: Annotated[str, proto(1), describe("The label.")] = field(default_factory=str)
+    operator: Annotated[str, proto(2), describe("In, NotIn, Exists or DoesNotExist.")] = field(
+        default_factory=str
+    )
+    values: Annotated[tuple[str, ...], proto(3), describe("The values to compare with.")] = ()
 
 
 class LabelSelector(Wire):
     """Conditions on labels, all of which must hold; without any, everything is selected."""
 
-    match_labels: Annotated[dict[str, str], proto(1)] = field(default_factory=dict)
-    match_expressions: Annotated[tuple[LabelSelectorRequirement, ...], proto(2)] = ()
+    published_as = "meta.v1.LabelSelector"
+
+    match_labels: Annotated[
+        dict[str, str], proto(1), describe("Labels that must have these values.")
+    ] = field(default_factory=dict)
+    match_expressions: Annotated[
+        tuple[LabelSelectorRequirement, ...], proto(2), describe("Further conditions on labels.")
+    ] = ()
 
 
 class AggregationRule(Wire):
     """Which roles to gather: those that one of the selectors finds."""
 
-    cluster_role_selectors: Annotated[tuple[LabelSelector, ...], proto(1)] = ()
+    cluster_role_selectors: Annotated[
+        tuple[LabelSelector, ...], proto(1), describe("Which roles to gather.")
+    ] = ()
 
 
 class Role(Object):
-    rules: Annotated[tuple[PolicyRule, ...] | None, proto(2)] = always(null)
+    """What may be done in one namespace."""
+
+    rules: Annotated[tuple[PolicyRule, ...] | None, proto(2), describe("What may be done.")] = (
+        always(null)
+    )
 
 
 class ClusterRole(Object):
-    rules: Annotated[tuple[PolicyRule, ...] | None, proto(2)] = always(null)
-    aggregation_rule: Annotated[AggregationRule | None, proto(3)] = None
+    """What may be done, in every namespace or outside of any."""
+
+    rules: Annotated[tuple[PolicyRule, ...] | None, proto(2), describe("What may be done.")] = (
+        always(null)
+    )
+    aggregation_rule: Annotated[
+        AggregationRule | None,
+        proto(3),
+        describe("Gather the rules of other roles; then `rules` is kept by the server."),
+    ] = None
 
 
 class RoleRules(Strategy[Role]):

@@ -17,7 +17,7 @@ from orchid.wire.fields import FieldError, Path, invalid, required, unsupported
 from orchid.wire.meta import Object
 from orchid.wire.name_rules import path_segment_errors, subdomain_errors
 from orchid.wire.naming import Naming
-from orchid.wire.struct import Wire, atomic_map, proto, replace
+from orchid.wire.struct import Wire, atomic_map, describe, proto, replace
 from orchid.wire.text import age
 
 USER: Final = "User"
@@ -31,28 +31,44 @@ ROLE_REF = Path() / "roleRef"
 class Subject(Wire):
     """Who: a user or a group by name, or a service account by namespace and name."""
 
-    kind: Annotated[str, proto(1)] = field(default_factory=str)
-    api_group: Annotated[str, proto(2)] = ""
-    name: Annotated[str, proto(3)] = field(default_factory=str)
-    namespace: Annotated[str, proto(4)] = ""
+    kind: Annotated[str, proto(1), describe("User, Group or ServiceAccount.")] = field(
+        default_factory=str
+    )
+    api_group: Annotated[
+        str, proto(2), describe("The group of the kind; empty for a ServiceAccount.")
+    ] = ""
+    name: Annotated[str, proto(3), describe("The name of the user, group or account.")] = field(
+        default_factory=str
+    )
+    namespace: Annotated[str, proto(4), describe("The namespace of a ServiceAccount.")] = ""
 
 
 class RoleRef(Wire):
     """Which role: one of the same namespace, or a ClusterRole."""
 
-    api_group: Annotated[str, proto(1)] = field(default_factory=str)
-    kind: Annotated[str, proto(2)] = field(default_factory=str)
-    name: Annotated[str, proto(3)] = field(default_factory=str)
+    api_group: Annotated[str, proto(1), describe("The group of the role.")] = field(
+        default_factory=str
+    )
+    kind: Annotated[str, proto(2), describe("Role or ClusterRole.")] = field(default_factory=str)
+    name: Annotated[str, proto(3), describe("The name of the role.")] = field(default_factory=str)
 
 
 class RoleBinding(Object):
-    subjects: Annotated[tuple[Subject, ...], proto(2)] = ()
-    role_ref: Annotated[RoleRef, atomic_map(), proto(3)] = field(default_factory=RoleRef)
+    """Who holds a role in one namespace."""
+
+    subjects: Annotated[tuple[Subject, ...], proto(2), describe("Who holds the role.")] = ()
+    role_ref: Annotated[
+        RoleRef, atomic_map(), proto(3), describe("The role; it never changes.", required=True)
+    ] = field(default_factory=RoleRef)
 
 
 class ClusterRoleBinding(Object):
-    subjects: Annotated[tuple[Subject, ...], proto(2)] = ()
-    role_ref: Annotated[RoleRef, atomic_map(), proto(3)] = field(default_factory=RoleRef)
+    """Who holds a role everywhere."""
+
+    subjects: Annotated[tuple[Subject, ...], proto(2), describe("Who holds the role.")] = ()
+    role_ref: Annotated[
+        RoleRef, atomic_map(), proto(3), describe("The role; it never changes.", required=True)
+    ] = field(default_factory=RoleRef)
 
 
 Binding = RoleBinding | ClusterRoleBinding

@@ -17,17 +17,29 @@ from orchid.wire.data_rules import LARGEST_DATA, immutable_data_errors, key_erro
 from orchid.wire.fields import METADATA, FieldError, Path, immutable, required, too_long
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
-from orchid.wire.struct import proto, replace
+from orchid.wire.struct import describe, proto, replace
 
 OPAQUE = "Opaque"
 DATA = Path() / "data"
 
 
 class Secret(Object):
-    immutable: Annotated[bool | None, proto(5)] = None
-    data: Annotated[dict[str, bytes], proto(2)] = field(default_factory=dict)
-    string_data: Annotated[dict[str, str], proto(4)] = field(default_factory=dict)
-    type: Annotated[str, proto(3)] = ""
+    """Small confidential data by key."""
+
+    immutable: Annotated[
+        bool | None, proto(5), describe("If true, the data can never change again.")
+    ] = None
+    data: Annotated[dict[str, bytes], proto(2), describe("The data by key, in base64.")] = field(
+        default_factory=dict
+    )
+    string_data: Annotated[
+        dict[str, str],
+        proto(4),
+        describe("Data to be written as plain text; it ends up in `data` and is never read back."),
+    ] = field(default_factory=dict)
+    type: Annotated[
+        str, proto(3), describe("What the data is for; some types demand certain keys.")
+    ] = ""
 
     def __repr__(self) -> str:
         return f"Secret({self.namespace}/{self.name}, type={self.type!r}, data=***)"

@@ -11,17 +11,23 @@ from orchid.engine.kind import Kind, Scope
 from orchid.engine.request import Request
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.naming import Naming
-from orchid.wire.struct import Wire, proto
+from orchid.wire.struct import Wire, describe, proto
 from orchid.wire.text import whole_seconds
 from orchid.wire.user import UserInfo
 
 
 class SelfSubjectReviewStatus(Wire):
-    user_info: Annotated[UserInfo, proto(1)] = field(default_factory=UserInfo)
+    """Who is asking."""
+
+    user_info: Annotated[UserInfo, proto(1), describe("The caller as the server knows them.")] = (
+        field(default_factory=UserInfo)
+    )
 
 
 class SelfSubjectReview(Object):
-    status: Annotated[SelfSubjectReviewStatus, proto(2)] = field(
+    """Asks who one is. Nothing is stored."""
+
+    status: Annotated[SelfSubjectReviewStatus, proto(2), describe("The answer.")] = field(
         default_factory=SelfSubjectReviewStatus
     )
 

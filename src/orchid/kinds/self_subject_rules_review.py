@@ -13,44 +13,64 @@ from orchid.engine.request import Request
 from orchid.wire.errors import BadRequest
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
-from orchid.wire.struct import Wire, always, proto
+from orchid.wire.struct import Wire, always, describe, proto
 from orchid.wire.user import UserInfo
 
 
 class ResourceRule(Wire):
     """Verbs on resources."""
 
-    verbs: Annotated[tuple[str, ...], proto(1)] = always(lambda: ())
-    api_groups: Annotated[tuple[str, ...], proto(2)] = ()
-    resources: Annotated[tuple[str, ...], proto(3)] = ()
-    resource_names: Annotated[tuple[str, ...], proto(4)] = ()
+    verbs: Annotated[
+        tuple[str, ...], proto(1), describe("What may be done; `*` is everything.")
+    ] = always(lambda: ())
+    api_groups: Annotated[tuple[str, ...], proto(2), describe("The groups of the resources.")] = ()
+    resources: Annotated[tuple[str, ...], proto(3), describe("The resources.")] = ()
+    resource_names: Annotated[
+        tuple[str, ...], proto(4), describe("Only objects of these names; if empty, any.")
+    ] = ()
 
 
 class NonResourceRule(Wire):
     """Verbs on paths that are no resources."""
 
-    verbs: Annotated[tuple[str, ...], proto(1)] = always(lambda: ())
-    non_resource_urls: Annotated[tuple[str, ...], proto(2)] = field(
-        default=(), name="nonResourceURLs"
-    )
+    verbs: Annotated[
+        tuple[str, ...], proto(1), describe("What may be done; `*` is everything.")
+    ] = always(lambda: ())
+    non_resource_urls: Annotated[
+        tuple[str, ...], proto(2), describe("The paths; `*` at the end stands for the rest.")
+    ] = field(default=(), name="nonResourceURLs")
 
 
 class SelfSubjectRulesReviewSpec(Wire):
-    namespace: Annotated[str, proto(1)] = ""
+    """The namespace in question."""
+
+    namespace: Annotated[str, proto(1), describe("The namespace.")] = ""
 
 
 class SubjectRulesReviewStatus(Wire):
-    resource_rules: Annotated[tuple[ResourceRule, ...], proto(1)] = always(lambda: ())
-    non_resource_rules: Annotated[tuple[NonResourceRule, ...], proto(2)] = always(lambda: ())
-    incomplete: Annotated[bool, proto(3)] = always(bool)
-    evaluation_error: Annotated[str, proto(4)] = ""
+    """What one may do."""
+
+    resource_rules: Annotated[
+        tuple[ResourceRule, ...], proto(1), describe("What may be done to resources, in no order.")
+    ] = always(lambda: ())
+    non_resource_rules: Annotated[
+        tuple[NonResourceRule, ...],
+        proto(2),
+        describe("What may be done to other paths, in no order."),
+    ] = always(lambda: ())
+    incomplete: Annotated[
+        bool, proto(3), describe("Whether there may be more that is not listed.")
+    ] = always(bool)
+    evaluation_error: Annotated[str, proto(4), describe("What went wrong on the way.")] = ""
 
 
 class SelfSubjectRulesReview(Object):
-    spec: Annotated[SelfSubjectRulesReviewSpec, proto(2)] = field(
-        default_factory=SelfSubjectRulesReviewSpec
-    )
-    status: Annotated[SubjectRulesReviewStatus, proto(3)] = field(
+    """Asks for everything the caller may do in a namespace. Nothing is stored."""
+
+    spec: Annotated[
+        SelfSubjectRulesReviewSpec, proto(2), describe("The namespace in question.", required=True)
+    ] = field(default_factory=SelfSubjectRulesReviewSpec)
+    status: Annotated[SubjectRulesReviewStatus, proto(3), describe("The answer.")] = field(
         default_factory=SubjectRulesReviewStatus
     )
 

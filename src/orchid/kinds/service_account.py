@@ -15,13 +15,31 @@ from orchid.engine.tables import AGE, NAME
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.references import LocalObjectReference, ObjectReference
-from orchid.wire.struct import merge_key, proto, replace
+from orchid.wire.struct import describe, merge_key, proto, replace
 
 
 class ServiceAccount(Object):
-    secrets: Annotated[tuple[ObjectReference, ...], merge_key("name", atomic=True), proto(2)] = ()
-    image_pull_secrets: Annotated[tuple[LocalObjectReference, ...], proto(3)] = ()
-    automount_service_account_token: Annotated[bool | None, proto(4)] = None
+    """An identity for a workload, named by namespace and name."""
+
+    secrets: Annotated[
+        tuple[ObjectReference, ...],
+        merge_key("name", atomic=True),
+        proto(2),
+        describe(
+            "Secrets that belong to the account, by name. Tokens need none: they are made "
+            "on request."
+        ),
+    ] = ()
+    image_pull_secrets: Annotated[
+        tuple[LocalObjectReference, ...],
+        proto(3),
+        describe("Secrets with which workloads of this account fetch images."),
+    ] = ()
+    automount_service_account_token: Annotated[
+        bool | None,
+        proto(4),
+        describe("Whether workloads get a token of this account unless they decline."),
+    ] = None
 
 
 class Rules(Strategy[ServiceAccount]):

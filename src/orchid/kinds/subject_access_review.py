@@ -22,7 +22,7 @@ from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.name_rules import label_value_errors, qualified_name_errors
 from orchid.wire.naming import Naming
 from orchid.wire.selection import FieldSelector, LabelSelector
-from orchid.wire.struct import Wire, proto, replace
+from orchid.wire.struct import Wire, describe, proto, replace
 from orchid.wire.user import UserInfo
 
 SPEC = Path() / "spec"
@@ -33,98 +33,142 @@ NON_RESOURCE = SPEC / "nonResourceAttributes"
 class SelectorRequirement(Wire):
     """One condition of a selector."""
 
-    key: Annotated[str, proto(1)] = field(default_factory=str)
-    operator: Annotated[str, proto(2)] = field(default_factory=str)
-    values: Annotated[tuple[str, ...], proto(3)] = ()
+    key: Annotated[str, proto(1), describe("The field or label.")] = field(default_factory=str)
+    operator: Annotated[str, proto(2), describe("In, NotIn, Exists or DoesNotExist.")] = field(
+        default_factory=str
+    )
+    values: Annotated[tuple[str, ...], proto(3), describe("The values to compare with.")] = ()
 
 
 class FieldSelectorRequirement(SelectorRequirement):
     """A condition on a field."""
 
+    published_as = "meta.v1.FieldSelectorRequirement"
+
 
 class LabelSelectorRequirement(SelectorRequirement):
     """A condition on a label."""
+
+    published_as = "meta.v1.LabelSelectorRequirement"
 
 
 class FieldSelectorAttributes(Wire):
     """A field selector as text or as requirements; never both."""
 
-    raw_selector: Annotated[str, proto(1)] = ""
-    requirements: Annotated[tuple[FieldSelectorRequirement, ...], proto(2)] = ()
+    raw_selector: Annotated[str, proto(1), describe("The selector as text.")] = ""
+    requirements: Annotated[
+        tuple[FieldSelectorRequirement, ...], proto(2), describe("The selector as conditions.")
+    ] = ()
 
 
 class LabelSelectorAttributes(Wire):
     """A label selector as text or as requirements; never both."""
 
-    raw_selector: Annotated[str, proto(1)] = ""
-    requirements: Annotated[tuple[LabelSelectorRequirement, ...], proto(2)] = ()
+    raw_selector: Annotated[str, proto(1), describe("The selector as text.")] = ""
+    requirements: Annotated[
+        tuple[LabelSelectorRequirement, ...], proto(2), describe("The selector as conditions.")
+    ] = ()
 
 
 class ResourceAttributes(Wire):
     """What one would do to a resource. An empty name, group or namespace is just that."""
 
-    namespace: Annotated[str, proto(1)] = ""
-    verb: Annotated[str, proto(2)] = ""
-    group: Annotated[str, proto(3)] = ""
-    version: Annotated[str, proto(4)] = ""
-    resource: Annotated[str, proto(5)] = ""
-    subresource: Annotated[str, proto(6)] = ""
-    name: Annotated[str, proto(7)] = ""
-    field_selector: Annotated[FieldSelectorAttributes | None, proto(8)] = None
-    label_selector: Annotated[LabelSelectorAttributes | None, proto(9)] = None
+    namespace: Annotated[
+        str, proto(1), describe("The namespace; empty for all of them, or for none.")
+    ] = ""
+    verb: Annotated[str, proto(2), describe("The verb, for example `get`.")] = ""
+    group: Annotated[str, proto(3), describe("The API group.")] = ""
+    version: Annotated[str, proto(4), describe("The API version.")] = ""
+    resource: Annotated[str, proto(5), describe("The resource, in the plural.")] = ""
+    subresource: Annotated[str, proto(6), describe("The endpoint below it.")] = ""
+    name: Annotated[str, proto(7), describe("The name of the object; empty for all.")] = ""
+    field_selector: Annotated[
+        FieldSelectorAttributes | None, proto(8), describe("Only objects with these field values.")
+    ] = None
+    label_selector: Annotated[
+        LabelSelectorAttributes | None, proto(9), describe("Only objects with these labels.")
+    ] = None
 
 
 class NonResourceAttributes(Wire):
     """What one would do to a path that is no resource."""
 
-    path: Annotated[str, proto(1)] = ""
-    verb: Annotated[str, proto(2)] = ""
+    path: Annotated[str, proto(1), describe("The path.")] = ""
+    verb: Annotated[str, proto(2), describe("The HTTP method, in lower case.")] = ""
 
 
 class SubjectAccessReviewSpec(Wire):
-    resource_attributes: Annotated[ResourceAttributes | None, proto(1)] = None
-    non_resource_attributes: Annotated[NonResourceAttributes | None, proto(2)] = None
-    user: Annotated[str, proto(3)] = ""
-    groups: Annotated[tuple[str, ...], proto(4)] = ()
-    extra: Annotated[dict[str, tuple[str, ...]], proto(5)] = field(default_factory=dict)
-    uid: Annotated[str, proto(6)] = ""
+    """Who would do what."""
+
+    resource_attributes: Annotated[
+        ResourceAttributes | None, proto(1), describe("What one would do to a resource.")
+    ] = None
+    non_resource_attributes: Annotated[
+        NonResourceAttributes | None, proto(2), describe("What one would do to another path.")
+    ] = None
+    user: Annotated[str, proto(3), describe("The name of the user.")] = ""
+    groups: Annotated[tuple[str, ...], proto(4), describe("The groups of the user.")] = ()
+    extra: Annotated[
+        dict[str, tuple[str, ...]], proto(5), describe("What else is known of the user.")
+    ] = field(default_factory=dict)
+    uid: Annotated[str, proto(6), describe("The uid of the user.")] = ""
 
 
 class SelfSubjectAccessReviewSpec(Wire):
-    resource_attributes: Annotated[ResourceAttributes | None, proto(1)] = None
-    non_resource_attributes: Annotated[NonResourceAttributes | None, proto(2)] = None
+    """What the caller would do."""
+
+    resource_attributes: Annotated[
+        ResourceAttributes | None, proto(1), describe("What one would do to a resource.")
+    ] = None
+    non_resource_attributes: Annotated[
+        NonResourceAttributes | None, proto(2), describe("What one would do to another path.")
+    ] = None
 
 
 class SubjectAccessReviewStatus(Wire):
-    allowed: Annotated[bool, proto(1)] = field(default_factory=bool)
-    denied: Annotated[bool, proto(4)] = False
-    reason: Annotated[str, proto(2)] = ""
-    evaluation_error: Annotated[str, proto(3)] = ""
+    """Whether it is allowed."""
+
+    allowed: Annotated[bool, proto(1), describe("Whether it is allowed.")] = field(
+        default_factory=bool
+    )
+    denied: Annotated[
+        bool, proto(4), describe("Whether it is forbidden, whatever others may say.")
+    ] = False
+    reason: Annotated[str, proto(2), describe("Why.")] = ""
+    evaluation_error: Annotated[
+        str, proto(3), describe("What went wrong on the way; the answer may still be right.")
+    ] = ""
 
 
 class SubjectAccessReview(Object):
-    spec: Annotated[SubjectAccessReviewSpec, proto(2)] = field(
-        default_factory=SubjectAccessReviewSpec
-    )
-    status: Annotated[SubjectAccessReviewStatus, proto(3)] = field(
+    """Asks whether a user may do something. Nothing is stored."""
+
+    spec: Annotated[
+        SubjectAccessReviewSpec, proto(2), describe("Who would do what.", required=True)
+    ] = field(default_factory=SubjectAccessReviewSpec)
+    status: Annotated[SubjectAccessReviewStatus, proto(3), describe("The answer.")] = field(
         default_factory=SubjectAccessReviewStatus
     )
 
 
 class LocalSubjectAccessReview(Object):
-    spec: Annotated[SubjectAccessReviewSpec, proto(2)] = field(
-        default_factory=SubjectAccessReviewSpec
-    )
-    status: Annotated[SubjectAccessReviewStatus, proto(3)] = field(
+    """Asks whether a user may do something in one namespace. Nothing is stored."""
+
+    spec: Annotated[
+        SubjectAccessReviewSpec, proto(2), describe("Who would do what.", required=True)
+    ] = field(default_factory=SubjectAccessReviewSpec)
+    status: Annotated[SubjectAccessReviewStatus, proto(3), describe("The answer.")] = field(
         default_factory=SubjectAccessReviewStatus
     )
 
 
 class SelfSubjectAccessReview(Object):
-    spec: Annotated[SelfSubjectAccessReviewSpec, proto(2)] = field(
-        default_factory=SelfSubjectAccessReviewSpec
-    )
-    status: Annotated[SubjectAccessReviewStatus, proto(3)] = field(
+    """Asks whether the caller may do something. Nothing is stored."""
+
+    spec: Annotated[
+        SelfSubjectAccessReviewSpec, proto(2), describe("What the caller would do.", required=True)
+    ] = field(default_factory=SelfSubjectAccessReviewSpec)
+    status: Annotated[SubjectAccessReviewStatus, proto(3), describe("The answer.")] = field(
         default_factory=SubjectAccessReviewStatus
     )
 

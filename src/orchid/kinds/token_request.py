@@ -19,7 +19,7 @@ from orchid.wire.errors import Conflict, Invalid, Subject, refuse_if_any
 from orchid.wire.fields import METADATA, FieldError, Path, invalid
 from orchid.wire.meta import Object, Time
 from orchid.wire.naming import Naming
-from orchid.wire.struct import Wire, always, null, proto, replace
+from orchid.wire.struct import Wire, always, describe, null, proto, replace
 from orchid.wire.text import whole_seconds
 
 DEFAULT_SECONDS = 3600
@@ -32,26 +32,50 @@ EXPIRATION = Path() / "spec" / "expirationSeconds"
 class BoundObjectReference(Wire):
     """The object whose deletion ends the token."""
 
-    kind: Annotated[str, proto(1)] = ""
-    api_version: Annotated[str, proto(2)] = ""
-    name: Annotated[str, proto(3)] = ""
-    uid: Annotated[str, proto(4)] = ""
+    kind: Annotated[str, proto(1), describe("The kind: Pod, Secret or Node.")] = ""
+    api_version: Annotated[str, proto(2), describe("The API version of the object.")] = ""
+    name: Annotated[str, proto(3), describe("The name of the object.")] = ""
+    uid: Annotated[
+        str, proto(4), describe("The uid of the object; if given, it must be this one.")
+    ] = ""
 
 
 class TokenRequestSpec(Wire):
-    audiences: Annotated[tuple[str, ...], proto(1)] = always(lambda: ())
-    expiration_seconds: Annotated[int | None, proto(4)] = always(null)
-    bound_object_ref: Annotated[BoundObjectReference | None, proto(3)] = always(null)
+    """What the token is to be."""
+
+    audiences: Annotated[
+        tuple[str, ...],
+        proto(1),
+        describe("For whom the token is good. By default, for this server."),
+    ] = always(lambda: ())
+    expiration_seconds: Annotated[
+        int | None,
+        proto(4),
+        describe("How long the token is to last; the server may make it shorter."),
+    ] = always(null)
+    bound_object_ref: Annotated[
+        BoundObjectReference | None, proto(3), describe("An object with which the token ends.")
+    ] = always(null)
 
 
 class TokenRequestStatus(Wire):
-    token: Annotated[str, proto(1)] = always(str)
-    expiration_timestamp: Annotated[Time | None, proto(2, embedded=True)] = always(null)
+    """The token."""
+
+    token: Annotated[str, proto(1), describe("The token itself, a JSON Web Token.")] = always(str)
+    expiration_timestamp: Annotated[
+        Time | None, proto(2, embedded=True), describe("When the token ends.", required=True)
+    ] = always(null)
 
 
 class TokenRequest(Object):
-    spec: Annotated[TokenRequestSpec, proto(2)] = field(default_factory=TokenRequestSpec)
-    status: Annotated[TokenRequestStatus, proto(3)] = field(default_factory=TokenRequestStatus)
+    """Asks for a token of a service account. Nothing is stored."""
+
+    spec: Annotated[
+        TokenRequestSpec, proto(2), describe("What the token is to be.", required=True)
+    ] = field(default_factory=TokenRequestSpec)
+    status: Annotated[
+        TokenRequestStatus, proto(3), describe("The token; filled in by the server.")
+    ] = field(default_factory=TokenRequestStatus)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

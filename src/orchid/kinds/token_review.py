@@ -15,7 +15,7 @@ from orchid.engine.request import Request
 from orchid.wire.errors import BadRequest, InternalError
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
-from orchid.wire.struct import Wire, proto, replace
+from orchid.wire.struct import Wire, describe, proto, replace
 from orchid.wire.user import UserInfo
 
 # Every refusal begins with this; a token that nobody knows has no other reason.
@@ -24,20 +24,38 @@ BLANKS = " \t\r\n"
 
 
 class TokenReviewSpec(Wire):
-    token: Annotated[str, proto(1)] = ""
-    audiences: Annotated[tuple[str, ...], proto(2)] = ()
+    """The token in question."""
+
+    token: Annotated[str, proto(1), describe("The token.")] = ""
+    audiences: Annotated[
+        tuple[str, ...],
+        proto(2),
+        describe("For whom it should be good. By default, for this server."),
+    ] = ()
 
 
 class TokenReviewStatus(Wire):
-    authenticated: Annotated[bool, proto(1)] = False
-    user: Annotated[UserInfo, proto(2)] = field(default_factory=UserInfo)
-    audiences: Annotated[tuple[str, ...], proto(4)] = ()
-    error: Annotated[str, proto(3)] = ""
+    """Whose token it is."""
+
+    authenticated: Annotated[bool, proto(1), describe("Whether the token is good.")] = False
+    user: Annotated[UserInfo, proto(2), describe("Whose token it is.")] = field(
+        default_factory=UserInfo
+    )
+    audiences: Annotated[
+        tuple[str, ...], proto(4), describe("For whom of those asked about it is good.")
+    ] = ()
+    error: Annotated[str, proto(3), describe("Why it is not good.")] = ""
 
 
 class TokenReview(Object):
-    spec: Annotated[TokenReviewSpec, proto(2)] = field(default_factory=TokenReviewSpec)
-    status: Annotated[TokenReviewStatus, proto(3)] = field(default_factory=TokenReviewStatus)
+    """Asks whose token this is. Nothing is stored."""
+
+    spec: Annotated[
+        TokenReviewSpec, proto(2), describe("The token in question.", required=True)
+    ] = field(default_factory=TokenReviewSpec)
+    status: Annotated[TokenReviewStatus, proto(3), describe("The answer.")] = field(
+        default_factory=TokenReviewStatus
+    )
 
 
 class ReviewToken:

@@ -2,22 +2,28 @@
 
 from typing import Annotated
 
-from orchid.wire.struct import Wire, proto
+from orchid.wire.struct import Wire, describe, proto
 
 
 class ObjectReference(Wire):
     """Another object, by any of its marks."""
 
-    kind: Annotated[str, proto(1)] = ""
-    namespace: Annotated[str, proto(2)] = ""
-    name: Annotated[str, proto(3)] = ""
-    uid: Annotated[str, proto(4)] = ""
-    api_version: Annotated[str, proto(5)] = ""
-    resource_version: Annotated[str, proto(6)] = ""
-    field_path: Annotated[str, proto(7)] = ""
+    published_as = "core.v1.ObjectReference"
+
+    kind: Annotated[str, proto(1), describe("The kind of the object.")] = ""
+    namespace: Annotated[str, proto(2), describe("The namespace of the object.")] = ""
+    name: Annotated[str, proto(3), describe("The name of the object.")] = ""
+    uid: Annotated[str, proto(4), describe("The uid of the object.")] = ""
+    api_version: Annotated[str, proto(5), describe("The API version of the object.")] = ""
+    resource_version: Annotated[
+        str, proto(6), describe("The state of the object that is meant.")
+    ] = ""
+    field_path: Annotated[str, proto(7), describe("The part of the object that is meant.")] = ""
 
 
 class LocalObjectReference(Wire):
     """An object in the same namespace."""
 
-    name: Annotated[str, proto(1)] = ""
+    published_as = "core.v1.LocalObjectReference"
+
+    name: Annotated[str, proto(1), describe("The name of the object.")] = ""

@@ -4,16 +4,26 @@ from typing import Annotated
 
 from msgspec import field
 
-from orchid.wire.struct import Wire, proto
+from orchid.wire.struct import Wire, describe, proto
 
 
 class UserInfo(Wire):
     """A caller as the server knows it."""
 
-    username: Annotated[str, proto(1)] = ""
-    uid: Annotated[str, proto(2)] = ""
-    groups: Annotated[tuple[str, ...], proto(3)] = ()
-    extra: Annotated[dict[str, tuple[str, ...]], proto(4)] = field(default_factory=dict)
+    published_as = "authentication.v1.UserInfo"
+
+    username: Annotated[
+        str, proto(1), describe("The name that tells this user from all others.")
+    ] = ""
+    uid: Annotated[
+        str, proto(2), describe("Tells apart users who had the same name at different times.")
+    ] = ""
+    groups: Annotated[
+        tuple[str, ...], proto(3), describe("The groups that the user belongs to.")
+    ] = ()
+    extra: Annotated[
+        dict[str, tuple[str, ...]], proto(4), describe("What else the authenticator has to say.")
+    ] = field(default_factory=dict)
 
 
 MASTERS = "system:masters"
