@@ -12,7 +12,7 @@ import logging
 import time
 import uuid
 from collections.abc import AsyncIterator
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,12 @@ from orchid.access.authenticators.bearer import BearerAuthenticator, WebSocketAu
 from orchid.access.authenticators.bootstrap_token import BootstrapTokenAuthenticator
 from orchid.access.authenticators.client_certificate import ClientCertificateAuthenticator
 from orchid.access.authenticators.in_process import InProcessCallers
+from orchid.access.authenticators.oidc import OidcAuthenticator
+from orchid.access.authenticators.oidc_settings import (
+    IssuerSettings,
+    from_flags,
+    read_configuration,
+)
 from orchid.access.authenticators.request_header import (
     RequestHeaderAuthenticator,
     RequestHeaderSettings,
@@ -34,16 +40,23 @@ from orchid.access.authenticators.service_account_token import (
 )
 from orchid.access.authenticators.static_token import StaticTokenAuthenticator
 from orchid.access.authenticators.union import UnionAuthenticator, UnionTokenAuthenticator
+from orchid.access.authenticators.webhook_token import (
+    WebhookTimes,
+    WebhookTokenAuthenticator,
+)
 from orchid.access.authorizers.always_allow import AlwaysAllow
 from orchid.access.authorizers.node import NodeAuthorizer
 from orchid.access.authorizers.rbac import RBAC
 from orchid.access.authorizers.union import ListingAuthorizer, Union
+from orchid.access.authorizers.webhook import Webhook, WebhookSettings
 from orchid.access.bootstrap_policy import bootstrap_policy
 from orchid.access.impersonation import Impersonation
 from orchid.access.issuing import IssuingSettings, TokenIssuer
 from orchid.access.outbound import InvalidRemote, read_kubeconfig
+from orchid.access.outbound import HttpsClient, read_kubeconfig
 from orchid.access.reconcile_policy import reconcile
 from orchid.admission.namespace_lifecycle import NamespaceLifecycle
+from orchid.admission.node_restriction import NodeRestriction
 from orchid.admission.role_escalation import RoleEscalation
 from orchid.admission.signer_permission import SignerPermission
 from orchid.admission.subject_restriction import SubjectRestriction
@@ -51,7 +64,8 @@ from orchid.controllers.label_token_secrets import LabelTokenSecrets
 from orchid.controllers.running import UnknownController, chosen, run_controllers
 from orchid.credentials import keys as key_files
 from orchid.credentials.certificates import ClientVerifier
-from orchid.credentials.files import Reloading
+from orchid.credentials.files import Reloading, read_bounded
+from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import Issuer, KeySet
 from orchid.engine.admission import Admission
 from orchid.engine.catalog import Catalog
@@ -259,6 +273,7 @@ class Assembly:
             self.random,
         )
         self.verifier = account_verifier(settings.issuers, self.keys.verifying.current(), names)
+        self.oidc = self._oidc()
         self.tokens = UnionTokenAuthenticator(self._token_authenticators())
         self.authenticator = self._authenticator()
         kinds = served_kinds(stored, names, settings, self.tokens, self.issuer, self.authorizer)
@@ -266,9 +281,7 @@ class Assembly:
         self.verbs = Verbs.over(store, self.feed, Admission(self._policies()), names, self.random)
         self.local = LocalObjects(self.catalog, self.feed, self.verbs, self.clock, SELF)
         self.chain = self._chain()
-        self.clients = controlling.InProcessClients(
-            self.chain, self.callers, self.catalog, names
-        )
+        self.clients = controlling.InProcessClients(self.chain, self.callers, self.catalog, names)
         self.token_uses = LabelTokenSecrets(self.clients.of_user(SELF), self.clock, names)
 
     # -- who is calling, and may they --------------------------------------------------------
@@ -278,6 +291,7 @@ class Assembly:
             "RBAC": lambda: self.rbac,
             "Node": lambda: NodeAuthorizer(self.settings.names, self.feed.of(pod.Pod)),
             "AlwaysAllow": AlwaysAllow,
+            "Webhook": self._webhook_authorizer,
         }
         return [built[mode]() for mode in self.settings.given.authorization_mode]
 
@@ -291,10 +305,9 @@ class Assembly:
                 members.append(StaticTokenAuthenticator.load(path, audiences))
             except ValueError as problem:
                 raise BadSettings(f"--token-auth-file: {problem}") from None
-        verifier = account_verifier(self.settings.issuers, self.keys.verifying.current(), names)
         members.append(
             ServiceAccountTokenAuthenticator(
-                verifier,
+                self.verifier,
                 self.feed,
                 self.clock,
                 api_audiences=audiences,
@@ -303,7 +316,70 @@ class Assembly:
             )
         )
         members.append(BootstrapTokenAuthenticator(self.feed, self.clock, audiences, names))
+        members += [self.oidc] if self.oidc else []
+        if given.authentication_token_webhook_config_file:
+            members.append(self._token_webhook())
         return members
+
+    def _oidc(self) -> OidcAuthenticator | None:
+        """Outside issuers, from the file or from the flags."""
+        given, names, own = self.settings.given, self.settings.names, self.settings.issuers
+        issuers: tuple[IssuerSettings, ...] = ()
+        try:
+            if given.authentication_config:
+                text = read_bounded(Path(given.authentication_config))
+                issuers = tuple(read_configuration(text, names, own).issuers)
+            elif given.oidc_issuer_url or given.oidc_client_id:
+                ca = given.oidc_ca_file
+                issuers = (
+                    from_flags(
+                        issuer_url=given.oidc_issuer_url,
+                        client_id=given.oidc_client_id,
+                        username_claim=given.oidc_username_claim,
+                        username_prefix=given.oidc_username_prefix,
+                        groups_claim=given.oidc_groups_claim,
+                        groups_prefix=given.oidc_groups_prefix,
+                        required_claims=given.oidc_required_claim,
+                        signing_algorithms=given.oidc_signing_algs,
+                        authorities=read_bounded(Path(ca)).decode() if ca else "",
+                        own_issuers=own,
+                    ),
+                )
+        except (ValueError, Refusal) as problem:
+            raise BadSettings(f"outside issuers: {problem}") from None
+        if not issuers:
+            return None
+        return OidcAuthenticator(issuers, self.clock, self.settings.api_audiences, names)
+
+    def _token_webhook(self) -> TokenAuthenticator:
+        given, names = self.settings.given, self.settings.names
+        kept = timedelta(seconds=self.settings.token_webhook_ttl)
+        return WebhookTokenAuthenticator(
+            _remote(
+                "authentication-token-webhook-config-file",
+                given.authentication_token_webhook_config_file,
+            ).post_patiently,
+            self.clock,
+            self.settings.api_audiences,
+            names,
+            WebhookTimes(kept, kept),
+        )
+
+    def _webhook_authorizer(self) -> Webhook:
+        given = self.settings.given
+        if not given.authorization_webhook_config_file:
+            raise BadSettings(
+                "--authorization-mode: Webhook needs --authorization-webhook-config-file"
+            )
+        return Webhook(
+            self.settings.names,
+            _remote("authorization-webhook-config-file", given.authorization_webhook_config_file),
+            WebhookSettings(
+                version=given.authorization_webhook_version,
+                allowed_seconds=self.settings.webhook_allowed_ttl,
+                refused_seconds=self.settings.webhook_refused_ttl,
+            ),
+        )
 
     def _token_used(self, namespace: str, name: str, day: date) -> None:
         self.token_uses.used(namespace, name, day)
@@ -343,6 +419,7 @@ class Assembly:
                 self.feed.of(namespace.Namespace),
                 self.ensure_namespace if lenient else None,
             ),
+            NodeRestriction(names, self.feed, self.authorizer),
             RoleEscalation(self.authorizer, self.rbac),
             SignerPermission(names, self.authorizer),
             SubjectRestriction(names),
@@ -501,6 +578,8 @@ async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
                 tasks.create_task(server.follow_keys()),
             ]
             background.append(tasks.create_task(server.token_uses.run()))
+            if server.oidc:
+                background.append(tasks.create_task(server.oidc.run()))
             controllers = tasks.create_task(server.run_controllers())
             announce(settings, files)
             await stop.wait()
@@ -544,6 +623,14 @@ def wanted_controllers(settings: Settings) -> frozenset[str]:
         return chosen(settings.given.controllers)
     except UnknownController as problem:
         raise BadSettings(f"--controllers: {problem}") from None
+
+
+def _remote(flag: str, path: str) -> HttpsClient:
+    """A webhook, as a kubeconfig describes it."""
+    try:
+        return HttpsClient(read_kubeconfig(Path(path)))
+    except (ValueError, Refusal) as problem:
+        raise BadSettings(f"--{flag}: {problem}") from None
 
 
 def _client_pool(path: str) -> Any:

@@ -252,6 +252,9 @@ class Settings:
     history: float
     longest_token: int
     signing_duration: float
+    token_webhook_ttl: float
+    webhook_allowed_ttl: float
+    webhook_refused_ttl: float
 
     @property
     def url(self) -> str:
@@ -324,6 +327,17 @@ def check(given: Given) -> Settings:
             )
         ),
         signing_duration=_seconds("cluster-signing-duration", given.cluster_signing_duration),
+        token_webhook_ttl=_seconds(
+            "authentication-token-webhook-cache-ttl", given.authentication_token_webhook_cache_ttl
+        ),
+        webhook_allowed_ttl=_seconds(
+            "authorization-webhook-cache-authorized-ttl",
+            given.authorization_webhook_cache_authorized_ttl,
+        ),
+        webhook_refused_ttl=_seconds(
+            "authorization-webhook-cache-unauthorized-ttl",
+            given.authorization_webhook_cache_unauthorized_ttl,
+        ),
     )
 
 
