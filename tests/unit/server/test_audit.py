@@ -253,7 +253,7 @@ async def test_deadline_is_recorded_as_504() -> None:
         return Response(200)
 
     world.chain._dispatch = wait
-    task = asyncio.create_task(world.send())  # type: ignore[arg-type]  # it is a coroutine
+    task = asyncio.create_task(world.send())
     await asyncio.sleep(0)
     task.cancel()
     with suppress(asyncio.CancelledError):

@@ -1,0 +1,90 @@
+"""Log lines: readable, one event each, and without anything that looks like a credential."""
+
+import base64
+import json
+import logging
+import sys
+
+import pytest
+
+from orchid.telemetry import (
+    JsonFormatter,
+    TextFormatter,
+    failure_story,
+    masked,
+    masked_bytes,
+)
+
+JWT = "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJlLXNpZ25hdHVyZQ"
+KEY = "-----BEGIN {}PRIVATE KEY-----\nMIIabc\n-----END {}PRIVATE KEY-----\n"
+KEYS = [KEY.format(sort, sort) for sort in ("", "EC ", "RSA ", "ENCRYPTED ", "OPENSSH ")]
+FORMATTERS = [TextFormatter(), JsonFormatter()]
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        JWT,
+        JWT.replace(".", "%2E"),
+        JWT[:60],
+        *KEYS,
+        *(base64.b64encode(k.encode()).decode() for k in KEYS),
+    ],
+)
+def test_credentials_are_masked_by_their_shape(secret: str) -> None:
+    """Tokens and private keys, plain or in base64, disappear; what stands around them stays."""
+    assert masked(f"before {secret} after").replace("\n", "") == "before *** after"
+    shown = json.loads(masked_bytes(json.dumps([secret, "left"]).encode()))
+    assert [text.strip() for text in shown] == ["***", "left"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["eyJ2IjoibWV0YS5vcmNoLmlvL3YxIn0", "JTI=a-b", "-----BEGIN CERTIFICATE-----", "a.b.c", ""],
+)
+def test_other_text_is_left_alone(text: str) -> None:
+    """Continue tokens, credential ids, certificates and names are not secrets."""
+    assert masked(text) == text
+    assert masked_bytes(text.encode()) == text.encode()
+
+
+def logged(formatter: logging.Formatter, **extra: str) -> str:
+    try:
+        raise ValueError(f"bad value {JWT}")
+    except ValueError:
+        record = logging.getLogger("orchid").makeRecord(
+            "orchid",
+            logging.ERROR,
+            "f",
+            1,
+            f"event.happened {JWT}",
+            (),
+            sys.exc_info(),
+            extra=extra,
+        )
+    return formatter.format(record)
+
+
+@pytest.mark.parametrize("formatter", FORMATTERS, ids=["text", "json"])
+def test_no_line_shows_a_token(formatter: logging.Formatter) -> None:
+    """Neither the message nor a value nor an exception carries a token into the log."""
+    line = logged(formatter, why=JWT)
+
+    assert "event.happened ***" in line
+    assert JWT not in line
+    assert "c2lnbmF0dXJl" not in line
+
+
+def test_failure_story_tells_place_and_sort_but_no_text() -> None:
+    """What nobody foresaw is told without the error's own words, which may be a client's."""
+    try:
+        try:
+            raise KeyError("canary")
+        except KeyError as cause:
+            raise RuntimeError("canary") from cause
+    except RuntimeError as problem:
+        story = failure_story(problem)
+
+    assert story.startswith("RuntimeError from KeyError\n")
+    assert "test_telemetry.py" in story
+    assert story.count("canary") == story.count('raise RuntimeError("canary")')
