@@ -16,6 +16,7 @@ from orchid.access.impersonation import Impersonation
 from orchid.engine.interfaces import Authenticated, Authenticator, Authorizer, Clock, Rejected
 from orchid.engine.request import Request
 from orchid.server.audit import AuditTrail
+from orchid.server.authorize import AuthorizerFailed
 from orchid.server.dispatch import Dispatch
 from orchid.server.exchange import HttpRequest, Response, Stream
 from orchid.server.limits import InFlight, Overloaded
@@ -67,14 +68,7 @@ class Chain:
         started = perf_counter()
         exchange = Exchange(http, fresh_audit_id(http), self._clock.now())
         try:
-            answer = await self._answered(exchange)
-        except ApiError as error:
-            answer = error_response(exchange, error)
-        except Overloaded:
-            exchange.extra_headers += b"Retry-After: 1\r\n"
-            answer = text(exchange, 429, TOO_MANY, content_type=TEXT)
-        except UnreadableTarget:
-            answer = text(exchange, 400, f'Bad Request: "{http.path}" names no resource\n')
+            answer = await self._foreseen(exchange)
         except asyncio.CancelledError:  # the deadline; the listener answers in our place
             late = Timeout("request did not complete within the allotted timeout").status()
             exchange.status = late
@@ -87,6 +81,20 @@ class Chain:
             answer = text(exchange, 500, PANIC)
         self._look_on(exchange, answer, started)
         return answer
+
+    async def _foreseen(self, exchange: Exchange) -> Response | Stream:
+        """The answer, or the refusal that a step on the way has raised."""
+        try:
+            return await self._answered(exchange)
+        except ApiError as error:
+            return error_response(exchange, error)
+        except Overloaded:
+            exchange.extra_headers += b"Retry-After: 1\r\n"
+            return text(exchange, 429, TOO_MANY, content_type=TEXT)
+        except AuthorizerFailed as failure:
+            answer = text(exchange, 500, f'Internal Server Error: "{http.target}": {failure}\n')
+        except UnreadableTarget:
+            return text(exchange, 400, f'Bad Request: "{exchange.http.path}" names no resource\n')
 
     def _look_on(self, exchange: Exchange, answer: Response | Stream, started: float) -> None:
         self._audit.complete(exchange, answer)

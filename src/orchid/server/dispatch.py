@@ -274,7 +274,7 @@ class Dispatch:
         offered: tuple[str, ...] = SERVED,
         streams: bool = False,
     ) -> None:
-        accept = exchange.http.headers.get("accept", "")
+        accept = exchange.accept
         if not accept:
             return
         require_route_accepts(accept, offered)

@@ -15,6 +15,7 @@ from orchid.wire.status import StatusDetails
 JSON, YAML, PROTOBUF = "application/json", "application/yaml", PROTOBUF_MEDIA_TYPE
 SERVED = (JSON, YAML, PROTOBUF)
 STREAMED = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
+LONGEST_ACCEPT = 1024  # characters that are looked at: forms are cached, and sorting takes time
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _INDENTED_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 

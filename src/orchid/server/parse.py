@@ -30,6 +30,7 @@ _VERBS = {
     "DELETE": "delete",
 }
 _FORCE = Path() / "force"
+LONGEST_KNOWN = 512
 
 
 class UnreadableTarget(Exception):
@@ -53,9 +54,26 @@ def read_target(http: HttpRequest) -> tuple[Located, Query]:
     return located, query
 
 
-@functools.lru_cache(maxsize=8192)
 def _located(method: str, raw_path: str) -> Located:
-    path = urllib.parse.unquote(raw_path, errors="surrogateescape") if "%" in raw_path else raw_path
+    # What is long is hardly asked for twice, and must not fill the memory.
+    return _known(method, raw_path) if len(raw_path) <= LONGEST_KNOWN else _read(method, raw_path)
+
+
+@functools.lru_cache(maxsize=8192)
+def _known(method: str, raw_path: str) -> Located:
+    return _read(method, raw_path)
+
+
+def _decoded(raw_path: str) -> str:
+    """The path as text. Bytes that are no UTF-8 show as such, and so name nothing."""
+    if "%" not in raw_path and raw_path.isascii():
+        return raw_path
+    raw = raw_path.encode("latin-1", "replace")  # the listener hands bytes on as characters
+    return urllib.parse.unquote_to_bytes(raw).decode("utf-8", "replace")
+
+
+def _read(method: str, raw_path: str) -> Located:
+    path = _decoded(raw_path)
     parts = path.strip("/").split("/")
     other = Located(Target(verb=method.lower(), path=path))
     if len(parts) < 3 or parts[0] not in ("api", "apis"):  # noqa: PLR2004 -- api, version, resource

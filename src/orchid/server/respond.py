@@ -23,6 +23,7 @@ from orchid.server.audit_policy import Plan
 from orchid.server.exchange import HttpRequest, Response
 from orchid.server.negotiate import (
     JSON,
+    LONGEST_ACCEPT,
     PLAIN,
     PROTOBUF,
     RAW,
@@ -78,7 +79,7 @@ class Exchange:
 
     @property
     def accept(self) -> str:
-        return self.http.headers.get("accept", "")
+        return self.http.headers.get("accept", "")[:LONGEST_ACCEPT]
 
     @property
     def pretty(self) -> bool:

@@ -85,7 +85,7 @@ class Ear:
 
 async def until(condition: Any) -> None:
     """Let the loop run until something holds; the test's own time limit ends a wait for ever."""
-    while not condition():
+    while not condition():  # noqa: ASYNC110 -- many conditions, none of which has an event
         await asyncio.sleep(0.001)
 
 
@@ -181,7 +181,7 @@ async def test_goes_on_without_a_gap_when_the_store_comes_back() -> None:
 
 
 async def test_loads_anew_when_history_is_gone() -> None:
-    """If the store compacted what was missed, the feed holds what is there, and says what is lost."""
+    """If what was missed is compacted, the feed holds what is there, and says that it is so."""
     store = TroubledStore()
     async with engine(store) as world:
         ear = Ear(world)

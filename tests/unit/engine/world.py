@@ -1,7 +1,7 @@
 """The engine over a store in memory, and short words for its verbs.
 
-`engine()` gives an `Engine`: three kinds, no admission policies, a clock that stands still, uids and
-suffixes that count. `ask` makes the request that a verb wants.
+`engine()` gives an `Engine`: three kinds, no admission policies, a clock that stands still, uids
+and suffixes that count. `ask` makes the request that a verb wants.
 """
 
 import asyncio

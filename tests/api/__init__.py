@@ -1,0 +1,1 @@
+"""The whole server in one process: every step of a request but the socket."""
