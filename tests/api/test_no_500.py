@@ -111,7 +111,7 @@ NASTY = st.one_of(
             "\r\nX: y",
             "\ud800",
             "eyJ2IjoibWV0YS5vcmNoLmlvL3YxIiwicnYiOjEsInN0YXJ0IjoiL2EifQ",
-        )  # fmt: skip
+        )
     ),
 )
 NAMES = st.one_of(
@@ -130,15 +130,15 @@ SCALARS = st.one_of(
     ),
 )
 FIELDS = (
-    "metadata", "spec", "status", "kind", "apiVersion", "name", "generateName", "namespace", "labels",
-    "annotations", "ownerReferences", "finalizers", "managedFields", "resourceVersion", "uid",
+    "metadata", "spec", "status", "kind", "apiVersion", "name", "generateName", "namespace",
+    "labels", "annotations", "ownerReferences", "finalizers", "managedFields", "resourceVersion", "uid",
     "creationTimestamp", "deletionTimestamp", "generation", "data", "binaryData", "stringData",
-    "secrets", "imagePullSecrets", "rules", "subjects", "roleRef", "verbs", "resources", "apiGroups",
-    "token", "audiences", "expirationSeconds", "boundObjectRef", "request", "signerName", "usages",
-    "conditions", "certificate", "trustBundle", "user", "groups", "resourceAttributes", "type",
-    "immutable", "aggregationRule", "fieldsV1", "fieldsType", "operation", "manager", "time", "$patch",
-    "$retainKeys", "$setElementOrder/secrets", "$deleteFromPrimitiveList/finalizers", "op", "path",
-    "value", "from", "preconditions", "dryRun", "containers", "serviceAccountName", "nodeName",
+    "secrets", "imagePullSecrets", "rules", "subjects", "roleRef", "verbs", "resources",
+    "apiGroups", "token", "audiences", "expirationSeconds", "boundObjectRef", "request", "signerName", 
+    "usages", "conditions", "certificate", "trustBundle", "user", "groups", "resourceAttributes", "type",
+    "immutable", "aggregationRule", "fieldsV1", "fieldsType", "operation", "manager", "time",
+    "$patch", "$retainKeys", "$setElementOrder/secrets", "$deleteFromPrimitiveList/finalizers", "op",
+    "path", "value", "from", "preconditions", "dryRun", "containers", "serviceAccountName", "nodeName",
 )  # fmt: skip
 DOCUMENTS = st.recursive(
     SCALARS,
@@ -163,10 +163,9 @@ METADATA = st.fixed_dictionaries(
 )
 OBJECTS = st.fixed_dictionaries(
     {"metadata": METADATA},
-    optional={
-        name: DOCUMENTS
-        for name in ("spec", "status", "data", "rules", "subjects", "roleRef", "secrets", "type")
-    },
+    optional=dict.fromkeys(
+        ("spec", "status", "data", "rules", "subjects", "roleRef", "secrets", "type"), DOCUMENTS
+    ),
 )
 OPERATIONS = st.lists(
     st.fixed_dictionaries(
@@ -311,7 +310,7 @@ def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @EXAMPLES
 @given(st.sampled_from(METHODS), TARGETS, QUERIES, HEADERS, BODIES)
-def test_any_request(
+def test_any_request(  # noqa: PLR0917 -- the parts of a request
     bench: Bench, method: str, target: str, query: str, headers: dict[str, str], body: bytes
 ) -> None:
     """Anything at all."""
@@ -342,7 +341,7 @@ def test_any_object_put(bench: Bench, target: str, subresource: str, body: Any) 
     st.one_of(OBJECTS, DOCUMENTS, OPERATIONS),
     QUERIES,
 )
-def test_any_patch(
+def test_any_patch(  # noqa: PLR0917 -- the parts of a patch
     bench: Bench, target: str, subresource: str, media: str, body: Any, query: str
 ) -> None:
     """Patches of every sort on every kind and endpoint."""

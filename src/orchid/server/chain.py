@@ -92,7 +92,8 @@ class Chain:
             exchange.extra_headers += b"Retry-After: 1\r\n"
             return text(exchange, 429, TOO_MANY, content_type=TEXT)
         except AuthorizerFailed as failure:
-            answer = text(exchange, 500, f'Internal Server Error: "{http.target}": {failure}\n')
+            target = exchange.http.target
+            return text(exchange, 500, f'Internal Server Error: "{target}": {failure}\n')
         except UnreadableTarget:
             return text(exchange, 400, f'Bad Request: "{exchange.http.path}" names no resource\n')
 
