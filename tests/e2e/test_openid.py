@@ -16,21 +16,6 @@ from tests.e2e.serving import Server, free_port
 
 ACCOUNTS = "/api/v1/namespaces/ci/serviceaccounts"
 AUDIENCE = "https://vault.example"
-PUBLISHED = {
-    "metadata": {"name": "openid-for-all"},
-    "roleRef": {
-        "apiGroup": "rbac.authorization.orch.io",
-        "kind": "ClusterRole",
-        "name": "system:service-account-issuer-discovery",
-    },
-    "subjects": [
-        {
-            "apiGroup": "rbac.authorization.orch.io",
-            "kind": "Group",
-            "name": "system:unauthenticated",
-        }
-    ],
-}
 
 
 def trust_in(server: Server) -> ssl.SSLContext:
@@ -58,7 +43,6 @@ def test_relying_party_verifies_a_token_knowing_only_the_issuer(start_server: St
     issuer = f"https://127.0.0.1:{port}"
     server = start_server("--service-account-issuer", issuer, "--controllers", "", port=port)
     admin = tokens_by_user()["admin"]
-    call(server, "/apis/rbac.authorization.orch.io/v1/clusterrolebindings", PUBLISHED, admin)
     call(server, ACCOUNTS, {"metadata": {"name": "builder"}}, admin)
     wanted = {"spec": {"audiences": [AUDIENCE]}}
     token = call(server, f"{ACCOUNTS}/builder/token", wanted, admin)["status"]["token"]

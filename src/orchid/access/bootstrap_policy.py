@@ -224,7 +224,8 @@ class _Writer:
         )
         discovery = "system:service-account-issuer-discovery"
         self._role(discovery, urls(*OPENID_URLS))
-        self._bind(discovery, self._group("system:serviceaccounts"))
+        # Relying parties fetch the keys without credentials of ours; nothing in them is secret.
+        self._bind(discovery, self._group(AUTHENTICATED), self._group(UNAUTHENTICATED))
         reader = "extension-apiserver-authentication-reader"
         seen = rule(READ, CORE, ("configmaps",), "extension-apiserver-authentication")
         self._system_role(reader, seen)

@@ -11,12 +11,11 @@ import asyncio
 import logging
 from time import perf_counter
 
-from orchid.access.denial import forbidden
 from orchid.access.impersonation import Impersonation
 from orchid.engine.interfaces import Authenticated, Authenticator, Authorizer, Clock, Rejected
 from orchid.engine.request import Request
 from orchid.server.audit import AuditTrail
-from orchid.server.authorize import AuthorizerFailed
+from orchid.server.authorize import AuthorizerFailed, insist
 from orchid.server.dispatch import Dispatch
 from orchid.server.exchange import HttpRequest, Response, Stream
 from orchid.server.limits import InFlight, Overloaded
@@ -118,8 +117,7 @@ class Chain:
         exchange.extra_headers += self._flow_headers
         with self._in_flight.room_for(target.verb, user):
             exchange.decision = decision = await self._authorizer.authorize(user, target)
-            if not decision.allowed:
-                raise forbidden(user, target, decision.reason)
+            insist(decision, user, target)
             if target.is_resource:
                 return await self._resource(exchange, request)
             return self._page(exchange)
