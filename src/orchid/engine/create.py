@@ -165,5 +165,5 @@ def deduplicated(new: T, request: Request) -> T:
 def refuse_set_version(new: Object) -> None:
     """A new object has no version yet. Text that is no number counts as none, as upstream."""
     version = new.metadata.resource_version
-    if version.isascii() and version.isdigit() and int(version):
+    if version.isascii() and version.isdigit() and version.strip("0"):
         raise BadRequest("resourceVersion should not be set on objects to be created")

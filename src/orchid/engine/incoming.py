@@ -9,14 +9,18 @@ from typing import Any, TypeVar
 from orchid.engine.catalog import Catalog
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request
-from orchid.wire.codec import Malformed, Undecodable, body_summary, strict_error, type_meta
+from orchid.wire import yaml_text
+from orchid.wire.codec import Malformed, Undecodable, body_summary, plain, strict_error, type_meta
 from orchid.wire.errors import BadRequest
-from orchid.wire.meta import Object
+from orchid.wire.meta import ManagedFieldsEntry, Object
 from orchid.wire.protobuf import message_of, opened
 from orchid.wire.struct import replace
 from orchid.wire.text import quote
 
 T = TypeVar("T", bound=Object)
+
+# An object does not tell an empty list from a missing one; a list of nothing means the same.
+NO_OWNERS = (ManagedFieldsEntry(),)
 
 
 def decode_object(
@@ -38,7 +42,17 @@ def decode_object(
             )
         for finding in findings:
             request.warn(finding)
+    if b"managedFields" in body and not new.metadata.managed_fields:
+        document = yaml_text.load(body)[0] if yaml else plain(body)
+        if resets_ownership(document):
+            new = new.with_meta(managed_fields=NO_OWNERS)
     return as_kind(catalog, kind, new)
+
+
+def resets_ownership(document: Any) -> bool:
+    """Whether a document says that nobody owns anything: an empty list, not a missing one."""
+    meta = document.get("metadata") if isinstance(document, dict) else None
+    return isinstance(meta, dict) and meta.get("managedFields") == []
 
 
 def decode_message(catalog: Catalog, kind: Kind[T], body: bytes) -> T:

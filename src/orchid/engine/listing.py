@@ -13,7 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from orchid.engine import continuing
 from orchid.engine.feed import Entry, Feed, Shelf
 from orchid.engine.kind import Kind
-from orchid.engine.read import at_least
+from orchid.engine.read import at_least, parse_version
 from orchid.engine.request import Options, Request
 from orchid.store import interface as store
 from orchid.wire.errors import BadRequest, Expired, Subject, refuse_if_any
@@ -232,12 +232,10 @@ def selected(selection: Selection[T], entries: Iterable[Entry[T]]) -> Iterable[E
 
 
 def list_version(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise BadRequest(
-            f"invalid resource version: resourceVersion: Invalid value: {quote(text)}: "
-            f"strconv.ParseUint: parsing {quote(text)}: invalid syntax"
-        )
-    return int(text)
+    try:
+        return parse_version(text)
+    except BadRequest as mistake:
+        raise BadRequest(f"invalid resource version: {mistake}") from None
 
 
 def list_option_errors(options: Options) -> Iterator[FieldError]:

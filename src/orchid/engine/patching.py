@@ -1,5 +1,6 @@
 """Patch: the four ways to describe a change, each ending as an update (or, for apply, a create)."""
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -8,6 +9,7 @@ import msgspec
 from orchid.engine.create import Creating, deduplicated, in_namespace, wiped
 from orchid.engine.endpoint_fields import resets
 from orchid.engine.feed import Entry
+from orchid.engine.incoming import NO_OWNERS, resets_ownership
 from orchid.engine.kind import Endpoint, Kind
 from orchid.engine.objects import Objects
 from orchid.engine.ownership import Ownership
@@ -15,7 +17,14 @@ from orchid.engine.patch import json_patch, merge_patch, server_side_apply, stra
 from orchid.engine.request import Request
 from orchid.engine.update import Updating, require_name
 from orchid.wire.codec import Undecodable, encode, plain, strict_error
-from orchid.wire.errors import BadRequest, Conflict, Invalid, Subject
+from orchid.wire.errors import (
+    AlreadyExists,
+    BadRequest,
+    Conflict,
+    Invalid,
+    NotFound,
+    Subject,
+)
 from orchid.wire.fields import Path, invalid
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
@@ -66,6 +75,8 @@ class Patching:
             current = msgspec.json.decode(entry.data)
             patched = edit(current)
             new = self._decoded(kind, patched, shown, request)
+            if resets_ownership(patched):
+                new = new.with_meta(managed_fields=NO_OWNERS)
             new = in_namespace(kind, new, request.namespace)
             require_name(new, request)
             new = deduplicated(new, request)
@@ -83,16 +94,27 @@ class Patching:
     ) -> tuple[Entry[T], bool]:
         """Server-side apply; says whether the object was created. `may_create` raises if not."""
         config = self._apply_body(kind, body, request)
-        if endpoint is None:
-            await self._objects.feed.fresh()
-            if self._objects.shelf(kind).get(request.namespace, request.name) is None:
-                return await self._apply_new(kind, config, request, may_create), True
 
         def change(entry: Entry[T]) -> T:
             live = msgspec.json.decode(entry.data)
             return self._applied(kind, endpoint, live, config, request)
 
-        return await self._updating.change(kind, endpoint, change, request), False
+        while True:
+            # Whoever loses the race to create, or to change what is deleted meanwhile, takes the
+            # other way: what was applied holds in the end, or is refused for what it says.
+            if endpoint is None and await self._is_missing(kind, request):
+                with contextlib.suppress(AlreadyExists):
+                    return await self._apply_new(kind, config, request, may_create), True
+                continue
+            try:
+                return await self._updating.change(kind, endpoint, change, request), False
+            except NotFound:
+                if endpoint is not None or not await self._is_missing(kind, request):
+                    raise
+
+    async def _is_missing(self, kind: Kind[T], request: Request) -> bool:
+        await self._objects.feed.fresh()
+        return self._objects.shelf(kind).get(request.namespace, request.name) is None
 
     async def _apply_new(
         self,

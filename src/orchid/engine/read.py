@@ -12,6 +12,8 @@ from orchid.wire.text import quote
 
 T = TypeVar("T", bound=Object)
 
+LARGEST_VERSION = 2**64 - 1
+MOST_DIGITS = len(str(LARGEST_VERSION))
 FUTURE_PATIENCE = 3.0  # seconds to wait for a revision that has not happened yet
 
 
@@ -36,12 +38,24 @@ class Reading:
 
 def parse_version(text: str) -> int:
     """A resourceVersion that a client names; what is no number is its mistake."""
-    if not (text.isascii() and text.isdigit()):
+    try:
+        return revision_number(text)
+    except ValueError as fault:
         raise BadRequest(
             f"resourceVersion: Invalid value: {quote(text)}: "
-            f"strconv.ParseUint: parsing {quote(text)}: invalid syntax"
-        )
-    return int(text)
+            f"strconv.ParseUint: parsing {quote(text)}: {fault}"
+        ) from None
+
+
+def revision_number(text: str) -> int:
+    """An unsigned number of 64 bits, in decimal; raises ValueError with what is wrong."""
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError("invalid syntax")
+    digits = text.lstrip("0")
+    # More digits cannot fit, and converting very many is refused by the interpreter.
+    if len(digits) > MOST_DIGITS or int(digits or "0") > LARGEST_VERSION:
+        raise ValueError("value out of range")
+    return int(digits or "0")
 
 
 async def at_least(feed: Feed, revision: int) -> None:

@@ -15,6 +15,7 @@ from orchid.engine.kind import Endpoint, Kind
 from orchid.engine.objects import Objects, Raced, stored_form
 from orchid.engine.ownership import Ownership
 from orchid.engine.patch.managed_fields import same_but_times
+from orchid.engine.read import parse_version
 from orchid.engine.request import Request
 from orchid.wire.codec import to_builtins
 from orchid.wire.errors import (
@@ -28,7 +29,6 @@ from orchid.wire.fields import METADATA, invalid
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.meta_rules import update_errors
 from orchid.wire.struct import replace
-from orchid.wire.text import quote
 
 T = TypeVar("T", bound=Object)
 
@@ -169,11 +169,7 @@ def require_version(kind: Kind[Any], new: Object, entry: Entry[Any]) -> None:
             problem = invalid(METADATA / "resourceVersion", 0, "must be specified for an update")
             raise Invalid(kind.about(new.name), [problem])
         return
-    if not (wanted.isascii() and wanted.isdigit()):
-        raise BadRequest(
-            f"resourceVersion: Invalid value: {quote(wanted)}: must be an unsigned decimal number"
-        )
-    if int(wanted) != entry.revision:
+    if parse_version(wanted) != entry.revision:
         raise Conflict(kind.about(new.name), MODIFIED)
 
 
