@@ -9,9 +9,11 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import socket
+import sys
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -108,7 +110,7 @@ from orchid.server.dispatch import Dispatch
 from orchid.server.exchange import HttpRequest, Response
 from orchid.server.health import Health
 from orchid.server.limits import InFlight
-from orchid.server.listen import Limits, Listener
+from orchid.server.listen import Limits, Listener, bind
 from orchid.server.metrics_page import MetricsPage
 from orchid.server.openapi import OpenApi
 from orchid.server.pages import Page, Pages, openid_page
@@ -122,10 +124,14 @@ from orchid.store.sqlite import SQLiteStore
 from orchid.telemetry import failure_story
 from orchid.wire.naming import Naming
 from orchid.wire.user import MASTERS, UserInfo
+from orchid.workers.parent import Parent
+from orchid.workers.remote_store import RemoteStore
 
 log = logging.getLogger(__name__)
 
 LOOK_AT_KEYS_EVERY = 5.0
+WORKER_PROGRAM = (sys.executable, "-m", "orchid.worker")
+Ready = Callable[[], Awaitable[Sequence[socket.socket]]]
 EPOCH = 1_577_836_800  # 2020: revisions of a new store count seconds from there, see decision 11
 # Pages that are counted each by its own path; all others are counted together.
 COUNTED_PAGES = ("/healthz", "/livez", "/readyz", "/version", "/metrics", "/api", "/apis")
@@ -248,8 +254,10 @@ class Assembly:
         files: data_directory.DataDirectory,
         store: Store,
         audit: PolicyAudit | NoAudit | None = None,
+        store_problem: Callable[[], str | None] = lambda: None,
     ) -> None:
         names = settings.names
+        self.store_problem = store_problem  # what the store knows to be wrong with itself
         self.settings, self.files, self.store = settings, files, store
         self.audit = audit or NoAudit()
         self.clock, self.random = SystemClock(), SystemRandomness()
@@ -491,7 +499,7 @@ class Assembly:
         )
 
     def _store_check(self) -> str | None:
-        return None if self.feed.following else "the store is not followed"
+        return self.store_problem() if self.feed.following else "the store is not followed"
 
     def _feed_check(self) -> str | None:
         return None if self.feed.loaded else "objects are still being loaded"
@@ -529,6 +537,48 @@ class Assembly:
         means = controlling.means(self.settings, self.files, self.clock)
         await run_controllers(self.wanted_controllers, self.clients, means)
 
+    async def run(
+        self,
+        stop: asyncio.Event,
+        ready: Ready,
+        *,
+        beside: Sequence[Coroutine[Any, Any, None]] = (),
+        prepares: bool = True,
+        listens: bool = True,
+        controls: bool = True,
+    ) -> None:
+        """Load, prepare, serve until `stop` is set, then drain; each part only if it is ours.
+
+        `ready` is awaited in between, and gives the sockets to listen on. What stands `beside` ends
+        with the server.
+        """
+        listener = self.listener()
+        async with asyncio.TaskGroup() as tasks:
+            background = [tasks.create_task(work) for work in (self.feed.run(), *beside)]
+            await (self.start() if prepares else self.feed.wait_loaded())
+            sockets = await ready()
+            if listens:
+                await listener.start(sockets=sockets, shares=self.settings.given.workers > 1)
+            background += [tasks.create_task(work) for work in self._upkeep()]
+            controllers = tasks.create_task(self.run_controllers()) if controls else None
+            await stop.wait()
+            self.stopping = True
+            log.info("server.stopping")
+            if controllers is not None:
+                # First, so that another server may take over at once.
+                controllers.cancel()
+                await asyncio.wait([controllers])
+            if listens:
+                await listener.drain(self.settings.shutdown_grace)
+            for task in background:
+                task.cancel()
+        self.issuer.close()
+
+    def _upkeep(self) -> list[Coroutine[Any, Any, None]]:
+        """What goes on beside the requests."""
+        work = [self.follow_keys(), self.token_uses.run()]
+        return [*work, self.oidc.run()] if self.oidc else work
+
     def listener(self) -> Listener:
         given = self.settings.given
         authorities = [
@@ -551,47 +601,54 @@ class Assembly:
 
 async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
     """Serve until `stop` is set, then drain. `announce` is told when the server is ready."""
-    clock = SystemClock()
-    files = data_directory.prepare(settings, clock.now())
-    async with opened_store(settings) as store, opened_audit(settings) as audit:
-        server = Assembly(settings, files, store, audit)
-        listener = server.listener()
-        async with asyncio.TaskGroup() as tasks:
-            following = tasks.create_task(server.feed.run())
-            await server.start()
-            try:
-                await listener.start(settings.host, settings.port)
-            except OSError as problem:
-                following.cancel()
-                raise BadSettings(
-                    f"--listen: {settings.given.listen}: {problem.strerror or problem}"
-                ) from None
+    files = data_directory.prepare(settings, SystemClock().now())
+    async with opened_store(settings) as store:
+        if settings.given.workers > 1:
+            sockets = await _bound(settings)
+            workers = Parent(settings, store, sockets, WORKER_PROGRAM)
+            await workers.run(stop, lambda: announce(settings, files))
+            return
+        async with opened_audit(settings) as audit:
+            server = Assembly(settings, files, store, audit)
             retention = Retention(
-                store,
-                time.monotonic,
-                keep=settings.history,
-                forgotten=server.feed.forget_before,
+                store, time.monotonic, keep=settings.history, forgotten=server.feed.forget_before
             )
-            background = [
-                following,
-                tasks.create_task(retention.run()),
-                tasks.create_task(server.follow_keys()),
-            ]
-            background.append(tasks.create_task(server.token_uses.run()))
-            if server.oidc:
-                background.append(tasks.create_task(server.oidc.run()))
-            controllers = tasks.create_task(server.run_controllers())
-            announce(settings, files)
-            await stop.wait()
-            server.stopping = True
-            log.info("server.stopping")
-            # First, so that another server may take over at once.
-            controllers.cancel()
-            await asyncio.wait([controllers])
-            await listener.drain(settings.shutdown_grace)
-            for task in background:
-                task.cancel()
-        server.issuer.close()
+
+            async def ready() -> list[socket.socket]:
+                sockets = await _bound(settings)
+                announce(settings, files)
+                return sockets
+
+            await server.run(stop, ready, beside=[retention.run()])
+
+
+async def serve_as_worker(settings: Settings, store: RemoteStore, stop: asyncio.Event) -> None:
+    """Do the part of the work that the parent process has given to this one."""
+    begin = store.begin
+    async with opened_audit(settings) as audit:
+        files = data_directory.located(settings)
+        server = Assembly(settings, files, store, audit, store_problem=store.problem)
+        store.forgotten = server.feed.forget_before
+
+        async def ready() -> list[socket.socket]:
+            await store.ready()
+            return [socket.socket(fileno=number) for number in begin.sockets]
+
+        await server.run(
+            stop,
+            ready,
+            prepares=begin.prepares,
+            listens=begin.listens,
+            controls=begin.controls,
+        )
+
+
+async def _bound(settings: Settings) -> list[socket.socket]:
+    try:
+        return await bind(settings.host, settings.port)
+    except OSError as problem:
+        why = problem.strerror or problem
+        raise BadSettings(f"--listen: {settings.given.listen}: {why}") from None
 
 
 async def control(settings: Settings, kubeconfig: Path, stop: asyncio.Event) -> None:

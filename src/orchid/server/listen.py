@@ -54,6 +54,7 @@ class Listener:
         self._sockets: list[socket.socket] = []
         self._names: list[tuple[str, int]] = []
         self._accepting = False
+        self._accepts_at_once = _ACCEPTS_AT_ONCE
         self._arriving: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._look_at_files = 0.0
@@ -94,9 +95,19 @@ class Listener:
     # Life
 
     async def start(
-        self, host: str = "127.0.0.1", port: int = 0, *, sockets: Sequence[socket.socket] = ()
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        sockets: Sequence[socket.socket] = (),
+        shares: bool = False,
     ) -> None:
-        """Listen on an address, or on sockets that are bound already; port 0 picks a free one."""
+        """Listen on an address, or on sockets that are bound already; port 0 picks a free one.
+
+        Sockets that it `shares` with other processes are accepted from one connection at a time, so
+        that a burst of them spreads over all who have time.
+        """
+        self._accepts_at_once = 1 if shares else _ACCEPTS_AT_ONCE
         self._sockets = list(sockets) or await bind(host, port)
         for bound in self._sockets:
             _prepare(bound)
@@ -160,7 +171,7 @@ class Listener:
         return self.connections + len(self._arriving) >= self._limits.max_connections
 
     def _accept(self, bound: socket.socket) -> None:
-        for _ in range(_ACCEPTS_AT_ONCE):
+        for _ in range(self._accepts_at_once):
             if self._is_full():
                 self._stop_accepting()  # the next sweep looks again
                 return

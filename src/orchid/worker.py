@@ -1,0 +1,79 @@
+"""The program of one worker process: started by workers/parent.py, never by a person.
+
+Its one argument is the number of an inherited socket, over which the parent says everything else.
+It ends when the parent asks it to (SIGTERM, then it drains) and when the parent is gone.
+"""
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+
+import uvloop
+
+from orchid import telemetry
+from orchid.assembly import serve_as_worker
+from orchid.settings import BadSettings, Settings, check
+from orchid.store.interface import Unavailable
+from orchid.workers.messages import Unfit
+from orchid.workers.remote_store import RemoteStore
+
+log = logging.getLogger(__name__)
+
+UNFIT, ORPHANED = 2, 3
+GIVE_UP_SECONDS = 2.0
+
+
+def main() -> int:
+    """Work until told to stop; give the exit code."""
+    # The parent hears Ctrl-C as well, and stops us in order.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return uvloop.run(work(socket.socket(fileno=int(sys.argv[1]))))
+
+
+async def work(link: socket.socket) -> int:
+    """Do what the parent says over the link."""
+    try:
+        store = await RemoteStore.connect(link)
+    except Unavailable:
+        return ORPHANED
+    beating = asyncio.create_task(store.beat())
+    settings = check(store.begin.given)
+    telemetry.configure(settings.given.log_level, settings.given.log_format)
+    try:
+        return await _serve(settings, store)
+    finally:
+        beating.cancel()
+
+
+async def _serve(settings: Settings, store: RemoteStore) -> int:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    serving = asyncio.ensure_future(serve_as_worker(settings, store, stop))
+    await asyncio.wait([serving, store.link.lost], return_when=asyncio.FIRST_COMPLETED)
+    if not serving.done():
+        log.error("worker.parent_gone")
+        serving.cancel()
+        await asyncio.wait([serving], timeout=GIVE_UP_SECONDS)
+        return ORPHANED
+    problem = _foreseen(serving.exception())
+    if problem is not None:
+        store.link.send(Unfit(str(problem)))
+    await store.close()
+    return UNFIT if problem else 0
+
+
+def _foreseen(failure: BaseException | None) -> BadSettings | None:
+    """The setting that is to blame for a failure; raises any other failure."""
+    if failure is None or isinstance(failure, BadSettings):
+        return failure
+    if isinstance(failure, BaseExceptionGroup) and (found := failure.subgroup(BadSettings)):
+        failure = found.exceptions[0]
+        if isinstance(failure, BadSettings):
+            return failure
+    raise failure
+
+
+if __name__ == "__main__":
+    sys.exit(main())

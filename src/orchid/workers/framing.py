@@ -1,0 +1,58 @@
+"""Messages as bytes, between processes of one program: a length, then that much msgpack.
+
+    +--------------------+------------------------+
+    | length, 4 bytes LE | one message, see below |
+    +--------------------+------------------------+
+
+Start with `Reader`: it is fed what a socket delivers, in whatever pieces, and gives whole messages.
+`framed` makes one. Both ends are the same program and inherit their socket, so there is nothing to
+negotiate; the limit on length is against a stream that has gone astray, not against an enemy.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+LARGEST: Final = 512 << 20
+"""More than any message can be: a commit is held to `messages.LARGEST_COMMIT`, and its echo carries
+the values that it has replaced as well."""
+
+_LENGTH = struct.Struct("<I")
+
+
+class Astray(Exception):
+    """What came is no message; the stream cannot be read any further."""
+
+
+def framed(message: bytes) -> bytes:
+    """Put its length before a message."""
+    if len(message) > LARGEST:
+        raise Astray(f"a message of {len(message)} bytes is too large")
+    return _LENGTH.pack(len(message)) + message
+
+
+class Reader:
+    """Takes a stream apart. Keeps at most one unfinished message."""
+
+    def __init__(self, largest: int = LARGEST) -> None:
+        self._held = bytearray()
+        self._largest = largest
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Give every message that is complete now; raises Astray at a length beyond reason."""
+        held = self._held
+        held += data
+        start, end = 0, len(held)
+        try:
+            while end - start >= _LENGTH.size:
+                (length,) = _LENGTH.unpack_from(held, start)
+                if length > self._largest:
+                    raise Astray(f"a message of {length} bytes is too large")
+                behind = start + _LENGTH.size + length
+                if behind > end:
+                    return
+                message = bytes(held[start + _LENGTH.size : behind])
+                start = behind
+                yield message
+        finally:
+            del held[:start]

@@ -1,0 +1,232 @@
+"""What a worker and its parent say to each other, and how a store's errors travel.
+
+A worker asks (`Commit`, `Read`, `Replay`, `Compact`, each with a number that the answer repeats)
+and reports (`Ready`, `Unfit`, `Alive`). The parent answers (`Done`, `Found`, `History`, `Refused`),
+tells (`Happened`, `Moved`, `Forgotten`) and directs (`Begin`, `Open`, `Alive`). All go over one
+stream, so their order is part of their meaning: `Happened` comes before the `Done` of its commit.
+
+Every message is a msgpack array with a number in front; framing.py puts its length before it.
+"""
+
+from typing import Final, TypeVar
+
+import msgspec
+
+from orchid.settings import Given
+from orchid.store.interface import (
+    Change,
+    Compacted,
+    Conflict,
+    Event,
+    Full,
+    FutureRevision,
+    Record,
+    Revision,
+    StoreError,
+    TooLarge,
+    Unavailable,
+)
+from orchid.workers.framing import Astray, framed
+
+LARGEST_COMMIT: Final = 64 << 20
+"""Bytes of values in one commit; ten times what a request can bring."""
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Something said by one end."""
+
+
+# A worker asks
+
+
+class Commit(Message, frozen=True, tag=1):
+    number: int
+    changes: list[tuple[str, bytes | None, Revision]]
+
+
+class Read(Message, frozen=True, tag=2):
+    number: int
+    start: str
+    end: str
+    at: Revision
+    limit: int
+
+
+class Replay(Message, frozen=True, tag=3):
+    """The next stretch of history after a revision."""
+
+    number: int
+    start: str
+    end: str
+    after: Revision
+
+
+class Compact(Message, frozen=True, tag=4):
+    number: int
+    before: Revision
+
+
+# A worker reports
+
+
+class Ready(Message, frozen=True, tag=10):
+    """Everything is loaded (and, by the first worker, prepared): this one can serve."""
+
+
+class Unfit(Message, frozen=True, tag=11):
+    """A setting keeps this worker from starting; the words are for the person who set it."""
+
+    problem: str
+
+
+class Alive(Message, frozen=True, tag=12):
+    """Said once in a while by a worker, and returned by the parent."""
+
+
+# The parent answers
+
+
+class Done(Message, frozen=True, tag=20):
+    number: int
+    revision: Revision
+
+
+class Found(Message, frozen=True, tag=21):
+    number: int
+    records: list[Record]
+    revision: Revision
+    more: bool
+    oldest: Revision
+
+
+class History(Message, frozen=True, tag=22):
+    number: int
+    events: tuple[Event, ...]
+    revision: Revision
+
+
+class Refused(Message, frozen=True, tag=23):
+    """A store's error: its name, its words, and what else it carries."""
+
+    number: int
+    error: str
+    text: str
+    revisions: tuple[Revision, Revision] = (0, 0)
+    key: str = ""
+    record: Record | None = None
+
+
+# The parent tells
+
+
+class Happened(Message, frozen=True, tag=30):
+    """What was committed since the last one."""
+
+    events: tuple[Event, ...]
+    revision: Revision
+
+
+class Moved(Message, frozen=True, tag=31):
+    """The store has come to a revision; what happened on the way is in its history."""
+
+    revision: Revision
+
+
+class Forgotten(Message, frozen=True, tag=32):
+    """History up to here is gone."""
+
+    oldest: Revision
+
+
+# The parent directs
+
+
+class Begin(Message, frozen=True, tag=40):
+    """The first message to a worker: what it is, and where the store stands."""
+
+    given: Given
+    listens: bool  # it serves clients
+    prepares: bool  # it writes what must always be there, before anybody serves
+    controls: bool  # it runs the controllers
+    sockets: tuple[int, ...]  # descriptors that it has inherited
+    counter: int
+    revision: Revision
+    oldest: Revision
+
+
+class Open(Message, frozen=True, tag=41):
+    """All is prepared: accept connections."""
+
+
+Request = Commit | Read | Replay | Compact
+Report = Ready | Unfit | Alive
+Answer = Done | Found | History | Refused
+News = Happened | Moved | Forgotten
+Direction = Begin | Open | Alive
+
+_encode = msgspec.msgpack.Encoder().encode
+_from_worker: msgspec.msgpack.Decoder[Request | Report]
+_from_worker = msgspec.msgpack.Decoder(Request | Report)
+_from_parent: msgspec.msgpack.Decoder[Answer | News | Direction]
+_from_parent = msgspec.msgpack.Decoder(Answer | News | Direction)
+T = TypeVar("T")
+
+
+def packed(message: Message) -> bytes:
+    """A message as it travels."""
+    return framed(_encode(message))
+
+
+def from_worker(data: bytes) -> Request | Report:
+    return _decoded(_from_worker, data)
+
+
+def from_parent(data: bytes) -> Answer | News | Direction:
+    return _decoded(_from_parent, data)
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise Astray(f"not a message: {problem}") from None
+
+
+# Errors
+
+_BY_NAME: Final[dict[str, type[StoreError]]] = {
+    error.__name__: error for error in (Unavailable, Full, TooLarge, StoreError)
+}
+
+
+def refusal(number: int, error: Exception) -> Refused:
+    """An error as it travels; one that nobody foresaw says no more than that."""
+    if isinstance(error, Conflict):
+        return Refused(number, "Conflict", "", key=error.key, record=error.actual)
+    if isinstance(error, Compacted):
+        return Refused(number, "Compacted", "", (error.asked, error.oldest))
+    if isinstance(error, FutureRevision):
+        return Refused(number, "FutureRevision", "", (error.asked, error.newest))
+    if isinstance(error, ValueError):
+        return Refused(number, "ValueError", str(error))
+    if isinstance(error, StoreError):
+        name = type(error).__name__
+        return Refused(number, name if name in _BY_NAME else "Unavailable", str(error))
+    return Refused(number, "Unavailable", "the store has failed")
+
+
+def error_in(refused: Refused) -> Exception:
+    """The error that was refused with, as if the store were here."""
+    if refused.error == "Conflict":
+        return Conflict(refused.key, refused.record)
+    if refused.error == "Compacted":
+        return Compacted(*refused.revisions)
+    if refused.error == "FutureRevision":
+        return FutureRevision(*refused.revisions)
+    if refused.error == "ValueError":
+        return ValueError(refused.text)
+    return _BY_NAME.get(refused.error, Unavailable)(refused.text)
+
+
+def changes_of(commit: Commit) -> list[Change]:
+    return [Change(*change) for change in commit.changes]

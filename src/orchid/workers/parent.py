@@ -1,0 +1,234 @@
+"""The parent process: owns the listening sockets and the store, and keeps the others running.
+
+Start with `Parent.run`. It starts one process per `Role` (always a new program, never a fork of
+this one, which has threads), tells it over an inherited socket what it is, and starts it again when
+it dies. The first worker writes what must always be there; until that is done, none accepts
+connections. When told to stop, the workers drain first; whoever opened the store closes it after.
+
+All workers accept from the same sockets, so that a connection goes to one that is there to take it:
+one that is stopped, busy or being replaced is never waited for. The parent serves no client itself,
+knows no kinds and holds no objects.
+"""
+
+import asyncio
+import logging
+import signal
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from orchid.settings import BadSettings, Settings
+from orchid.store.interface import Store
+from orchid.store.retention import Retention
+from orchid.workers.counter import Counter
+from orchid.workers.messages import Begin, Open, Ready, Unfit, packed
+from orchid.workers.store_server import Session, StoreServer
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 1.0
+SILENT_LOOKS: Final = 20  # a worker without a sign of life for so many looks is replaced
+STABLE_SECONDS: Final = 5.0  # one that lived shorter is not started again at once
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+LATE_SECONDS: Final = 5.0  # beyond the grace that a worker gives its clients
+
+
+@dataclass(frozen=True)
+class Role:
+    """What a process is for."""
+
+    name: str
+    listens: bool = False
+    prepares: bool = False
+    controls: bool = False
+
+
+def roles(settings: Settings) -> list[Role]:
+    """Every process that the settings ask for; the controllers have one of their own."""
+    count = settings.given.workers
+    workers = [Role(f"worker-{n}", listens=True, prepares=n == 0) for n in range(count)]
+    controllers = [Role("controllers", controls=True)] if settings.given.controllers else []
+    return [*workers, *controllers]
+
+
+class Parent:
+    """Runs workers over a store and sockets that are handed in."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        sockets: Sequence[socket.socket],
+        program: Sequence[str],
+    ) -> None:
+        """`program` starts a worker; the number of its socket is added as the last argument."""
+        self._settings = settings
+        self._store = store
+        self._sockets = sockets
+        self._program = program
+        self._counter = Counter.create()
+        self._server = StoreServer(store, self._counter)
+        self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._waiting: dict[str, Session] = {}  # ready, before all is prepared
+        self._unready = {role.name for role in roles(settings) if role.listens}
+        self._stop = asyncio.Event()
+        self._prepared = False
+        self._problem = ""  # what keeps a worker from starting, in words for a person
+        self._announce: Callable[[], None] = lambda: None
+
+    async def run(self, stop: asyncio.Event, announce: Callable[[], None]) -> None:
+        """Serve until `stop` is set, then let everyone finish. `announce` is called when ready."""
+        self._announce, self._stop = announce, stop
+        await self._server.start()
+        retention = Retention(
+            self._store, time.monotonic, keep=self._settings.history, forgotten=self._server.forgot
+        )
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                keepers = [tasks.create_task(self._keep(role)) for role in roles(self._settings)]
+                background = [
+                    tasks.create_task(self._server.run()),
+                    tasks.create_task(retention.run()),
+                ]
+                await stop.wait()
+                log.info("server.stopping")
+                await self._finish(keepers)
+                for task in background:
+                    task.cancel()
+        finally:
+            self._counter.close()
+
+    # One process
+
+    async def _keep(self, role: Role) -> None:
+        """Have a process for a role, one after the other."""
+        pause = 0.0
+        while not self._stop.is_set():
+            begun = time.monotonic()
+            code = await self._life(role)
+            if self._stop.is_set():
+                return
+            if not self._prepared:
+                raise BadSettings(
+                    self._problem
+                    or f"{role.name} ended with exit code {code} before it could serve"
+                )
+            lived = time.monotonic() - begun
+            pause = 0.0 if lived > STABLE_SECONDS else max(FIRST_PAUSE, pause * 2)
+            log.warning("workers.died", extra={"role": role.name, "code": code})
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), min(pause, LONGEST_PAUSE))
+
+    async def _life(self, role: Role) -> int:
+        """Start a process, and give its exit code when it has ended."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = await self._start(theirs)
+        self._processes[role.name] = process
+        session: Session | None = None
+        try:
+            session = await self._server.attach(
+                ours, lambda report: self._reported(role, session, report)
+            )
+            session.begin(self._first_word(role))
+            log.info("workers.started", extra={"role": role.name, "pid": process.pid})
+            if self._stop.is_set():
+                _signal(process, signal.SIGTERM)
+            return await self._ended(process, role, session)
+        finally:
+            _signal(process, signal.SIGKILL)
+            await process.wait()
+            self._processes.pop(role.name, None)
+            self._waiting.pop(role.name, None)
+            if session is not None:
+                session.close()
+
+    async def _start(self, link: socket.socket) -> asyncio.subprocess.Process:
+        inherited = [link.fileno(), self._counter.descriptor]
+        inherited += [bound.fileno() for bound in self._sockets]
+        return await asyncio.create_subprocess_exec(
+            *self._program,
+            str(link.fileno()),
+            stdin=asyncio.subprocess.DEVNULL,
+            pass_fds=inherited,
+        )
+
+    def _first_word(self, role: Role) -> Begin:
+        return Begin(
+            given=self._settings.given,
+            listens=role.listens,
+            prepares=role.prepares and not self._prepared,
+            controls=role.controls,
+            sockets=tuple(bound.fileno() for bound in self._sockets) if role.listens else (),
+            counter=self._counter.descriptor,
+            revision=self._server.told,
+            oldest=self._server.oldest,
+        )
+
+    async def _ended(
+        self, process: asyncio.subprocess.Process, role: Role, session: Session
+    ) -> int:
+        """Wait for the end; bring it about when the process has long been silent.
+
+        Looks are counted, not seconds: if it was we who were stopped, nobody else is to blame.
+        """
+        waiting = asyncio.ensure_future(process.wait())
+        silent, heard = 0, session.heard
+        try:
+            while not waiting.done():
+                await asyncio.wait([waiting], timeout=LOOK_SECONDS)
+                silent = silent + 1 if heard == session.heard else 0
+                heard = session.heard
+                if silent >= SILENT_LOOKS:
+                    log.error("workers.silent", extra={"role": role.name, "pid": process.pid})
+                    _signal(process, signal.SIGKILL)
+            return waiting.result()
+        finally:
+            waiting.cancel()
+
+    # What it reports
+
+    def _reported(self, role: Role, session: Session | None, report: Ready | Unfit) -> None:
+        assert session is not None
+        if isinstance(report, Unfit):
+            self._unfit(role, report.problem)
+            return
+        log.info("workers.ready", extra={"role": role.name})
+        self._waiting[role.name] = session
+        self._prepared = self._prepared or role.prepares
+        if self._prepared:
+            for ready in self._waiting.values():
+                ready.write(packed(Open()))
+            self._served(set(self._waiting))
+            self._waiting.clear()
+
+    def _served(self, names: set[str]) -> None:
+        if self._unready:
+            self._unready -= names
+            if not self._unready:
+                self._announce()
+
+    def _unfit(self, role: Role, problem: str) -> None:
+        log.error("workers.unfit: %s", problem, extra={"role": role.name})
+        self._problem = problem
+
+    # The end
+
+    async def _finish(self, keepers: Sequence[asyncio.Task[None]]) -> None:
+        """Stop accepting, let every worker drain, and end those that take too long."""
+        for bound in self._sockets:
+            bound.close()
+        for process in self._processes.values():
+            _signal(process, signal.SIGTERM)
+        _, late = await asyncio.wait(keepers, timeout=self._settings.shutdown_grace + LATE_SECONDS)
+        for task in late:
+            log.error("workers.drain_incomplete: %s", task.get_name())
+            task.cancel()
+
+
+def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        process.send_signal(number)

@@ -1,0 +1,296 @@
+"""The worker's side: a Store whose data is in the parent process, at the other end of a socket.
+
+Start with `RemoteStore`. Commits are sent as they come, many at a time, without waiting for one
+another. Every change is pushed to us and kept in a tail, as with the other backends; reads, and the
+history that is older than our tail, are asked for. `revision` looks at memory shared with the
+parent: that tells at once whether there is a commit of another worker which has not reached us yet.
+
+When the parent is gone, everything raises Unavailable and `lost` is done: a worker then ends.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Callable, Sequence
+from itertools import count
+from time import monotonic
+from typing import Any, Final, TypeVar, cast
+
+from orchid.store.interface import (
+    LATEST,
+    Batch,
+    Change,
+    Compacted,
+    FutureRevision,
+    Page,
+    Record,
+    Revision,
+    Span,
+    Store,
+    TooLarge,
+    Unavailable,
+    check_changes,
+    check_read,
+)
+from orchid.store.tail import Tail, follow
+from orchid.workers.counter import Counter
+from orchid.workers.framing import Astray, Reader
+from orchid.workers.messages import (
+    LARGEST_COMMIT,
+    Alive,
+    Answer,
+    Begin,
+    Commit,
+    Compact,
+    Done,
+    Forgotten,
+    Found,
+    Happened,
+    History,
+    Message,
+    Moved,
+    News,
+    Open,
+    Read,
+    Ready,
+    Refused,
+    Replay,
+    error_in,
+    from_parent,
+    packed,
+)
+
+RECORDS_PER_READ: Final = 1000  # asked for at once; a snapshot of any size comes in such pieces
+TAIL_BYTES: Final = 4 << 20  # the feed has its own copy: this one only bridges a moment
+BEAT_SECONDS: Final = 1.0
+SILENT_SECONDS: Final = 5.0
+
+A = TypeVar("A", Done, Found, History)
+Directed = Callable[[Begin | Open], None]
+
+
+class ParentLink(asyncio.Protocol):
+    """The line to the parent: numbered questions and their answers, and what comes unasked."""
+
+    def __init__(self, told: Callable[[News], None], directed: Directed) -> None:
+        self._told = told
+        self._directed = directed
+        self._reader = Reader()
+        self._transport: asyncio.Transport | None = None
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._numbers = count(1)
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.heard = monotonic()
+        self.idle = asyncio.Event()  # no question is open
+        self.idle.set()
+
+    @classmethod
+    async def over(
+        cls, link: socket.socket, told: Callable[[News], None], directed: Directed
+    ) -> "ParentLink":
+        loop = asyncio.get_running_loop()
+        _, self = await loop.create_unix_connection(lambda: cls(told, directed), sock=link)
+        return self
+
+    async def ask(self, kind: type[A], make: Callable[[int], Message]) -> A:
+        """Send a question, give its answer or raise what it was refused with."""
+        answer = await self.expect(make)
+        assert isinstance(answer, kind)
+        return answer
+
+    def expect(self, make: Callable[[int], Message]) -> asyncio.Future[Any]:
+        number = next(self._numbers)
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self.lost.done():
+            answer.set_exception(Unavailable("the parent process is gone"))
+            return answer
+        self.send(make(number))
+        self._waiting[number] = answer
+        self.idle.clear()
+        return answer
+
+    def send(self, message: Message) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(packed(message))
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    # What the transport says
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        waiting, self._waiting = self._waiting, {}
+        for answer in waiting.values():
+            if not answer.done():
+                answer.set_exception(Unavailable("the parent process is gone"))
+        self.idle.set()
+        if not self.lost.done():
+            self.lost.set_result(None)
+
+    def data_received(self, data: bytes) -> None:
+        self.heard = monotonic()
+        try:
+            for frame in self._reader.feed(data):
+                self._take(from_parent(frame))
+        except Astray:
+            if self._transport is not None:
+                self._transport.abort()
+
+    def _take(self, message: Any) -> None:
+        if isinstance(message, (Happened, Moved, Forgotten)):
+            self._told(message)
+        elif isinstance(message, (Done, Found, History, Refused)):
+            self._settle(message)
+        elif not isinstance(message, Alive):
+            self._directed(message)
+
+    def _settle(self, message: Answer) -> None:
+        answer = self._waiting.pop(message.number, None)
+        if not self._waiting:
+            self.idle.set()
+        if answer is None or answer.done():  # whoever asked has stopped waiting
+            return
+        if isinstance(message, Refused):
+            answer.set_exception(error_in(message))
+        else:
+            answer.set_result(message)
+
+
+class RemoteStore:
+    """A Store in another process. Make one with `await RemoteStore.connect(socket)`."""
+
+    def __init__(self, begin: Begin, counter: Counter) -> None:
+        self.begin = begin
+        self._counter = counter
+        self._tail = Tail(begin.revision, begin.oldest, max_bytes=TAIL_BYTES)
+        self.opened = asyncio.Event()  # the parent has said that we may serve
+        self.forgotten: Callable[[Revision], None] = lambda before: None  # told of compactions
+        self.link: ParentLink  # set by `connect`
+
+    @classmethod
+    async def connect(cls, link: socket.socket) -> "RemoteStore":
+        """Wait for the parent's first word, and be its store here; raises Unavailable."""
+        begun: asyncio.Future[RemoteStore] = asyncio.get_running_loop().create_future()
+
+        def directed(message: Begin | Open) -> None:
+            if isinstance(message, Begin):
+                begun.set_result(cls(message, Counter.inherit(message.counter)))
+            else:
+                begun.result().opened.set()
+
+        parent = await ParentLink.over(link, lambda news: begun.result()._take(news), directed)
+        ends: list[asyncio.Future[Any]] = [begun, parent.lost]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if not begun.done():
+            raise Unavailable("the parent process is gone")
+        store = begun.result()
+        store.link = parent
+        parent.lost.add_done_callback(lambda _: store._tail.close())
+        return store
+
+    async def read(self, span: Span, *, at: Revision = LATEST, limit: int = 0) -> Page:
+        check_read(at, limit)
+        while True:
+            try:
+                return await self._read_whole(span, at, limit)
+            except Compacted:
+                # A snapshot of now takes several answers; history can be cut between two.
+                if at != LATEST:
+                    raise
+
+    async def commit(self, changes: Sequence[Change]) -> Revision:
+        self._check_open()
+        check_changes(changes)
+        size = sum(len(change.value or b"") for change in changes)
+        if size > LARGEST_COMMIT:
+            raise TooLarge(f"a commit of {size} bytes is more than the {LARGEST_COMMIT} allowed")
+        plain = [(change.key, change.value, change.expected) for change in changes]
+        done = await self.link.ask(Done, lambda number: Commit(number, plain))
+        return done.revision
+
+    def watch(self, span: Span, *, after: Revision) -> AsyncGenerator[Batch, None]:
+        return follow(self._tail, span, after, self._replay)
+
+    async def revision(self) -> Revision:
+        return self._counter.value
+
+    async def compact(self, before: Revision) -> None:
+        self._check_open()
+        newest = await self.revision()
+        if before > newest:
+            raise FutureRevision(before, newest)
+        done = await self.link.ask(Done, lambda number: Compact(number, max(before, 0)))
+        self._tail.oldest = max(self._tail.oldest, done.revision)
+
+    async def close(self) -> None:
+        """End the watches, wait for the answers that are due, then hang up."""
+        self._tail.close()
+        await self.link.idle.wait()
+        self.link.close()
+        await asyncio.wait([self.link.lost])
+
+    async def ready(self) -> None:
+        """Report that this worker can serve, and wait until it may."""
+        self.link.send(Ready())
+        await self.opened.wait()
+
+    # Signs of life
+
+    async def beat(self) -> None:
+        """Tell the parent, once a second, that this worker turns; its echo tells of the parent."""
+        while True:
+            self.link.send(Alive())
+            await asyncio.sleep(BEAT_SECONDS)
+
+    def problem(self) -> str | None:
+        """What is wrong with the way to the data, if anything; for readiness."""
+        if self.link.lost.done():
+            return "the parent process is gone"
+        if monotonic() - self.link.heard > SILENT_SECONDS:
+            return "the parent process does not answer"
+        return None
+
+    # Inside
+
+    def _check_open(self) -> None:
+        if self._tail.closed:
+            raise Unavailable("the store is closed")
+
+    async def _read_whole(self, span: Span, at: Revision, limit: int) -> Page:
+        records: list[Record] = []
+        while True:
+            self._check_open()
+            left = limit - len(records) if limit else RECORDS_PER_READ
+            found = await self._page(span, at, min(left, RECORDS_PER_READ))
+            records += found.records
+            if not found.more or len(records) == limit:
+                return Page(records, found.revision, more=found.more, oldest=found.oldest)
+            at, span = found.revision, span.after(found.records[-1].key)
+
+    async def _page(self, span: Span, at: Revision, limit: int) -> Found:
+        return await self.link.ask(
+            Found, lambda number: Read(number, span.start, span.end, at, limit)
+        )
+
+    async def _replay(self, span: Span, after: Revision) -> Batch:
+        self._check_open()
+        found = await self.link.ask(
+            History, lambda number: Replay(number, span.start, span.end, after)
+        )
+        return Batch(found.events, found.revision)
+
+    def _take(self, news: News) -> None:
+        if isinstance(news, Happened):
+            self._tail.append(Batch(news.events, news.revision))
+        elif isinstance(news, Moved):
+            self._tail.jump(news.revision)
+        else:
+            self._tail.oldest = max(self._tail.oldest, news.oldest)
+            self.forgotten(news.oldest)
+
+
+_: type[Store] = RemoteStore

@@ -1,0 +1,286 @@
+"""The parent's side: one store, served to every worker over a socket that the worker has inherited.
+
+Start with `StoreServer`. It follows the store, encodes each batch once and gives the same bytes to
+every `Session`; commits of all workers go into the store side by side, so that its writer makes one
+group of them. Only processes that the parent has started can talk to it: the socket has no name.
+
+The order that workers rely on, for each batch: the shared counter moves, every session is told, and
+only then is any commit in the batch answered. So whoever has an answer, on whichever worker, finds
+the counter at or beyond it; and a worker's own answer never overtakes the change it belongs to.
+
+Nobody waits for a slow worker. Once too much lies unread, a session is no longer told what
+happened and its requests are not read; when there is room again, one `Moved` says how far the store
+has come, and the worker reads what it has missed from the history, at its own pace.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing
+from time import monotonic
+from typing import Any, Final, cast
+
+from orchid.store.interface import Batch, Page, Revision, Span, Store, StoreError
+from orchid.workers.counter import Counter
+from orchid.workers.framing import Astray, Reader
+from orchid.workers.messages import (
+    LARGEST_COMMIT,
+    Alive,
+    Answer,
+    Commit,
+    Compact,
+    Done,
+    Forgotten,
+    Found,
+    Happened,
+    History,
+    Message,
+    Moved,
+    Read,
+    Ready,
+    Replay,
+    Request,
+    Unfit,
+    changes_of,
+    from_worker,
+    packed,
+    refusal,
+)
+
+log = logging.getLogger(__name__)
+
+MOST_UNREAD: Final = 8 << 20  # bytes for one worker before it is left behind
+LARGEST_PAGE: Final = 4 << 20  # bytes of values in one answer; whoever wants more asks again
+LARGEST_TOLD: Final = 16 << 20  # a batch beyond this is read from the history instead
+READS_AT_ONCE: Final = 4  # per worker
+LARGEST_REQUEST: Final = LARGEST_COMMIT + (1 << 20)
+AGAIN_SECONDS: Final = 0.2
+ANY_KEY: Final = Span.key("/")  # for reads that ask where the store stands
+
+Reported = Callable[[Ready | Unfit], None]
+
+
+class StoreServer:
+    """Serves a store to sessions, which it does not own: the store is closed by who opened it."""
+
+    def __init__(self, store: Store, counter: Counter) -> None:
+        self._store = store
+        self._counter = counter
+        self._sessions: set[Session] = set()
+        self._unanswered: list[tuple[Revision, Session, Answer]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.told: Revision = 0  # up to here every session knows what happened
+        self.oldest: Revision = 0
+
+    async def start(self) -> None:
+        """Learn where the store stands; `run` goes on from there."""
+        page = await self._store.read(ANY_KEY)
+        self.oldest = page.oldest
+        self.told = self._counter.value = await self._store.revision()
+
+    async def run(self) -> None:
+        """Tell every session what happens, until cancelled."""
+        while True:
+            try:
+                async with aclosing(self._store.watch(Span.all(), after=self.told)) as batches:
+                    async for batch in batches:
+                        self._tell(batch)
+            except StoreError as failure:
+                log.warning("workers.store_failed: %s", failure)
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    async def attach(self, link: socket.socket, reported: Reported) -> "Session":
+        """Serve the worker at the other end of a socket, which is ours from now on."""
+        loop = asyncio.get_running_loop()
+        _, session = await loop.create_unix_connection(lambda: Session(self, reported), sock=link)
+        return session
+
+    def forgot(self, before: Revision) -> None:
+        """Tell the workers that history before a revision is gone."""
+        if before > self.oldest:
+            self.oldest = before
+            news = packed(Forgotten(before))
+            for session in self._sessions:
+                session.write(news)
+
+    # Telling
+
+    def _tell(self, batch: Batch) -> None:
+        size = sum(len(event.value or b"") + len(event.previous or b"") for event in batch.events)
+        whole = size <= LARGEST_TOLD
+        news = packed(Happened(*batch) if whole else Moved(batch.revision))
+        before, self.told = self.told, batch.revision
+        self._counter.value = batch.revision
+        for session in self._sessions:
+            session.tell(news, before, batch.revision)
+        self._answer_waiting()
+
+    def _answer_waiting(self) -> None:
+        waiting, self._unanswered = self._unanswered, []
+        for revision, session, answer in waiting:
+            self._answer_at(revision, session, answer)
+
+    def _answer_at(self, revision: Revision, session: "Session", answer: Answer) -> None:
+        """Answer once everyone has been told of a revision."""
+        if revision <= self.told:
+            session.answer(answer)
+        else:
+            self._unanswered.append((revision, session, answer))
+
+    # Sessions
+
+    def joined(self, session: "Session") -> None:
+        self._sessions.add(session)
+
+    def left(self, session: "Session") -> None:
+        self._sessions.discard(session)
+        self._unanswered = [each for each in self._unanswered if each[1] is not session]
+
+    def handle(self, session: "Session", request: Request) -> None:
+        """Begin to work on a request; its answer comes when it comes."""
+        task = asyncio.get_running_loop().create_task(self._guarded(session, request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, session: "Session", request: Request) -> None:
+        try:
+            await self._act(session, request)
+        except Exception as error:
+            if not isinstance(error, (StoreError, ValueError)):
+                log.exception("workers.request_failed")
+            session.answer(refusal(request.number, error))
+
+    def _act(self, session: "Session", request: Request) -> Coroutine[Any, Any, None]:
+        if isinstance(request, Commit):
+            return self._commit(session, request)
+        if isinstance(request, Read):
+            return self._read(session, request)
+        if isinstance(request, Replay):
+            return self._replay(session, request)
+        return self._compact(session, request)
+
+    async def _commit(self, session: "Session", commit: Commit) -> None:
+        revision = await self._store.commit(changes_of(commit))
+        self._answer_at(revision, session, Done(commit.number, revision))
+
+    async def _read(self, session: "Session", read: Read) -> None:
+        async with session.reading:
+            await session.writable.wait()
+            span = Span(read.start, read.end)
+            page = _cut(await self._store.read(span, at=read.at, limit=read.limit))
+            answer = Found(read.number, page.records, page.revision, page.more, page.oldest)
+            session.answer(answer)
+
+    async def _replay(self, session: "Session", replay: Replay) -> None:
+        async with session.reading:
+            await session.writable.wait()
+            if replay.after >= await self._store.revision():
+                # Nothing to tell; but if that revision is in the future, say so.
+                await self._store.read(ANY_KEY, at=replay.after)
+                session.answer(History(replay.number, (), replay.after))
+                return
+            span = Span(replay.start, replay.end)
+            async with aclosing(self._store.watch(span, after=replay.after)) as batches:
+                session.answer(History(replay.number, *await anext(batches)))
+
+    async def _compact(self, session: "Session", compact: Compact) -> None:
+        await self._store.compact(compact.before)
+        self.forgot(compact.before)
+        session.answer(Done(compact.number, self.oldest))
+
+
+class Session(asyncio.Protocol):
+    """One worker's end of the line, as the parent sees it."""
+
+    def __init__(self, server: StoreServer, reported: Reported) -> None:
+        self._server = server
+        self._reported = reported
+        self._reader = Reader(LARGEST_REQUEST)
+        self._transport: asyncio.Transport | None = None
+        self._told: Revision = 0
+        self.reading = asyncio.Semaphore(READS_AT_ONCE)
+        self.writable = asyncio.Event()
+        self.writable.set()
+        self.heard = monotonic()  # when it last gave a sign of life
+
+    # What the server says
+
+    def begin(self, message: Message) -> None:
+        """The first word; from here on the worker is told everything."""
+        self._told = self._server.told
+        self.write(packed(message))
+        self._server.joined(self)
+
+    def tell(self, news: bytes, before: Revision, revision: Revision) -> None:
+        """Pass on what happened, unless too much is unread; then `_catch_up` will tell the rest."""
+        if self._told == before and self.writable.is_set():
+            self._told = revision
+            self.write(news)
+
+    def answer(self, answer: Answer) -> None:
+        self._catch_up()
+        self.write(packed(answer))
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _catch_up(self) -> None:
+        newest = self._server.told
+        if self._told < newest:
+            self._told = newest
+            self.write(packed(Moved(newest)))
+
+    # What the transport says
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        self._transport.set_write_buffer_limits(high=MOST_UNREAD)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self.writable.set()
+        self._server.left(self)
+
+    def pause_writing(self) -> None:
+        self.writable.clear()
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self.writable.set()
+        if self._transport is not None:
+            self._transport.resume_reading()
+        self._catch_up()
+
+    def data_received(self, data: bytes) -> None:
+        self.heard = monotonic()
+        try:
+            for frame in self._reader.feed(data):
+                self._take(from_worker(frame))
+        except Astray as problem:
+            log.error("workers.astray: %s", problem)
+            self.close()
+
+    def _take(self, message: Request | Ready | Unfit | Alive) -> None:
+        if isinstance(message, (Commit, Read, Replay, Compact)):
+            self._server.handle(self, message)
+        elif isinstance(message, Alive):
+            self.write(packed(message))
+        else:
+            self._reported(message)
+
+
+def _cut(page: Page) -> Page:
+    """As much of a page as fits into one answer; always at least one record."""
+    size = 0
+    for count, record in enumerate(page.records):
+        size += len(record.value)
+        if size > LARGEST_PAGE and count:
+            return Page(page.records[:count], page.revision, more=True, oldest=page.oldest)
+    return page

@@ -1,0 +1,66 @@
+"""A store server and workers' stores at the other end of their sockets, all in one process."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+
+from orchid.settings import Given
+from orchid.store.interface import Store
+from orchid.workers.counter import Counter
+from orchid.workers.messages import Begin, Ready, Unfit
+from orchid.workers.remote_store import RemoteStore
+from orchid.workers.store_server import Session, StoreServer
+
+
+class Parent:
+    """What the parent process has: a store, its server, and a session for each worker."""
+
+    def __init__(self, store: Store, server: StoreServer, counter: Counter) -> None:
+        self.store = store
+        self.server = server
+        self.counter = counter
+        self.sessions: list[Session] = []
+        self.reports: list[Ready | Unfit] = []
+
+    async def connect(self) -> RemoteStore:
+        """A worker's store; closed by `linked` at the end."""
+        ours, theirs = socket.socketpair()
+        session = await self.server.attach(ours, self.reports.append)
+        self.sessions.append(session)
+        session.begin(self.first_word())
+        return await RemoteStore.connect(theirs)
+
+    def first_word(self) -> Begin:
+        return Begin(
+            given=Given(),
+            listens=True,
+            prepares=False,
+            controls=False,
+            sockets=(),
+            counter=self.counter.descriptor,
+            revision=self.server.told,
+            oldest=self.server.oldest,
+        )
+
+
+@asynccontextmanager
+async def linked(store: Store) -> AsyncIterator[Parent]:
+    """Serve a store until the block ends; it is closed then."""
+    counter = Counter.create()
+    server = StoreServer(store, counter)
+    await server.start()
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(store.close)
+        stack.callback(counter.close)
+        running = asyncio.create_task(server.run())
+        try:
+            parent = Parent(store, server, counter)
+            yield parent
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+            for session in parent.sessions:
+                session.close()
+            await asyncio.sleep(0)

@@ -1,0 +1,46 @@
+"""A store in another process does what every store must."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from orchid.store.interface import Store
+from orchid.store.memory import MemoryStore
+from orchid.store.sqlite import SQLiteStore
+from orchid.workers import remote_store, store_server
+from tests.unit.store.suite import StoreSuite
+from tests.unit.workers.linked import linked
+
+
+class TestOverMemory(StoreSuite):
+    """The suite that every backend passes, with a memory store behind the socket."""
+
+    @pytest.fixture
+    async def store(self) -> AsyncIterator[Store]:
+        async with linked(MemoryStore()) as parent:
+            store = await parent.connect()
+            yield store
+            await store.close()
+
+
+class TestOverSQLite(StoreSuite):
+    """The same with a file behind it, whose reader sees a commit before its watchers do."""
+
+    @pytest.fixture
+    async def store(self, tmp_path: Path) -> AsyncIterator[Store]:
+        async with linked(await SQLiteStore.open(tmp_path / "orchid.db")) as parent:
+            store = await parent.connect()
+            yield store
+            await store.close()
+
+
+class TestSmallSteps(TestOverSQLite):
+    """The suite again, with pages and pushes so small that all seams show."""
+
+    @pytest.fixture(autouse=True)
+    def small_steps(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(remote_store, "RECORDS_PER_READ", 3)
+        monkeypatch.setattr(remote_store, "TAIL_BYTES", 64)
+        monkeypatch.setattr(store_server, "LARGEST_PAGE", 16)
+        monkeypatch.setattr(store_server, "LARGEST_TOLD", 100)
