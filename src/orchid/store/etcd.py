@@ -21,7 +21,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from orchid.store.etcd_client import Client, RevisionAhead, RevisionGone, TLSFiles, Undecided
+from orchid.store.etcd_client import Client, RevisionGone, TLSFiles, Undecided
 from orchid.store.etcd_history import History
 from orchid.store.etcd_keys import Keyspace
 from orchid.store.etcd_messages import (
@@ -40,12 +40,13 @@ from orchid.store.etcd_messages import (
     TxnResponse,
 )
 from orchid.store.interface import (
-    FIRST,
+    ABSENT,
     LATEST,
     Batch,
     Change,
     Compacted,
     Conflict,
+    Event,
     FutureRevision,
     Page,
     Record,
@@ -74,7 +75,7 @@ class EtcdStore:
         self._keys = keys
         self._history = history
         self._tail = history.tail
-        self._newest = SharedCall(history.newest)
+        self._standing = SharedCall(history.standing)
         self._self = secrets.token_hex(8)
         self._numbers = count()
         self._commits: set[asyncio.Task[Revision]] = set()
@@ -106,14 +107,13 @@ class EtcdStore:
         self._check_open()
         check_read(at, limit)
         while True:
+            await self._history.learn()
             if at != LATEST and at < self._tail.oldest:
                 raise Compacted(at, self._tail.oldest)
             try:
                 return await self._read(span, at, limit)
-            except RevisionAhead:
-                raise FutureRevision(at, await self.revision()) from None
-            except RevisionGone:
-                await self._history.learn()
+            except RevisionGone:  # another server has compacted just now
+                continue
 
     async def commit(self, changes: Sequence[Change]) -> Revision:
         self._check_open()
@@ -129,7 +129,8 @@ class EtcdStore:
 
     async def revision(self) -> Revision:
         self._check_open()
-        return await self._newest.ask()
+        standing = await self._standing.ask()
+        return max(standing.newest, self._tail.revision)
 
     async def compact(self, before: Revision) -> None:
         """Have etcd forget; any number of servers may do so at once.
@@ -159,7 +160,7 @@ class EtcdStore:
         self._history.close()
         self._following.cancel()
         await asyncio.wait([self._following])
-        await self._newest.close()
+        await self._standing.close()
         await self._client.close()
 
     def _check_open(self) -> None:
@@ -169,41 +170,38 @@ class EtcdStore:
     # Reads
 
     async def _read(self, span: Span, at: Revision, limit: int) -> Page:
-        """Read at one revision, in pages of a size that etcd and memory can bear."""
+        """Read at one revision, in pages of a size that etcd and memory can bear.
+
+        By plain reads only: in a transaction, some versions of etcd refuse them when it is full.
+        """
+        oldest = self._tail.oldest
+        shown, fixed = await self._place(at)
         start, end = self._keys.bounds(span)
         size = min(limit, FIRST_PAGE) if limit else FIRST_PAGE
-        compacted, oldest = self._history.compacted, self._tail.oldest
-        # For etcd, 0 is the latest. Of ours, nothing has changed between `oldest` and `compacted`.
-        fixed = 0 if at == LATEST else max(at, compacted)
-        request = RangeRequest(key=start, range_end=end, limit=size, revision=fixed)
-        answer = await self._client.call(TXN, self._snapshot(request, compacted))
-        newest = self._newest_in(answer)
-        if at > newest:
-            raise FutureRevision(at, newest)
-        found = answer.responses[0].response_range
-        fixed = fixed or answer.header.revision
-        records = [self._record(each) for each in found.kvs]
-        while found.more and (not limit or len(records) < limit):
-            size = _next_size(records, limit)
-            start = self._keys.outer(records[-1].key) + b"\0"
+        records: list[Record] = []
+        more = True
+        while more and (not limit or len(records) < limit):
             request = RangeRequest(key=start, range_end=end, limit=size, revision=fixed)
             found = await self._client.call(RANGE, request)
             records += [self._record(each) for each in found.kvs]
-        return Page(records, newest if at == LATEST else at, found.more, oldest)
+            more = found.more
+            if more:
+                start = self._keys.outer(records[-1].key) + b"\0"
+                size = _next_size(records, limit)
+        return Page(records, shown, more, oldest)
 
-    def _snapshot(self, request: RangeRequest, compacted: Revision) -> TxnRequest:
-        """A read, the mark at the same moment, and a check that no more has been compacted."""
-        check = RangeRequest(key=self._keys.nothing, revision=compacted, count_only=True)
-        mark = RangeRequest(key=self._keys.mark, keys_only=True)
-        asked = [RequestOp(request_range=each) for each in (request, mark, check)]
-        return TxnRequest(success=asked)
-
-    def _newest_in(self, answer: TxnResponse) -> Revision:
-        marks = answer.responses[1].response_range.kvs
-        newest = marks[0].mod_revision if marks else FIRST
-        self._history.expect(newest)
-        followed = self._tail.revision  # ahead of the mark only if other hands wrote to our keys
-        return max(newest, followed) if followed <= answer.header.revision else newest
+    async def _place(self, at: Revision) -> tuple[Revision, Revision]:
+        """Find the revision that a read shows, and the one of etcd's at which to read it."""
+        if LATEST < at <= self._tail.revision:
+            # Of ours, nothing has changed between the oldest revision and what is compacted.
+            return at, max(at, self._history.compacted)
+        standing = await self._standing.ask()
+        newest, followed = standing.newest, self._tail.revision
+        if followed <= standing.header:  # ahead of the mark only if other hands wrote to our keys
+            newest = max(newest, followed)
+        if at > newest:
+            raise FutureRevision(at, newest)
+        return (newest, standing.header) if at == LATEST else (at, max(at, self._history.compacted))
 
     def _record(self, found: KeyValue) -> Record:
         return Record(self._keys.inner(found.key), found.value, found.mod_revision)
@@ -222,6 +220,7 @@ class EtcdStore:
             if not answer.succeeded:
                 raise self._conflict(changes, answer)
             revision = answer.header.revision
+            self._history.offer(_batch(changes, answer))
         await self._history.reach(revision)
         return revision
 
@@ -237,9 +236,11 @@ class EtcdStore:
             compare.append(Compare(target=MOD_REVISION, key=key, mod_revision=change.expected))
             failure.append(RequestOp(request_range=RangeRequest(key=key)))
             if change.value is None:
-                success.append(RequestOp(request_delete_range=DeleteRangeRequest(key=key)))
+                delete = DeleteRangeRequest(key=key, prev_kv=True)
+                success.append(RequestOp(request_delete_range=delete))
             else:
-                success.append(RequestOp(request_put=PutRequest(key=key, value=change.value)))
+                put = PutRequest(key=key, value=change.value, prev_kv=change.expected != ABSENT)
+                success.append(RequestOp(request_put=put))
         success.append(RequestOp(request_put=PutRequest(key=self._keys.mark, value=name)))
         return TxnRequest(compare=compare, success=success, failure=failure)
 
@@ -247,7 +248,7 @@ class EtcdStore:
         for change, response in zip(changes, answer.responses, strict=True):
             found = response.response_range.kvs
             record = self._record(found[0]) if found else None
-            if change.expected != (record.revision if record else 0):
+            if change.expected != (record.revision if record else ABSENT):
                 return Conflict(change.key, record)
         raise Unavailable("etcd has refused a commit without a reason")
 
@@ -256,21 +257,36 @@ class EtcdStore:
 
         It may still be on its way, so that not finding it proves nothing.
         """
-        key = self._keys.outer(change.key)
-        asked = [RangeRequest(key=self._keys.mark), RangeRequest(key=key, keys_only=True)]
-        ops = [RequestOp(request_range=each) for each in asked]
-        answer = await self._client.call(TXN, TxnRequest(success=ops))
-        marks, records = (each.response_range.kvs for each in answer.responses)
-        if marks and marks[0].value == name:
-            return marks[0].mod_revision
-        if not records or records[0].mod_revision <= change.expected:
+        if revision := await self._named(name):
+            return revision
+        request = RangeRequest(key=self._keys.outer(change.key), keys_only=True)
+        found = (await self._client.call(RANGE, request)).kvs
+        if not found or found[0].mod_revision <= change.expected:
             return None
-        then = RangeRequest(key=self._keys.mark, revision=records[0].mod_revision)
         try:
-            marks = (await self._client.call(RANGE, then)).kvs
+            return await self._named(name, at=found[0].mod_revision)
         except RevisionGone:
             return None
+
+    async def _named(self, name: bytes, at: Revision = 0) -> Revision | None:
+        """The revision of the commit that wrote the mark, if that is its name."""
+        request = RangeRequest(key=self._keys.mark, revision=at)
+        marks = (await self._client.call(RANGE, request)).kvs
         return marks[0].mod_revision if marks and marks[0].value == name else None
+
+
+def _batch(changes: Sequence[Change], answer: TxnResponse) -> Batch:
+    """What a commit has done, with what was there before."""
+    revision = answer.header.revision
+    events = []
+    for change, response in zip(changes, answer.responses, strict=False):  # the mark is the last
+        previous = None
+        if change.value is None:
+            previous = response.response_delete_range.prev_kvs[0].value
+        elif change.expected != ABSENT:
+            previous = response.response_put.prev_kv.value
+        events.append(Event(change.key, change.value, revision, previous, change.expected))
+    return Batch(tuple(events), revision)
 
 
 def _next_size(records: Sequence[Record], limit: int) -> int:

@@ -74,10 +74,6 @@ class RevisionGone(Exception):
         self.compacted = compacted
 
 
-class RevisionAhead(Exception):
-    """etcd says that a revision has not happened yet."""
-
-
 @dataclass(frozen=True)
 class TLSFiles:
     """What to trust and who to be; read again for each new connection, so they can be renewed."""
@@ -289,8 +285,8 @@ def _judge(error: Exception, address: str) -> "Lost":
     if not isinstance(error, grpc.aio.AioRpcError):
         return Undecided(f"etcd {address}: the connection was lost")
     code, details = error.code(), error.details() or ""
-    if code is _Code.OUT_OF_RANGE:
-        raise RevisionGone if "compacted" in details else RevisionAhead
+    if "revision has been compacted" in details:
+        raise RevisionGone
     if "too large" in details or "larger than max" in details:
         raise TooLarge("the commit is larger than etcd takes (its --max-request-bytes)")
     if "database space exceeded" in details:

@@ -73,7 +73,8 @@ class History:
         self.compacted: Revision = FIRST  # as far as we know
         self._client = client
         self._keys = keys
-        self._resume = standing.header + 1
+        self._resume = standing.header + 1  # everything of ours before this is in the tail
+        self._offered: dict[Revision, Batch] = {}
         self._watching: Watching | None = None
         self._expected: Revision = standing.newest
         self._alarm: asyncio.TimerHandle | None = None
@@ -88,11 +89,11 @@ class History:
         await history.learn()
         return history
 
-    async def newest(self) -> Revision:
-        """Tell our last commit, as the whole cluster knows it."""
-        newest = (await _standing(self._client, self._keys)).newest
-        self.expect(newest)
-        return max(newest, self.tail.revision)
+    async def standing(self) -> Standing:
+        """Tell where things stand, as the whole cluster knows it."""
+        standing = await _standing(self._client, self._keys)
+        self.expect(standing.newest)
+        return standing
 
     async def run(self) -> None:
         """Follow what happens until cancelled."""
@@ -118,6 +119,16 @@ class History:
         heapq.heappush(self._waiting, (revision, next(self._order), seen))
         await seen
 
+    def offer(self, batch: Batch) -> None:
+        """Take what a commit has done from its answer, if nothing can lie between it and the tail.
+
+        etcd counts one by one: what has the very next revision is next. Anything else waits for the
+        watch, which tells it too. For a server alone on its etcd, that halves a commit's cost.
+        """
+        if batch.revision >= self._resume:
+            self._offered[batch.revision] = batch
+            self._take_offered()
+
     def expect(self, revision: Revision) -> None:
         """Take care that the watch comes to a revision that is known to have happened."""
         self._expected = max(self._expected, revision)
@@ -129,7 +140,8 @@ class History:
         """Read the next stretch of history behind a revision."""
         target = self.tail.revision
         if after >= target:
-            check_revision(after, oldest=self.tail.oldest, newest=await self.newest())
+            newest = max((await self.standing()).newest, self.tail.revision)
+            check_revision(after, oldest=self.tail.oldest, newest=newest)
             return Batch((), target)
         clock = asyncio.get_running_loop().time
         deadline = clock() + self._client.timeout
@@ -171,10 +183,11 @@ class History:
 
     async def _follow(self) -> None:
         """Watch until the watch breaks, or has to begin elsewhere."""
+        seen = self._resume - 1  # commits may move it while we ask
         standing = await _standing(self._client, self._keys)
-        if standing.header < self._resume - 1:
+        if standing.header < seen:
             raise Unusable(
-                f"etcd has gone back from revision {self._resume - 1} to {standing.header}: it was "
+                f"etcd has gone back from revision {seen} to {standing.header}: it was "
                 "restored from a backup, or is another one; start again to use it"
             )
         async with self._client.watch(self._request(self._resume)) as watching:
@@ -194,9 +207,19 @@ class History:
             last = events[-1].revision
             self.tail.append(Batch(events, last))
             self._resume = last + 1
-            self._release()
+            self._take_offered()
         elif not answer.events and not answer.created:  # word of progress: nothing up to here
             self._resume = max(self._resume, answer.header.revision + 1)
+
+    def _take_offered(self) -> None:
+        while batch := self._offered.pop(self._resume, None):
+            self.tail.append(batch)
+            self._resume += 1
+        self._release()
+        if self._offered:  # the watch may have been faster
+            late = [revision for revision in self._offered if revision < self._resume]
+            for revision in late:
+                del self._offered[revision]
 
     def _skip_compacted(self) -> None:
         """Resume behind what is compacted; tell watchers if that skips a commit of ours."""

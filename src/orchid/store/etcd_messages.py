@@ -103,11 +103,23 @@ class RangeResponse:
 class PutRequest:
     key: bytes = number(1)
     value: bytes = number(2)
+    prev_kv: bool = number(4)
+
+
+@message
+class PutResponse:
+    prev_kv: KeyValue = number(2)
 
 
 @message
 class DeleteRangeRequest:
     key: bytes = number(1)
+    prev_kv: bool = number(3)
+
+
+@message
+class DeleteRangeResponse:
+    prev_kvs: Sequence[KeyValue] = number(3)
 
 
 @message
@@ -121,7 +133,11 @@ class RequestOp:
 
 @message
 class ResponseOp:
+    """One of these, as it was asked."""
+
     response_range: RangeResponse = number(1)
+    response_put: PutResponse = number(2)
+    response_delete_range: DeleteRangeResponse = number(3)
 
 
 MOD_REVISION = 2

@@ -13,7 +13,6 @@ from orchid.store.etcd import EtcdStore
 from orchid.store.etcd_client import (
     Client,
     Lost,
-    RevisionAhead,
     RevisionGone,
     TLSFiles,
     Undecided,
@@ -70,7 +69,7 @@ async def test_endpoint_that_cannot_be_one_is_refused(endpoints: list[str]) -> N
         (
             "OUT_OF_RANGE",
             "etcdserver: mvcc: required revision is a future revision",
-            RevisionAhead,
+            Unavailable,
         ),
         ("INVALID_ARGUMENT", "etcdserver: request is too large", TooLarge),
         ("RESOURCE_EXHAUSTED", "grpc: received message larger than max (9 vs. 8)", TooLarge),

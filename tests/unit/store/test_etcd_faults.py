@@ -152,9 +152,10 @@ async def test_watch_resumes_where_it_was_when_its_member_returns(
         one.members[0].kill()
         waiting = asyncio.ensure_future(anext(watch))
         one.members[0].start()
-        second = await put(store, "a", b"2", first)
+        second = await put_at_last(store, "b")
 
-        assert (await waiting).events == (Event("a", b"2", second, b"1", first),)
+        assert (await waiting).events == (Event("b", b"", second, None, ABSENT),)
+        assert second > first
 
 
 async def test_nobody_there_is_told_within_the_time_given(one: Cluster) -> None:
