@@ -1,6 +1,8 @@
 """Every recorded case is a test: a real server must answer it as the reference did."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 
 import pytest
 
@@ -14,6 +16,7 @@ from tests.conformance.exchanges import (
     tokens_by_user,
 )
 from tests.conformance.expected_failures import EXPECTED_FAILURES
+from tests.conformance.naming import TranslatingCaller
 from tests.e2e.serving import Server, running_server
 
 ISSUER = "https://orchid.test"
@@ -27,6 +30,7 @@ LITTLE_PATIENCE = 1.0  # seconds; waiting long for what is known not to come hel
 SHOWN = 60
 
 CASES = tuple(all_cases())
+CALLERS: dict[str, type[Caller]] = {"orch": Caller, "kubernetes": TranslatingCaller}
 
 
 class AnswersDiffer(AssertionError):
@@ -34,18 +38,19 @@ class AnswersDiffer(AssertionError):
 
 
 @pytest.fixture(scope="session")
-def quiet_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server without controllers."""
-    data_dir = tmp_path_factory.mktemp("quiet") / "data"
-    with running_server(data_dir, *FLAGS, "--controllers", "") as server:
-        yield server
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, bool], Server]]:
+    """Start a server of a naming, with or without controllers, once for all who ask."""
+    with ExitStack() as running:
 
+        @cache
+        def start(naming: str, controllers: bool) -> Server:
+            data_dir = tmp_path_factory.mktemp(naming) / "data"
+            quiet = () if controllers else ("--controllers", "")
+            return running.enter_context(
+                running_server(data_dir, *FLAGS, "--naming", naming, *quiet)
+            )
 
-@pytest.fixture(scope="session")
-def busy_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with all its controllers."""
-    with running_server(tmp_path_factory.mktemp("busy") / "data", *FLAGS) as server:
-        yield server
+        yield start
 
 
 def as_parameter(case: Case) -> object:
@@ -54,14 +59,17 @@ def as_parameter(case: Case) -> object:
     return pytest.param(case, id=f"{case.file}::{case.name}", marks=marks)
 
 
+@pytest.mark.parametrize("naming", CALLERS)
 @pytest.mark.parametrize("case", [as_parameter(case) for case in CASES])
-def test_answers_are_as_recorded(case: Case, request: pytest.FixtureRequest) -> None:
-    """The server gives every answer of the case as the reference gave it."""
-    fixture = "busy_server" if case.file in NEEDS_CONTROLLERS else "quiet_server"
-    server: Server = request.getfixturevalue(fixture)
+def test_answers_are_as_recorded(
+    case: Case, naming: str, servers: Callable[[str, bool], Server]
+) -> None:
+    """The server gives every answer of the case as the reference gave it, in either naming."""
+    server = servers(naming, case.file in NEEDS_CONTROLLERS)
+    caller = CALLERS[naming](server.url, tokens_by_user())
 
     patience = LITTLE_PATIENCE if case.name in EXPECTED_FAILURES else UNTIL_SECONDS
-    found = differences_in(case, Caller(server.url, tokens_by_user()), patience=patience)
+    found = differences_in(case, caller, patience=patience)
 
     if found:
         more = f"\n(and {len(found) - SHOWN} more)" if len(found) > SHOWN else ""
