@@ -20,7 +20,7 @@ _WHOLE, _METADATA = "protobuf", "protobuf metadata"  # where an entry keeps what
 
 def entry_body(entry: Entry[Any], form: Form) -> bytes:
     """One object, or its metadata, as a body."""
-    if form.transform is Transform.METADATA:
+    if form.transform is not Transform.NONE:
         return sealed(form.meta_version, Transform.METADATA, entry_metadata(entry))
     return sealed(entry.kind.api_version, entry.kind.name, entry_message(entry))
 
