@@ -43,7 +43,7 @@ bench: .venv/.installed-dev
 # The crash tests, for as long as one likes: ORCHID_CRASH_ROUNDS=2000 make torture
 torture: export ORCHID_CRASH_ROUNDS ?= 500
 torture: .venv/.installed-dev
-	$(BIN)/python -m pytest -q -n 0 tests/e2e/test_crash.py $(ARGS)
+	$(BIN)/python -m pytest -q -n 0 -o faulthandler_timeout=0 tests/e2e/test_crash.py $(ARGS)
 
 lock: .venv/.installed-dev
 	scripts/lock $(ARGS)
