@@ -34,7 +34,7 @@ class DataFile:
         check_sqlite(apsw.sqlite_lib_version())
         self.path = path
         with ExitStack() as undo:
-            lock = _hold(path)
+            lock = hold(path)
             undo.callback(os.close, lock)
             self.writing = _prepare(path, first)
             undo.callback(self.writing.close)
@@ -76,9 +76,9 @@ def copy(source: Path, target: Path) -> None:
     try:
         _create_empty(partial)
         _copy_pages(source, partial)
-        _sync(partial)
+        sync(partial)
         partial.replace(target)
-        _sync(target.parent)
+        sync(target.parent)
     except (apsw.Error, OSError) as error:
         raise Unusable(f"cannot write the backup {target}: {error}") from error
     finally:
@@ -93,8 +93,8 @@ def check_sqlite(version: str) -> None:
         raise Unusable(f"SQLite {version} is too old, {needed} or later is needed")
 
 
-def _hold(path: Path) -> int:
-    """Take the lock that makes us the only one."""
+def hold(path: Path) -> int:
+    """Take the lock that makes us the only one; closing the descriptor lets go of it."""
     try:
         name = path.with_name(path.name + "-lock")
         lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
@@ -133,7 +133,7 @@ def _make_private(path: Path) -> None:
         path.chmod(PRIVATE)
         return
     _create_empty(path)
-    _sync(path.parent)
+    sync(path.parent)
 
 
 def _create_empty(path: Path) -> None:
@@ -171,7 +171,8 @@ def _copy_pages(source: Path, target: Path) -> None:
             raise Unusable(f"the copy of {source} is damaged: {verdict}")
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Wait until a file, or what a directory lists, is on the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,0 +1,49 @@
+"""`orchid backup`: copy the embedded store to a file while the server runs.
+
+The copy is of one moment, is checked before it gets its name, and only its owner can read it, for
+it holds secrets. It holds the objects alone: keys, certificates and settings are files that any
+tool can copy. This and its kin work on files, beside the API, on the machine of the server.
+"""
+
+import argparse
+from pathlib import Path
+
+from orchid.commands.output import USAGE, Complaint, remark, say
+
+DATABASE = "orchid.db"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE", help="where to write the copy")
+    add_data_dir(parser)
+
+
+def add_data_dir(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data-dir",
+        type=Path,
+        default=Path("orchid-data"),
+        metavar="DIR",
+        help="the server's data directory (default: orchid-data)",
+    )
+
+
+def run(chosen: argparse.Namespace) -> int:
+    from orchid.store import sqlite_file, sqlite_restore
+    from orchid.store.interface import StoreError
+
+    source = chosen.data_dir / DATABASE
+    if not source.is_file():
+        raise Complaint(f"there is no {source}; say where it is with --data-dir", USAGE)
+    if chosen.file.is_dir():
+        raise Complaint(f"{chosen.file} is a directory; name a file in it", USAGE)
+    try:
+        sqlite_file.copy(source, chosen.file)
+        contents = sqlite_restore.inspect(chosen.file)
+    except (StoreError, ValueError) as problem:
+        raise Complaint(str(problem)) from None
+    say(f"wrote {chosen.file}: {contents.records} objects at revision {contents.newest}")
+    remark(
+        f"keys and certificates are not in it: keep copies of the other files in {chosen.data_dir}"
+    )
+    return 0

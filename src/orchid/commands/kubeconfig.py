@@ -1,0 +1,108 @@
+"""`orchid kubeconfig`: a kubeconfig for a workload or a person, in one file.
+
+With --account it holds a token of that account, which expires; with --cert and --key a certificate.
+The server and its authority are those of the kubeconfig that the command itself uses. It goes to
+standard output, or with --out to a file that only its owner can read.
+"""
+
+import argparse
+import base64
+from pathlib import Path
+
+from orchid.commands import moments, token
+from orchid.commands.connection import Connection, Json, add_flags, connect
+from orchid.commands.output import USAGE, Complaint, remark, say
+
+LARGEST = 1 << 20
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--account", default="", metavar="NAMESPACE/NAME", help="whose token")
+    parser.add_argument(
+        "--for",
+        dest="lifetime",
+        type=moments.duration_of,
+        metavar="24h",
+        help="how long the token is good (default: as the server likes, an hour)",
+    )
+    parser.add_argument("--cert", type=Path, metavar="FILE", help="a client certificate instead")
+    parser.add_argument("--key", type=Path, metavar="FILE", help="and its key")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write it there, mode 0600")
+    add_flags(parser, json_output=False)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    if bool(chosen.account) == bool(chosen.cert):
+        raise Complaint("either --account or --cert (with --key) is needed", USAGE)
+    server = connect(chosen)
+    text = _of_account(chosen, server) if chosen.account else _of_certificate(chosen, server)
+    if chosen.out is None:
+        say(text.rstrip("\n"))
+        return 0
+    from orchid.credentials.files import write_private
+
+    try:
+        write_private(chosen.out, text.encode())
+    except OSError as error:
+        raise Complaint(f"cannot write {chosen.out}: {error.strerror}") from None
+    say(f"wrote {chosen.out}")
+    return 0
+
+
+def _of_account(chosen: argparse.Namespace, server: Connection) -> str:
+    if chosen.key:
+        raise Complaint("--key goes with --cert", USAGE)
+    namespace, name = token.account_of(chosen.account, server.access.namespace)
+    answer = token.request(server, namespace, name, audiences=[], seconds=chosen.lifetime)
+    expires = moments.parse(answer["status"].get("expirationTimestamp"))
+    if expires is not None:
+        remark(f"the token expires {moments.until(expires)}")
+    credential = {"token": answer["status"]["token"]}
+    return document(server, f"{namespace}/{name}", credential, namespace)
+
+
+def _of_certificate(chosen: argparse.Namespace, server: Connection) -> str:
+    from orchid.credentials import certificates, files, keys
+    from orchid.credentials.refusals import Refusal
+
+    if chosen.key is None or chosen.lifetime is not None:
+        raise Complaint("--cert needs --key, and lasts as long as it lasts: no --for", USAGE)
+    try:
+        certificate, key = files.read_bounded(chosen.cert), files.read_private(chosen.key)
+        leaf, *_ = certificates.parse_blocks(certificate)
+        private = keys.read_private_key(key, str(chosen.key))
+    except Refusal as refusal:
+        raise Complaint(str(refusal), USAGE) from None
+    if leaf.public_key() != private.public_key():
+        raise Complaint(f"{chosen.key} is not the key of {chosen.cert}", USAGE)
+    credential = {"client-certificate-data": _b64(certificate), "client-key-data": _b64(key)}
+    return document(server, chosen.cert.stem, credential, server.access.namespace)
+
+
+def document(server: Connection, user: str, credential: dict[str, str], namespace: str) -> str:
+    """A kubeconfig with one cluster, one user and one context."""
+    from orchid.wire import yaml_text
+
+    access = server.access
+    cluster: Json = {"server": access.server}
+    if access.authority:
+        cluster["certificate-authority-data"] = _b64(access.authority)
+    if access.server_name:
+        cluster["tls-server-name"] = access.server_name
+    context = {"cluster": "orchid", "user": user}
+    if namespace:
+        context["namespace"] = namespace
+    return yaml_text.dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "orchid", "cluster": cluster}],
+            "users": [{"name": user, "user": credential}],
+            "contexts": [{"name": "orchid", "context": context}],
+            "current-context": "orchid",
+        }
+    ).decode()
+
+
+def _b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

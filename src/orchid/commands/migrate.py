@@ -1,0 +1,120 @@
+"""`orchid migrate`: move all objects from the embedded store to etcd, or back.
+
+    orchid migrate --from orchid-data --to-etcd https://a:2379,https://b:2379
+    orchid migrate --from-etcd https://a:2379 --to orchid-data
+
+No server may run on either side meanwhile, and the target must be empty. The source stays as it is.
+What is moved and how it is proved: store/migrate.py.
+"""
+
+import argparse
+import asyncio
+import sys
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchid.commands.backup import DATABASE
+from orchid.commands.output import USAGE, Complaint, say
+
+if TYPE_CHECKING:
+    from orchid.store.interface import Store
+    from orchid.store.migrate import Migrated, Progress
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--from", dest="source", type=Path, metavar="DIR", help="data directory")
+    source.add_argument("--from-etcd", metavar="URL,URL", help="etcd endpoints")
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("--to", dest="target", type=Path, metavar="DIR", help="data directory")
+    target.add_argument("--to-etcd", metavar="URL,URL", help="etcd endpoints")
+    parser.add_argument(
+        "--etcd-prefix", default="/orchid", help="where in etcd (default: /orchid)", metavar="PATH"
+    )
+    parser.add_argument("--etcd-cafile", type=Path, metavar="FILE", help="authority of etcd")
+    parser.add_argument("--etcd-certfile", type=Path, metavar="FILE", help="our certificate")
+    parser.add_argument("--etcd-keyfile", type=Path, metavar="FILE", help="its key")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    if bool(chosen.source) == bool(chosen.target):
+        raise Complaint("one side must be a data directory and the other etcd", USAGE)
+    if chosen.source and not (chosen.source / DATABASE).is_file():
+        raise Complaint(f"there is no {chosen.source / DATABASE}", USAGE)
+    if chosen.target:
+        chosen.target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    from orchid.store.interface import StoreError
+
+    try:
+        done = asyncio.run(_migrate(chosen))
+    except StoreError as problem:
+        raise Complaint(str(problem)) from None
+    say(f"moved {done.records} objects (SHA-256 {done.digest}); begins at revision {done.target}")
+    return 0
+
+
+async def _migrate(chosen: argparse.Namespace) -> "Migrated":
+    from orchid.store.migrate import migrate
+
+    async with AsyncExitStack() as opened:
+        embedded = await _embedded(chosen.source or chosen.target)
+        opened.push_async_callback(embedded.close)
+        etcd = await _etcd(chosen)
+        opened.push_async_callback(etcd.close)
+        source, target = (embedded, etcd) if chosen.source else (etcd, embedded)
+        with _Bar() as bar:
+            return await migrate(source, target, report=bar.show)
+
+
+async def _embedded(directory: Path) -> "Store":
+    from orchid.store.first_revision import first_revision
+    from orchid.store.sqlite import SQLiteStore
+
+    return await SQLiteStore.open(directory / DATABASE, first=first_revision(time.time()))
+
+
+async def _etcd(chosen: argparse.Namespace) -> "Store":
+    try:
+        from orchid.store.etcd import EtcdStore
+    except ImportError:
+        raise Complaint("etcd needs two more packages: pip install 'orchid[etcd]'", USAGE) from None
+    return await EtcdStore.open(
+        (chosen.from_etcd or chosen.to_etcd).split(","),
+        prefix=chosen.etcd_prefix,
+        ca=chosen.etcd_cafile,
+        certificate=chosen.etcd_certfile,
+        key=chosen.etcd_keyfile,
+    )
+
+
+class _Bar:
+    """A bar for each step on a terminal that has rich; nothing elsewhere."""
+
+    def __init__(self) -> None:
+        self._drawn: Any = None
+        self._steps: dict[str, Any] = {}
+
+    def __enter__(self) -> "_Bar":
+        if sys.stderr.isatty():
+            try:
+                from rich.console import Console
+                from rich.progress import Progress
+            except ImportError:
+                return self
+            self._drawn = Progress(console=Console(stderr=True))
+            self._drawn.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._drawn is not None:
+            self._drawn.stop()
+
+    def show(self, progress: "Progress") -> None:
+        if self._drawn is None:
+            return
+        if progress.step not in self._steps:
+            self._steps[progress.step] = self._drawn.add_task(progress.step, total=None)
+        total = progress.total or None
+        self._drawn.update(self._steps[progress.step], completed=progress.done, total=total)

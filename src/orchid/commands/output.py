@@ -1,0 +1,138 @@
+"""What a command shows: tables, facts and JSON, for people on a terminal and for pipes.
+
+On a terminal tables are drawn by rich, with colours unless NO_COLOR is set; without rich, or into
+a pipe, they are plain columns. Text that others wrote (names, subjects, messages) is shown with its
+control characters spelled out, so that nobody can steer the terminal of whoever reads it.
+
+`Complaint` is how a command gives up: one line for the person, and an exit code.
+"""
+
+import os
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+REFUSED = 1
+USAGE = 2
+
+COLOURS = {"good": "green", "bad": "red", "waiting": "yellow", "": ""}
+
+
+class Complaint(Exception):
+    """A foreseen failure; the text is for the person who typed the command."""
+
+    def __init__(self, text: str, code: int = REFUSED) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def say(text: str) -> None:
+    """Print what was asked for."""
+    print(text, flush=True)
+
+
+def remark(text: str) -> None:
+    """Print what a person may want to know and a pipe must not see."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def say_json(value: Any) -> None:
+    """Print a value as JSON."""
+    import json
+
+    say(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def printable(text: object) -> str:
+    """The text with everything that could move a cursor or reorder a line spelled out."""
+    return "".join(
+        each if unicodedata.category(each)[0] != "C" else _spelled(each) for each in str(text)
+    )
+
+
+def _spelled(character: str) -> str:
+    number = ord(character)
+    if number <= 0xFF:  # noqa: PLR2004 -- the last that two digits can name
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"  # noqa: PLR2004 -- as above
+
+
+class Cell:
+    """A text with a meaning that a terminal shows as a colour: good, bad or waiting."""
+
+    __slots__ = ("mood", "text")
+
+    def __init__(self, text: object, mood: str = "") -> None:
+        self.text = printable(text)
+        self.mood = mood
+
+    def __repr__(self) -> str:
+        return f"Cell({self.text!r}, {self.mood!r})"
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:
+    """Print rows under titles; when there are none, say so on the side."""
+    cells = [[each if isinstance(each, Cell) else Cell(each) for each in row] for row in rows]
+    if not cells:
+        remark(empty)
+    elif not _draw(titles, cells):
+        say(columns([list(titles), *([cell.text for cell in row] for row in cells)]))
+
+
+def facts(pairs: Iterable[tuple[str, object]]) -> None:
+    """Print what is known about one thing, a line for each; a list gets a line for each member."""
+    lines: list[tuple[str, Cell]] = []
+    for name, value in pairs:
+        members = list(value) if isinstance(value, (list, tuple)) else [value]
+        for index, member in enumerate(members):
+            cell = member if isinstance(member, Cell) else Cell(member)
+            lines.append((f"{name}:" if index == 0 else "", cell))
+    console = _console()
+    if console is None:
+        say(columns([[name, cell.text] for name, cell in lines]))
+        return
+    from rich.text import Text
+
+    width = max((len(name) for name, _ in lines), default=0)
+    for name, cell in lines:
+        line = Text(f"{name:<{width}}  ", style="bold")
+        line.append(Text(cell.text, style=COLOURS[cell.mood] or "not bold"))
+        console.print(line, soft_wrap=True)
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as text, each column as wide as its widest entry."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+def _draw(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> bool:
+    console = _console()
+    if console is None:
+        return False
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for title in titles:
+        drawn.add_column(title, overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(cell.text, style=COLOURS[cell.mood]) for cell in row))
+    console.print(drawn)
+    return True
+
+
+def _console() -> Any:
+    """A console of rich's if there is a terminal and rich; it honours NO_COLOR by itself."""
+    if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+        return None
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    return Console(highlight=False, markup=False, emoji=False)

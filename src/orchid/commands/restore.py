@@ -1,0 +1,43 @@
+"""`orchid restore`: put a backup in the place of the embedded store.
+
+Refused while a server has the store open. What was there is kept aside, and clients that remember
+a later time are told to list anew: see store/sqlite_restore.py.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+from orchid.commands.backup import DATABASE, add_data_dir
+from orchid.commands.output import USAGE, Complaint, say
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE", help="a copy made by orchid backup")
+    add_data_dir(parser)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    from orchid.store import sqlite_restore
+    from orchid.store.first_revision import first_revision
+    from orchid.store.interface import AlreadyInUse, StoreError
+
+    if not chosen.file.is_file():
+        raise Complaint(f"there is no file {chosen.file}", USAGE)
+    directory: Path = chosen.data_dir
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    now = time.time()
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+    try:
+        restored = sqlite_restore.restore(
+            chosen.file, directory / DATABASE, first=first_revision(now), stamp=stamp
+        )
+    except AlreadyInUse as problem:
+        raise Complaint(f"{problem}; stop the server first") from None
+    except StoreError as problem:
+        raise Complaint(str(problem)) from None
+    contents = restored.contents
+    say(f"restored {contents.records} objects; the next revision is {contents.newest + 1}")
+    if restored.aside is not None:
+        say(f"what was there is now {restored.aside}")
+    return 0

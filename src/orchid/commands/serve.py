@@ -1,0 +1,35 @@
+"""`orchid serve`: start the server.
+
+Here it is only started and told what to say; what is built and run is assembly.py.
+"""
+
+import argparse
+import asyncio
+from typing import Any
+
+from orchid.commands.output import say
+from orchid.commands.serving_flags import add_settings as configure
+from orchid.commands.serving_flags import until_signal
+from orchid.settings import Settings
+
+__all__ = ["configure", "run"]
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Serve until a signal asks for the end."""
+    from orchid import assembly
+
+    async def serve(settings: Settings, stop: asyncio.Event) -> None:
+        await assembly.serve(settings, stop, _announce)
+
+    return until_signal(chosen, serve)
+
+
+def _announce(settings: Any, files: Any) -> None:
+    """What to type next."""
+    say(
+        f"orchid serves {settings.url}\n"
+        f"  orchid status --kubeconfig {files.kubeconfig}\n"
+        f"  kubectl --kubeconfig {files.kubeconfig} get serviceaccounts -A\n"
+        f"  curl --cacert {files.ca_certificate} {settings.url}/readyz"
+    )

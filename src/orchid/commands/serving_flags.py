@@ -1,0 +1,93 @@
+"""What `serve` and `controllers` share: settings as flags, and work until a signal.
+
+One flag for each setting, from its declaration in settings.py. A setting that cannot be used ends
+the start with one line and exit code 2.
+"""
+
+import argparse
+import asyncio
+import signal
+import typing
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from orchid.commands.output import USAGE, Complaint
+from orchid.settings import BadSettings, Given, Many, Settings, check, read
+
+Work = Callable[[Settings, asyncio.Event], Awaitable[None]]
+_NOT_SETTINGS = ("run", "config", "kubeconfig")
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """One flag per setting."""
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings as a TOML file")
+    hints = typing.get_type_hints(Given, include_extras=True)
+    for field in msgspec.structs.fields(Given):
+        kind, *words = typing.get_args(hints[field.name])
+        options: dict[str, Any] = {"metavar": field.encode_name.rsplit("-", 1)[-1].upper()}
+        if kind == Many:
+            options |= {"action": _Several}
+        parser.add_argument(
+            f"--{field.encode_name}",
+            dest=field.encode_name,
+            default=argparse.SUPPRESS,
+            help=f"{words[0].description} (default: {shown(field.default)})".replace("%", "%%"),
+            **options,
+        )
+
+
+def until_signal(chosen: argparse.Namespace, work: Work) -> int:
+    """Do the work of a command until SIGTERM or SIGINT asks it to end."""
+    import uvloop
+
+    from orchid import telemetry
+
+    flags = {key: value for key, value in vars(chosen).items() if key not in _NOT_SETTINGS}
+    try:
+        settings = check(read(chosen.config, flags))
+    except BadSettings as problem:
+        raise Complaint(str(problem), USAGE) from None
+    telemetry.configure(settings.given.log_level, settings.given.log_format)
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        await work(settings, stop)
+
+    try:
+        uvloop.run(run())
+    except BadSettings as problem:
+        raise Complaint(str(problem), USAGE) from None
+    except BaseExceptionGroup as group:
+        foreseen = group.subgroup(BadSettings)
+        if foreseen is None:
+            raise
+        raise Complaint(str(foreseen.exceptions[0]), USAGE) from None
+    return 0
+
+
+def shown(default: Any) -> str:
+    """A default as a person would write it."""
+    if isinstance(default, tuple):
+        return ",".join(default) or "none"
+    return str(default) if default != "" else "none"
+
+
+class _Several(argparse.Action):
+    """A flag that may be repeated, and whose value may list several, separated by commas."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        before = getattr(namespace, self.dest, [])
+        given = [value for value in str(values).split(",") if value]
+        setattr(namespace, self.dest, [*before, *given])

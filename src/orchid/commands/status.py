@@ -1,0 +1,118 @@
+"""`orchid status`: is the server well, which version is it, who am I, how much is there.
+
+A server that is not ready is told by exit code 1. A count that the caller may not ask for is
+shown as such and is no failure.
+"""
+
+import argparse
+
+from orchid.commands import whoami
+from orchid.commands.connection import (
+    FORBIDDEN,
+    Connection,
+    Json,
+    Refused,
+    add_flags,
+    connect,
+    path,
+)
+from orchid.commands.output import REFUSED, Cell, facts, say_json
+
+WELL = 200
+DECIDED = ("Approved", "Denied")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_flags(parser)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    server = connect(chosen)
+    ready, failing = readiness(server)
+    found: Json = {
+        "server": server.access.server,
+        "version": server.get("/version").get("gitVersion", ""),
+        "ready": ready,
+        "failing": failing,
+        "naming": server.names.name,
+        "user": whoami.user_of(whoami.ask(server)),
+        "counts": counts(server),
+        "kubeconfig": server.access.source,
+    }
+    if chosen.output == "json":
+        say_json(found)
+    else:
+        show(found)
+    return 0 if ready else REFUSED
+
+
+def readiness(server: Connection) -> tuple[bool, list[str]]:
+    """Whether /readyz says yes, and which checks do not."""
+    status, text = server.text("/readyz?verbose")
+    failing = [line[3:].split(" ")[0] for line in text.splitlines() if line.startswith("[-]")]
+    return status == WELL, failing
+
+
+def counts(server: Connection) -> Json:
+    """How many of each there are; None where the caller may not ask."""
+    requests = server.group("certificates", "v1", "certificatesigningrequests")
+    return {
+        "namespaces": _count(server, path("api", "v1", "namespaces")),
+        "serviceaccounts": _count(server, path("api", "v1", "serviceaccounts")),
+        "certificatesigningrequests": _count(server, requests),
+        "undecided": _undecided(server, requests),
+        "clustertrustbundles": _count(
+            server, server.group("certificates", "v1beta1", "clustertrustbundles")
+        ),
+    }
+
+
+def _count(server: Connection, place: str) -> int | None:
+    try:
+        return server.count(place)
+    except Refused as refused:
+        if refused.status == FORBIDDEN:
+            return None
+        raise
+
+
+def _undecided(server: Connection, place: str) -> int | None:
+    try:
+        return sum(not is_decided(each) for each in server.items(place))
+    except Refused as refused:
+        if refused.status == FORBIDDEN:
+            return None
+        raise
+
+
+def is_decided(request: Json) -> bool:
+    conditions = request.get("status", {}).get("conditions") or ()
+    return any(each.get("type") in DECIDED for each in conditions)
+
+
+def show(found: Json) -> None:
+    ready = Cell("yes", "good")
+    if not found["ready"]:
+        ready = Cell(f"no: {', '.join(found['failing']) or 'the server does not say why'}", "bad")
+    counted = found["counts"]
+    requests = _shown(counted["certificatesigningrequests"])
+    if counted["undecided"]:
+        requests = f"{requests} ({counted['undecided']} to decide)"
+    facts(
+        [
+            ("Server", found["server"]),
+            ("Version", found["version"]),
+            ("Ready", ready),
+            ("Naming", found["naming"]),
+            ("You are", found["user"].get("username", "")),
+            ("Namespaces", _shown(counted["namespaces"])),
+            ("Accounts", _shown(counted["serviceaccounts"])),
+            ("Requests", requests),
+            ("Bundles", _shown(counted["clustertrustbundles"])),
+            ("Kubeconfig", found["kubeconfig"]),
+        ]
+    )
+
+
+def _shown(number: int | None) -> str:
+    return "you may not list them" if number is None else str(number)

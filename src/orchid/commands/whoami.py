@@ -1,0 +1,50 @@
+"""`orchid whoami`: as whom the server knows the caller.
+
+Asks by SelfSubjectReview, so the answer is what every decision about the caller rests on.
+"""
+
+import argparse
+from typing import Any
+
+from orchid.commands.connection import Connection, Json, add_flags, connect
+from orchid.commands.output import facts, say_json
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_flags(parser)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    server = connect(chosen)
+    review = ask(server)
+    if chosen.output == "json":
+        say_json(review)
+        return 0
+    facts([*described(user_of(review)), ("Server", server.access.server)])
+    return 0
+
+
+def ask(server: Connection) -> Json:
+    """The review as the server gives it."""
+    body = {
+        "apiVersion": server.api_version("authentication", "v1"),
+        "kind": "SelfSubjectReview",
+    }
+    return server.post(server.group("authentication", "v1", "selfsubjectreviews"), body)
+
+
+def user_of(review: Json) -> Json:
+    found: Json = review.get("status", {}).get("userInfo", {})
+    return found
+
+
+def described(user: Json) -> list[tuple[str, Any]]:
+    """A user's facts, one pair each; what is empty is left out."""
+    pairs: list[tuple[str, Any]] = [("User", user.get("username", ""))]
+    if user.get("uid"):
+        pairs.append(("UID", user["uid"]))
+    if user.get("groups"):
+        pairs.append(("Groups", user["groups"]))
+    for key, values in sorted((user.get("extra") or {}).items()):
+        pairs.append((key, values))
+    return pairs
