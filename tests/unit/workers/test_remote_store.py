@@ -6,26 +6,14 @@ from pathlib import Path
 import pytest
 
 from orchid.store.interface import Store
-from orchid.store.memory import MemoryStore
 from orchid.store.sqlite import SQLiteStore
 from orchid.workers import remote_store, store_server
 from tests.unit.store.suite import StoreSuite
 from tests.unit.workers.linked import linked
 
 
-class TestOverMemory(StoreSuite):
-    """The suite that every backend passes, with a memory store behind the socket."""
-
-    @pytest.fixture
-    async def store(self) -> AsyncIterator[Store]:
-        async with linked(MemoryStore()) as parent:
-            store = await parent.connect()
-            yield store
-            await store.close()
-
-
-class TestOverSQLite(StoreSuite):
-    """The same with a file behind it, whose reader sees a commit before its watchers do."""
+class TestRemoteStore(StoreSuite):
+    """The suite that every backend passes, with a file at the other end."""
 
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[Store]:
@@ -35,7 +23,7 @@ class TestOverSQLite(StoreSuite):
             await store.close()
 
 
-class TestSmallSteps(TestOverSQLite):
+class TestSmallSteps(TestRemoteStore):
     """The suite again, with pages and pushes so small that all seams show."""
 
     @pytest.fixture(autouse=True)

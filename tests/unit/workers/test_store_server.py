@@ -1,0 +1,234 @@
+"""Several workers over one store: the same order for all, and nobody waits for the slowest."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from orchid.store.interface import ABSENT, Change, Revision, Span, TooLarge, Unavailable
+from orchid.store.memory import MemoryStore
+from orchid.store.sqlite import SQLiteStore
+from orchid.workers import remote_store, store_server
+from orchid.workers.messages import Ready
+from orchid.workers.remote_store import RemoteStore
+from tests.unit.store.suite import ALL, delete, events_until, put
+from tests.unit.workers.linked import Parent, linked
+
+
+@pytest.fixture
+async def parent(tmp_path: Path) -> AsyncIterator[Parent]:
+    async with linked(await SQLiteStore.open(tmp_path / "orchid.db")) as parent:
+        yield parent
+
+
+def transport_of(store: RemoteStore) -> asyncio.Transport:
+    transport = store.link._transport
+    assert transport is not None
+    return transport
+
+
+async def test_every_worker_sees_every_change_in_the_same_order(parent: Parent) -> None:
+    """Whoever made a commit, all workers are told of it, once and in the order of revisions."""
+    workers = [await parent.connect() for _ in range(3)]
+    final = 1 + 3 * 40
+
+    async def write(worker: RemoteStore, name: int) -> None:
+        for n in range(40):
+            await put(worker, f"{name}/{n}", b"%d" % n)
+
+    async with asyncio.TaskGroup() as tasks:
+        watches = [tasks.create_task(events_until(w, final, after=1)) for w in workers]
+        for name, worker in enumerate(workers):
+            tasks.create_task(write(worker, name))
+
+    histories = [watch.result() for watch in watches]
+    assert [event.revision for event in histories[0]] == list(range(2, final + 1))
+    assert histories[0] == histories[1] == histories[2]
+
+
+async def test_acknowledged_commit_shows_in_every_workers_revision(parent: Parent) -> None:
+    """By the time that one worker has its answer, no other believes itself up to date."""
+    one, other = await parent.connect(), await parent.connect()
+
+    for n in range(50):
+        revision = await put(one, f"k{n}", b"")
+        assert await other.revision() >= revision
+
+
+async def test_worker_that_joins_late_has_the_past_too(parent: Parent) -> None:
+    """What happened before a worker was started comes from the store's history."""
+    first = await parent.connect()
+    await put(first, "a", b"1")
+    late = await parent.connect()
+    await put(first, "b", b"2")
+
+    events = await events_until(late, 3, after=1)
+
+    assert [(event.key, event.revision) for event in events] == [("a", 2), ("b", 3)]
+
+
+async def test_worker_that_does_not_read_holds_up_nobody(
+    parent: Parent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond a bound it is told nothing; later it finds all that it has missed in the history."""
+    monkeypatch.setattr(store_server, "MOST_UNREAD", 1 << 16)
+    stuck, lively = await parent.connect(), await parent.connect()
+    [session, _] = parent.sessions
+    transport_of(stuck).pause_reading()
+
+    for n in range(100):
+        await put(lively, f"k{n}", bytes(20_000))
+    session_transport = session._transport
+    assert session_transport is not None
+    unsent = session_transport.get_write_buffer_size()
+    transport_of(stuck).resume_reading()
+    events = await events_until(stuck, 101, after=1)
+
+    assert unsent < 2 * (1 << 16)
+    assert [event.revision for event in events] == list(range(2, 102))
+    assert await put(stuck, "after", b"") == 102
+
+
+async def test_answer_never_overtakes_the_change_it_belongs_to(
+    parent: Parent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also a worker that was left behind knows of its own commit once it has the answer."""
+    monkeypatch.setattr(store_server, "MOST_UNREAD", 1)
+    worker = await parent.connect()
+
+    for n in range(30):
+        async with aclosing(worker.watch(ALL, after=await worker.revision())) as watch:
+            revision = await put(worker, f"k{n}", bytes(5_000))
+            batch = await anext(watch)
+            assert (batch.revision, [event.key for event in batch.events]) == (revision, [f"k{n}"])
+
+
+async def test_commit_of_a_worker_that_dies_stands(parent: Parent) -> None:
+    """The parent carries on with what it was given; the others see it."""
+    doomed, other = await parent.connect(), await parent.connect()
+
+    doing = asyncio.create_task(put(doomed, "a", b"1"))
+    await asyncio.sleep(0)
+    transport_of(doomed).close()  # it sends what it has, and is gone
+    with pytest.raises(Unavailable):
+        await doing
+    events = await events_until(other, 2, after=1)
+
+    assert [event.key for event in events] == ["a"]
+
+
+async def test_worker_learns_that_the_parent_is_gone(parent: Parent) -> None:
+    """Everything that waits, and everything asked later, says so."""
+    worker = await parent.connect()
+    watching = asyncio.ensure_future(anext(worker.watch(ALL, after=1)))
+    await asyncio.sleep(0)
+
+    parent.sessions[0].close()
+    await worker.link.lost
+
+    with pytest.raises(Unavailable):
+        await watching
+    for asked in (worker.read(ALL), put(worker, "a", b""), worker.compact(1)):
+        with pytest.raises(Unavailable):
+            await asked
+    assert worker.problem() == "the parent process is gone"
+
+
+async def test_nonsense_ends_only_the_session_it_came_from(parent: Parent) -> None:
+    """A stream that has gone astray is closed; the other workers go on."""
+    ours, theirs = socket.socketpair()
+    await parent.server.attach(ours, parent.reports.append)
+    other = await parent.connect()
+
+    reader, writer = await asyncio.open_unix_connection(sock=theirs)
+    writer.write(b"\xff\xff\xff\xff nonsense")
+    assert await reader.read() == b""
+    writer.close()
+
+    assert await put(other, "a", b"") == 2
+
+
+async def test_beats_are_answered_and_reports_passed_on(parent: Parent) -> None:
+    """Each side hears that the other is there."""
+    worker = await parent.connect()
+    begun, heard = worker.link.heard, parent.sessions[0].heard
+
+    beating = asyncio.create_task(worker.beat())
+    ready = asyncio.create_task(worker.ready())
+    while not parent.reports or worker.link.heard == begun:
+        await asyncio.sleep(0)
+    beating.cancel()
+    ready.cancel()
+
+    assert parent.reports == [Ready()]
+    assert parent.sessions[0].heard > heard
+    assert worker.problem() is None
+
+
+async def test_silence_of_the_parent_is_a_problem(
+    parent: Parent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker whose parent does not answer is not ready."""
+    worker = await parent.connect()
+
+    monkeypatch.setattr(remote_store, "SILENT_SECONDS", -1.0)
+
+    assert worker.problem() == "the parent process does not answer"
+
+
+async def test_compaction_by_the_parent_reaches_the_workers(parent: Parent) -> None:
+    """Workers forget with the store, and tell whoever follows it."""
+    worker = await parent.connect()
+    told: list[Revision] = []
+    worker.forgotten = told.append
+    revision = await delete(worker, "a", await put(worker, "a", b""))
+
+    await parent.store.compact(revision)
+    parent.server.forgot(revision)
+    parent.server.forgot(revision - 1)
+    await put(worker, "b", b"")
+
+    assert told == [revision]
+
+
+async def test_commit_too_large_for_the_line_is_refused(
+    parent: Parent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It did not happen, and says so."""
+    monkeypatch.setattr(remote_store, "LARGEST_COMMIT", 10)
+    worker = await parent.connect()
+
+    with pytest.raises(TooLarge, match="11 bytes"):
+        await worker.commit([Change("a", bytes(6), ABSENT), Change("b", bytes(5), ABSENT)])
+
+    assert await worker.revision() == 1
+
+
+async def test_snapshot_is_read_again_when_history_is_cut_under_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A read of the present, which takes several answers, never fails for age."""
+    monkeypatch.setattr(remote_store, "RECORDS_PER_READ", 2)
+    store = MemoryStore()
+    for n in range(5):
+        await put(store, f"k{n}", b"")
+    cuts = 0
+    read = store.read
+
+    async def cut_and_read(span: Span, *, at: Revision = -1, limit: int = 0) -> object:
+        nonlocal cuts
+        if at > 0 and cuts < 2:
+            cuts += 1
+            await store.compact(await put(store, f"n{cuts}", b""))
+        return await read(span, at=at, limit=limit)
+
+    async with linked(store) as parent:
+        worker = await parent.connect()
+        monkeypatch.setattr(store, "read", cut_and_read)
+        page = await worker.read(ALL)
+
+    keys = [record.key for record in page.records]
+    assert keys == ["k0", "k1", "k2", "k3", "k4", "n1", "n2"]
