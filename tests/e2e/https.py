@@ -1,7 +1,9 @@
 """Plain requests to a server under test, with nothing between us and the bytes.
 
-`Https(port).send(...)` opens a connection, sends one request and gives the whole answer. Bodies are
-JSON unless they are bytes already.
+    with Https(port) as server:
+        server.send("GET", "/version").json
+
+`send` gives the whole answer to one request. Bodies are JSON unless they are bytes already.
 """
 
 import http.client
@@ -9,7 +11,7 @@ import json
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 SECONDS = 20.0
 
@@ -26,11 +28,13 @@ class Reply:
 
 
 class Https:
-    """A client that trusts whoever answers on a loopback port."""
+    """A client with one connection that trusts whoever answers on a loopback port."""
 
     def __init__(self, port: int) -> None:
-        self._port = port
-        self._tls = ssl._create_unverified_context()  # noqa: S323 -- it is our own server
+        tls = ssl._create_unverified_context()  # noqa: S323 -- it is our own server
+        self._connection = http.client.HTTPSConnection(
+            "127.0.0.1", port, context=tls, timeout=SECONDS
+        )
 
     def send(
         self,
@@ -41,16 +45,24 @@ class Https:
         token: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
+        """Send one request. Whatever goes wrong is raised, and the next one starts afresh."""
         sent = {"Content-Type": "application/json", **(headers or {})}
         if token:
             sent["Authorization"] = f"Bearer {token}"
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        connection = http.client.HTTPSConnection(
-            "127.0.0.1", self._port, context=self._tls, timeout=SECONDS
-        )
         try:
-            connection.request(method, target, body=data, headers=sent)
-            answer = connection.getresponse()
+            self._connection.request(method, target, body=data, headers=sent)
+            answer = self._connection.getresponse()
             return Reply(answer.status, dict(answer.getheaders()), answer.read())
-        finally:
-            connection.close()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._connection.close()

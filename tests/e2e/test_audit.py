@@ -95,7 +95,8 @@ def test_events_are_those_of_the_reference(start_server: StartServer, tmp_path: 
         "--audit-log-path", str(record), "--audit-policy-file", str(policy), "--controllers", ""
     )
 
-    play(Https(server.port))
+    with Https(server.port) as https:
+        play(https)
     server.stop()
 
     written = [comparable(json.loads(line)) for line in record.read_text().splitlines()]
@@ -115,7 +116,8 @@ def test_order_of_fields_is_that_of_the_reference(
         "--audit-log-path", str(record), "--audit-policy-file", str(policy), "--controllers", ""
     )
 
-    Https(server.port).send("GET", ACCOUNTS, token=ADMIN)
+    with Https(server.port) as https:
+        https.send("GET", ACCOUNTS, token=ADMIN)
     server.stop()
 
     line = record.read_text().splitlines()[-1]

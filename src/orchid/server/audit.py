@@ -16,7 +16,7 @@ presented, wherever else they put it; and what has the shape of a token or a pri
 import ipaddress
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -45,6 +45,8 @@ from orchid.wire.naming import Naming
 from orchid.wire.status import ListMeta, Status, StatusDetails
 from orchid.wire.struct import Wire, replace
 from orchid.wire.user import UserInfo
+
+T = TypeVar("T")
 
 LONGEST_AGENT = 1024
 MOST_SOURCES = 100
@@ -299,22 +301,25 @@ def with_texts(event: Event, change: Callable[[str], str]) -> Event:
     Who they are and where they come from is not among those: nobody may hide that by presenting it
     as a token.
     """
-    place, outcome = event.object_ref, event.response_status
-    if place is not None:
-        place = ObjectReference(*map(change, msgspec.structs.astuple(place)))
-    if outcome is not None:
-        outcome = msgspec.convert(changed_texts(msgspec.to_builtins(outcome), change), Outcome)
     return replace(
         event,
         audit_id=change(event.audit_id),
         request_uri=change(event.request_uri),
         user_agent=change(event.user_agent),
         verb=change(event.verb),
-        object_ref=place,
-        response_status=outcome,
+        impersonated_user=_changed(event.impersonated_user, change),
+        object_ref=_changed(event.object_ref, change),
+        response_status=_changed(event.response_status, change),
         request_object=_changed_raw(event.request_object, change),
         response_object=_changed_raw(event.response_object, change),
+        annotations={key: change(value) for key, value in event.annotations.items()},
     )
+
+
+def _changed(part: T, change: Callable[[str], str]) -> T:
+    if part is None:
+        return part
+    return msgspec.convert(changed_texts(msgspec.to_builtins(part), change), type(part))
 
 
 def changed_texts(value: Any, change: Callable[[str], str]) -> Any:

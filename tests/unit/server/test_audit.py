@@ -353,6 +353,7 @@ async def test_presented_token_is_hidden_wherever_it_is_repeated(credential: str
         raise NotFound(Subject("", "serviceaccounts", credential))
 
     world.answer = fail
+    world.acting_as = UserInfo(username=credential, extra={"a": (credential,)})
     await world.send(
         "PATCH",
         f"{ACCOUNTS}/{credential}?fieldManager={credential}&{credential}",
@@ -395,13 +396,14 @@ async def test_nobody_hides_who_they_are_by_presenting_it() -> None:
     assert {tuple(event["sourceIPs"]) for event in world.log.events} == {("10.0.0.9",)}
 
 
-async def test_path_that_is_no_text_is_recorded_all_the_same() -> None:
-    """Bytes that are not UTF-8 in a path do not break the record."""
+async def test_what_is_no_text_is_recorded_all_the_same() -> None:
+    """Bytes that are not UTF-8 in a path or a header do not break the record."""
     world = World()
 
-    await world.send("GET", f"{ACCOUNTS}/%ff%fe")
+    await world.send("GET", f"{ACCOUNTS}/%ff", user_agent="a\udcff")
 
-    assert world.log.events[-1]["objectRef"]["name"] == "??"
+    assert world.log.events[-1]["userAgent"] == "a?"
+    assert world.log.events[-1]["requestURI"] == f"{ACCOUNTS}/%ff"
 
 
 async def test_nothing_is_recorded_of_what_the_policy_leaves_out() -> None:
