@@ -45,6 +45,7 @@ def described(user: Json) -> list[tuple[str, Any]]:
         pairs.append(("UID", user["uid"]))
     if user.get("groups"):
         pairs.append(("Groups", user["groups"]))
-    for key, values in sorted((user.get("extra") or {}).items()):
-        pairs.append((key, values))
+    extra = sorted((user.get("extra") or {}).items())
+    if extra:
+        pairs.append(("Extra", [f"{key}={value}" for key, values in extra for value in values]))
     return pairs
