@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 STANDARD_OUTPUT = "-"
 MOST_WAITING = 64 << 20  # bytes
+CLOSE_SECONDS = 10.0
 GATHER_SECONDS = 0.02  # what arrives within this time is written together
 _STDOUT = 1
 
@@ -70,8 +71,10 @@ class AuditLog:
         """Write what waits and close the file. Nothing may be put afterwards."""
         self._closing.set()
         self._arrived.set()
-        self._thread.join()
-        if self._path is not None and self._file >= 0:
+        self._thread.join(CLOSE_SECONDS)
+        if self._thread.is_alive():  # a disk that hangs must not keep the server from ending
+            log.error("audit.not_written", extra={"problem": "the file takes no more"})
+        elif self._path is not None and self._file >= 0:
             os.close(self._file)
             self._file = -1
 
