@@ -88,7 +88,10 @@ class Parent:
         )
         try:
             async with asyncio.TaskGroup() as tasks:
-                keepers = [tasks.create_task(self._keep(role)) for role in roles(self._settings)]
+                keepers = [
+                    tasks.create_task(self._keep(role), name=role.name)
+                    for role in roles(self._settings)
+                ]
                 background = [
                     tasks.create_task(self._server.run()),
                     tasks.create_task(retention.run()),
@@ -99,6 +102,7 @@ class Parent:
                 for task in background:
                     task.cancel()
         finally:
+            self._stop_listening()
             self._counter.close()
 
     # One process
@@ -185,6 +189,8 @@ class Parent:
                 if silent >= SILENT_LOOKS:
                     log.error("workers.silent", extra={"role": role.name, "pid": process.pid})
                     _signal(process, signal.SIGKILL)
+            # Its last words may still be on their way.
+            await asyncio.wait([session.ended], timeout=LOOK_SECONDS)
             return waiting.result()
         finally:
             waiting.cancel()
@@ -219,14 +225,18 @@ class Parent:
 
     async def _finish(self, keepers: Sequence[asyncio.Task[None]]) -> None:
         """Stop accepting, let every worker drain, and end those that take too long."""
-        for bound in self._sockets:
-            bound.close()
+        self._stop_listening()
         for process in self._processes.values():
             _signal(process, signal.SIGTERM)
         _, late = await asyncio.wait(keepers, timeout=self._settings.shutdown_grace + LATE_SECONDS)
         for task in late:
             log.error("workers.drain_incomplete: %s", task.get_name())
             task.cancel()
+
+    def _stop_listening(self) -> None:
+        """Let go of the sockets; a worker that still accepts has its own hold on them."""
+        for bound in self._sockets:
+            bound.close()
 
 
 def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:

@@ -203,6 +203,7 @@ class Session(asyncio.Protocol):
         self.writable = asyncio.Event()
         self.writable.set()
         self.heard = monotonic()  # when it last gave a sign of life
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     # What the server says
 
@@ -246,6 +247,8 @@ class Session(asyncio.Protocol):
         self._transport = None
         self.writable.set()
         self._server.left(self)
+        if not self.ended.done():
+            self.ended.set_result(None)
 
     def pause_writing(self) -> None:
         self.writable.clear()

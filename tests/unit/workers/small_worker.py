@@ -1,0 +1,54 @@
+"""A worker program without a server in it: tells its process id to whoever connects.
+
+    python small_worker.py MODE SOCKET
+
+serve: does as it is told. deaf: does not mind SIGTERM. mute: gives no sign of life once it serves.
+unfit: says that a setting is wrong. crash: ends at once.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+
+from orchid.workers.messages import Unfit
+from orchid.workers.remote_store import RemoteStore
+
+
+async def main(mode: str, link: int) -> int:
+    if mode == "crash":
+        return 7
+    store = await RemoteStore.connect(socket.socket(fileno=link))
+    if mode == "unfit":
+        store.link.send(Unfit("--listen: not like this"))
+        await store.close()
+        return 2
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, (lambda: None) if mode == "deaf" else stop.set)
+    beating = loop.create_task(store.beat())
+    await store.ready()
+    if mode == "mute":
+        beating.cancel()
+    for number in store.begin.sockets:
+        bound = socket.socket(fileno=number)
+        bound.setblocking(False)
+        bound.listen()
+        loop.add_reader(bound, tell, bound)
+    stopping = loop.create_task(stop.wait())
+    await asyncio.wait([stopping, store.link.lost], return_when=asyncio.FIRST_COMPLETED)
+    return 0
+
+
+def tell(bound: socket.socket) -> None:
+    try:
+        client, _ = bound.accept()
+    except BlockingIOError:
+        return  # another worker was faster
+    with client:
+        client.sendall(b"%d" % os.getpid())
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main(sys.argv[1], int(sys.argv[2]))))

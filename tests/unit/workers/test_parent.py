@@ -1,0 +1,139 @@
+"""The parent starts what it is asked to, keeps it running, and ends it in order."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from orchid.settings import BadSettings, Given, Settings, check
+from orchid.store.memory import MemoryStore
+from orchid.workers import parent as parent_module
+from orchid.workers.parent import Parent, Role, roles
+
+SMALL_WORKER = Path(__file__).with_name("small_worker.py")
+
+
+def settings_for(workers: int = 2, controllers: Sequence[str] = (), grace: str = "5s") -> Settings:
+    given = Given(workers=workers, controllers=tuple(controllers), shutdown_grace=grace)
+    return check(given)
+
+
+class Running:
+    """A parent at work, with small workers on a socket of its own."""
+
+    def __init__(self, mode: str, settings: Settings) -> None:
+        bound = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.port: int = bound.getsockname()[1]
+        program = (sys.executable, str(SMALL_WORKER), mode)
+        self.stop = asyncio.Event()
+        self.announced = asyncio.Event()
+        self.parent = Parent(settings, MemoryStore(), [bound], program)
+        self.task = asyncio.create_task(self.parent.run(self.stop, self.announced.set))
+
+    async def answer(self) -> int:
+        """The process id of whichever worker takes the next connection."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        told = await reader.read()
+        writer.close()
+        return int(told)
+
+    async def other_than(self, pid: int) -> int:
+        while (found := await self.answer()) == pid:
+            pass
+        return found
+
+
+@asynccontextmanager
+async def running(mode: str, settings: Settings) -> AsyncIterator[Running]:
+    server = Running(mode, settings)
+    async with asyncio.timeout(60):
+        try:
+            await server.announced.wait()
+            yield server
+        finally:
+            server.stop.set()
+            await server.task
+
+
+def test_controllers_have_a_process_of_their_own() -> None:
+    """Exactly one process runs them, and only if some are wanted."""
+    named = [role.name for role in roles(settings_for(2, ["*"]))]
+
+    assert named == ["worker-0", "worker-1", "controllers"]
+    assert [role for role in roles(settings_for(2, ["*"])) if role.controls] == [
+        Role("controllers", controls=True)
+    ]
+    assert [role.prepares for role in roles(settings_for(3))] == [True, False, False]
+
+
+async def test_announces_when_all_workers_serve_and_ends_them_when_told() -> None:
+    """Nothing is left behind."""
+    async with running("serve", settings_for()) as server:
+        processes = dict(server.parent._processes)
+        assert await server.answer() in {process.pid for process in processes.values()}
+
+    assert [process.returncode for process in processes.values()] == [0, 0]
+
+
+async def test_killed_worker_is_replaced() -> None:
+    """The others serve meanwhile, and the new one serves as the old one did."""
+    async with running("serve", settings_for(1)) as server:
+        first = await server.answer()
+
+        os.kill(first, signal.SIGKILL)
+        second = await server.other_than(first)
+
+        assert second != first
+
+
+async def test_worker_without_a_sign_of_life_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is stopped, or stuck, does not keep its connections for ever."""
+    monkeypatch.setattr(parent_module, "LOOK_SECONDS", 0.05)
+    async with running("mute", settings_for(1)) as server:
+        first = await server.answer()
+
+        second = await server.other_than(first)
+
+        assert second != first
+
+
+async def test_deaf_worker_is_ended_after_the_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop takes only so long."""
+    monkeypatch.setattr(parent_module, "LATE_SECONDS", 0.05)
+    async with running("deaf", settings_for(1, grace="50ms")) as server:
+        [process] = server.parent._processes.values()
+
+    assert process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"), [("unfit", "--listen: not like this"), ("crash", "exit code 7")]
+)
+async def test_worker_that_cannot_start_ends_the_start(mode: str, words: str) -> None:
+    """A mistake in the settings is told once, not tried for ever."""
+    server = Running(mode, settings_for())
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        await asyncio.wait_for(server.task, 30)
+
+    found = caught.value.subgroup(BadSettings)
+    assert found is not None
+    assert words in str(found.exceptions[0])
+    assert not server.announced.is_set()
+
+
+async def test_stop_before_the_start_is_done_ends_quietly() -> None:
+    """Whoever thinks better of it at once leaves nothing behind."""
+    server = Running("serve", settings_for())
+    await asyncio.sleep(0)
+    server.stop.set()
+
+    await asyncio.wait_for(server.task, 30)
+
+    assert server.parent._processes == {}
