@@ -1,0 +1,156 @@
+"""The running server answers as its own OpenAPI document says, whoever asks and whatever they send.
+
+Requests are made up from the published document (schemathesis), as an administrator, as somebody
+who may read, and as nobody. ORCHID_OPENAPI_EXAMPLES sets how many there are of each; the default
+keeps this within a minute.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+import requests
+import schemathesis
+from hypothesis import strategies as st
+from openapi_spec_validator import validate
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.conformance.exchanges import TOKENS
+from tests.e2e.serving import Server, running_server
+
+EXAMPLES = int(os.environ.get("ORCHID_OPENAPI_EXAMPLES", "2"))
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+USERS = {"admin": "admin-token-0001", "viewer": "viewer-token-0008", "nobody": ""}
+NAMES = ("fuzzed", "default")
+
+
+class Caller:
+    """One user of one server."""
+
+    def __init__(self, server: Server, token: str) -> None:
+        self.base = server.url
+        self.session = requests.Session()
+        self.session.trust_env = False  # the environment may name other authorities
+        self.session.verify = str(server.data_dir / "ca.crt")
+        self.options = {"timeout": 30, "verify": self.session.verify}
+        if token:
+            self.session.headers["Authorization"] = f"Bearer {token}"
+
+    def document(self, path: str) -> Any:
+        answer = self.session.get(self.base + path, timeout=30)
+        answer.raise_for_status()
+        return answer.json()
+
+
+@pytest.fixture(scope="module", params=("orch", "kubernetes"))
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """A server with static tokens, in either naming."""
+    data: Path = tmp_path_factory.mktemp("openapi") / "data"
+    flags = ("--naming", request.param, "--token-auth-file", str(TOKENS), "--controllers", "")
+    with running_server(data, *flags) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def admin(server: Server) -> Caller:
+    """The administrator, who has let the readers read."""
+    caller = Caller(server, USERS["admin"])
+    group = next(g for g in groups(caller) if g.startswith("rbac."))
+    binding = {
+        "metadata": {"name": "readers"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"apiGroup": group, "kind": "Group", "name": "readers"}],
+    }
+    path = f"{server.url}/apis/{group}/v1/clusterrolebindings"
+    answer = caller.session.post(path, json=binding, timeout=30)
+    assert answer.status_code == 201, answer.text
+    return caller
+
+
+def groups(caller: Caller) -> list[str]:
+    return [group["name"] for group in caller.document("/apis")["groups"]]
+
+
+def test_every_document_is_valid(admin: Caller) -> None:
+    """A validator of OpenAPI finds no fault with the old document nor with any of the new ones."""
+    index = admin.document("/openapi/v3")["paths"]
+
+    validate(admin.document("/openapi/v2"))
+    for entry in index.values():
+        validate(admin.document(entry["serverRelativeURL"]))
+
+    assert "api/v1" in index
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_answers_are_as_the_document_says(server: Server, admin: Caller, user: str) -> None:
+    """No answer is a 5xx, and none has a status, a media type or a body that is not described."""
+    caller = Caller(server, USERS[user])
+    examples = EXAMPLES if user == "admin" else max(1, EXAMPLES // 4)
+    problems: list[str] = []
+
+    for key in sorted(admin.document("/openapi/v3")["paths"]):
+        document = admin.document(f"/openapi/v3/{key}")
+        del document["security"]  # or credentials are made up as well, in place of ours
+        for found in schemathesis.openapi.from_dict(document).get_all_operations():
+            operation = found.ok()
+            if "/watch/" not in operation.path:
+                problems += tried(operation, caller, examples)
+
+    assert problems == []
+
+
+def tried(operation: Any, caller: Caller, examples: int) -> list[str]:
+    """What was wrong with the answers to some requests for one operation."""
+    problems: list[str] = []
+
+    @hypothesis.given(case=operation.as_strategy(), name=st.sampled_from(NAMES), tame=st.booleans())
+    @hypothesis.settings(
+        max_examples=examples,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[hypothesis.Phase.generate],
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    def attempt(case: Any, name: str, tame: bool) -> None:
+        if tame:
+            # Names made up at random hit nothing: then only refusals would be tried.
+            tamed(case, name)
+        (case.query or {}).pop("watch", None)  # it would last for minutes
+        answer = case.call(base_url=caller.base, session=caller.session, **caller.options)
+        try:
+            case.validate_response(answer, checks=CHECKS)
+        except Exception as problem:  # each is told, with what led to it
+            problems.append(
+                f"{case.as_curl_command()}\n{answer.status_code} {answer.text[:500]}\n{problem}"
+            )
+
+    attempt()
+    return problems
+
+
+def tamed(case: Any, name: str) -> None:
+    """The same request, for an object that may be there."""
+    places = {"namespace": "default", "name": name}
+    for place in case.path_parameters or {}:
+        case.path_parameters[place] = places[place]
+    if isinstance(case.body, dict) and case.method in ("POST", "PUT"):
+        for word in ("kind", "apiVersion"):
+            case.body.pop(word, None)
+        case.body["metadata"] = {"name": name}
