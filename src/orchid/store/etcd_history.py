@@ -123,7 +123,7 @@ class History:
         """Take what a commit has done from its answer, if nothing can lie between it and the tail.
 
         etcd counts one by one: what has the very next revision is next. Anything else waits for the
-        watch, which tells it too. For a server alone on its etcd, that halves a commit's cost.
+        watch, which tells it too. For a server alone on its etcd, that saves a third of the cost.
         """
         if batch.revision >= self._resume:
             self._offered[batch.revision] = batch
@@ -154,9 +154,11 @@ class History:
                     return await self._collect(watching, span, after, target)
             except RevisionGone as gone:
                 await self.learn(gone.compacted)
-            except Lost:
-                if clock() >= deadline or self.tail.closed:
-                    raise
+                trouble = Unavailable("etcd: it does not tell what was there before a change")
+            except Lost as lost:
+                trouble = lost
+            if clock() >= deadline or self.tail.closed:
+                raise trouble
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def learn(self, compacted: Revision = ABSENT) -> None:
@@ -207,11 +209,12 @@ class History:
             last = events[-1].revision
             self.tail.append(Batch(events, last))
             self._resume = last + 1
-            self._take_offered()
         elif not answer.events and not answer.created:  # word of progress: nothing up to here
             self._resume = max(self._resume, answer.header.revision + 1)
+        self._take_offered()
 
     def _take_offered(self) -> None:
+        """Go on with what commits have told, and let those go on who waited for it."""
         while batch := self._offered.pop(self._resume, None):
             self.tail.append(batch)
             self._resume += 1
@@ -227,7 +230,7 @@ class History:
         if self.tail.revision < self.tail.oldest:
             log.warning("store.history_lost: up to revision %d", self.tail.oldest)
             self.tail.jump(self.tail.oldest)
-            self._release()
+        self._take_offered()
 
     async def _collect(
         self, watching: Watching, span: Span, after: Revision, target: Revision

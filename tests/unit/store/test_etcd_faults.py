@@ -211,9 +211,9 @@ async def test_full_etcd_is_told_as_such() -> None:
         kept: list[str] = []
 
         async def fill() -> None:
-            while len(kept) < 50:
-                await put(store, f"k{len(kept):02}", bytes(20_000))
-                kept.append(f"k{len(kept):02}")
+            while len(kept) < 3000:  # etcd counts what it has written every tenth of a second
+                await put(store, f"k{len(kept):04}", bytes(20_000))
+                kept.append(f"k{len(kept):04}")
 
         with pytest.raises(Full):
             await fill()
