@@ -42,6 +42,7 @@ Read = Callable[[bytes, int, Values], int]  # the message, a position, what is k
 Make = Callable[..., Any]  # from the bytes of a message, and values known beforehand
 
 _LARGEST_NUMBER = 2**29 - 1
+_DEEPEST_GROUP = 100  # as elsewhere; nobody here sends any
 _LAST_OF_BYTE = 127  # beyond it, a varint goes on
 _CUT_SHORT = "the message is cut short"
 
@@ -408,6 +409,8 @@ def _behind(data: bytes, position: int, number: int, wire_type: int) -> int:
             raise Undecodable(f"{number} is no field number")
         if wire_type == GROUP:
             open_groups += 1
+            if open_groups > _DEEPEST_GROUP:
+                raise Undecodable("groups are nested too deeply")
         elif wire_type == END_GROUP:
             open_groups -= 1
         else:
