@@ -33,6 +33,7 @@ COMMANDS = (
     Command("controllers", "run the controllers by themselves", "orchid.commands.controllers"),
     Command("status", "show whether the server is well, and who you are", "orchid.commands.status"),
     Command("whoami", "show as whom the server knows you", "orchid.commands.whoami"),
+    Command("account", "make, list and delete accounts", "orchid.commands.account"),
     Command("token", "get a token of an account, or look into one", "orchid.commands.token"),
     Command("csr", "request, decide and fetch certificates", "orchid.commands.csr"),
     Command("bundle", "list, show and set trust bundles", "orchid.commands.bundle"),

@@ -100,6 +100,9 @@ class Connection:
     def put(self, place: str, body: Json) -> Json:
         return self._json("PUT", place, body)
 
+    def delete(self, place: str) -> Json:
+        return self._json("DELETE", place)
+
     def text(self, place: str) -> tuple[int, str]:
         """The status and text of a page that is no object."""
         status, data = self._exchange("GET", place, None)
