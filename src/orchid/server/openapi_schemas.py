@@ -99,6 +99,8 @@ class Definitions:
             self.schemas[name] = self._object(tree, place)
         if tree.atomic:
             self.schemas[name][f"{EXTENSION}map-type"] = "atomic"
+        if tree.open:
+            self.schemas[name][KEEPS_UNKNOWN] = True
         return refer(name)
 
     def _name(self, type_: type, place: str) -> str:
@@ -115,8 +117,6 @@ class Definitions:
         if required:
             schema["required"] = sorted(required)
         schema["properties"] = self._properties(tree, place)
-        if tree.open:
-            schema[KEEPS_UNKNOWN] = True
         return schema
 
     def _properties(self, tree: Fields, place: str) -> dict[str, Schema]:
