@@ -29,7 +29,8 @@ def _quoted(character: str) -> str:
 
 def timestamp(moment: datetime.datetime) -> str:
     """RFC 3339, UTC, whole seconds: `2026-01-02T03:04:05Z`."""
-    return moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    utc = moment.astimezone(datetime.UTC).replace(microsecond=0, tzinfo=None)
+    return f"{utc.isoformat()}Z"  # strftime writes the year 442 with three digits
 
 
 def whole_seconds(moment: datetime.datetime) -> datetime.datetime:
