@@ -18,6 +18,7 @@ from typing import Any
 from orchid.engine.patch.compare import compare_tracked, stripped, zero
 from orchid.engine.patch.field_set import FieldSet
 from orchid.wire.schema import Fields
+from orchid.wire.text import timestamp
 
 APPLY = "Apply"
 UPDATE = "Update"
@@ -227,7 +228,7 @@ def _normal_time(text: str) -> str:
     moment = datetime.datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError("a time without a zone")
-    return moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return timestamp(moment)
 
 
 def _comparable(value: dict[str, Any]) -> dict[str, Any]:

@@ -194,6 +194,18 @@ def test_entries_of_a_client_replace_the_stored_ones() -> None:
     assert entry["time"] == NOW
 
 
+def test_a_very_old_time_of_a_client_can_be_read_again() -> None:
+    """A year below 1000 keeps its four digits, or the next reader could not read the entry."""
+    old = updated(None, account(labels={"a": "1"}))
+    (entry,) = old["metadata"]["managedFields"]
+    new = copy.deepcopy(old)
+    new["metadata"]["managedFields"] = [entry | {"time": "0442-01-10T00:00:00Z"}]
+
+    found = updated(old, new)["metadata"]["managedFields"]
+
+    assert [kept["time"] for kept in found] == ["0442-01-10T00:00:00Z"]
+
+
 def test_a_subresource_ignores_the_entries_of_the_request() -> None:
     """There the stored list always counts."""
     live = updated(None, request(labels={"a": "1"}))
