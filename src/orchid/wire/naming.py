@@ -22,6 +22,7 @@ class Naming:
     client_tool: str  # the command-line tool whose apply is tracked by annotation
     legacy_issuer: str
     flow_header: str  # X-<flow_header>-Pf-Flowschema-Uid
+    serves_inside: bool = False  # workloads reach the server by a Service of its own name
 
     def group(self, word: str) -> str:
         """The API group of a word: `certificates` -> `certificates.orch.io`; core stays empty."""
@@ -208,6 +209,12 @@ class Naming:
         return f"{self.component}-apiserver-legacy-service-account-token-tracking"
 
     @property
+    def server_names(self) -> tuple[str, ...]:
+        """The names by which a workload finds its server, where the set has such a habit."""
+        word = self.namespace_finalizer
+        return (word, f"{word}.default", f"{word}.default.svc") if self.serves_inside else ()
+
+    @property
     def root_ca_description(self) -> str:
         word = self.namespace_finalizer
         return (
@@ -239,14 +246,26 @@ KUBERNETES: Final = Naming(
     client_tool="kubectl",
     legacy_issuer="kubernetes/serviceaccount",
     flow_header="Kubernetes",
+    serves_inside=True,
 )
 
 SETS: Final = {naming.name: naming for naming in (ORCH, KUBERNETES)}
+DEFAULT: Final = ORCH.name
 
 # What negotiation understands in either naming, so that stock clients work with both.
 META_GROUPS: Final = frozenset(naming.meta for naming in SETS.values())
 DISCOVERY_GROUPS: Final = frozenset(naming.discovery for naming in SETS.values())
 PROTOBUF_MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
+PROTOBUF_MAGIC: Final = b"k8s\0"  # the first bytes of every such body
 INITIAL_EVENTS_END: Final = ("orch.io/initial-events-end", "k8s.io/initial-events-end")
+# Finalizers that need no domain, though they say whose they are.
+PLAIN_FINALIZERS: Final = frozenset(naming.namespace_finalizer for naming in SETS.values())
 # OpenAPI extensions keep the names that tools read, in either naming.
 EXTENSION: Final = "x-kubernetes-"
+
+# The client that people already have, in either naming: what it is for, its name, where it keeps
+# its configuration below the home directory, and the headers by which it tells what was typed.
+REFERENCE: Final = "Kubernetes"
+CLIENT: Final = "kubectl"
+CLIENT_CONFIG: Final = (".kube", "config")
+CLIENT_HEADERS: Final = ("Kubectl-Command", "Kubectl-Session")

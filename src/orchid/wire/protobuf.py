@@ -17,6 +17,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from msgspec import field
 
+from orchid.wire.naming import PROTOBUF_MAGIC as MAGIC
 from orchid.wire.protobuf_reader import Make, reader_of
 from orchid.wire.protobuf_scalars import LENGTH, read_varint, varint
 from orchid.wire.protobuf_writer import Writer, tag, writer_of
@@ -27,7 +28,6 @@ from orchid.wire.struct import Wire, proto
 
 T = TypeVar("T", bound=Wire)
 
-MAGIC = b"k8s\0"
 _FIRST, _SECOND = tag(1, LENGTH), tag(2, LENGTH)
 _ONE_BYTE = 127  # the largest length that takes one
 _NO_CONTENT_TYPE = tag(3, LENGTH) + b"\0" + tag(4, LENGTH) + b"\0"
