@@ -130,7 +130,7 @@ class Parent:
         """Start a process, and give its exit code when it has ended."""
         ours, theirs = socket.socketpair()
         with theirs:
-            process = await self._start(theirs)
+            process = await self._start(role, theirs)
         self._processes[role.name] = process
         session: Session | None = None
         try:
@@ -150,9 +150,8 @@ class Parent:
             if session is not None:
                 session.close()
 
-    async def _start(self, link: socket.socket) -> asyncio.subprocess.Process:
-        inherited = [link.fileno(), self._counter.descriptor]
-        inherited += [bound.fileno() for bound in self._sockets]
+    async def _start(self, role: Role, link: socket.socket) -> asyncio.subprocess.Process:
+        inherited = [link.fileno(), self._counter.descriptor, *self._sockets_of(role)]
         return await asyncio.create_subprocess_exec(
             *self._program,
             str(link.fileno()),
@@ -166,11 +165,14 @@ class Parent:
             listens=role.listens,
             prepares=role.prepares and not self._prepared,
             controls=role.controls,
-            sockets=tuple(bound.fileno() for bound in self._sockets) if role.listens else (),
+            sockets=self._sockets_of(role),
             counter=self._counter.descriptor,
             revision=self._server.told,
             oldest=self._server.oldest,
         )
+
+    def _sockets_of(self, role: Role) -> tuple[int, ...]:
+        return tuple(bound.fileno() for bound in self._sockets) if role.listens else ()
 
     async def _ended(
         self, process: asyncio.subprocess.Process, role: Role, session: Session
