@@ -1,0 +1,50 @@
+"""docs/operations.md names every setting with its default, and no setting that does not exist."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from orchid.settings import Given
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+ROW = re.compile(r"^\| `--([\w-]+)` \| (.+?) \| (.+) \|$", re.MULTILINE)
+FIELDS = {field.encode_name: field for field in msgspec.structs.fields(Given)}
+
+
+def rows() -> dict[str, tuple[str, str]]:
+    return {name: (default, text) for name, default, text in ROW.findall(PAGE.read_text())}
+
+
+def written(default: Any) -> str:
+    if isinstance(default, tuple):
+        return " ".join(f"`{each}`" for each in default) or "—"
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    return f"`{default}`" if default != "" else "—"
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_setting_is_explained_with_its_default(name: str) -> None:
+    """A setting without its line, or with another default there, misleads whoever runs a server."""
+    default, text = rows().get(name, ("no line", ""))
+
+    assert default == written(FIELDS[name].default)
+    assert text.endswith(".")
+
+
+def test_no_setting_is_explained_that_does_not_exist() -> None:
+    """A line that outlives its setting sends people after nothing."""
+    assert set(rows()) <= set(FIELDS)
+
+
+def test_every_flag_in_the_text_exists() -> None:
+    """Flags that the text speaks of are settings, or flags of the commands it shows."""
+    of_commands = {"config", "from", "from-etcd", "to", "to-etcd", "verify"}
+    text = re.sub(r"^openssl .*$", "", PAGE.read_text(), flags=re.MULTILINE)
+
+    named = set(re.findall(r"(?<![\w-])--([a-z][\w-]+)(?![\w<-]*-<)", text))
+
+    assert {name for name in named if not name.endswith("-")} <= set(FIELDS) | of_commands
