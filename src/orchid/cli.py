@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from orchid.version import __version__
+from orchid.wire.naming import REFERENCE
 
 INTERRUPTED = 130  # 128 and the number of SIGINT, as shells have it
 
@@ -60,7 +61,7 @@ def build(wanted: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """The parser, with the flags of the commands that are wanted; None means of all."""
     parser = argparse.ArgumentParser(
         prog="orchid",
-        description="The identity plane of Kubernetes without Kubernetes.",
+        description=f"The identity plane of {REFERENCE} without {REFERENCE}.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"orchid {__version__}")

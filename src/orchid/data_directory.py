@@ -117,9 +117,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 def _serving_names(settings: Settings) -> tuple[tuple[str, ...], tuple[Address, ...]]:
     """Every name and address under which a client may reach this server."""
     names = ["localhost", socket.gethostname().lower(), "orchid"]
-    if settings.names.component != "orch":
-        base = settings.names.legacy_issuer.partition("/")[0]
-        names += [base, f"{base}.default", f"{base}.default.svc"]
+    names += settings.names.server_names
     addresses: list[Address] = [ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1")]
     for host in (settings.host, settings.given.advertise_address):
         try:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 
 from orchid.wire.errors import BadRequest
-from orchid.wire.naming import SETS, Naming
+from orchid.wire.naming import DEFAULT, SETS, Naming
 from orchid.wire.options import duration
 
 Help = msgspec.Meta
@@ -40,7 +40,9 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
         ),
     ] = ""
     workers: Annotated[int, Help(description="API processes sharing the listening socket.")] = 1
-    naming: Annotated[str, Help(description="Which names to speak: orch or kubernetes.")] = "orch"
+    naming: Annotated[str, Help(description=f"Which names to speak: {' or '.join(SETS)}.")] = (
+        DEFAULT
+    )
     namespaces: Annotated[
         str,
         Help(
@@ -294,8 +296,7 @@ def _sentence(problem: str) -> str:
 
 def check(given: Given) -> Settings:
     """Make settings out of what was given, or say what is wrong with it."""
-    if given.naming not in SETS:
-        raise BadSettings(f"--naming: {given.naming!r} is neither 'orch' nor 'kubernetes'")
+    _one_of("naming", given.naming, tuple(SETS))
     _one_of("namespaces", given.namespaces, ("lenient", "strict"))
     _one_of("store", given.store, ("sqlite", "memory"))
     _one_of("log-format", given.log_format, ("text", "json"))

@@ -22,7 +22,7 @@ from orchid.commands import kubeconfig_file
 from orchid.commands.kubeconfig_file import Access
 from orchid.commands.output import USAGE, Complaint, printable
 from orchid.version import __version__
-from orchid.wire.naming import SETS, Naming
+from orchid.wire.naming import CLIENT_CONFIG, SETS, Naming
 
 LARGEST_ANSWER = 256 << 20
 PAGE = 500
@@ -49,7 +49,7 @@ def add_flags(parser: argparse.ArgumentParser, *, json_output: bool = True) -> N
         type=Path,
         metavar="FILE",
         help="how to reach the server (default: $KUBECONFIG, ./orchid-data/admin.kubeconfig "
-        "or ~/.kube/config, whichever is there first)",
+        f"or {Path('~', *CLIENT_CONFIG)}, whichever is there first)",
     )
     server.add_argument("--context", default="", help="which of its contexts to use")
     if json_output:

@@ -17,6 +17,7 @@ from typing import Any
 
 from orchid.commands.output import USAGE, Complaint
 from orchid.credentials.secret import Secret
+from orchid.wire.naming import CLIENT_CONFIG
 
 BESIDE = Path("orchid-data") / "admin.kubeconfig"
 LARGEST = 3 << 20
@@ -64,7 +65,7 @@ def find(given: Path | None, environ: Mapping[str, str], here: Path | None = Non
             raise Complaint(f"$KUBECONFIG names {named}, and there is no such file", USAGE)
         return Found(there, "$KUBECONFIG")
     beside = here / BESIDE if here else BESIDE
-    at_home = Path(environ.get("HOME") or "~").expanduser() / ".kube" / "config"
+    at_home = Path(environ.get("HOME") or "~").expanduser().joinpath(*CLIENT_CONFIG)
     for path in (beside, at_home):
         if path.is_file():
             return Found((path,), "found there")

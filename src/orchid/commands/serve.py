@@ -11,6 +11,7 @@ from orchid.commands.output import say
 from orchid.commands.serving_flags import add_settings as configure
 from orchid.commands.serving_flags import until_signal
 from orchid.settings import Settings
+from orchid.wire.naming import CLIENT
 
 __all__ = ["configure", "run"]
 
@@ -30,6 +31,6 @@ def _announce(settings: Any, files: Any) -> None:
     say(
         f"orchid serves {settings.url}\n"
         f"  orchid status --kubeconfig {files.kubeconfig}\n"
-        f"  kubectl --kubeconfig {files.kubeconfig} get serviceaccounts -A\n"
+        f"  {CLIENT} --kubeconfig {files.kubeconfig} get serviceaccounts -A\n"
         f"  curl --cacert {files.ca_certificate} {settings.url}/readyz"
     )

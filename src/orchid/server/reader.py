@@ -15,6 +15,7 @@ from typing import Final
 import httptools
 
 from orchid.server.exchange import HttpRequest, Peer
+from orchid.wire.naming import CLIENT_HEADERS
 
 CLOSE_SILENTLY: Final = -1  # a refusal without an answer, for those who do not speak HTTP/1
 # Where in a request the reader stands. Plain numbers: members of an Enum cost a call to look up.
@@ -41,8 +42,7 @@ _KNOWN_NAMES = {
         "Content-Type",
         "Expect",
         "Host",
-        "Kubectl-Command",
-        "Kubectl-Session",
+        *CLIENT_HEADERS,
         "Transfer-Encoding",
         "User-Agent",
     )

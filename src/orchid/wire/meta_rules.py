@@ -21,6 +21,7 @@ from orchid.wire.name_rules import (
     path_segment_errors,
     qualified_name_errors,
 )
+from orchid.wire.naming import PLAIN_FINALIZERS
 from orchid.wire.options import MANAGER_LENGTH, manager_errors
 from orchid.wire.text import quote, timestamp
 
@@ -37,7 +38,7 @@ FINALIZERS = METADATA / "finalizers"
 MANAGED_FIELDS = METADATA / "managedFields"
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
-STANDARD_FINALIZERS = frozenset({ORPHAN, FOREGROUND, "kubernetes"})
+STANDARD_FINALIZERS = PLAIN_FINALIZERS | {ORPHAN, FOREGROUND}
 ANNOTATIONS_SIZE = 256 * 1024
 SUBRESOURCE_LENGTH = 256
 
