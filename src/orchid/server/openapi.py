@@ -4,208 +4,46 @@
     /openapi/v3              which documents there are, each with its hash
     /openapi/v3/apis/G/V     one group and version in OpenAPI 3.0; with ?hash= to be kept for ever
 
-Start with `OpenApi`. The documents are made from the kinds' declarations, once, when somebody
-first asks: schemas in openapi_schemas.py, paths in openapi_paths.py and openapi_discovery.py, the
-older form in openapi_v2.py and openapi_protobuf.py. Everyone sees the same.
+The documents are made from the kinds' declarations. All of that, code included, waits in
+openapi_pages.py until somebody asks, so that starting the server does not pay for it.
 """
 
 import functools
-import gzip
-import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any, Final
-
-import msgspec
+from typing import TYPE_CHECKING, Final
 
 from orchid.engine.catalog import Catalog
-from orchid.server import openapi_protobuf, openapi_v2
 from orchid.server.exchange import Response
-from orchid.server.fixed_document import FixedDocument, answer, http_date
-from orchid.server.negotiate import JSON, clauses
-from orchid.server.openapi_discovery import page_documents
-from orchid.server.openapi_paths import FAILURE, Paths, group_path
-from orchid.server.openapi_schemas import PREFIX, Definitions
 from orchid.server.pages import Page
-from orchid.server.respond import Exchange, accepts_gzip, head
-from orchid.version import __version__
+from orchid.server.respond import Exchange
 from orchid.wire.naming import Naming
+
+if TYPE_CHECKING:
+    from orchid.server.openapi_pages import OpenApiPages
 
 V2: Final = "/openapi/v2"
 V3: Final = "/openapi/v3"
-KEPT_FOR: Final = timedelta(days=365)
-
-PROTOBUF_V2: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-OLD_PROTOBUF_V2: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-_FORMS: Final = {JSON: JSON, PROTOBUF_V2: PROTOBUF_V2, OLD_PROTOBUF_V2: PROTOBUF_V2}
-
-_VARY_ACCEPT: Final = b"Vary: Accept\r\n"
-_VARY_BOTH: Final = b"Vary: Accept-Encoding\r\nVary: Accept\r\n"
-_BEARER: Final = {
-    "BearerToken": {
-        "description": "A bearer token. A client certificate does as well.",
-        "type": "apiKey",
-        "name": "authorization",
-        "in": "header",
-    }
-}
-
-_sorted = functools.partial(msgspec.json.encode, order="sorted")
-
-
-@dataclass(frozen=True)
-class Swagger:
-    """The old document in its two forms, which share one tag."""
-
-    plain: FixedDocument
-    protobuf: FixedDocument
-
-    @functools.cached_property
-    def compressed(self) -> dict[str, bytes]:
-        forms = {JSON: self.plain, PROTOBUF_V2: self.protobuf}
-        return {media: gzip.compress(form.body, 6, mtime=0) for media, form in forms.items()}
 
 
 class OpenApi:
-    """The documents, and the pages that show them."""
+    """Where the pages stand: under `exact` paths, and under a prefix."""
 
     def __init__(self, catalog: Catalog, names: Naming, openid_paths: Iterable[str]) -> None:
-        self._catalog = catalog
-        self._names = names
-        self._openid_paths = tuple(openid_paths)
-        self._info = {"title": "Orchid", "version": __version__}
-        self._made: Made | None = None
-        self.exact: dict[str, Page] = {V2: self.show_v2, V3: self.show_index}
-        self.prefixed: dict[str, Page] = {f"{V3}/": self.show_v3}
+        self._described = (catalog, names, tuple(openid_paths))
+        self.exact: dict[str, Page] = {V2: self._show_v2, V3: self._show_index}
+        self.prefixed: dict[str, Page] = {f"{V3}/": self._show_v3}
 
-    # -- pages -------------------------------------------------------------------------------
+    @functools.cached_property
+    def _pages(self) -> "OpenApiPages":
+        from orchid.server.openapi_pages import OpenApiPages  # noqa: PLC0415 -- see above
 
-    def show_v2(self, exchange: Exchange) -> Response:
-        media = _form(exchange.accept, _FORMS)
-        if media is None:
-            return Response(406, head(exchange, _VARY_BOTH))
-        swagger = self._documents(exchange.now).swagger
-        document = swagger.plain if media == JSON else swagger.protobuf
-        content = b"Content-Type: %b\r\n" % media.encode()
-        if accepts_gzip(exchange.http) and "range" not in exchange.http.headers:
-            smaller = swagger.compressed[media]
-            document = FixedDocument(smaller, document.tag, document.modified)
-            content += b"Content-Encoding: gzip\r\n"
-        return answer(exchange, document, content, vary=_VARY_BOTH)
+        return OpenApiPages(*self._described)
 
-    def show_index(self, exchange: Exchange) -> Response:
-        index = self._documents(exchange.now).index
-        return answer(exchange, index, b"Content-Type: text/plain; charset=utf-8\r\n")
+    def _show_v2(self, exchange: Exchange) -> Response:
+        return self._pages.show_v2(exchange)
 
-    def show_v3(self, exchange: Exchange) -> Response:
-        key = exchange.located.target.path.removeprefix(f"{V3}/")
-        document = self._documents(exchange.now).groups.get(key)
-        if document is None:
-            return Response(404, head(exchange, b""))
-        if _form(exchange.accept, {JSON: JSON}) is None:
-            return Response(406, head(exchange, _VARY_ACCEPT))
-        content = b"Content-Type: application/json\r\n"
-        asked = (exchange.query.get("hash") or [""])[0]
-        if not asked:
-            return answer(exchange, document, content, vary=_VARY_ACCEPT)
-        if asked != document.tag:
-            location = b"Location: %b\r\n" % _url(key, document).encode()
-            return Response(301, head(exchange, location + _VARY_ACCEPT))
-        until = http_date(exchange.now + KEPT_FOR).replace("GMT", "UTC")
-        content += b"Expires: %b\r\n" % until.encode()
-        kept = b"public, immutable"
-        return answer(exchange, document, content, vary=_VARY_ACCEPT, cache=kept)
+    def _show_index(self, exchange: Exchange) -> Response:
+        return self._pages.show_index(exchange)
 
-    # -- documents ---------------------------------------------------------------------------
-
-    def _documents(self, now: datetime) -> "Made":
-        if self._made is None:
-            self._made = self._make(now)
-        return self._made
-
-    def _make(self, now: datetime) -> "Made":
-        definitions = Definitions(self._names)
-        paths = Paths(self._names, definitions)
-        documents = page_documents(self._catalog, self._names, definitions, self._openid_paths)
-        for kind in self._catalog.kinds:
-            key = group_path(kind.group, kind.version).strip("/")
-            documents[key].update(paths.of(kind))
-        responses = {FAILURE: paths.failure()}
-        schemas = definitions.schemas
-        groups = {
-            key: _fixed(_sorted(self._document(found, schemas, responses)), now)
-            for key, found in sorted(documents.items())
-        }
-        everything = {path: item for found in documents.values() for path, item in found.items()}
-        swagger = openapi_v2.swagger(self._info, everything, schemas, responses, _BEARER)
-        plain = _fixed(_sorted(swagger), now)
-        protobuf = FixedDocument(openapi_protobuf.encode(swagger), plain.tag, plain.modified)
-        urls = {key: {"serverRelativeURL": _url(key, found)} for key, found in groups.items()}
-        index = FixedDocument(_sorted({"paths": urls}), "", plain.modified)
-        return Made(Swagger(plain, protobuf), groups, index)
-
-    def _document(
-        self, paths: dict[str, Any], schemas: dict[str, Any], responses: dict[str, Any]
-    ) -> dict[str, Any]:
-        needed = _reachable([paths, responses], schemas)
-        return {
-            "openapi": "3.0.0",
-            "info": self._info,
-            "paths": paths,
-            "components": {
-                "schemas": {name: schemas[name] for name in needed},
-                "responses": responses,
-                "securitySchemes": _BEARER,
-            },
-            "security": [{name: []} for name in _BEARER],
-        }
-
-
-@dataclass(frozen=True)
-class Made:
-    """All documents, made together so that they agree."""
-
-    swagger: Swagger
-    groups: dict[str, FixedDocument]
-    index: FixedDocument
-
-
-def _form(accept: str, forms: dict[str, str]) -> str | None:
-    """The form that the best clause of Accept asks for, or None if there is no such form."""
-    if not accept:
-        return JSON
-    for clause in clauses(accept):
-        media = f"{clause.type}/{clause.subtype}"
-        if media in ("*/*", "application/*"):
-            return JSON
-        if media in forms:
-            return forms[media]
-    return None
-
-
-def _fixed(body: bytes, now: datetime) -> FixedDocument:
-    return FixedDocument(body, hashlib.sha512(body).hexdigest().upper(), now)
-
-
-def _url(key: str, document: FixedDocument) -> str:
-    return f"{V3}/{key}?hash={document.tag}"
-
-
-def _reachable(roots: Iterable[Any], schemas: dict[str, Any]) -> list[str]:
-    """The names of the definitions that one comes to from here, in order."""
-    found: set[str] = set()
-    open_ends: list[Any] = list(roots)
-    while open_ends:
-        value = open_ends.pop()
-        if isinstance(value, list | tuple):
-            open_ends.extend(value)
-        elif isinstance(value, dict):
-            name = value.get("$ref")
-            if isinstance(name, str) and name.startswith(PREFIX):
-                name = name.removeprefix(PREFIX)
-                if name not in found:
-                    found.add(name)
-                    open_ends.append(schemas[name])
-            open_ends.extend(value.values())
-    return sorted(found)
+    def _show_v3(self, exchange: Exchange) -> Response:
+        return self._pages.show_v3(exchange)

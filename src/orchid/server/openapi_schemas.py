@@ -38,7 +38,6 @@ _TIMES = {
     "Time": "A moment, as in RFC 3339, in whole seconds.",
     "MicroTime": "A moment, as in RFC 3339, with microseconds.",
 }
-_EMPTY: dict[Scalar, Any] = {Scalar.STRING: "", Scalar.BOOLEAN: False}
 
 
 class Definitions:
@@ -130,7 +129,7 @@ class Definitions:
         text = field.described.text if field.described else ""
         default = self._defaults.get((tree.type, field.wire_name))
         if default is None and field.always_written and not field.nullable:
-            default = empty_of(field.node)
+            default = written_default(tree, field)
         schema = wrapped(schema, text, default)
         if field.nullable and field.always_written:
             schema = wrapped(schema, text, nullable=True)
@@ -230,11 +229,17 @@ def is_required(field: Field) -> bool:
     return field.always_written and not field.nullable and not isinstance(field.node, Fields)
 
 
-def empty_of(node: Node) -> Any:
-    """The value of a field that is written although nobody set it, if that is a valid one."""
-    if isinstance(node, Fields):
-        return None if any(map(is_required, node.fields.values())) else {}
-    return _EMPTY.get(node.scalar) if isinstance(node, Leaf) else None
+def written_default(tree: Fields, field: Field) -> Any:
+    """The value of a field that is written although nobody set it."""
+    if isinstance(field.node, Fields):
+        return empty_of(field.node)
+    value = getattr(tree.type(), field.python_name)
+    return value if isinstance(value, str | bool) else None
+
+
+def empty_of(tree: Fields) -> Schema | None:
+    """An object without fields, if such a one is valid."""
+    return None if any(map(is_required, tree.fields.values())) else {}
 
 
 def defaults_of(kind: Kind[Any]) -> dict[tuple[type, str], Any]:

@@ -6,7 +6,8 @@ import hashlib
 import pytest
 from openapi_spec_validator import validate
 
-from orchid.server.openapi import OLD_PROTOBUF_V2, PROTOBUF_V2, V2, V3
+from orchid.server.openapi import V2, V3
+from orchid.server.openapi_pages import OLD_PROTOBUF_V2, PROTOBUF_V2
 from orchid.wire.naming import KUBERNETES, ORCH, Naming
 from tests.unit.server.published import NOW, OPENID, ask, document, header, published
 

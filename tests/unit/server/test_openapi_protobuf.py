@@ -6,7 +6,8 @@ import msgspec
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from orchid.server.openapi import PROTOBUF_V2, V2
+from orchid.server.openapi import V2
+from orchid.server.openapi_pages import PROTOBUF_V2
 from tests.unit.server.published import ask, document, published
 
 # The messages of OpenAPI v2 as far as they are looked at here: field, number, type, repeated.
