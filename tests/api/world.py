@@ -207,9 +207,10 @@ class Api:
     # -- what many tests begin with --------------------------------------------------------
 
     async def make(self, target: str, body: Any, **more: Any) -> Any:
-        """Create an object and give it back."""
+        """Create an object and give it back; rights that it gives count from then on."""
         answer = await self.call("POST", target, body, **more)
         assert answer.status == 201, answer.text
+        await self.server.feed.fresh()
         return answer.json
 
     async def account(self, name: str, namespace: str = "default", **meta: Any) -> Any:

@@ -128,6 +128,8 @@ class Dispatch:
         endpoint = kind.endpoint(name)
         if endpoint is None or exchange.located.watch_path:
             raise NoSuchRoute
+        if not target.name:  # which made a list of a get
+            raise BadRequest("name must be provided")
         if target.verb not in endpoint.verbs or exchange.http.method == "HEAD":
             raise MethodNotAllowed
         return kind, endpoint

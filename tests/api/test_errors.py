@@ -1,0 +1,291 @@
+"""The shape of every error: status code, reason, details, headers."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.api.world import BOB, Api
+
+SA = "/api/v1/namespaces/default/serviceaccounts"
+CSR = "/apis/certificates.orch.io/v1/certificatesigningrequests"
+MERGE = {"content-type": "application/merge-patch+json"}
+
+
+def shaped(answer: Any, code: int, reason: str) -> Any:
+    """Check what all failures share, and give the Status."""
+    status = answer.json
+    assert list(status)[:5] == ["kind", "apiVersion", "metadata", "status", "message"]
+    assert (status["kind"], status["apiVersion"], status["status"]) == ("Status", "v1", "Failure")
+    assert (answer.status, status["code"], status["reason"]) == (code, code, reason)
+    assert answer.header("audit-id")
+    assert answer.header("cache-control") == "no-cache, private"
+    return status
+
+
+async def test_not_found(server: Api) -> None:
+    """The resource and the name, in words and apart."""
+    core = shaped(await server.call("GET", f"{SA}/x"), 404, "NotFound")
+    group = shaped(await server.call("DELETE", f"{CSR}/x"), 404, "NotFound")
+
+    assert core["message"] == 'serviceaccounts "x" not found'
+    assert core["details"] == {"name": "x", "kind": "serviceaccounts"}
+    assert group["message"] == 'certificatesigningrequests.certificates.orch.io "x" not found'
+    assert group["details"]["group"] == "certificates.orch.io"
+
+
+async def test_already_exists(server: Api) -> None:
+    """A name that is taken."""
+    await server.account("a")
+    answer = await server.call("POST", SA, {"metadata": {"name": "a"}})
+
+    status = shaped(answer, 409, "AlreadyExists")
+    assert status["message"] == 'serviceaccounts "a" already exists'
+
+
+async def test_conflict(server: Api) -> None:
+    """A version that has passed."""
+    made = await server.account("a")
+    made["metadata"]["resourceVersion"] = "1"
+    status = shaped(await server.call("PUT", f"{SA}/a", made), 409, "Conflict")
+
+    assert status["message"] == (
+        'Operation cannot be fulfilled on serviceaccounts "a": the object has been modified; '
+        "please apply your changes to the latest version and try again"
+    )
+
+
+async def test_invalid(server: Api) -> None:
+    """Every finding in the message and, apart, in the causes."""
+    body = {"metadata": {"name": "A", "labels": {"a": "b c"}}}
+    status = shaped(await server.call("POST", SA, body), 422, "Invalid")
+
+    assert status["message"].startswith('ServiceAccount "A" is invalid: [metadata.')
+    assert status["details"]["kind"] == "ServiceAccount"
+    assert {cause["field"] for cause in status["details"]["causes"]} == {
+        "metadata.name",
+        "metadata.labels",
+    }
+    assert {cause["reason"] for cause in status["details"]["causes"]} == {"FieldValueInvalid"}
+
+
+async def test_forbidden(server: Api) -> None:
+    """Who may not do what to which, in three forms."""
+    one = shaped(await server.call("GET", f"{SA}/x", token=BOB), 403, "Forbidden")
+    all_ = shaped(await server.call("GET", CSR, token=BOB), 403, "Forbidden")
+    path = shaped(await server.call("GET", "/metrics", token=BOB), 403, "Forbidden")
+
+    assert one["message"] == (
+        'serviceaccounts "x" is forbidden: User "bob" cannot get resource "serviceaccounts" in '
+        'API group "" in the namespace "default"'
+    )
+    assert all_["message"] == (
+        'certificatesigningrequests.certificates.orch.io is forbidden: User "bob" cannot list '
+        'resource "certificatesigningrequests" in API group "certificates.orch.io" at the '
+        "cluster scope"
+    )
+    assert path["message"] == 'forbidden: User "bob" cannot get path "/metrics"'
+    assert path["details"] == {}
+
+
+async def test_an_unknown_method_has_no_verb(server: Api) -> None:
+    """Authorization is asked with an empty verb, then the router refuses."""
+    refused = await server.call("BREW", f"{SA}/x", token=BOB)
+    brewed = await server.call("BREW", f"{SA}/x")
+
+    assert "cannot  resource" in refused.json["message"]
+    shaped(brewed, 405, "MethodNotAllowed")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "the object provided is unrecognized (must be of type ServiceAccount): "),
+        (b"{", "couldn't get version/kind; json parse error: "),
+        (b"[]", "expected object, got array (5b5d)"),
+        (b'{"kind":"Secret","apiVersion":"v1"}', 'Secret in version "v1" cannot be handled as a'),
+        (b'{"kind":"X","apiVersion":"a/b"}', 'no kind "X" is registered for version "a/b"'),
+        (b'{"apiVersion":"a/b/c"}', "unexpected GroupVersion string: a/b/c"),
+        (b'{"metadata":{"name":1}}', "cannot be handled as a ServiceAccount: "),
+        (b'{"metadata":{"labels":[]}}', "cannot be handled as a ServiceAccount: "),
+        (b"\xff\xfe", "(fffe)"),
+    ],
+)
+async def test_bad_bodies(server: Api, body: bytes, message: str) -> None:
+    """What cannot be read is a 400 that says how far it was understood."""
+    answer = await server.call("POST", SA, body, headers={"content-type": "application/json"})
+
+    assert message in shaped(answer, 400, "BadRequest")["message"]
+
+
+@pytest.mark.parametrize("body", [b"null", b"{}"])
+async def test_an_empty_object_is_only_nameless(server: Api, body: bytes) -> None:
+    """kind and apiVersion may be left out."""
+    answer = await server.call("POST", SA, body, headers={"content-type": "application/json"})
+
+    shaped(answer, 422, "Invalid")
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("limit=abc", 'strconv.ParseInt: parsing "abc": invalid syntax'),
+        ("limit=", 'strconv.ParseInt: parsing "": invalid syntax'),
+        ("limit=" + "9" * 20, "value out of range"),
+        ("timeout=5", 'time: missing unit in duration "5"'),
+        ("timeout=x", 'time: invalid duration "x"'),
+        ("continue=x", "invalid continue token: "),
+        ("labelSelector=a%3D%3D%3Db", "unable to parse requirement"),
+        ("fieldSelector=a", "invalid selector: 'a'; can't understand 'a'"),
+    ],
+)
+async def test_bad_queries(server: Api, query: str, message: str) -> None:
+    """Each parameter that cannot be read is a 400 in the words that clients know."""
+    answer = await server.call("GET", f"{SA}?{query}")
+
+    assert message in shaped(answer, 400, "BadRequest")["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "query", "body", "message"),
+    [
+        ("POST", "dryRun=Some", {}, 'CreateOptions.meta.orch.io "" is invalid: dryRun: Unsupp'),
+        ("POST", "dryRun=", {}, 'dryRun: Unsupported value: [""]: supported values: "All"'),
+        ("POST", "fieldValidation=Hard", {}, 'fieldValidation: Unsupported value: "Hard": supp'),
+        ("POST", "fieldManager=" + "m" * 129, {}, "fieldManager: Too long: may not be more th"),
+        ("POST", "fieldManager=a%0Ab", {}, "invalid character U+000A (at position 1)"),
+        ("DELETE", "propagationPolicy=", None, 'propagationPolicy: Unsupported value: ""'),
+        (
+            "DELETE",
+            "propagationPolicy=Orphan&orphanDependents=true",
+            None,
+            "orphanDependents and deletionPropagation cannot be both set",
+        ),
+        ("GET", "sendInitialEvents=true", None, 'ListOptions.meta.orch.io "" is invalid: sendI'),
+    ],
+)
+async def test_bad_options(server: Api, method: str, query: str, body: Any, message: str) -> None:
+    """Options that make no sense are a 422 on the options themselves."""
+    answer = await server.call(method, f"{SA}?{query}", body)
+
+    assert message in shaped(answer, 422, "Invalid")["message"]
+
+
+async def test_empty_segments(server: Api) -> None:
+    """An empty namespace lists all; an empty name or namespace of one object is missing."""
+    await server.account("a", "one")
+    await server.account("b", "two")
+    every = await server.call("GET", "/api/v1/namespaces//serviceaccounts")
+    nameless = await server.call("GET", f"{CSR}//approval")
+    placeless = await server.call("GET", "/api/v1/namespaces//serviceaccounts/a")
+    create = await server.call(
+        "POST", "/api/v1/namespaces//serviceaccounts", {"metadata": {"name": "x"}}
+    )
+
+    names = {item["metadata"]["name"] for item in every.json["items"]}
+    assert names >= {"a", "b"}
+    assert shaped(nameless, 400, "BadRequest")["message"] == "name must be provided"
+    assert shaped(placeless, 400, "BadRequest")["message"] == "Namespace parameter required."
+    assert "metadata.namespace: Required value" in shaped(create, 422, "Invalid")["message"]
+
+
+async def test_trailing_slashes_are_tolerated(server: Api) -> None:
+    """The path is trimmed before it is looked at."""
+    await server.account("a")
+
+    assert (await server.call("GET", f"{SA}/")).json["kind"] == "ServiceAccountList"
+    assert (await server.call("GET", f"{SA}/a//")).json["kind"] == "ServiceAccount"
+    assert (await server.call("GET", "/api//v1/serviceaccounts")).status == 404
+
+
+async def test_names_that_are_tricks(server: Api) -> None:
+    """Dots and percent signs name nothing; an encoded slash is a slash."""
+    dots = await server.call("GET", f"{SA}/%2e%2e")
+    percent = await server.call("GET", f"{SA}/a%25b")
+    slash = await server.call("GET", f"{SA}/a%2fb")
+    bytes_ = await server.call("GET", f"{SA}/%ff%fe")
+
+    assert shaped(dots, 400, "BadRequest")["message"] == (
+        "Name parameter invalid: \"..\": may not be '..'"
+    )
+    assert "may not contain '%'" in shaped(percent, 400, "BadRequest")["message"]
+    assert slash.status == 404
+    shaped(bytes_, 404, "NotFound")
+
+
+async def test_a_watch_path_that_names_nothing(server: Api) -> None:
+    """`/watch` with nothing behind it is the client's mistake, told before everything else."""
+    answer = await server.call("GET", "/api/v1/watch", token=None)
+
+    assert answer.status in (400, 404, 401)
+    proxied = await server.call("GET", "/api/v1/proxy/")
+    assert proxied.status == 400
+
+
+async def test_the_export_parameter_is_gone(server: Api) -> None:
+    """On one object it is refused, on a list ignored."""
+    await server.account("a")
+    one = await server.call("GET", f"{SA}/a?export=true")
+
+    assert "is no longer supported" in shaped(one, 400, "BadRequest")["message"]
+    assert (await server.call("GET", f"{SA}?export=true")).status == 200
+
+
+async def test_warnings_are_within_a_budget(server: Api) -> None:
+    """Each distinct text is one header; many are cut short, and none breaks a header."""
+    body = {"metadata": {"name": "a"}, **{f"field{i}" + "x" * 300: 1 for i in range(60)}}
+    answer = await server.call("POST", SA, body)
+    few = await server.call("POST", SA, {"metadata": {"name": "b"}, 'a"\\\r\nb': 1})
+
+    assert answer.status == 201
+    assert 1 < len(answer.warnings) <= 60
+    assert sum(map(len, answer.warnings)) < 8192
+    assert all(warning.startswith('299 - "') for warning in few.warnings)
+
+
+async def test_delete_options(server: Api) -> None:
+    """The body is decoded leniently, but it must be DeleteOptions."""
+    await server.account("a")
+    wrong = await server.call("DELETE", f"{SA}/a", {"kind": "Pod", "apiVersion": "v1"})
+    broken = await server.call(
+        "DELETE", f"{SA}/a", b"{", headers={"content-type": "application/json"}
+    )
+    right = await server.call(
+        "DELETE", f"{SA}/a", {"kind": "DeleteOptions", "apiVersion": "x/y", "unknown": 1}
+    )
+
+    assert 'no kind "Pod" is registered' in shaped(wrong, 400, "BadRequest")["message"]
+    shaped(broken, 400, "BadRequest")
+    assert right.status == 200
+
+
+async def test_deleting_with_finalizers_and_orphan_dependents_false_is_accepted(
+    server: Api,
+) -> None:
+    """202 only when that deprecated option was given."""
+    await server.account("a", finalizers=["x/y"])
+    answer = await server.call("DELETE", f"{SA}/a?orphanDependents=false")
+
+    assert (answer.status, answer.json["kind"]) == (202, "ServiceAccount")
+
+
+async def test_an_audit_id_is_echoed_or_made(server: Api) -> None:
+    """The client's own comes back unchanged, unless it could break the header."""
+    given = await server.call("GET", "/livez", headers={"audit-id": "mine-1"})
+    odd = await server.call("GET", "/livez", headers={"audit-id": "a\tb\xe4"})
+    none = await server.call("GET", "/nowhere")
+
+    assert given.header("audit-id") == "mine-1"
+    assert odd.header("audit-id") not in ("", None, "a\tb\xe4")
+    assert len(none.header("audit-id") or "") == 36
+
+
+async def test_a_failed_patch_reveals_nothing(server: Api) -> None:
+    """A patch that gives no object is told with its own words only."""
+    await server.account("a")
+    answer = await server.call(
+        "PATCH", f"{SA}/a", json.dumps({"metadata": 1}).encode(), headers=MERGE
+    )
+
+    status = shaped(answer, 422, "Invalid")
+    assert status["details"]["causes"][0]["field"] == "patch"
