@@ -14,8 +14,7 @@ import msgspec
 
 from orchid.engine import tables
 from orchid.engine.feed import Entry
-from orchid.engine.interfaces import Authenticated, Decision
-from orchid.engine.interfaces import SystemRandomness
+from orchid.engine.interfaces import Authenticated, Decision, SystemRandomness
 from orchid.engine.kind import Kind
 from orchid.engine.listing import Listed, Whole
 from orchid.engine.request import Request, Target
