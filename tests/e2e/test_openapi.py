@@ -95,6 +95,20 @@ def test_every_document_is_valid(admin: Caller) -> None:
     assert "api/v1" in index
 
 
+def test_every_type_and_field_is_described(admin: Caller) -> None:
+    """No definition and no field is left without a word; types say more than their own name."""
+    definitions = admin.document("/openapi/v2")["definitions"]
+
+    silent = [
+        f"{name}.{field}"
+        for name, schema in definitions.items()
+        for field, described in {"": schema, **schema.get("properties", {})}.items()
+        if described.get("description", "") in ("", name.rpartition(".")[2])
+    ]
+
+    assert silent == []
+
+
 @pytest.mark.parametrize("user", USERS)
 def test_answers_are_as_the_document_says(server: Server, admin: Caller, user: str) -> None:
     """No answer is a 5xx, and none has a status, a media type or a body that is not described."""
