@@ -69,11 +69,18 @@ class Line:
 
     def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """Send a request and give its status and its answer; raises OSError, HTTPException."""
+        answer = self._send(method, path, body)
+        return answer.status, json.loads(answer.read())
+
+    def events(self, path: str) -> list[Any]:
+        """Everything that a watch tells until its time is over."""
+        return [json.loads(line) for line in self._send("GET", path, None).read().splitlines()]
+
+    def _send(self, method: str, path: str, body: Any) -> http.client.HTTPResponse:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         self._connection.request(method, path, data, headers)
-        answer = self._connection.getresponse()
-        return answer.status, json.loads(answer.read())
+        return self._connection.getresponse()
 
     def close(self) -> None:
         self._connection.close()
