@@ -60,6 +60,11 @@ class EventRecorder:
         if not self._waiting.full():
             self._waiting.put_nowait((said, event))
 
+    @property
+    def waiting(self) -> int:
+        """How many are still to be written."""
+        return self._waiting.qsize()
+
     async def run(self) -> None:
         while True:
             said, event = await self._waiting.get()

@@ -1,0 +1,81 @@
+"""When certificate requests are deleted: the contract's table, and one sweep."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from orchid.controllers.clean_requests import CleanRequests, is_over
+from orchid.credentials.authority import Authority
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
+from orchid.kinds.certificate_signing_request import CertificateSigningRequestCondition as Condition
+from orchid.kinds.certificate_signing_request import CertificateSigningRequestStatus as Status
+from orchid.wire.meta import ObjectMeta
+from tests.unit.controllers.beside import Beside
+from tests.unit.credentials import samples
+
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+SECOND = timedelta(seconds=1)
+
+
+def aged(*types: str, age: timedelta, certificate: bytes = b"") -> Request:
+    conditions = tuple(Condition(type=t, status="True", last_update_time=NOW - age) for t in types)
+    return Request(
+        metadata=ObjectMeta(name="r", creation_timestamp=NOW - age),
+        status=Status(conditions=conditions, certificate=certificate),
+    )
+
+
+@pytest.mark.parametrize(
+    ("types", "certificate", "limit"),
+    [
+        (("Approved",), b"any", HOUR),
+        (("Denied",), b"", HOUR),
+        (("Approved", "Failed"), b"", HOUR),
+        ((), b"", 24 * HOUR),
+        (("Approved",), b"", 24 * HOUR),
+    ],
+)
+def test_request_goes_once_it_is_older_than_its_limit(
+    types: tuple[str, ...], certificate: bytes, limit: timedelta
+) -> None:
+    """Exactly at the limit it stays; a second later it goes."""
+    assert not is_over(aged(*types, age=limit, certificate=certificate), NOW)
+    assert is_over(aged(*types, age=limit + SECOND, certificate=certificate), NOW)
+
+
+def test_request_with_conditions_of_others_alone_stays() -> None:
+    """Whoever adds conditions of their own looks after the request themselves."""
+    assert not is_over(aged("Custom", age=1000 * HOUR), NOW)
+
+
+def test_condition_without_a_time_never_counts() -> None:
+    """No time is not a very old time."""
+    silent = Request(
+        status=Status(conditions=(Condition(type="Denied", status="True"),)),
+        metadata=ObjectMeta(name="r"),
+    )
+
+    assert not is_over(silent, NOW)
+
+
+def test_expired_certificate_ends_its_request_at_once() -> None:
+    """Whatever its age: nobody can use the certificate any more."""
+    authority = Authority.create("ca", now=NOW - 10 * HOUR)
+    issued = authority.issue_client("u", lifetime=HOUR, now=NOW - 3 * HOUR)
+
+    assert is_over(aged("Approved", age=SECOND, certificate=issued.chain), NOW)
+
+
+async def test_sweep_deletes_what_is_over_and_nothing_else(world: Beside) -> None:
+    """A day later the pending request goes; the one with a future stays."""
+    await world.request("old", samples.request("alice"))
+    (controller,) = world.made("csrcleaner")
+    assert isinstance(controller, CleanRequests)
+    await controller.sweep()
+    assert await world.admin.find(Request, "old")
+
+    world.clock.ahead = timedelta(hours=24, minutes=1)
+    await controller.sweep()
+
+    assert await world.admin.find(Request, "old") is None

@@ -1,0 +1,97 @@
+"""Which controllers the words of --controllers choose, and running all of them."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from orchid.access.bootstrap_policy import controller_accounts
+from orchid.controllers.running import LONG_NAMES, UnknownController, chosen, run_controllers
+from orchid.kinds.lease import Lease
+from orchid.kinds.service_account import ServiceAccount
+from orchid.settings import BadSettings
+from orchid.wire.naming import ORCH
+from tests.api.world import settings
+from tests.unit.controllers.beside import Beside, beside
+
+ALL = frozenset(LONG_NAMES)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("*",), ALL),
+        ((), frozenset()),
+        (("csrsigning",), {"csrsigning"}),
+        (("certificatesigningrequest-signing-controller",), {"csrsigning"}),
+        (("*", "-namespace"), ALL - {"namespace"}),
+        (("-namespace", "*"), ALL - {"namespace"}),
+        (("*", "-garbage-collector-controller"), ALL - {"garbagecollector"}),
+        (("-namespace",), frozenset()),
+    ],
+)
+def test_words_choose_controllers(words: tuple[str, ...], expected: frozenset[str]) -> None:
+    """By either name; what is excluded stays out whatever the order."""
+    assert chosen(words) == expected
+
+
+def test_misspelt_controller_is_an_error_that_lists_them() -> None:
+    """Better no start than a controller that does not run."""
+    with pytest.raises(UnknownController, match=r"'crssigning' is no controller; .* csrsigning"):
+        chosen(("crssigning",))
+
+
+def test_every_controller_has_an_account_of_its_own() -> None:
+    """No two share rights."""
+    accounts = controller_accounts(ORCH)
+
+    assert set(LONG_NAMES) | {"leader-election"} == set(accounts)
+    assert len(set(accounts.values())) == len(accounts)
+
+
+async def test_all_controllers_run_and_stop_together(world: Beside) -> None:
+    """They begin when elected and give the Lease back at the end."""
+    task = asyncio.create_task(run_controllers(ALL, world.server.clients, world.means))
+    await world.until_like(ServiceAccount, "default", "default")
+    held = await world.until_like(Lease, ORCH.controller_lease, ORCH.system_namespace)
+    task.cancel()
+    await asyncio.wait([task])
+
+    given_back = await world.admin.get(Lease, ORCH.controller_lease, ORCH.system_namespace)
+    assert held.spec.holder_identity == world.means.identity
+    assert given_back.spec.holder_identity == ""
+    assert len(world.made(*ALL)) == len(ALL)
+
+
+async def test_identity_is_stable_for_the_embedded_store(server_files: Path) -> None:
+    """After a crash the same server goes on at once."""
+    async with beside(server_files) as one, beside(server_files) as other:
+        assert one.means.identity == other.means.identity
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        ({"cluster_signing_client_cert_file": "x"}, "cannot specify cert without key"),
+        ({"cluster_signing_node_serving_key_file": "x"}, "cannot specify key without cert"),
+        (
+            {
+                "cluster_signing_cert_file": "a",
+                "cluster_signing_key_file": "b",
+                "cluster_signing_client_cert_file": "c",
+                "cluster_signing_client_key_file": "d",
+            },
+            "at the same time",
+        ),
+        ({"controllers": ["nonsense"]}, "--controllers: 'nonsense' is no controller"),
+    ],
+)
+async def test_unusable_settings_are_one_sentence(
+    server_files: Path, flags: dict[str, object], text: str
+) -> None:
+    """At start, for the person who typed them."""
+    with pytest.raises(BadSettings, match=text):
+        async with beside(server_files, **flags):
+            pass
+
+    assert settings(server_files)

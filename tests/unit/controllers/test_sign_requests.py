@@ -1,0 +1,142 @@
+"""The signing controller, against a real server in memory."""
+
+import datetime
+from pathlib import Path
+
+from cryptography import x509
+
+from orchid.client.client import Selection
+from orchid.controllers.sign_requests import SignRequests
+from orchid.credentials.authority import Authority
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
+from orchid.kinds.event import Event
+from orchid.wire.naming import ORCH
+from orchid.wire.struct import replace
+from tests.unit.controllers.beside import Beside, beside
+from tests.unit.credentials import samples
+
+
+async def test_approved_request_is_signed_by_the_cluster_authority(world: Beside) -> None:
+    """The certificate is issued by the CA, for the requested subject, with client usage alone."""
+    async with world.running("csrsigning"):
+        await world.request("c", samples.request("alice", ("dev",)), approved=True)
+
+        issued = await world.until_like(Request, "c", condition=lambda csr: csr.is_issued)
+
+    leaf = x509.load_pem_x509_certificate(issued.status.certificate)
+    authority = x509.load_pem_x509_certificate(world.server.files.ca_certificate.read_bytes())
+    leaf.verify_directly_issued_by(authority)
+    assert leaf.subject.rfc4514_string() == "CN=alice,O=dev"
+
+
+async def test_request_that_was_approved_before_the_start_is_signed(world: Beside) -> None:
+    """What happened while no controller ran is caught up with."""
+    await world.request("early", samples.request("alice"), approved=True)
+
+    async with world.running("csrsigning"):
+        await world.until_like(Request, "early", condition=lambda csr: csr.is_issued)
+
+
+async def test_denied_and_undecided_requests_are_never_signed(world: Beside) -> None:
+    """Only an approval leads to a certificate."""
+    denied = await world.request("denied", samples.request("alice"))
+    await world.admin.update(denied.with_condition("Denied", "ByTest"), "approval")
+    await world.request("pending", samples.request("alice"))
+    async with world.running("csrsigning"):
+        await world.request("later", samples.request("bob"), approved=True)
+        await world.until_like(Request, "later", condition=lambda csr: csr.is_issued)
+
+    for name in ("denied", "pending"):
+        assert not (await world.admin.get(Request, name)).is_issued
+
+
+async def test_request_for_a_signer_of_somebody_elses_is_left_alone(world: Beside) -> None:
+    """A platform signer answers for its own name only."""
+    async with world.running("csrsigning"):
+        await world.request("x", samples.request("alice"), signer="example.com/x", approved=True)
+        await world.request("ours", samples.request("bob"), approved=True)
+        await world.until_like(Request, "ours", condition=lambda csr: csr.is_issued)
+
+    left = await world.admin.get(Request, "x")
+    assert [one.type for one in left.status.conditions] == ["Approved"]
+
+
+async def test_what_the_profile_forbids_ends_as_failed_and_says_why(world: Beside) -> None:
+    """A broken rule is final: a Failed condition, no certificate, and an Event for people."""
+    async with world.running("csrsigning"):
+        await world.request(
+            "f", samples.request("alice"), usages=("server auth",), approved=True
+        )
+        failed = await world.until_like(Request, "f", condition=lambda csr: csr.has("Failed"))
+
+        async def event() -> Event | None:
+            found = await world.admin.page(Selection(Event))
+            return found.items[0] if found.items else None
+
+        told = await world.until(event)
+
+    assert failed.status.conditions[1].reason == "SignerValidationFailure"
+    assert failed.status.conditions[1].message == (
+        "invalid usage for client certificate: server auth"
+    )
+    assert not failed.is_issued
+    assert told.involved_object.name == "f"
+    assert told.type == "Warning"
+
+
+async def test_reserved_group_is_not_signed_even_if_approved(world: Beside) -> None:
+    """Should admission ever let it through, the signer still refuses."""
+    (controller,) = world.made("csrsigning")
+    assert isinstance(controller, SignRequests)
+    made = await world.request("m", samples.request("mallory"), approved=True)
+    forbidden = samples.request("mallory", ("system:masters",))
+    smuggled = replace(made, spec=replace(made.spec, request=forbidden))
+
+    await controller.reconcile(smuggled)
+
+    stored = await world.admin.get(Request, "m")
+    assert stored.has("Failed")
+    assert not stored.is_issued
+
+
+async def test_second_look_at_a_signed_request_changes_nothing(world: Beside) -> None:
+    """Reconciling is idempotent: the certificate and the version stay."""
+    (controller,) = world.made("csrsigning")
+    assert isinstance(controller, SignRequests)
+    await controller.reconcile(await world.request("s", samples.request("a"), approved=True))
+    issued = await world.admin.get(Request, "s")
+
+    await controller.reconcile(issued)
+
+    assert await world.admin.get(Request, "s") == issued
+
+
+async def test_each_signer_may_have_an_authority_that_is_followed(
+    server_files: Path, tmp_path: Path
+) -> None:
+    """A pair of its own is used for that signer alone, and a new pair from the next one on."""
+    now = datetime.datetime.now(datetime.UTC)
+    certificate, key = tmp_path / "own.crt", tmp_path / "own.key"
+
+    def write(name: str) -> None:
+        made = Authority.create(name, now=now)
+        key.write_bytes(made.key_pem().reveal().encode())
+        key.chmod(0o600)
+        certificate.write_bytes(made.certificate_pem)
+
+    write("first")
+    pair = {
+        "cluster_signing_client_cert_file": str(certificate),
+        "cluster_signing_client_key_file": str(key),
+    }
+    async with beside(server_files, **pair) as world, world.running("csrsigning"):
+        issuers = []
+        for name in ("first", "second"):
+            write(name)
+            await world.request(name, samples.request("alice"), approved=True)
+            done = await world.until_like(Request, name, condition=lambda csr: csr.is_issued)
+            leaf = x509.load_pem_x509_certificate(done.status.certificate)
+            issuers.append(leaf.issuer.rfc4514_string())
+
+    assert issuers == ["CN=first", "CN=second"]
+    assert list(world.means.signers) == [ORCH.client_signer]
