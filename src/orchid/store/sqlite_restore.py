@@ -98,8 +98,9 @@ def _newest_in_place(target: Path) -> Revision:
     """What the file that is to be replaced has given out; 0 if that cannot be known."""
     if not target.exists():
         return 0
-    # A damaged file is a good reason to restore, and no reason not to.
-    with suppress(apsw.Error), closing(sqlite_file.connect(target)) as db:
+    # A damaged file is a good reason to restore, and no reason not to. It is only read: opened for
+    # writing, SQLite would throw away the log of a file that it does not understand.
+    with suppress(apsw.Error), closing(sqlite_file.connect(target, writable=False)) as db:
         return sqlite_tables.extent(db).newest
     return 0
 
@@ -116,7 +117,7 @@ def _set_aside(target: Path, stamp: str) -> Path | None:
         return None
     aside = target.with_name(f"{target.name}.before-{stamp}")
     os.link(target, aside)
-    for end in _COMPANIONS:  # left by a file that could not be opened; never another file's
+    for end in _COMPANIONS:  # they belong to the old file; applied to the new one they destroy it
         companion = target.with_name(target.name + end)
         if companion.exists():
             companion.replace(aside.with_name(aside.name + end))
