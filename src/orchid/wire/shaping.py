@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from orchid.wire.schema import Anything, Field, Fields, Leaf, Mapping, Node, Scalar, Sequence
-from orchid.wire.text import quote
+from orchid.wire.text import quote, timestamp
 
 MAX_DEPTH = 256  # of values nobody declared; declared ones are as deep as their types
 MICRO_TIME = "micro-time"  # beside a field: a time that keeps its microseconds
@@ -356,7 +356,7 @@ def _leaf(scalar: Scalar, value: Any, place: Place, raw: bool, micro: bool) -> A
             return value
         case Scalar.TIME if type(value) is str:
             moment = _time(value, place, micro)
-            return moment.strftime("%Y-%m-%dT%H:%M:%SZ") if raw and not micro else moment
+            return timestamp(moment) if raw and not micro else moment
         case Scalar.TIME if isinstance(value, datetime.datetime) and not raw:
             return value
     expected = "string" if scalar in (Scalar.BYTES, Scalar.TIME) else str(scalar)

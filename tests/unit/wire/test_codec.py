@@ -369,6 +369,13 @@ def test_plain_parts_keep_text_for_bytes_and_times() -> None:
     assert thing.pod == {"containers": [{"data": "aGk=", "at": "2026-01-02T03:04:05Z"}]}
 
 
+def test_plain_parts_keep_the_four_digits_of_a_year() -> None:
+    """A time that was changed to UTC can still be read by others."""
+    thing, _ = read('{"pod":{"containers":[{"at":"0451-01-02T05:04:05+02:00"}]}}')
+
+    assert thing.pod == {"containers": [{"at": "0451-01-02T03:04:05Z"}]}
+
+
 @pytest.mark.parametrize(
     ("text", "position"),
     [("%%%", 0), ("aGk", 0), ("aaaaaG", 4), ("aG=x", 2), ("a===", 1), ("aGk=x", 4), ("aG=", 3)],
