@@ -149,8 +149,8 @@ class Paths:
         itself = self._definitions.of_kind(kind)
         if verb == "create":
             return _ok(itself, "201")
-        if verb == "patch":
-            return _ok(itself, "200", "201")
+        if verb in ("update", "patch"):
+            return _ok(itself, "200", "201")  # either may create what is not there
         if verb == "delete" and not kind.answers_deleted_object:
             # Gone is a Status; an object that has finalizers stays, and is answered itself.
             return _ok({"anyOf": [self._status(), itself]}, "200", "202")
