@@ -105,6 +105,8 @@ def _scan(data: bytes, max_blocks: int) -> Iterator[Block]:
 
 
 def _headers(text: bytes) -> tuple[tuple[str, str], ...]:
+    if not text:
+        return ()
     lines = text.split(b"\n", _MAX_HEADERS + 1)[1 : _MAX_HEADERS + 1]
     pairs = (line.decode("utf-8", "replace").partition(":") for line in lines)
     return tuple((key.strip(), value.strip()) for key, _, value in pairs)

@@ -3,8 +3,8 @@
 A profile is made by one of the functions `client`, `node_client`, `node_serving` and `legacy`,
 which take the names that carry meaning here (signer, groups, user prefix). `Profile.check` reads
 as a checklist: first the reference's rules in the reference's order and words, then what we add
-for every signer: no weak keys, no control characters, no malformed or wildcard host names, and
-no reserved group however it is spelled.
+for every signer: no weak keys, no control characters or endless names, no malformed or wildcard
+host names, and no reserved group however it is spelled.
 
 The same check runs twice, on the request and on the bytes about to be signed (authority.py).
 """
@@ -29,6 +29,8 @@ from orchid.credentials.usages import (
 MINIMUM_LIFETIME = timedelta(minutes=10)
 
 _MAX_DNS_NAME = 253
+# RFC 5280 says 64 for most, which the names of nodes and accounts exceed; no honest one is longer.
+_MAX_SUBJECT_VALUE = 1024
 _DNS_LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 
 Rules = Callable[[Named, Sequence[str]], None]
@@ -50,7 +52,7 @@ class Profile:
         self._refuse_reserved(request)
         if isinstance(request, SigningRequest) and request.weakness is not None:
             raise NotPermitted(request.weakness)
-        _refuse_unprintable(request)
+        _refuse_odd_names(request)
         for name in request.dns_names:
             refuse_bad_host(name, wildcards=self.wildcards)
 
@@ -182,9 +184,15 @@ def _require_usages(usages: Sequence[str], purpose: str) -> None:
         raise NotPermitted(f"usages did not match [{' '.join(sorted(full))}]")
 
 
-def _refuse_unprintable(request: Named) -> None:
+def _refuse_odd_names(request: Named) -> None:
     for attribute in request.subject.attributes:
-        if attribute.value is not None and has_control_characters(attribute.value):
+        if attribute.value is None:
+            continue
+        if len(attribute.value) > _MAX_SUBJECT_VALUE:
+            raise NotPermitted(
+                f"the subject has a value of more than {_MAX_SUBJECT_VALUE} characters"
+            )
+        if has_control_characters(attribute.value):
             raise NotPermitted("the subject contains control characters")
     for name in (*request.dns_names, *request.email_addresses, *request.uris):
         if not name or has_control_characters(name):

@@ -7,7 +7,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
-from orchid.credentials import profiles, signing_request
+from orchid.credentials import names, profiles, signing_request
 from orchid.credentials.names import reserved_among
 from orchid.credentials.refusals import MalformedRequest, NotPermitted
 from orchid.credentials.usages import ALL_USAGES
@@ -180,6 +180,15 @@ def test_weak_keys_are_not_signed(key: object, digest: object) -> None:
     """A key that the API tolerated is still refused by every signer."""
     with pytest.raises(NotPermitted, match="RSA keys must have 2048"):
         NODE_CLIENT.check(parsed(key=key, digest=digest), CLIENT_USAGES)
+
+
+def test_endless_names_are_not_signed() -> None:
+    """No user has a name of two thousand letters; whoever asks for one wants to break a reader."""
+    subject = samples.name((samples.utf8(names.COMMON_NAME, "x" * 1025),))
+    endless = signing_request.parse(samples.as_pem(samples.raw_request(subject)))
+
+    with pytest.raises(NotPermitted, match="more than 1024 characters"):
+        CLIENT.check(endless, CLIENT_USAGES)
 
 
 @pytest.mark.parametrize(
