@@ -161,7 +161,7 @@ class Paths:
 
 
 def group_words(names: Naming, group: str) -> str:
-    """`rbac.authorization.k8s.io` -> `RbacAuthorization`."""
+    """`rbac.authorization`, in the domain of the naming -> `RbacAuthorization`."""
     own = group.removesuffix(f".{names.group_domain}")
     return "".join(word.capitalize() for word in own.split(".")) if own else "Core"
 

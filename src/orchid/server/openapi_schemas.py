@@ -2,7 +2,7 @@
 
 Start with `Definitions.of_kind`. Everything is read from the tree in wire/schema.py: types, list
 types, merge keys, what is required, and the words that describe a field. A definition has the name
-that clients and code generators look for (`io.orch.api.core.v1.ServiceAccount`), in the naming of
+that clients and code generators look for (`...api.core.v1.ServiceAccount`), in the naming of
 the server. Nothing here knows paths or HTTP.
 """
 
