@@ -12,8 +12,10 @@ knows no kinds and holds no objects.
 
 import asyncio
 import logging
+import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -22,6 +24,7 @@ from typing import Final
 
 from orchid.settings import BadSettings, Settings
 from orchid.store.interface import Store
+from orchid.store.memory import MemoryStore
 from orchid.store.retention import Retention
 from orchid.workers.counter import Counter
 from orchid.workers.messages import Begin, Open, Ready, Unfit, packed
@@ -70,7 +73,9 @@ class Parent:
         self._sockets = sockets
         self._program = program
         self._counter = Counter.create()
-        self._server = StoreServer(store, self._counter)
+        # With etcd, which other servers write to as well, each worker has a line of its own.
+        shared = MemoryStore() if settings.given.etcd_servers else store
+        self._server = StoreServer(shared, self._counter)
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._waiting: dict[str, Session] = {}  # ready, before all is prepared
         self._unready = {role.name for role in roles(settings) if role.listens}
@@ -157,6 +162,8 @@ class Parent:
             str(link.fileno()),
             stdin=asyncio.subprocess.DEVNULL,
             pass_fds=inherited,
+            # It finds its modules exactly where we have found ours.
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
 
     def _first_word(self, role: Role) -> Begin:

@@ -21,7 +21,7 @@ from contextlib import aclosing
 from time import monotonic
 from typing import Any, Final, cast
 
-from orchid.store.interface import Batch, Page, Revision, Span, Store, StoreError
+from orchid.store.interface import Batch, Compacted, Page, Revision, Span, Store, StoreError
 from orchid.workers.counter import Counter
 from orchid.workers.framing import Astray, Reader
 from orchid.workers.messages import (
@@ -86,6 +86,9 @@ class StoreServer:
                 async with aclosing(self._store.watch(Span.all(), after=self.told)) as batches:
                     async for batch in batches:
                         self._tell(batch)
+            except Compacted:
+                # What we have missed is gone for everyone; a worker begins anew when told so.
+                self._tell(Batch((), await self._store.revision()))
             except StoreError as failure:
                 log.warning("workers.store_failed: %s", failure)
                 await asyncio.sleep(AGAIN_SECONDS)
@@ -108,7 +111,7 @@ class StoreServer:
 
     def _tell(self, batch: Batch) -> None:
         size = sum(len(event.value or b"") + len(event.previous or b"") for event in batch.events)
-        whole = size <= LARGEST_TOLD
+        whole = batch.events and size <= LARGEST_TOLD
         news = packed(Happened(*batch) if whole else Moved(batch.revision))
         before, self.told = self.told, batch.revision
         self._counter.value = batch.revision
