@@ -1,0 +1,323 @@
+"""The commands as a person types them, against a real server."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.exchanges import TOKENS, tokens_by_user
+from tests.e2e.conftest import StartServer
+from tests.e2e.serving import Server, running_server
+
+
+class Person:
+    """Somebody in a directory of their own, with a kubeconfig."""
+
+    def __init__(self, home: Path, kubeconfig: Path) -> None:
+        self.home = home
+        self.kubeconfig = kubeconfig
+
+    def types(
+        self, *words: str, given: str = "", code: int = 0
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command; its exit code must be as expected and a traceback is never seen."""
+        done = subprocess.run(
+            [sys.executable, "-m", "orchid", *words],
+            cwd=self.home,
+            env={
+                "PATH": os.environ["PATH"],
+                "HOME": str(self.home),
+                "KUBECONFIG": str(self.kubeconfig),
+            },
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr
+        assert done.returncode == code, done.stderr or done.stdout
+        return done
+
+    def gets(self, *words: str, given: str = "", code: int = 0) -> Any:
+        """The JSON that a command prints."""
+        return json.loads(self.types(*words, "-o", "json", given=given, code=code).stdout)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One for all tests that do not stop it; each names its own objects."""
+    directory = tmp_path_factory.mktemp("server") / "data"
+    with running_server(directory, "--token-auth-file", str(TOKENS)) as running:
+        yield running
+
+
+@pytest.fixture
+def person(server: Server, tmp_path: Path) -> Person:
+    return person_of(server, tmp_path)
+
+
+@pytest.fixture
+def account(person: Person) -> str:
+    """An account of this test's own."""
+    name = f"{person.home.parent.name.replace('_', '-')[:40].strip('-')}/builder"
+    person.types("account", "new", name)
+    return name
+
+
+def person_of(server: Server, tmp_path: Path) -> Person:
+    home = tmp_path / "home"
+    home.mkdir()
+    return Person(home, server.kubeconfig)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_status_tells_what_is_there(person: Person, server: Server) -> None:
+    """Ready, version, who one is, and how much there is."""
+    found = person.gets("status")
+
+    assert found["ready"] is True
+    assert found["server"] == server.url
+    assert found["user"]["username"] == "orchid-admin"
+    assert found["counts"]["namespaces"] >= 4
+    assert found["counts"]["undecided"] >= 0
+
+
+def test_token_is_got_shown_and_refused(person: Person, account: str) -> None:
+    """A token for an audience verifies for it, and a changed one does not."""
+    token = person.types("token", account, "--audience", "https://a", "--for", "1h").stdout
+    shown = person.gets("token", "show", "--verify", given=token)
+    forged = person.gets("token", "show", "--verify", given=token.strip()[:-8] + "AAAAAAAA", code=1)
+
+    assert token.count("\n") == 1
+    assert shown["verified"] is True
+    assert shown["review"]["audiences"] == ["https://a"]
+    assert forged["verified"] is False
+
+
+def test_token_is_bound_to_an_object(person: Person, account: str) -> None:
+    """What is not there cannot be bound to; the server says so."""
+    refused = person.types("token", account, "--bound-to", "secret/none", code=1)
+
+    assert refused.stderr == 'orchid: secrets "none" not found\n'
+    assert refused.stdout == ""
+
+
+def test_request_is_approved_and_its_certificate_used(person: Person) -> None:
+    """From a new key to a caller whom the server knows by certificate."""
+    person.types("csr", "new", "alice", "--group", "developers", "--dns", "a.example")
+    shown = person.gets("csr", "show", "alice")["decoded"]
+    listed = person.gets("csr", "list", "--pending")
+    person.types("csr", "approve", "alice")
+    person.types("csr", "fetch", "alice")
+    person.types(
+        "kubeconfig", "--cert", "alice.crt", "--key", "alice.key", "--out", "alice.kubeconfig"
+    )
+    who = person.gets("whoami", "--kubeconfig", "alice.kubeconfig")
+
+    assert shown == {
+        "Subject": "O=developers, CN=alice",
+        "Names": ["DNS a.example"],
+        "Key": "ECDSA, secp256r1",
+    }
+    assert "alice" in {each["metadata"]["name"] for each in listed}
+    assert who["status"]["userInfo"]["username"] == "alice"
+    assert mode(person.home / "alice.key") == 0o600
+    assert mode(person.home / "alice.kubeconfig") == 0o600
+
+
+def test_denied_request_is_told_to_whoever_waits(person: Person) -> None:
+    """The wait ends at once, with the reason."""
+    person.types("csr", "new", "eve")
+    person.types("csr", "deny", "eve", "--message", "who is Eve?")
+
+    waited = person.types("csr", "fetch", "eve", code=1)
+
+    assert waited.stderr == "orchid: eve was denied: DecidedByHand: who is Eve?\n"
+    assert not (person.home / "eve.crt").exists()
+
+
+def test_undecided_request_is_waited_for_until_the_deadline(person: Person) -> None:
+    """Then the command says what is missing, and how to do it."""
+    person.types("csr", "new", "slow")
+
+    waited = person.types("csr", "fetch", "slow", "--wait", "0s", code=1)
+
+    assert "orchid csr approve slow" in waited.stderr
+
+
+def test_refused_request_leaves_no_key_behind(person: Person) -> None:
+    """A key that was made for a request which does not exist is removed again."""
+    person.types("csr", "new", "odd", "--signer", "not-a-signer", code=1)
+
+    assert not (person.home / "odd.key").exists()
+
+
+def test_key_that_is_there_is_never_overwritten(person: Person) -> None:
+    """It is used when it is named, and otherwise in the way."""
+    person.types("csr", "new", "bob")
+    before = (person.home / "bob.key").read_bytes()
+
+    person.types("csr", "new", "bob", code=2)
+    person.types("csr", "new", "bob-2", "--key", "bob.key")
+
+    assert (person.home / "bob.key").read_bytes() == before
+
+
+def test_subject_cannot_steer_the_terminal(person: Person) -> None:
+    """What a stranger wrote into a request is shown spelled out."""
+    person.types("csr", "new", "steering", "--user", "eve\x1b[2J", "--signer", "example.com/x")
+
+    assert "CN=eve\\x1b[2J" in person.types("csr", "show", "steering").stdout
+
+
+def test_bundle_is_made_replaced_and_shown(person: Person, server: Server) -> None:
+    """What goes in comes out; what is no bundle is refused by the server."""
+    authority = server.data_dir / "ca.crt"
+    person.types("bundle", "set", "mine", str(authority))
+    again = person.types("bundle", "set", "mine", "-", given=authority.read_text())
+    bad = person.types("bundle", "set", "mine", "-", given="nonsense", code=1)
+
+    assert again.stdout == "unchanged: mine\n"
+    assert "at least one trust anchor" in bad.stderr
+    assert person.types("bundle", "show", "mine", "--pem").stdout == authority.read_text()
+    assert "CN=orchid-ca" in person.types("bundle", "show", "mine").stdout
+
+
+def test_kubeconfig_of_an_account_works(person: Person, account: str) -> None:
+    """It holds a token, is for its owner alone, and is understood by ourselves."""
+    person.types("kubeconfig", "--account", account, "--for", "1h", "--out", "b.kubeconfig")
+
+    who = person.gets("whoami", "--kubeconfig", "b.kubeconfig")
+
+    assert (
+        who["status"]["userInfo"]["username"]
+        == f"system:serviceaccount:{account.replace('/', ':')}"
+    )
+    assert mode(person.home / "b.kubeconfig") == 0o600
+
+
+def test_who_may_not_is_told_who_they_are(person: Person, account: str) -> None:
+    """A 403 says what was refused, to whom, and what would help."""
+    person.types("kubeconfig", "--account", account, "--out", "b.kubeconfig")
+
+    refused = person.types("csr", "list", "--kubeconfig", "b.kubeconfig", code=1)
+    status = person.gets("status", "--kubeconfig", "b.kubeconfig")
+
+    assert "is forbidden" in refused.stderr
+    assert f"You are '{account}' of b.kubeconfig (--kubeconfig)" in refused.stderr
+    assert status["counts"]["serviceaccounts"] is None
+
+
+def test_unknown_credential_is_told_apart(person: Person) -> None:
+    """A 401 names the file and never the token."""
+    text = person.kubeconfig.read_text()
+    head, _, _ = text.partition("    client-certificate-data:")
+    tail = text[text.index("contexts:") :]
+    (person.home / "bad.kubeconfig").write_text(f"{head}    token: c2VjcmV0LXRva2Vu\n{tail}")
+
+    refused = person.types("whoami", "--kubeconfig", "bad.kubeconfig", code=1)
+
+    assert "does not accept the credential" in refused.stderr
+    assert "bad.kubeconfig" in refused.stderr
+    assert "c2VjcmV0LXRva2Vu" not in refused.stderr
+
+
+def test_static_tokens_work_too(person: Person) -> None:
+    """A token in the kubeconfig instead of a certificate."""
+    text = person.kubeconfig.read_text()
+    head, _, _ = text.partition("    client-certificate-data:")
+    tail = text[text.index("contexts:") :]
+    (person.home / "t.kubeconfig").write_text(
+        f"{head}    token: {tokens_by_user()['admin']}\n{tail}"
+    )
+
+    who = person.gets("whoami", "--kubeconfig", "t.kubeconfig")
+
+    assert who["status"]["userInfo"]["username"] == "admin"
+
+
+def test_server_that_is_not_there_is_named(start_server: StartServer, tmp_path: Path) -> None:
+    """Which address, which file named it, and how to start it."""
+    server = start_server("--controllers", "")
+    person = person_of(server, tmp_path)
+    server.stop()
+
+    refused = person.types("status", code=1)
+
+    assert refused.stderr == (
+        f"orchid: nothing listens at {server.url}, the server of {person.kubeconfig} "
+        "($KUBECONFIG). Start it with: orchid serve\n"
+    )
+
+
+def test_server_of_another_authority_is_not_trusted(
+    person: Person, server: Server, start_server: StartServer
+) -> None:
+    """An old kubeconfig for a data directory that was made anew says so."""
+    other = start_server("--controllers", "")
+    text = person.kubeconfig.read_text().replace(server.url, other.url)
+    (person.home / "old.kubeconfig").write_text(text)
+
+    refused = person.types("whoami", "--kubeconfig", "old.kubeconfig", code=1)
+
+    assert "cannot be trusted" in refused.stderr
+
+
+def test_names_of_kubernetes_are_found_out(start_server: StartServer, tmp_path: Path) -> None:
+    """The commands ask the server which names it speaks."""
+    server = start_server("--naming", "kubernetes", "--controllers", "")
+    person = person_of(server, tmp_path)
+
+    made = person.gets("csr", "new", "alice")
+
+    assert made["apiVersion"] == "certificates.k8s.io/v1"
+    assert made["spec"]["signerName"] == "kubernetes.io/kube-apiserver-client"
+
+
+def test_backup_is_taken_while_it_runs_and_put_back(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    """What was there at the backup is there again; the revision is ahead of all that was seen."""
+    server = start_server("--controllers", "")
+    person = person_of(server, tmp_path)
+    data = ("--data-dir", str(server.data_dir))
+    person.types("account", "new", "ci/before")
+    person.types("backup", "saved.db", *data)
+    seen = person.gets("account", "new", "ci/after")["metadata"]["resourceVersion"]
+
+    refused = person.types("restore", "saved.db", *data, code=1)
+    server.stop()
+    person.types("restore", "saved.db", *data)
+    again = start_server("--controllers", "", port=server.port)
+    made = person.gets("account", "new", "ci/later")["metadata"]["resourceVersion"]
+
+    assert again.url == server.url
+    assert "stop the server first" in refused.stderr
+    names = {each["metadata"]["name"] for each in person.gets("account", "list")}
+    assert {"before", "later"} <= names
+    assert "after" not in names
+    assert int(made) > int(seen) + 1
+    assert mode(person.home / "saved.db") == 0o600
+    assert [path for path in server.data_dir.iterdir() if ".before-" in path.name]
+
+
+@pytest.mark.parametrize(
+    "words", [("backup", "x.db"), ("restore", "x.db"), ("migrate", "--from", "x", "--to-etcd", "y")]
+)
+def test_files_that_are_not_there_are_a_mistake(words: tuple[str, ...], tmp_path: Path) -> None:
+    """Exit code 2, and nothing is made."""
+    person = Person(tmp_path, tmp_path / "none")
+
+    person.types(*words, code=2)
+
+    assert list(tmp_path.iterdir()) == []
