@@ -1,6 +1,8 @@
 """Event: what a controller did, kept for a while so that `describe` can tell."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
 from typing import Annotated
 
 from msgspec import field
@@ -14,6 +16,8 @@ from orchid.wire.naming import Naming
 from orchid.wire.references import ObjectReference
 from orchid.wire.struct import Wire, always, describe, null, proto
 from orchid.wire.text import age
+
+WIDE = 1  # a column that is shown with -o wide
 
 
 class EventSource(Wire):
@@ -76,11 +80,7 @@ def declare(names: Naming) -> Kind[Event]:
         rules=Rules(),
         short_names=("ev",),
         columns=(
-            Column(
-                "Last Seen",
-                lambda event, now: age(event.last_timestamp, now),
-                description="When it happened last.",
-            ),
+            Column("Last Seen", last_seen, description="When it happened last."),
             Column("Type", lambda event, now: event.type, description="Normal or Warning."),
             Column("Reason", lambda event, now: event.reason, description="In one word."),
             Column(
@@ -90,8 +90,23 @@ def declare(names: Naming) -> Kind[Event]:
                 ),
                 description="What it happened to.",
             ),
+            Column(
+                "Subobject",
+                lambda event, now: event.involved_object.field_path,
+                description="Which part of it.",
+                priority=WIDE,
+            ),
+            Column("Source", source, description="Who tells.", priority=WIDE),
             Column("Message", lambda event, now: event.message, description="In a sentence."),
-            NAME,
+            Column("First Seen", first_seen, description="When it happened first.", priority=WIDE),
+            Column(
+                "Count",
+                lambda event, now: max(event.count, 1),
+                type="integer",
+                description="How often it happened.",
+                priority=WIDE,
+            ),
+            replace(NAME, priority=WIDE),
         ),
         selectable={
             "involvedObject.kind": lambda event: event.involved_object.kind,
@@ -109,3 +124,17 @@ def declare(names: Naming) -> Kind[Event]:
             "type": lambda event: event.type,
         },
     )
+
+
+def last_seen(event: Event, now: datetime) -> str:
+    """An event that tells no time happened when it was told."""
+    return age(event.last_timestamp or event.metadata.creation_timestamp, now)
+
+
+def first_seen(event: Event, now: datetime) -> str:
+    return age(event.first_timestamp or event.metadata.creation_timestamp, now)
+
+
+def source(event: Event, now: datetime) -> str:
+    told_by = (event.source.component or event.reporting_component, event.source.host)
+    return ", ".join(word for word in told_by if word)
