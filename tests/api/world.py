@@ -18,7 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchid import assembly, data_directory
+from orchid import data_directory
+from orchid.assembly.server import Assembly
+from orchid.engine.interfaces import SystemClock
+from orchid.engine.interfaces import SystemClock
 from orchid.server.exchange import Chunk, HttpRequest, Peer, Response
 from orchid.settings import check, read
 from orchid.store.interface import Store
@@ -131,7 +134,7 @@ class EventStream:
 class Api:
     """One server, and the way to ask it."""
 
-    def __init__(self, server: assembly.Assembly) -> None:
+    def __init__(self, server: Assembly) -> None:
         self.server = server
 
     async def call(
@@ -252,9 +255,9 @@ async def api(
 ) -> AsyncIterator[Api]:
     """A server with these settings over a store of its own."""
     chosen = settings(directory, **more)
-    files = data_directory.prepare(chosen, assembly.SystemClock().now())
+    files = data_directory.prepare(chosen, SystemClock().now())
     store = store or MemoryStore()
-    server = assembly.Assembly(chosen, files, store)
+    server = Assembly(chosen, files, store)
     following = asyncio.create_task(server.feed.run())
     try:
         if ready:
@@ -264,5 +267,5 @@ async def api(
         following.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await following
-        server.issuer.close()
+        server.access.issuer.close()
         await store.close()

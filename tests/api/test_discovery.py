@@ -1,0 +1,181 @@
+"""Discovery: which groups, versions and resources there are, in all three forms."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.world import Api, api
+
+V2 = "application/json;g=apidiscovery.orch.io;v=v2;as=APIGroupDiscoveryList"
+VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+
+
+async def test_the_core_group(server: Api) -> None:
+    """`/api` and `/api/v1` carry no apiVersion, on purpose."""
+    versions = (await server.call("GET", "/api")).json
+    resources = (await server.call("GET", "/api/v1")).json
+    by_name = {resource["name"]: resource for resource in resources["resources"]}
+
+    assert (versions["kind"], versions["versions"]) == ("APIVersions", ["v1"])
+    assert versions["serverAddressByClientCIDRs"][0]["clientCIDR"] == "0.0.0.0/0"
+    assert "apiVersion" not in versions
+    assert list(resources)[:2] == ["kind", "groupVersion"]
+    assert by_name["serviceaccounts"] == {
+        "name": "serviceaccounts",
+        "singularName": "serviceaccount",
+        "namespaced": True,
+        "kind": "ServiceAccount",
+        "verbs": VERBS,
+        "shortNames": ["sa"],
+        "storageVersionHash": "pbx9ZvyFpBE=",
+    }
+    assert by_name["serviceaccounts/token"] == {
+        "name": "serviceaccounts/token",
+        "singularName": "",
+        "namespaced": True,
+        "group": "authentication.orch.io",
+        "version": "v1",
+        "kind": "TokenRequest",
+        "verbs": ["create"],
+    }
+    assert list(by_name) == sorted(by_name)
+
+
+async def test_groups_in_their_order(server: Api) -> None:
+    """Groups by priority, versions stable first."""
+    groups = (await server.call("GET", "/apis")).json
+    one = (await server.call("GET", "/apis/certificates.orch.io")).json
+
+    assert [group["name"] for group in groups["groups"]] == [
+        "authentication.orch.io",
+        "authorization.orch.io",
+        "certificates.orch.io",
+        "rbac.authorization.orch.io",
+        "coordination.orch.io",
+    ]
+    assert (one["kind"], one["apiVersion"]) == ("APIGroup", "v1")
+    assert [version["version"] for version in one["versions"]] == ["v1", "v1beta1"]
+    assert one["preferredVersion"]["groupVersion"] == "certificates.orch.io/v1"
+
+
+async def test_a_group_and_version(server: Api) -> None:
+    """Subresources follow their resource and have no short names of their own."""
+    resources = (await server.call("GET", "/apis/certificates.orch.io/v1")).json["resources"]
+
+    assert [resource["name"] for resource in resources] == [
+        "certificatesigningrequests",
+        "certificatesigningrequests/approval",
+        "certificatesigningrequests/status",
+    ]
+    assert resources[0]["storageVersionHash"] == "89jQaM0WrkQ="
+    assert resources[1]["verbs"] == ["get", "patch", "update"]
+    assert "shortNames" not in resources[1]
+
+
+@pytest.mark.parametrize("path", ["/api", "/api/", "/apis"])
+async def test_all_at_once(server: Api, path: str) -> None:
+    """The aggregated form, with a tag by which a client need not fetch it again."""
+    first = await server.call("GET", path, headers={"accept": f"{V2}, application/json"})
+    tag = first.header("etag") or ""
+    again = await server.call("GET", path, headers={"accept": V2, "if-none-match": tag})
+    bare = await server.call("GET", path, headers={"accept": V2, "if-none-match": tag[1:-1]})
+    items = first.json["items"]
+
+    assert first.header("content-type") == V2
+    assert (first.header("vary"), first.header("cache-control")) == ("Accept", "public")
+    assert first.json["apiVersion"] == "apidiscovery.orch.io/v2"
+    assert (again.status, again.body, again.header("etag")) == (304, b"", tag)
+    assert bare.status == 200
+    content = first.body.replace(
+        b'"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.orch.io/v2",', b"", 1
+    )
+    digest = hashlib.sha512(content.removesuffix(b"\n")).hexdigest()
+    assert tag == f'"{digest.upper()}"'
+    assert [item["metadata"] for item in items][:1] == (
+        [{"name": "authentication.orch.io"}] if path == "/apis" else [{}]
+    )
+
+
+async def test_aggregated_resources_say_what_they_answer(server: Api) -> None:
+    """The token endpoint alone names another kind's group."""
+    items = (await server.call("GET", "/api", headers={"accept": V2})).json["items"]
+    resources = {r["resource"]: r for r in items[0]["versions"][0]["resources"]}
+    (token,) = resources["serviceaccounts"]["subresources"]
+
+    assert items[0]["versions"][0]["freshness"] == "Current"
+    assert resources["serviceaccounts"]["scope"] == "Namespaced"
+    assert resources["serviceaccounts"]["responseKind"] == {
+        "group": "", "version": "", "kind": "ServiceAccount",
+    }  # fmt: skip
+    assert token["responseKind"] == {
+        "group": "authentication.orch.io", "version": "v1", "kind": "TokenRequest",
+    }  # fmt: skip
+
+
+async def test_other_clauses_fall_back(server: Api) -> None:
+    """A version we do not speak leads to the next clause, or to a 406."""
+    beta = V2.replace("v=v2", "v=v2beta1")
+    legacy = await server.call("GET", "/apis", headers={"accept": f"{beta}, application/json"})
+    alone = await server.call("GET", "/apis", headers={"accept": beta})
+    slash = await server.call("GET", "/apis/", headers={"accept": V2})
+    stock = await server.call("GET", "/apis", headers={"accept": V2.replace("orch.io", "k8s.io")})
+
+    assert legacy.json["kind"] == "APIGroupList"
+    assert (alone.status, slash.status) == (406, 406)
+    assert stock.json["apiVersion"] == "apidiscovery.k8s.io/v2"
+
+
+async def test_methods_of_discovery(server: Api) -> None:
+    """The list of groups does not look at the method; the others do."""
+    assert (await server.call("POST", "/apis")).json["kind"] == "APIGroupList"
+    assert (await server.call("BREW", "/apis/certificates.orch.io")).status == 200
+    assert (await server.call("POST", "/api/v1")).status == 405
+    assert (await server.call("HEAD", "/api")).status == 405
+
+
+async def test_discovery_in_yaml(server: Api) -> None:
+    """Any document can be had as YAML."""
+    answer = await server.call("GET", "/api", headers={"accept": "application/yaml"})
+
+    assert answer.header("content-type") == "application/yaml"
+    assert "kind: APIVersions\n" in answer.text
+
+
+async def test_version(server: Api) -> None:
+    """GET only, JSON only, with or without a slash."""
+    answer = await server.call("GET", "/version/", token=None)
+    other = await server.call("GET", "/version", headers={"accept": "application/yaml"})
+
+    assert list(answer.json)[:3] == ["major", "minor", "gitVersion"]
+    assert answer.text.startswith("{\n  ")
+    assert (await server.call("POST", "/version")).status == 405
+    assert other.status == 406
+    assert "Available representations: application/json\n" in other.text
+
+
+async def test_the_index_lists_paths(server: Api) -> None:
+    """`/` says where one can go."""
+    paths = (await server.call("GET", "/")).json["paths"]
+
+    assert paths == sorted(paths)
+    assert {"/api/v1", "/apis/certificates.orch.io/v1", "/livez", "/version"} <= set(paths)
+
+
+async def test_the_other_naming(server_files: Path) -> None:
+    """With Kubernetes' names, the groups are Kubernetes' groups."""
+    async with api(server_files, naming="kubernetes") as server:
+        groups = (await server.call("GET", "/apis")).json["groups"]
+
+    assert "certificates.k8s.io" in [group["name"] for group in groups]
+
+
+def test_the_accept_header_is_short_enough_to_be_read() -> None:
+    """What current clients send fits into what is looked at, many times over."""
+    from orchid.server.negotiate import LONGEST_ACCEPT
+
+    sent: Any = ",".join((V2, V2.replace("v2", "v2beta1"), json.dumps("application/json")))
+
+    assert len(sent) * 3 < LONGEST_ACCEPT

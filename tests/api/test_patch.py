@@ -1,0 +1,170 @@
+"""The four patches over the whole server: what each does to one object, and who races whom."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.api.world import Api
+
+SA = "/api/v1/namespaces/default/serviceaccounts"
+JSON_PATCH, MERGE, STRATEGIC = (
+    {"content-type": f"application/{kind}+json"}
+    for kind in ("json-patch", "merge-patch", "strategic-merge-patch")
+)
+
+
+async def patch(server: Api, name: str, body: Any, media: dict[str, str], query: str = "") -> Any:
+    return await server.call(
+        "PATCH", f"{SA}/{name}{query}", json.dumps(body).encode(), headers=media
+    )
+
+
+async def test_merge_patch_replaces_lists_and_removes_by_null(server: Api) -> None:
+    """RFC 7396, on the object as a client sees it."""
+    made = {"metadata": {"name": "a", "labels": {"x": "1", "y": "2"}}, "secrets": [{"name": "s"}]}
+    await server.make(SA, made)
+    answer = await patch(
+        server,
+        "a",
+        {"metadata": {"labels": {"x": None, "z": "3"}}, "secrets": [{"name": "t"}]},
+        MERGE,
+    )
+
+    assert answer.json["metadata"]["labels"] == {"y": "2", "z": "3"}
+    assert answer.json["secrets"] == [{"name": "t"}]
+
+
+async def test_strategic_patch_merges_by_key(server: Api) -> None:
+    """Secrets merge by name, finalizers as a set, pull secrets are replaced."""
+    await server.make(
+        SA,
+        {
+            "metadata": {"name": "a", "finalizers": ["x/y"]},
+            "secrets": [{"name": "s1"}, {"name": "s2"}],
+            "imagePullSecrets": [{"name": "p1"}],
+        },
+    )
+    answer = await patch(
+        server,
+        "a",
+        {
+            "metadata": {"finalizers": ["z/z", "x/y"]},
+            "secrets": [{"name": "s3"}, {"$patch": "delete", "name": "s1"}],
+            "imagePullSecrets": [{"name": "p2"}],
+        },
+        STRATEGIC,
+    )
+
+    assert answer.json["secrets"] == [{"name": "s3"}, {"name": "s2"}]
+    assert sorted(answer.json["metadata"]["finalizers"]) == ["x/y", "z/z"]
+    assert answer.json["imagePullSecrets"] == [{"name": "p2"}]
+
+
+async def test_json_patch_goes_by_paths(server: Api) -> None:
+    """Operations in order, all or nothing."""
+    await server.make(SA, {"metadata": {"name": "a", "labels": {"x": "1"}}})
+    done = await patch(
+        server,
+        "a",
+        [
+            {"op": "test", "path": "/metadata/labels/x", "value": "1"},
+            {"op": "add", "path": "/metadata/labels/y", "value": "2"},
+            {"op": "remove", "path": "/metadata/labels/x"},
+        ],
+        JSON_PATCH,
+    )
+    half = await patch(
+        server,
+        "a",
+        [
+            {"op": "add", "path": "/metadata/labels/z", "value": "3"},
+            {"op": "remove", "path": "/metadata/labels/none"},
+        ],
+        JSON_PATCH,
+    )
+    many = await patch(server, "a", [{"op": "test", "path": "/kind"}] * 10_001, JSON_PATCH)
+
+    assert done.json["metadata"]["labels"] == {"y": "2"}
+    assert half.status == 422
+    assert many.status == 413
+    assert (await server.call("GET", f"{SA}/a")).json["metadata"]["labels"] == {"y": "2"}
+
+
+@pytest.mark.parametrize("media", [JSON_PATCH, MERGE, STRATEGIC])
+async def test_what_does_not_exist_cannot_be_patched(server: Api, media: dict[str, str]) -> None:
+    """Only apply creates."""
+    body: Any = [] if media is JSON_PATCH else {}
+
+    assert (await patch(server, "none", body, media)).status == 404
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"name": "b"}, "the name of the object (b) does not match the name on the URL (a)"),
+        ({"namespace": "other"}, "does not match the namespace sent on the request"),
+        ({"uid": "other"}, 'metadata.uid: Invalid value: "other": field is immutable'),
+        ({"resourceVersion": "1"}, "the object has been modified"),
+        ({"deletionTimestamp": "2030-01-01T00:00:00Z"}, "field is immutable"),
+    ],
+)
+async def test_identity_cannot_be_patched(
+    server: Api, change: dict[str, str], message: str
+) -> None:
+    """Name, namespace, uid and version are not a patch's to change."""
+    made = await server.account("a")
+    answer = await patch(server, "a", {"metadata": change}, MERGE)
+
+    assert answer.status in (400, 409, 422)
+    assert message in answer.json["message"]
+    assert (await server.call("GET", f"{SA}/a")).json == made
+
+
+async def test_unknown_fields_in_the_result(server: Api) -> None:
+    """A warning by default, a refusal when strict, silence when ignored."""
+    await server.account("a")
+    warned = await patch(server, "a", {"foo": 1}, MERGE)
+    strict = await patch(server, "a", {"foo": 1}, MERGE, "?fieldValidation=Strict")
+    silent = await patch(server, "a", {"foo": 1}, MERGE, "?fieldValidation=Ignore")
+
+    assert warned.warnings == ['299 - "unknown field \\"foo\\""']
+    assert strict.status == 422
+    assert "strict decoding error" in strict.json["message"]
+    assert (silent.status, silent.warnings) == (200, [])
+
+
+async def test_patches_that_race_all_count(server: Api) -> None:
+    """Each is applied to the newest object; none undoes another."""
+    await server.account("a")
+    answers = await asyncio.gather(
+        *(patch(server, "a", {"metadata": {"labels": {f"k{i}": "v"}}}, MERGE) for i in range(10))
+    )
+    found = (await server.call("GET", f"{SA}/a")).json["metadata"]["labels"]
+
+    assert {answer.status for answer in answers} == {200}
+    assert len(found) == 10
+
+
+async def test_a_patch_that_changes_nothing_writes_nothing(server: Api) -> None:
+    """The version stays, for each sort of patch."""
+    made = await server.account("a", labels={"x": "1"})
+    for media, body in ((MERGE, {}), (STRATEGIC, None), (JSON_PATCH, [])):
+        answer = await patch(server, "a", body, media)
+        assert (answer.status, answer.json) == (200, made)
+
+
+async def test_a_put_through_an_endpoint_writes_only_its_part(server: Api) -> None:
+    """Status of a Pod does not carry a change of its spec, nor its spec one of the status."""
+    pods = "/api/v1/namespaces/default/pods"
+    spec = {"serviceAccountName": "default", "containers": [{"name": "c", "image": "i"}]}
+    made = await server.make(pods, {"metadata": {"name": "p"}, "spec": spec})
+    made["status"] = {"phase": "Running"}
+    made["metadata"]["labels"] = {"x": "y"}
+    main = (await server.call("PUT", f"{pods}/p", made)).json
+    made["metadata"].pop("resourceVersion")
+    status = (await server.call("PUT", f"{pods}/p/status", made)).json
+
+    assert main.get("status", {}).get("phase") != "Running"
+    assert status["status"]["phase"] == "Running"
