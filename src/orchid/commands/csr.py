@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from orchid.commands import certificate_request, moments
+from orchid.commands import moments
 from orchid.commands.connection import CONFLICT, Connection, Json, Refused, add_flags, connect
 from orchid.commands.output import USAGE, Cell, Complaint, facts, remark, say, say_json, table
 
@@ -84,6 +84,8 @@ def _new_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _new(chosen: argparse.Namespace, server: Connection) -> int:
+    from orchid.commands import certificate_request
+
     name = _file_name(chosen.name)
     key_file = chosen.key or Path(f"{name}.key")
     key = certificate_request.load(key_file) if chosen.key else certificate_request.make(key_file)
@@ -160,6 +162,8 @@ def _name_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(chosen: argparse.Namespace, server: Connection) -> int:
+    from orchid.commands import certificate_request
+
     found = server.get(_place(server, chosen.name))
     decoded = certificate_request.facts_of(_bytes(found["spec"].get("request")))
     if chosen.output == "json":
