@@ -13,7 +13,7 @@ import sys
 import uvloop
 
 from orchid import telemetry
-from orchid.assembly import serve_as_worker
+from orchid.assembly.serving import serve_as_worker
 from orchid.settings import BadSettings, Settings, check
 from orchid.store.interface import Unavailable
 from orchid.workers.messages import Unfit
@@ -49,15 +49,21 @@ async def work(link: socket.socket) -> int:
 
 async def _serve(settings: Settings, store: RemoteStore) -> int:
     stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     serving = asyncio.ensure_future(serve_as_worker(settings, store, stop))
+
+    def end() -> None:
+        stop.set()
+        if not store.opened.is_set():
+            serving.cancel()  # nobody is served yet, so that there is nothing to drain
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
     await asyncio.wait([serving, store.link.lost], return_when=asyncio.FIRST_COMPLETED)
     if not serving.done():
         log.error("worker.parent_gone")
         serving.cancel()
         await asyncio.wait([serving], timeout=GIVE_UP_SECONDS)
         return ORPHANED
-    problem = _foreseen(serving.exception())
+    problem = None if serving.cancelled() else _foreseen(serving.exception())
     if problem is not None:
         store.link.send(Unfit(str(problem)))
     await store.close()

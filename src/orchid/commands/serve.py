@@ -18,10 +18,10 @@ __all__ = ["configure", "run"]
 
 def run(chosen: argparse.Namespace) -> int:
     """Serve until a signal asks for the end."""
-    from orchid import assembly
+    from orchid.assembly import serving
 
     async def serve(settings: Settings, stop: asyncio.Event) -> None:
-        await assembly.serve(settings, stop, _announce)
+        await serving.serve(settings, stop, _announce)
 
     return until_signal(chosen, serve)
 

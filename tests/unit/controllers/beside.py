@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orchid import controlling
-from orchid.assembly import Assembly
+from orchid.assembly import controlling
+from orchid.assembly.server import Assembly
 from orchid.client.client import Client
 from orchid.controllers.loop import Running
 from orchid.controllers.record_events import EventRecorder

@@ -1,0 +1,295 @@
+"""Who is calling, and may they? Everything that answers, built from settings.
+
+`Access` has an authenticator, an authorizer, the issuer of tokens and the admission policies.
+"""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+from orchid.access.authenticators.anonymous import AnonymousAuthenticator
+from orchid.access.authenticators.bearer import BearerAuthenticator, WebSocketAuthenticator
+from orchid.access.authenticators.bootstrap_token import BootstrapTokenAuthenticator
+from orchid.access.authenticators.client_certificate import ClientCertificateAuthenticator
+from orchid.access.authenticators.in_process import InProcessCallers
+from orchid.access.authenticators.oidc import OidcAuthenticator
+from orchid.access.authenticators.oidc_settings import (
+    IssuerSettings,
+    from_flags,
+    read_configuration,
+)
+from orchid.access.authenticators.request_header import (
+    RequestHeaderAuthenticator,
+    RequestHeaderSettings,
+)
+from orchid.access.authenticators.secret_token import SecretTokens
+from orchid.access.authenticators.service_account_token import (
+    ServiceAccountTokenAuthenticator,
+    account_verifier,
+    issuer_keys,
+)
+from orchid.access.authenticators.static_token import StaticTokenAuthenticator
+from orchid.access.authenticators.union import UnionAuthenticator, UnionTokenAuthenticator
+from orchid.access.authenticators.webhook_token import WebhookTimes, WebhookTokenAuthenticator
+from orchid.access.authorizers.always_allow import AlwaysAllow
+from orchid.access.authorizers.node import NodeAuthorizer
+from orchid.access.authorizers.rbac import RBAC
+from orchid.access.authorizers.union import ListingAuthorizer, Union
+from orchid.access.authorizers.webhook import Webhook, WebhookSettings
+from orchid.access.issuing import IssuingSettings, TokenIssuer
+from orchid.access.outbound import HttpsClient, read_kubeconfig
+from orchid.admission.namespace_lifecycle import Ensure, NamespaceLifecycle
+from orchid.admission.node_restriction import NodeRestriction
+from orchid.admission.role_escalation import RoleEscalation
+from orchid.admission.signer_permission import SignerPermission
+from orchid.admission.subject_restriction import SubjectRestriction
+from orchid.credentials import keys as key_files
+from orchid.credentials.certificates import ClientVerifier
+from orchid.credentials.files import Reloading, read_bounded
+from orchid.credentials.refusals import Refusal
+from orchid.credentials.tokens import Issuer, KeySet
+from orchid.data_directory import DataDirectory
+from orchid.engine.feed import Feed
+from orchid.engine.interfaces import (
+    AdmissionPolicy,
+    Authenticator,
+    Clock,
+    Randomness,
+    TokenAuthenticator,
+)
+from orchid.kinds import namespace, pod
+from orchid.settings import BadSettings, Settings
+
+log = logging.getLogger(__name__)
+
+LOOK_AT_KEYS_EVERY = 5.0
+TokenUsed = Callable[[str, str, date], None]
+
+
+class Keys:
+    """The token keys as their files say now: one that signs, several that verify."""
+
+    def __init__(self, settings: Settings, files: DataDirectory) -> None:
+        given, names = settings.given, settings.names
+        signing = files.signing_key
+        verifying = [Path(path) for path in given.service_account_key_file] or [signing]
+
+        def issuer() -> Issuer:
+            key = key_files.load_signing_key(signing)
+            return Issuer(key, settings.issuers[0], names.private_claim)
+
+        def key_set() -> KeySet:
+            found = [key for path in verifying for key in key_files.load_verification_keys(path)]
+            return KeySet(found)
+
+        self._issuer = Reloading([signing], issuer)
+        self._verifying = Reloading(verifying, key_set)
+        self.issuer = self._issuer.current()
+        self.verifying = self._verifying.current()
+
+    def look(self) -> bool:
+        """Read the files again if they have changed; say whether other keys verify now."""
+        self.issuer = self._issuer.current()
+        before, self.verifying = self.verifying, self._verifying.current()
+        return self.verifying is not before
+
+
+class Access:
+    """Who and may-they, for one server."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        files: DataDirectory,
+        feed: Feed,
+        *,
+        clock: Clock,
+        randomness: Randomness,
+        token_used: TokenUsed,
+    ) -> None:
+        names = settings.names
+        self.settings, self.files, self.feed, self.clock = settings, files, feed, clock
+        self._token_used = token_used
+        self.callers = InProcessCallers()
+        self.rbac = RBAC(names, feed)
+        self.authorizer = Union(self._authorizers())
+        self.keys = Keys(settings, files)
+        self.issuer = TokenIssuer(
+            IssuingSettings(
+                api_audiences=settings.api_audiences,
+                longest_seconds=settings.longest_token,
+                extends_lifetime=settings.given.service_account_extend_token_expiration,
+            ),
+            lambda: self.keys.issuer,
+            feed,
+            randomness,
+        )
+        self.verifier = account_verifier(settings.issuers, self.keys.verifying, names)
+        self.oidc = self._oidc()
+        self.tokens = UnionTokenAuthenticator(self._token_authenticators())
+        self.authenticator = self._authenticator()
+
+    async def follow_keys(self) -> None:
+        """Sign and verify with the keys that the files hold now."""
+        while True:
+            await asyncio.sleep(LOOK_AT_KEYS_EVERY)
+            if self.keys.look():
+                found = self.keys.verifying
+                issuers = issuer_keys(self.settings.issuers, found, self.settings.names)
+                self.verifier.replace_issuers(issuers)
+                log.info("tokens.keys_reloaded", extra={"keys": len(found.keys)})
+
+    def _authorizers(self) -> list[ListingAuthorizer]:
+        built: dict[str, Any] = {
+            "RBAC": lambda: self.rbac,
+            "Node": lambda: NodeAuthorizer(self.settings.names, self.feed.of(pod.Pod)),
+            "AlwaysAllow": AlwaysAllow,
+            "Webhook": self._webhook_authorizer,
+        }
+        return [built[mode]() for mode in self.settings.given.authorization_mode]
+
+    def _token_authenticators(self) -> list[TokenAuthenticator]:
+        given, names = self.settings.given, self.settings.names
+        audiences = self.settings.api_audiences
+        members: list[TokenAuthenticator] = []
+        if given.token_auth_file:
+            path = Path(given.token_auth_file)
+            try:
+                members.append(StaticTokenAuthenticator.load(path, audiences))
+            except ValueError as problem:
+                raise BadSettings(f"--token-auth-file: {problem}") from None
+        members.append(
+            ServiceAccountTokenAuthenticator(
+                self.verifier,
+                self.feed,
+                self.clock,
+                api_audiences=audiences,
+                names=names,
+                legacy=SecretTokens(self.feed, self.clock, names, self._token_used),
+            )
+        )
+        members.append(BootstrapTokenAuthenticator(self.feed, self.clock, audiences, names))
+        members += [self.oidc] if self.oidc else []
+        if given.authentication_token_webhook_config_file:
+            members.append(self._token_webhook())
+        return members
+
+    def _oidc(self) -> OidcAuthenticator | None:
+        """Outside issuers, from the file or from the flags."""
+        given, names, own = self.settings.given, self.settings.names, self.settings.issuers
+        issuers: tuple[IssuerSettings, ...] = ()
+        try:
+            if given.authentication_config:
+                text = read_bounded(Path(given.authentication_config))
+                issuers = tuple(read_configuration(text, names, own).issuers)
+            elif given.oidc_issuer_url or given.oidc_client_id:
+                ca = given.oidc_ca_file
+                issuers = (
+                    from_flags(
+                        issuer_url=given.oidc_issuer_url,
+                        client_id=given.oidc_client_id,
+                        username_claim=given.oidc_username_claim,
+                        username_prefix=given.oidc_username_prefix,
+                        groups_claim=given.oidc_groups_claim,
+                        groups_prefix=given.oidc_groups_prefix,
+                        required_claims=given.oidc_required_claim,
+                        signing_algorithms=given.oidc_signing_algs,
+                        authorities=read_bounded(Path(ca)).decode() if ca else "",
+                        own_issuers=own,
+                    ),
+                )
+        except (ValueError, Refusal) as problem:
+            raise BadSettings(f"outside issuers: {problem}") from None
+        if not issuers:
+            return None
+        return OidcAuthenticator(issuers, self.clock, self.settings.api_audiences, names)
+
+    def _token_webhook(self) -> TokenAuthenticator:
+        given, names = self.settings.given, self.settings.names
+        kept = timedelta(seconds=self.settings.token_webhook_ttl)
+        return WebhookTokenAuthenticator(
+            _remote(
+                "authentication-token-webhook-config-file",
+                given.authentication_token_webhook_config_file,
+            ).post_patiently,
+            self.clock,
+            self.settings.api_audiences,
+            names,
+            WebhookTimes(kept, kept),
+        )
+
+    def _webhook_authorizer(self) -> Webhook:
+        given = self.settings.given
+        if not given.authorization_webhook_config_file:
+            raise BadSettings(
+                "--authorization-mode: Webhook needs --authorization-webhook-config-file"
+            )
+        return Webhook(
+            self.settings.names,
+            _remote("authorization-webhook-config-file", given.authorization_webhook_config_file),
+            WebhookSettings(
+                version=given.authorization_webhook_version,
+                allowed_seconds=self.settings.webhook_allowed_ttl,
+                refused_seconds=self.settings.webhook_refused_ttl,
+            ),
+        )
+
+    def _authenticator(self) -> Authenticator:
+        given, names = self.settings.given, self.settings.names
+        audiences = self.settings.api_audiences
+        members: list[Authenticator] = [self.callers]
+        if given.requestheader_client_ca_file:
+            members.append(self._front_proxy())
+        pool = _client_pool(given.client_ca_file or str(self.files.ca_certificate))
+        members.append(ClientCertificateAuthenticator(pool, self.clock, names))
+        members.append(BearerAuthenticator(self.tokens, audiences))
+        members.append(WebSocketAuthenticator(self.tokens, audiences, names))
+        anonymous = AnonymousAuthenticator(given.anonymous_paths)
+        return UnionAuthenticator(members, audiences, anonymous)
+
+    def _front_proxy(self) -> Authenticator:
+        given = self.settings.given
+        wanted = RequestHeaderSettings(
+            username_headers=given.requestheader_username_headers,
+            uid_headers=given.requestheader_uid_headers,
+            group_headers=given.requestheader_group_headers,
+            extra_prefixes=given.requestheader_extra_headers_prefix,
+            allowed_names=given.requestheader_allowed_names,
+        )
+        pool = _client_pool(given.requestheader_client_ca_file)
+        return RequestHeaderAuthenticator(wanted, pool, self.clock, self.settings.names)
+
+    def policies(self, ensure_namespace: Ensure) -> list[AdmissionPolicy]:
+        """Rules that look beyond one object, in the order in which they are asked."""
+        names = self.settings.names
+        lenient = self.settings.given.namespaces == "lenient"
+        return [
+            NamespaceLifecycle(
+                names,
+                self.feed,
+                self.feed.of(namespace.Namespace),
+                ensure_namespace if lenient else None,
+            ),
+            NodeRestriction(names, self.feed, self.authorizer),
+            RoleEscalation(self.authorizer, self.rbac),
+            SignerPermission(names, self.authorizer),
+            SubjectRestriction(names),
+        ]
+
+
+def _remote(flag: str, path: str) -> HttpsClient:
+    """A webhook, as a kubeconfig describes it."""
+    try:
+        return HttpsClient(read_kubeconfig(Path(path)))
+    except (ValueError, Refusal) as problem:
+        raise BadSettings(f"--{flag}: {problem}") from None
+
+
+def _client_pool(path: str) -> Any:
+    """The authorities of a file, followed as it changes."""
+    file = Path(path)
+    return Reloading([file], functools.partial(ClientVerifier.load, file)).current

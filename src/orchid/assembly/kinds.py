@@ -1,0 +1,69 @@
+"""Every kind this server has. A new kind is one line here, beside its own file."""
+
+import dataclasses
+from typing import Any
+
+from orchid.access.authorizers.union import Union
+from orchid.access.issuing import TokenIssuer
+from orchid.engine.interfaces import TokenAuthenticator
+from orchid.engine.kind import Kind
+from orchid.kinds import (
+    certificate_signing_request,
+    cluster_trust_bundle,
+    config_map,
+    event,
+    lease,
+    namespace,
+    node,
+    pod,
+    role,
+    role_binding,
+    secret,
+    self_subject_review,
+    self_subject_rules_review,
+    service_account,
+    subject_access_review,
+    token_request,
+    token_review,
+)
+from orchid.wire.naming import Naming
+
+
+def stored_kinds(names: Naming) -> list[Kind[Any]]:
+    """Every kind that is kept in the store."""
+    return [
+        service_account.declare(names),
+        namespace.declare(names),
+        secret.declare(names),
+        config_map.declare(names),
+        pod.declare(names),
+        node.declare(names),
+        event.declare(names),
+        lease.declare(names),
+        certificate_signing_request.declare(names),
+        cluster_trust_bundle.declare(names),
+        *role.declare(names),
+        *role_binding.declare(names),
+    ]
+
+
+def served_kinds(
+    names: Naming,
+    stored: list[Kind[Any]],
+    *,
+    tokens: TokenAuthenticator,
+    api_audiences: tuple[str, ...],
+    issuer: TokenIssuer,
+    authorizer: Union,
+) -> list[Kind[Any]]:
+    """Every kind that clients see: what is stored, and what acts when it is created."""
+    token = token_request.declare(names, issuer)
+    accounts, *others = stored
+    return [
+        dataclasses.replace(accounts, endpoints=(token,)),
+        *others,
+        token_review.declare(names, tokens, api_audiences),
+        self_subject_review.declare(names),
+        *subject_access_review.declare(names, authorizer),
+        self_subject_rules_review.declare(names, authorizer),
+    ]

@@ -1,0 +1,292 @@
+"""One API server, built from settings. Read `Assembly` from top to bottom: it lists what exists."""
+
+import asyncio
+import logging
+import socket
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from orchid.access.bootstrap_policy import bootstrap_policy
+from orchid.access.impersonation import Impersonation
+from orchid.access.reconcile_policy import reconcile
+from orchid.assembly import controlling
+from orchid.assembly.access import Access
+from orchid.assembly.kinds import served_kinds, stored_kinds
+from orchid.controllers.label_token_secrets import LabelTokenSecrets
+from orchid.controllers.running import UnknownController, chosen, run_controllers
+from orchid.credentials.tokens import KeySet
+from orchid.data_directory import DataDirectory
+from orchid.engine.admission import Admission
+from orchid.engine.catalog import Catalog
+from orchid.engine.feed import Feed
+from orchid.engine.interfaces import SystemClock, SystemRandomness
+from orchid.engine.local import LocalObjects
+from orchid.engine.verbs import Verbs
+from orchid.kinds.namespace import Namespace
+from orchid.server import openid
+from orchid.server.audit import NoAudit, PolicyAudit
+from orchid.server.chain import Chain
+from orchid.server.discovery import Discovery
+from orchid.server.dispatch import Dispatch
+from orchid.server.exchange import HttpRequest, Response
+from orchid.server.health import Health
+from orchid.server.limits import InFlight
+from orchid.server.listen import Limits, Listener
+from orchid.server.metrics_page import MetricsPage
+from orchid.server.openapi import OpenApi
+from orchid.server.pages import Page, Pages, openid_page
+from orchid.server.request_metrics import CountedRequests
+from orchid.server.tls import TlsFiles, TlsFilesUnusable
+from orchid.settings import BadSettings, Settings
+from orchid.store.interface import Store
+from orchid.telemetry import failure_story
+from orchid.wire.naming import Naming
+from orchid.wire.user import MASTERS, UserInfo
+
+log = logging.getLogger(__name__)
+
+Ready = Callable[[], Awaitable[Sequence[socket.socket]]]
+# Pages that are counted each by its own path; all others are counted together.
+COUNTED_PAGES = ("/healthz", "/livez", "/readyz", "/version", "/metrics", "/api", "/apis")
+SELF = UserInfo(username="system:apiserver", groups=(MASTERS,))
+TIMEOUT = Response(
+    504,
+    b"Content-Type: text/plain; charset=utf-8\r\n",
+    b'{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the '
+    b'allotted timeout","reason":"Timeout","details":{},"code":504}\n',
+)
+
+
+class Assembly:
+    """One API server."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        files: DataDirectory,
+        store: Store,
+        audit: PolicyAudit | NoAudit | None = None,
+        store_problem: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        names = settings.names
+        self.store_problem = store_problem  # what the store knows to be wrong with itself
+        self.settings, self.files, self.store = settings, files, store
+        self.audit = audit or NoAudit()
+        self.clock, self.random = SystemClock(), SystemRandomness()
+        self.stopping = False
+        self.wanted_controllers = wanted_controllers(settings)
+
+        stored = stored_kinds(names)
+        self.feed = Feed(store, Catalog(stored))
+        self.access = Access(
+            settings,
+            files,
+            self.feed,
+            clock=self.clock,
+            randomness=self.random,
+            token_used=self._token_used,
+        )
+        kinds = served_kinds(
+            names,
+            stored,
+            tokens=self.access.tokens,
+            api_audiences=settings.api_audiences,
+            issuer=self.access.issuer,
+            authorizer=self.access.authorizer,
+        )
+        self.catalog = Catalog(kinds)
+        admission = Admission(self.access.policies(self.ensure_namespace))
+        self.verbs = Verbs.over(store, self.feed, admission, names, self.random)
+        self.local = LocalObjects(self.catalog, self.feed, self.verbs, self.clock, SELF)
+        self.chain = self._chain()
+        self.clients = controlling.InProcessClients(
+            self.chain, self.access.callers, self.catalog, names
+        )
+        self.token_uses = LabelTokenSecrets(self.clients.of_user(SELF), self.clock, names)
+
+    async def ensure_namespace(self, name: str) -> None:
+        await self.local.ensure(Namespace().with_meta(name=name))
+
+    def _token_used(self, namespace: str, name: str, day: date) -> None:
+        self.token_uses.used(namespace, name, day)
+
+    # -- the way of a request ----------------------------------------------------------------
+
+    def _chain(self) -> Chain:
+        given, names = self.settings.given, self.settings.names
+        in_flight = InFlight(given.max_requests_inflight, given.max_mutating_requests_inflight)
+        requests = CountedRequests(self.catalog, COUNTED_PAGES)
+        metrics = MetricsPage(requests, self.audit, in_flight, self.feed, self.catalog)
+        return Chain(
+            clock=self.clock,
+            authenticator=self.access.authenticator,
+            impersonation=Impersonation(names, self.access.authorizer),
+            authorizer=self.access.authorizer,
+            in_flight=in_flight,
+            pages=self._pages(metrics),
+            dispatch=Dispatch(
+                self.catalog,
+                self.verbs,
+                self.access.authorizer,
+                names,
+                shortest_watch=float(given.min_request_timeout),
+            ),
+            audit=self.audit,
+            metrics=requests,
+            flow_headers=flow_headers(names),
+            request_timeout=self.settings.request_timeout,
+        )
+
+    def _pages(self, metrics: MetricsPage) -> Pages:
+        address = self.settings.url.removeprefix("https://")
+        openid_pages = self._openid()
+        described = OpenApi(self.catalog, self.settings.names, openid_pages)
+        return Pages(
+            Discovery(self.catalog, address),
+            self._health(),
+            extra={"/metrics": metrics, **openid_pages, **described.exact},
+            prefixes=described.prefixed,
+        )
+
+    def _openid(self) -> dict[str, Page]:
+        """The documents by which others verify our tokens, unless the issuer cannot have them."""
+        issuer, port = self.settings.issuers[0], self.settings.port
+        host = self.settings.given.advertise_address or self.settings.host
+        uri = self.settings.given.service_account_jwks_uri or openid.default_jwks_uri(host, port)
+        problem = openid.problem_with(issuer, uri, self.access.keys.verifying.keys)
+        if problem:
+            log.warning("openid.not_served: %s", problem)
+            return {}
+
+        def keys() -> KeySet:
+            return self.access.keys.verifying
+
+        return {
+            openid.CONFIGURATION_PATH: openid_page(
+                keys, lambda found: openid.configuration(issuer, uri, found.keys)
+            ),
+            openid.KEY_SET_PATH: openid_page(keys, lambda found: openid.key_set(found.keys)),
+        }
+
+    def _health(self) -> Health:
+        live = {"ping": _well, "log": _well, "etcd": self._store_check}
+        ready = {**live, "etcd-readiness": self._store_check, "informer-sync": self._feed_check}
+        return Health(
+            {"healthz": live, "livez": live, "readyz": {**ready, "shutdown": self._stop_check}}
+        )
+
+    def _store_check(self) -> str | None:
+        return self.store_problem() if self.feed.following else "the store is not followed"
+
+    def _feed_check(self) -> str | None:
+        return None if self.feed.loaded else "objects are still being loaded"
+
+    def _stop_check(self) -> str | None:
+        return "process is shutting down" if self.stopping else None
+
+    # -- running -----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Load every object, and write what must always be there."""
+        await self.feed.wait_loaded()
+        names = self.settings.names
+        for name in (
+            "default", names.system_namespace, names.public_namespace, names.node_lease_namespace,
+        ):  # fmt: skip
+            await self.ensure_namespace(name)
+        if "RBAC" in self.settings.given.authorization_mode:
+            await reconcile(bootstrap_policy(names), self.local, names)
+
+    async def run_controllers(self) -> None:
+        """Work beside the server until cancelled; what is not wanted does not run."""
+        means = controlling.means(self.settings, self.files, self.clock)
+        await run_controllers(self.wanted_controllers, self.clients, means)
+
+    async def run(
+        self,
+        stop: asyncio.Event,
+        ready: Ready,
+        *,
+        beside: Sequence[Coroutine[Any, Any, None]] = (),
+        prepares: bool = True,
+        listens: bool = True,
+        controls: bool = True,
+    ) -> None:
+        """Load, prepare, serve until `stop` is set, then drain; each part only if it is ours.
+
+        `ready` is awaited in between, and gives the sockets to listen on. What stands `beside` ends
+        with the server.
+        """
+        listener = self.listener()
+        async with asyncio.TaskGroup() as tasks:
+            background = [tasks.create_task(work) for work in (self.feed.run(), *beside)]
+            await (self.start() if prepares else self.feed.wait_loaded())
+            sockets = await ready()
+            if listens:
+                await listener.start(sockets=sockets, shares=self.settings.given.workers > 1)
+            background += [tasks.create_task(work) for work in self._upkeep()]
+            controllers = tasks.create_task(self.run_controllers()) if controls else None
+            await stop.wait()
+            self.stopping = True
+            log.info("server.stopping")
+            if controllers is not None:
+                # First, so that another server may take over at once.
+                controllers.cancel()
+                await asyncio.wait([controllers])
+            if listens:
+                await listener.drain(self.settings.shutdown_grace)
+            for task in background:
+                task.cancel()
+        self.access.issuer.close()
+
+    def _upkeep(self) -> list[Coroutine[Any, Any, None]]:
+        """What goes on beside the requests."""
+        work = [self.access.follow_keys(), self.token_uses.run()]
+        return [*work, self.access.oidc.run()] if self.access.oidc else work
+
+    def listener(self) -> Listener:
+        given = self.settings.given
+        authorities = [
+            Path(given.client_ca_file) if given.client_ca_file else self.files.ca_certificate
+        ]
+        if given.requestheader_client_ca_file:
+            authorities.append(Path(given.requestheader_client_ca_file))
+        try:
+            tls = TlsFiles(self.files.serving_certificate, self.files.serving_key, authorities)
+        except TlsFilesUnusable as problem:
+            raise BadSettings(str(problem)) from None
+        return Listener(
+            self.chain,
+            timeout_response=TIMEOUT,
+            failure=_failed,
+            limits=Limits(request_timeout=self.settings.request_timeout),
+            tls=tls,
+        )
+
+
+def wanted_controllers(settings: Settings) -> frozenset[str]:
+    try:
+        return chosen(settings.given.controllers)
+    except UnknownController as problem:
+        raise BadSettings(f"--controllers: {problem}") from None
+
+
+def _well() -> str | None:
+    return None
+
+
+def _failed(http: HttpRequest, problem: BaseException) -> Response:
+    log.error("request.failed: %s", failure_story(problem))
+    return Response(500, b"Content-Type: text/plain; charset=utf-8\r\n", b"internal error\n")
+
+
+def flow_headers(names: Naming) -> bytes:
+    """Two headers that clients of the reference find on every answer past the limits."""
+    schema, level = uuid.uuid4(), uuid.uuid4()
+    return (
+        f"X-{names.flow_header}-Pf-Flowschema-Uid: {schema}\r\n"
+        f"X-{names.flow_header}-Pf-Prioritylevel-Uid: {level}\r\n"
+    ).encode()

@@ -1,0 +1,106 @@
+"""Serve, work as one of several processes, or run the controllers alone: until told to stop."""
+
+import asyncio
+import contextlib
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from orchid import data_directory
+from orchid.access.authorizers.union import Union
+from orchid.access.outbound import InvalidRemote, read_kubeconfig
+from orchid.assembly import controlling
+from orchid.assembly.kinds import stored_kinds
+from orchid.assembly.server import Assembly, wanted_controllers
+from orchid.assembly.stores import opened_audit, opened_store
+from orchid.controllers.running import run_controllers
+from orchid.engine.catalog import Catalog
+from orchid.engine.interfaces import SystemClock
+from orchid.kinds import subject_access_review
+from orchid.server.listen import bind
+from orchid.settings import BadSettings, Settings
+from orchid.store.retention import Retention
+from orchid.workers.parent import Parent
+from orchid.workers.remote_store import RemoteStore
+
+WORKER_PROGRAM = (sys.executable, "-P", "-m", "orchid.worker")
+
+
+async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
+    """Serve until `stop` is set, then drain. `announce` is told when the server is ready."""
+    files = data_directory.prepare(settings, SystemClock().now())
+    async with opened_store(settings) as store:
+        if settings.given.workers > 1:
+            sockets = await _bound(settings)
+            workers = Parent(settings, store, sockets, WORKER_PROGRAM)
+            await workers.run(stop, lambda: announce(settings, files))
+            return
+        async with opened_audit(settings) as audit:
+            server = Assembly(settings, files, store, audit)
+            retention = Retention(
+                store, time.monotonic, keep=settings.history, forgotten=server.feed.forget_before
+            )
+
+            async def ready() -> list[socket.socket]:
+                sockets = await _bound(settings)
+                announce(settings, files)
+                return sockets
+
+            await server.run(stop, ready, beside=[retention.run()])
+
+
+async def serve_as_worker(settings: Settings, parent: RemoteStore, stop: asyncio.Event) -> None:
+    """Do the part of the work that the parent process has given to this one."""
+    begin = parent.begin
+    # What other servers write is known to etcd first: there each worker asks for itself.
+    direct = opened_store(settings) if settings.given.etcd_servers else None
+    async with direct or contextlib.nullcontext(parent) as store, opened_audit(settings) as audit:
+        files = data_directory.located(settings)
+        server = Assembly(settings, files, store, audit, store_problem=parent.problem)
+        parent.forgotten = server.feed.forget_before
+
+        async def ready() -> list[socket.socket]:
+            await parent.ready()
+            return [socket.socket(fileno=number) for number in begin.sockets]
+
+        await server.run(
+            stop,
+            ready,
+            prepares=begin.prepares,
+            listens=begin.listens,
+            controls=begin.controls,
+        )
+
+
+async def _bound(settings: Settings) -> list[socket.socket]:
+    try:
+        return await bind(settings.host, settings.port)
+    except OSError as problem:
+        why = problem.strerror or problem
+        raise BadSettings(f"--listen: {settings.given.listen}: {why}") from None
+
+
+async def control(settings: Settings, kubeconfig: Path, stop: asyncio.Event) -> None:
+    """Run the controllers of a server elsewhere until `stop` is set."""
+    names = settings.names
+    files = data_directory.located(settings)
+    try:
+        remote = read_kubeconfig(kubeconfig)
+    except InvalidRemote as problem:
+        raise BadSettings(f"--kubeconfig: {problem}") from None
+    reviews = subject_access_review.declare(names, Union([]))
+    catalog = Catalog([*stored_kinds(names), *reviews])
+    clients = controlling.RemoteClients(remote, catalog, names)
+    means = controlling.means(settings, files, SystemClock())
+    working = asyncio.ensure_future(run_controllers(wanted_controllers(settings), clients, means))
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        working.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await working
+        await clients.close()

@@ -1,0 +1,86 @@
+"""The store and the audit record that the settings ask for, opened and closed."""
+
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from orchid.credentials.files import read_private
+from orchid.credentials.refusals import Refusal
+from orchid.engine.interfaces import SystemClock
+from orchid.server import audit_policy
+from orchid.server.audit import NoAudit, PolicyAudit
+from orchid.server.audit_log import AuditLog, AuditLogUnusable
+from orchid.settings import BadSettings, Settings
+from orchid.store.first_revision import first_revision
+from orchid.store.interface import Store, StoreError
+from orchid.store.memory import MemoryStore
+from orchid.store.sqlite import SQLiteStore
+
+
+@contextlib.asynccontextmanager
+async def opened_store(settings: Settings) -> AsyncIterator[Store]:
+    """The store that the settings ask for, closed at the end."""
+    try:
+        backend = await _open(settings)
+    except StoreError as problem:
+        raise BadSettings(f"the store cannot be opened: {problem}") from None
+    try:
+        yield backend
+    finally:
+        await backend.close()
+
+
+async def _open(settings: Settings) -> Store:
+    if settings.given.etcd_servers:
+        return await _open_etcd(settings)
+    first = first_revision(time.time())
+    if settings.given.store == "memory":
+        return MemoryStore(first=first)
+    return await SQLiteStore.open(settings.data_dir / "orchid.db", first=first)
+
+
+async def _open_etcd(settings: Settings) -> Store:
+    # Most servers run on the file, and gRPC takes a while to load.
+    from orchid.store.etcd import EtcdStore  # noqa: PLC0415
+
+    given = settings.given
+    key = _path(given.etcd_keyfile)
+    if key is not None:
+        try:
+            read_private(key)
+        except Refusal as refusal:
+            raise BadSettings(f"--etcd-keyfile: {refusal}") from None
+    return await EtcdStore.open(
+        given.etcd_servers,
+        prefix=given.etcd_prefix,
+        ca=_path(given.etcd_cafile),
+        certificate=_path(given.etcd_certfile),
+        key=key,
+    )
+
+
+def _path(given: str) -> Path | None:
+    return Path(given) if given else None
+
+
+@contextlib.asynccontextmanager
+async def opened_audit(settings: Settings) -> AsyncIterator[PolicyAudit | NoAudit]:
+    """The audit record that the settings ask for, written to the end."""
+    path, policy_file = settings.given.audit_log_path, settings.given.audit_policy_file
+    if bool(path) != bool(policy_file):
+        raise BadSettings("--audit-log-path and --audit-policy-file go together")
+    if not path:
+        yield NoAudit()
+        return
+    try:
+        policy = audit_policy.load(Path(policy_file), settings.names)
+        record = AuditLog(path)
+    except audit_policy.BadPolicy as problem:
+        raise BadSettings(f"--audit-policy-file: {problem}") from None
+    except AuditLogUnusable as problem:
+        raise BadSettings(f"--audit-log-path: {problem}") from None
+    try:
+        yield PolicyAudit(policy, record, settings.names, SystemClock())
+    finally:
+        record.close()
