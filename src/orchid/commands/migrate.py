@@ -80,6 +80,8 @@ async def _etcd(chosen: argparse.Namespace) -> "Store":
         from orchid.store.etcd import EtcdStore
     except ImportError:
         raise Complaint("etcd needs two more packages: pip install 'orchid[etcd]'", USAGE) from None
+    if chosen.etcd_keyfile:
+        _refuse_exposed(chosen.etcd_keyfile)
     return await EtcdStore.open(
         (chosen.from_etcd or chosen.to_etcd).split(","),
         prefix=chosen.etcd_prefix,
@@ -87,6 +89,16 @@ async def _etcd(chosen: argparse.Namespace) -> "Store":
         certificate=chosen.etcd_certfile,
         key=chosen.etcd_keyfile,
     )
+
+
+def _refuse_exposed(key: Path) -> None:
+    from orchid.credentials.files import read_private
+    from orchid.credentials.refusals import Refusal
+
+    try:
+        read_private(key)
+    except Refusal as refusal:
+        raise Complaint(f"--etcd-keyfile: {refusal}", USAGE) from None
 
 
 class _Bar:

@@ -1,0 +1,87 @@
+"""All objects moved to etcd and back by the command, and what stands in the way."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchid.store.interface import ABSENT, Change, Span
+from orchid.store.sqlite import SQLiteStore
+from tests.unit.store import etcd_process
+
+
+def migrate(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """Type the command; a traceback is never seen."""
+    command = [sys.executable, "-m", "orchid", "migrate", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == code, done.stderr or done.stdout
+    return done
+
+
+async def fill(directory: Path, count: int) -> None:
+    await asyncio.to_thread(directory.mkdir, 0o700)
+    store = await SQLiteStore.open(directory / "orchid.db")
+    for number in range(count):
+        await store.commit([Change(f"/things/{number:04}", b"%d" % number, ABSENT)])
+    await store.close()
+
+
+async def contents(directory: Path) -> list[tuple[str, bytes]]:
+    store = await SQLiteStore.open(directory / "orchid.db")
+    try:
+        return [(each.key, each.value) for each in (await store.read(Span.all())).records]
+    finally:
+        await store.close()
+
+
+@pytest.mark.system_package("etcd")
+async def test_objects_go_to_etcd_and_come_back(tmp_path: Path) -> None:
+    """The same keys and values arrive, twice; a target that holds something is left alone."""
+    await fill(tmp_path / "first", 250)
+    with etcd_process.running() as cluster:
+        await cluster.wait_healthy()
+        urls = ",".join(member.url for member in cluster.members)
+
+        to = ("--from", str(tmp_path / "first"), "--to-etcd", urls)
+        back = ("--from-etcd", urls, "--to", str(tmp_path / "second"))
+        there = await asyncio.to_thread(migrate, *to)
+        again = await asyncio.to_thread(migrate, *to, code=1)
+        home = await asyncio.to_thread(migrate, *back)
+
+    assert there.stdout.startswith("moved 250 objects (SHA-256 ")
+    assert there.stdout.split(";")[0] == home.stdout.split(";")[0]
+    assert again.stderr == "orchid: the target is not empty\n"
+    assert await contents(tmp_path / "second") == await contents(tmp_path / "first")
+    assert (tmp_path / "second").stat().st_mode & 0o077 == 0
+
+
+def test_store_in_use_is_not_moved(tmp_path: Path) -> None:
+    """A server that runs on the source would go on writing to it."""
+
+    async def while_open() -> subprocess.CompletedProcess[str]:
+        await fill(tmp_path / "data", 1)
+        store = await SQLiteStore.open(tmp_path / "data" / "orchid.db")
+        try:
+            words = ("--from", str(tmp_path / "data"), "--to-etcd", "http://127.0.0.1:1")
+            return await asyncio.to_thread(migrate, *words, code=1)
+        finally:
+            await store.close()
+
+    assert "is in use by process" in asyncio.run(while_open()).stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--from", "a"),
+        ("--from", "a", "--to", "b"),
+        ("--from-etcd", "http://a:1", "--to-etcd", "http://b:1"),
+    ],
+)
+def test_one_side_is_a_directory_and_the_other_etcd(words: tuple[str, ...]) -> None:
+    """Everything else is a mistake in typing."""
+    migrate(*words, code=2)
