@@ -139,7 +139,7 @@ class SystemRandomness:
     _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so that no words come out
 
     def uid(self) -> str:
-        # The text form of a version 4 UUID (RFC 9562, 5.4), a few times faster than the uuid module.
+        # The text form of a version 4 UUID (RFC 9562, 5.4), faster than the uuid module.
         digits = os.urandom(16).hex()
         variant = "89ab"[int(digits[16], 16) & 3]
         return (

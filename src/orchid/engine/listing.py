@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from orchid.engine import continuing
 from orchid.engine.feed import Entry, Feed, Shelf
 from orchid.engine.kind import Kind
+from orchid.engine.objects import unavailable
 from orchid.engine.read import at_least, parse_version
 from orchid.engine.request import Options, Request
 from orchid.store import interface as store
@@ -178,6 +179,8 @@ class Listing:
             page = await self._store.read(span, at=revision)
         except store.Compacted:
             raise Expired(LIST_TOO_OLD) from None
+        except store.StoreError as failure:
+            raise unavailable(failure) from failure
         found = {r.key: Entry(kind, r.key, r.value, r.revision) for r in page.records}
         return Stretch(list(found), found)
 

@@ -77,6 +77,8 @@ class Objects:
         except store.Conflict as conflict:
             found = conflict.actual.revision if conflict.actual else 0
             raise Raced(found) from None
+        except store.TooLarge as failure:
+            raise TooLarge(str(failure)) from failure
         except store.StoreError as failure:
             raise unavailable(failure) from failure
 

@@ -1,7 +1,6 @@
 """The feed shows every change once, in order, and gets over a store in trouble."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import pytest
@@ -10,62 +9,12 @@ from orchid.engine import feed as feed_module
 from orchid.engine.feed import Entry, Feed, Turn
 from orchid.engine.interfaces import SystemRandomness
 from orchid.kinds import config_map
-from orchid.store.interface import Batch, Change, Page, Revision, Span, Unavailable
+from orchid.store.interface import Change, Span
 from orchid.store.memory import MemoryStore
 from orchid.wire import errors
 from orchid.wire.naming import KUBERNETES, ORCH
+from tests.unit.engine.troubled import TroubledStore
 from tests.unit.engine.world import Engine, engine, following
-
-
-class TroubledStore:
-    """A store in memory that can be cut off, and whose watchers can be made to fall behind."""
-
-    def __init__(self) -> None:
-        self.inner = MemoryStore()
-        self.down = False
-        self._cut = asyncio.Event()
-
-    def cut(self) -> None:
-        self.down = True
-        self._cut.set()
-
-    def mend(self) -> None:
-        self.down = False
-        self._cut = asyncio.Event()
-
-    def _check(self) -> None:
-        if self.down:
-            raise Unavailable("nobody there")
-
-    async def read(self, span: Span, *, at: Revision = -1, limit: int = 0) -> Page:
-        self._check()
-        return await self.inner.read(span, at=at, limit=limit)
-
-    async def commit(self, changes: Sequence[Change]) -> Revision:
-        return await self.inner.commit(changes)
-
-    async def watch(self, span: Span, *, after: Revision) -> AsyncGenerator[Batch, None]:
-        self._check()
-        batches, cut = self.inner.watch(span, after=after), self._cut
-        while True:
-            following = asyncio.ensure_future(anext(batches))
-            cutting = asyncio.ensure_future(cut.wait())
-            await asyncio.wait((following, cutting), return_when=asyncio.FIRST_COMPLETED)
-            cutting.cancel()
-            if cut.is_set():
-                following.cancel()
-                raise Unavailable("cut off")
-            yield following.result()
-
-    async def revision(self) -> Revision:
-        self._check()
-        return await self.inner.revision()
-
-    async def compact(self, before: Revision) -> None:
-        await self.inner.compact(before)
-
-    async def close(self) -> None:
-        await self.inner.close()
 
 
 class Ear:
@@ -92,13 +41,14 @@ async def until(condition: Any) -> None:
 async def commit(world: Engine, name: str, value: bytes | None = None) -> int:
     """A write past the engine, as another server would make it."""
     key = world.config_maps.key("ns", name)
-    page = await world.store.inner.read(Span.key(key))  # type: ignore[attr-defined]
+    inner = world.store.inner  # type: ignore[attr-defined]
+    page = await inner.read(Span.key(key))
     expected = page.records[0].revision if page.records else 0
     body = value or (
         world.config_maps.head
         + b'"metadata":{"name":"%b","namespace":"ns","uid":"u"}}' % name.encode()
     )
-    return await world.store.commit([Change(key, body, expected)])
+    return await inner.commit([Change(key, body, expected)])
 
 
 @pytest.fixture(autouse=True)
@@ -193,7 +143,7 @@ async def test_loads_anew_when_history_is_gone() -> None:
         await until(lambda: not world.feed.following)
         key = world.config_maps.key("ns", "goes")
         page = await store.inner.read(Span.key(key))
-        await store.commit([Change(key, None, page.records[0].revision)])
+        await store.inner.commit([Change(key, None, page.records[0].revision)])
         newest = await commit(world, "comes")
         await store.compact(newest)
         store.mend()

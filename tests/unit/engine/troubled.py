@@ -1,0 +1,59 @@
+"""A store that can be cut off and mended, for whoever must get over that."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+
+from orchid.store.interface import Batch, Change, Page, Revision, Span, Unavailable
+from orchid.store.memory import MemoryStore
+
+
+class TroubledStore:
+    """A store in memory that can be cut off, and whose watchers can be made to fall behind."""
+
+    def __init__(self) -> None:
+        self.inner = MemoryStore()
+        self.down = False
+        self._cut = asyncio.Event()
+
+    def cut(self) -> None:
+        self.down = True
+        self._cut.set()
+
+    def mend(self) -> None:
+        self.down = False
+        self._cut = asyncio.Event()
+
+    def _check(self) -> None:
+        if self.down:
+            raise Unavailable("nobody there")
+
+    async def read(self, span: Span, *, at: Revision = -1, limit: int = 0) -> Page:
+        self._check()
+        return await self.inner.read(span, at=at, limit=limit)
+
+    async def commit(self, changes: Sequence[Change]) -> Revision:
+        self._check()
+        return await self.inner.commit(changes)
+
+    async def watch(self, span: Span, *, after: Revision) -> AsyncGenerator[Batch, None]:
+        self._check()
+        batches, cut = self.inner.watch(span, after=after), self._cut
+        while True:
+            following = asyncio.ensure_future(anext(batches))
+            cutting = asyncio.ensure_future(cut.wait())
+            await asyncio.wait((following, cutting), return_when=asyncio.FIRST_COMPLETED)
+            cutting.cancel()
+            if cut.is_set():
+                following.cancel()
+                raise Unavailable("cut off")
+            yield following.result()
+
+    async def revision(self) -> Revision:
+        self._check()
+        return await self.inner.revision()
+
+    async def compact(self, before: Revision) -> None:
+        await self.inner.compact(before)
+
+    async def close(self) -> None:
+        await self.inner.close()
