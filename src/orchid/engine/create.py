@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from orchid.engine.admission import Admission
 from orchid.engine.endpoint_fields import blank_unwritten
 from orchid.engine.feed import Entry
+from orchid.engine.heavy import off_loop
 from orchid.engine.interfaces import Randomness
 from orchid.engine.kind import Kind
 from orchid.engine.objects import Objects, Raced
@@ -48,7 +49,10 @@ class Creating:
         new = in_namespace(kind, new, request.namespace)
         new = wiped(new)
         new = deduplicated(new, request)
-        new = self._ownership.after_create(kind, new, request)
+        sent = new
+        new = await off_loop(
+            request.body_bytes, lambda: self._ownership.after_create(kind, sent, request)
+        )
         return await self.create_prepared(kind, new, request)
 
     async def create_prepared(self, kind: Kind[T], new: T, request: Request) -> Entry[T]:

@@ -10,6 +10,7 @@ from orchid.engine.create import Creating, deduplicated, in_namespace, wiped
 from orchid.engine.endpoint_fields import resets
 from orchid.engine.feed import Entry
 from orchid.engine.incoming import NO_OWNERS, resets_ownership
+from orchid.engine.heavy import off_loop
 from orchid.engine.kind import Endpoint, Kind
 from orchid.engine.objects import Objects
 from orchid.engine.ownership import Ownership
@@ -68,7 +69,7 @@ class Patching:
         request: Request,
     ) -> Entry[T]:
         """Every patch but apply."""
-        edit, shown = self._edit(kind, media_type, body, request)
+        edit, shown = await off_loop(len(body), lambda: self._edit(kind, media_type, body, request))
 
         def change(entry: Entry[T]) -> T:
             old = entry.object
@@ -93,7 +94,7 @@ class Patching:
         may_create: Callable[[], Awaitable[None]],
     ) -> tuple[Entry[T], bool]:
         """Server-side apply; says whether the object was created. `may_create` raises if not."""
-        config = self._apply_body(kind, body, request)
+        config = await off_loop(len(body), lambda: self._apply_body(body, request))
 
         def change(entry: Entry[T]) -> T:
             live = msgspec.json.decode(entry.data)
@@ -163,7 +164,7 @@ class Patching:
         require_name(new, request)
         return new
 
-    def _apply_body(self, kind: Kind[Any], body: bytes, request: Request) -> dict[str, Any]:
+    def _apply_body(self, body: bytes, request: Request) -> dict[str, Any]:
         config, repeated = server_side_apply.decode_apply_body(body)
         if repeated and request.options.field_validation == "Strict":
             lines = "".join(f"\n  {line}" for line in repeated)

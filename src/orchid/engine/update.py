@@ -4,6 +4,7 @@ A change is a function from the current object to the new one. It is computed an
 else was faster, unless the client named the version it wants to change.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ from orchid.engine.admission import Admission
 from orchid.engine.create import deduplicated, in_namespace
 from orchid.engine.endpoint_fields import keep_unwritten
 from orchid.engine.feed import Entry, with_revision
+from orchid.engine.heavy import off_loop
 from orchid.engine.kind import Endpoint, Kind
 from orchid.engine.objects import Objects, Raced, stored_form
 from orchid.engine.ownership import Ownership
@@ -67,7 +69,8 @@ class Updating:
         """Apply a change to the newest object until it wins, or the client's version is stale."""
         while True:
             entry = await self._objects.current(kind, request.namespace, request.name)
-            new = await self._checked(kind, endpoint, change(entry), entry, request)
+            changed = await off_loop(request.body_bytes, functools.partial(change, entry))
+            new = await self._checked(kind, endpoint, changed, entry, request)
             try:
                 return await self._store(kind, new, entry, request)
             except Raced as raced:

@@ -11,6 +11,7 @@ from typing import Any
 
 from orchid.engine.catalog import Catalog
 from orchid.engine.delete import DeleteOptions
+from orchid.engine.heavy import off_loop
 from orchid.engine.incoming import decode_message, decode_object
 from orchid.engine.interfaces import Authorizer
 from orchid.engine.kind import Endpoint, Kind
@@ -184,7 +185,7 @@ class Dispatch:
         if endpoint is not None and endpoint.kind is not None:
             return await self._act_under(exchange, request, endpoint.kind)
         self._negotiate(exchange, kind, endpoint)
-        new = self._decoded(exchange, request, kind, "CreateOptions")
+        new = await self._decoded(exchange, request, kind, "CreateOptions")
         if kind.acts:
             entry = await self._verbs.creating.act(kind, new, request)
         else:
@@ -193,7 +194,7 @@ class Dispatch:
 
     async def _act_under(self, exchange: Exchange, request: Request, kind: Kind[Any]) -> Answer:
         self._negotiate(exchange, kind, None)
-        new = self._decoded(exchange, request, kind, "CreateOptions")
+        new = await self._decoded(exchange, request, kind, "CreateOptions")
         entry = await self._verbs.creating.act(kind, new, request, under=True)
         return entry_response(exchange, 201, entry)
 
@@ -201,7 +202,7 @@ class Dispatch:
         kind, endpoint = route
         self._negotiate(exchange, kind, endpoint)
         require_names(request, kind)
-        new = self._decoded(exchange, request, kind, "UpdateOptions")
+        new = await self._decoded(exchange, request, kind, "UpdateOptions")
         if kind.creates_on_update and await self._verbs.updating.is_missing(kind, request):
             return await self._create_by_update(exchange, request, kind, new)
         entry = await self._verbs.updating.replace(kind, endpoint, new, request)
@@ -222,6 +223,7 @@ class Dispatch:
         self._negotiate(exchange, kind, endpoint)
         require_names(request, kind)
         body = self._body(exchange)
+        request.body_bytes = len(body)
         apply = media == APPLY
         self._write_options(exchange, request, "PatchOptions", "apply" if apply else "other")
         if not apply:
@@ -291,16 +293,21 @@ class Dispatch:
             raise TooLarge(f"limit is {LARGEST_BODY}")
         return exchange.http.body
 
-    def _decoded(self, exchange: Exchange, request: Request, kind: Kind[Any], options: str) -> Any:
+    async def _decoded(
+        self, exchange: Exchange, request: Request, kind: Kind[Any], options: str
+    ) -> Any:
         media = body_media_type(exchange)
         body = self._body(exchange)
         self._write_options(exchange, request, options, "")
-        if media == PROTOBUF:
-            new = decode_message(self._catalog, kind, body)
-        else:
-            new = decode_object(self._catalog, kind, body, request, yaml=media == YAML)
-        exchange.sent = new
-        return new
+        request.body_bytes = len(body)
+
+        def decode() -> Any:
+            if media == PROTOBUF:
+                return decode_message(self._catalog, kind, body)
+            return decode_object(self._catalog, kind, body, request, yaml=media == YAML)
+
+        exchange.sent = await off_loop(len(body), decode)
+        return exchange.sent
 
     def _write_options(self, exchange: Exchange, request: Request, kind: str, patch: str) -> None:
         query = exchange.query
