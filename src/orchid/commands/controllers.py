@@ -1,7 +1,7 @@
 """`orchid controllers`: run the controllers of a server in a process of their own.
 
 For a server that was started with `--controllers ''`. What they are and how they are run is
-assembly.py and controllers/.
+assembly/ and controllers/.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """`orchid serve`: start the server.
 
-Here it is only started and told what to say; what is built and run is assembly.py.
+Here it is only started and told what to say; what is built and run is assembly/.
 """
 
 import argparse
