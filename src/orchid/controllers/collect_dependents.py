@@ -9,13 +9,12 @@ Never    believes its own notes: before it deletes anything, object and owners a
 Notes are kept of dependents and of owners that wait, of nothing else: most objects have no owner.
 """
 
-import asyncio
 import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
 from orchid.client.client import DELETED, LISTED, Client, Happening, Selection
-from orchid.controllers.loop import Worker
+from orchid.controllers.loop import Start, Worker
 from orchid.kinds.event import Event
 from orchid.wire.errors import Conflict, NotFound
 from orchid.wire.meta import Object, ObjectMeta, OwnerReference
@@ -111,10 +110,10 @@ class CollectDependents(Worker[Node, None]):
 
     # -- noting ----------------------------------------------------------------------------
 
-    async def follow(self, tasks: asyncio.TaskGroup) -> None:
+    async def follow(self, start: Start) -> None:
         self._notes.clear()
         for kind in self._kinds:
-            tasks.create_task(self._follow(kind.type))
+            start(self._follow(kind.type))
 
     async def _follow(self, type_: type[Object]) -> None:
         selection: Selection[Any] = Selection(type_, read_as=_Seen)

@@ -146,8 +146,7 @@ class Leader:
                 renewed = self._monotonic()
         finally:
             working.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await working
+            await asyncio.wait((working,))
 
     async def _renewed(self, last: float) -> bool:
         """Renew; False if there was no answer. Whether we still lead is in `leading`."""

@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, Protocol, TypeVar
@@ -35,6 +35,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 Key = tuple[str, str]  # namespace and name
+Start = Callable[[Coroutine[Any, Any, None]], None]
 LONGEST_PAUSE = 30.0
 POLL_SECONDS = 60.0  # how often what a controller rests on (a file) is looked at
 
@@ -82,8 +83,8 @@ class Worker(Running, Generic[K, V]):
         self.queue: WorkQueue[K, V] = WorkQueue(self.back_off)
 
     @abstractmethod
-    async def follow(self, tasks: asyncio.TaskGroup) -> None:
-        """Start the tasks that follow. When one of them fails, all end and this is called again."""
+    async def follow(self, start: Start) -> None:
+        """Start all that follows. When one of them fails, all end and this is called again."""
 
     @abstractmethod
     async def attend(self, key: K, value: V | None) -> float | None:
@@ -108,14 +109,33 @@ class Worker(Running, Generic[K, V]):
                 pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _follow_until_lost(self) -> None:
+        """Follow until one of the followers fails, then end them all."""
+        # By hand, and not in a TaskGroup: one that fails in the very moment in which it is
+        # cancelled tells of its failure alone, and this goes on although it was told to stop.
+        lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        followers: list[asyncio.Task[None]] = []
+
+        def ended(follower: asyncio.Task[None]) -> None:
+            problem = None if follower.cancelled() else follower.exception()
+            if problem is not None and not lost.done():
+                lost.set_exception(problem)
+
+        def start(coroutine: Coroutine[Any, Any, None]) -> None:
+            followers.append(asyncio.create_task(coroutine))
+            followers[-1].add_done_callback(ended)
+
+        start(self.follow(start))
         try:
-            async with asyncio.TaskGroup() as tasks:
-                await self.follow(tasks)
-        except* Expired:
+            await lost
+        except Expired:
             log.info("controller.starts_over", extra={"controller": self.name})
-        except* (ApiError, Unreachable) as problems:
-            text = "; ".join(str(problem) for problem in problems.exceptions)
-            log.warning("controller.lost", extra={"controller": self.name, "why": text})
+        except (ApiError, Unreachable) as problem:
+            extra = {"controller": self.name, "why": str(problem)}
+            log.warning("controller.lost", extra=extra)
+        finally:
+            for follower in followers:
+                follower.cancel()
+            await asyncio.wait(followers)
 
     async def _work(self) -> None:
         while True:
@@ -190,15 +210,15 @@ class Controller(Worker[Key, T | Gone[T]], Generic[T]):
     def shown(self, key: Key) -> str:
         return "/".join(filter(None, key))
 
-    async def follow(self, tasks: asyncio.TaskGroup) -> None:
+    async def follow(self, start: Start) -> None:
         # Triggers first: what happens while the list is read must not be missed.
         for trigger in self.triggers:
             told = asyncio.Event()
-            tasks.create_task(self._follow_trigger(trigger, told))
+            start(self._follow_trigger(trigger, told))
             await told.wait()
         self.starting()
-        tasks.create_task(self._follow_own())
-        tasks.create_task(self._poll())
+        start(self._follow_own())
+        start(self._poll())
 
     async def attend(self, key: Key, value: T | Gone[T] | None) -> float | None:
         if value is None or isinstance(value, Gone):

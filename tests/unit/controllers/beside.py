@@ -78,7 +78,7 @@ class Beside:
     async def until(self, look: Callable[[], Awaitable[T | None]]) -> T:
         """Wait until a look finds something."""
         async with asyncio.timeout(PATIENCE):
-            while not (found := await look()):
+            while not (found := await look()):  # noqa: ASYNC110 -- asked as any client would
                 await asyncio.sleep(0.002)
         return found
 
@@ -99,7 +99,7 @@ class Beside:
 
     async def until_gone(self, type_: type[Object], name: str, namespace: str = "") -> None:
         async with asyncio.timeout(PATIENCE):
-            while await self.admin.find(type_, name, namespace):
+            while await self.admin.find(type_, name, namespace):  # noqa: ASYNC110 -- as above
                 await asyncio.sleep(0.002)
 
     async def namespace(self, name: str) -> Namespace:

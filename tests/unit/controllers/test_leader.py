@@ -134,9 +134,7 @@ async def test_of_two_that_try_at_once_one_loses(world: Beside) -> None:
     await first.try_to_hold()
     await first._give_back()
 
-    held = await asyncio.gather(
-        first.try_to_hold(), second.try_to_hold(), return_exceptions=True
-    )
+    held = await asyncio.gather(first.try_to_hold(), second.try_to_hold(), return_exceptions=True)
 
     assert sum(one is True for one in held) == 1 or any(isinstance(one, Conflict) for one in held)
     assert (await world.admin.get(Lease, NAME, HOME)).spec.holder_identity in ("one", "two")

@@ -47,9 +47,9 @@ class Remembering(Controller[ConfigMap]):
         self.seen.append(f"-{last.name}")
         self.changed.set()
 
-    async def until_seen(self, *names: str) -> None:
+    async def until_seen(self, *names: str, times: int = 1) -> None:
         async with asyncio.timeout(PATIENCE):
-            while not set(names) <= set(self.seen):
+            while any(self.seen.count(name) < times for name in names):
                 self.changed.clear()
                 await self.changed.wait()
 
@@ -172,8 +172,7 @@ async def test_forgotten_position_makes_the_controller_look_at_everything(
         fragile.cut.set()
         await write(world, "b")
         await controller.until_seen("b")
-
-    assert controller.seen.count("a") == 2
+        await controller.until_seen("a", times=2)
 
 
 async def test_many_objects_are_worked_on_side_by_side_within_the_bound(
@@ -197,10 +196,27 @@ async def test_change_of_what_it_rests_on_makes_it_look_at_everything(
     versions = iter(("old", "old"))
     monkeypatch.setattr(controller, "rests_on", lambda: next(versions, "new"))
     await write(world, "a")
-    async with started(controller), asyncio.timeout(PATIENCE):
-        while controller.seen.count("a") < 2:
-            controller.changed.clear()
-            await controller.changed.wait()
+    async with started(controller):
+        await controller.until_seen("a", times=2)
+
+
+async def test_controller_stops_although_it_fails_in_that_very_moment(
+    world: Beside, controller: Remembering, fragile: Fragile
+) -> None:
+    """A failure may not hide that the controller was told to stop."""
+    for attempt in range(20):
+        task = asyncio.create_task(controller.run())
+        await write(world, f"w{attempt}")
+        await controller.until_seen(f"w{attempt}")
+        fragile.expired = True
+        fragile.cut.set()
+        for _ in range(attempt):
+            await asyncio.sleep(0)
+        task.cancel()
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.wait([task])
+        fragile.cut.clear()
+        fragile.expired = False
 
 
 async def test_sweep_that_fails_is_repeated(world: Beside) -> None:

@@ -64,9 +64,7 @@ async def test_request_for_a_signer_of_somebody_elses_is_left_alone(world: Besid
 async def test_what_the_profile_forbids_ends_as_failed_and_says_why(world: Beside) -> None:
     """A broken rule is final: a Failed condition, no certificate, and an Event for people."""
     async with world.running("csrsigning"):
-        await world.request(
-            "f", samples.request("alice"), usages=("server auth",), approved=True
-        )
+        await world.request("f", samples.request("alice"), usages=("server auth",), approved=True)
         failed = await world.until_like(Request, "f", condition=lambda csr: csr.has("Failed"))
 
         async def event() -> Event | None:

@@ -1,0 +1,240 @@
+"""The client's verbs and its following, against a real server in memory and over TLS."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from orchid.access.outbound import read_kubeconfig
+from orchid.client import client as client_module
+from orchid.client.client import ADDED, DELETED, LISTED, MODIFIED, Client, Selection
+from orchid.client.transport import TlsTransport, Unreachable
+from orchid.credentials.secret import Secret as Hidden
+from orchid.kinds.config_map import ConfigMap
+from orchid.kinds.role import ClusterRole
+from orchid.server.in_process import InProcessTransport, _Reading
+from orchid.wire.errors import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    Unauthorized,
+)
+from orchid.wire.meta import Object, ObjectMeta
+from orchid.wire.struct import replace
+from orchid.wire.user import UserInfo
+from tests.unit.controllers.beside import PATIENCE, Beside, beside
+
+
+@pytest.fixture(scope="session")
+def server_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("client") / "data"
+
+
+@pytest.fixture
+async def world(server_files: Path) -> AsyncIterator[Beside]:
+    async with beside(server_files) as made:
+        yield made
+
+
+@pytest.fixture(params=["in process", "over TLS"])
+async def client(world: Beside, request: pytest.FixtureRequest) -> AsyncIterator[Client]:
+    """The same client by either way; every test holds for both."""
+    if request.param == "in process":
+        yield world.admin
+        return
+    listener = world.server.listener()
+    await listener.start("127.0.0.1", 0)
+    port = listener.port
+    remote = read_kubeconfig(world.server.files.kubeconfig)
+    transport = TlsTransport(f"https://127.0.0.1:{port}", remote.tls, user_agent="tests/1")
+    try:
+        yield Client(transport, world.admin.catalog)
+    finally:
+        await transport.close()
+        await listener.drain(0.0)
+
+
+def config(name: str, namespace: str = "default", **data: str) -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name=name, namespace=namespace), data=data)
+
+
+async def test_object_is_created_read_changed_and_deleted(client: Client) -> None:
+    """Each verb gives the object as the server has it now."""
+    made = await client.create(config("c", key="one"))
+    changed = await client.update(replace(made, data={"key": "two"}))
+    patched = await client.patch(ConfigMap, "c", "default", {"data": {"more": "x"}})
+    read = await client.get(ConfigMap, "c", "default")
+    await client.delete(ConfigMap, "c", "default", uid=made.metadata.uid)
+
+    assert changed.data == {"key": "two"}
+    assert patched.data == {"key": "two", "more": "x"}
+    assert read == patched
+    assert await client.find(ConfigMap, "c", "default") is None
+
+
+async def test_refusals_come_back_as_the_errors_they_were(client: Client) -> None:
+    """With the server's own words and details."""
+    made = await client.create(config("c"))
+    changed = await client.update(replace(made, data={"a": "b"}))
+    with pytest.raises(AlreadyExists, match='configmaps "c" already exists'):
+        await client.create(config("c"))
+    with pytest.raises(Conflict, match="the object has been modified"):
+        await client.update(replace(made, data={"x": "y"}))
+    with pytest.raises(Conflict, match="UID in the precondition"):
+        await client.delete(ConfigMap, "c", "default", uid="another")
+    with pytest.raises(NotFound) as missing:
+        await client.get(ConfigMap, "nothing", "default")
+    with pytest.raises(Invalid):
+        await client.create(config("Not A Name"))
+
+    assert missing.value.details is not None
+    assert missing.value.details.name == "nothing"
+    assert await client.get(ConfigMap, "c", "default") == changed
+
+
+async def test_names_with_colons_and_blanks_reach_their_object(client: Client) -> None:
+    """What a path must escape is escaped, and nothing else."""
+    for name in ("system:odd", "with blank", "a?b=c#d", "ü"):
+        await client.create(ClusterRole(metadata=ObjectMeta(name=name)))
+
+        assert (await client.get(ClusterRole, name)).name == name
+
+
+async def test_scan_reads_every_page(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In order, however small the pages."""
+    monkeypatch.setattr(client_module, "PAGE", 2)
+    names = [f"c{number}" for number in range(5)]
+    for name in names:
+        await client.create(config(name))
+
+    found = [one.name async for one in client.scan(Selection(ConfigMap, "default"))]
+
+    assert found == names
+
+
+async def test_follow_tells_what_is_there_and_what_happens(client: Client) -> None:
+    """Listed objects, an empty batch, then every event in order."""
+    await client.create(config("old"))
+    batches = client.follow(Selection(ConfigMap, "default", read_as=Object))
+    seen: list[tuple[str, str]] = []
+    async with asyncio.timeout(PATIENCE):
+        async for batch in batches:
+            seen += [(event.type, event.object.name) for event in batch]
+            if not batch:
+                new = await client.create(config("new"))
+                await client.update(replace(new, data={"a": "b"}))
+                await client.delete(ConfigMap, "new", "default")
+            if len(seen) == 4:
+                break
+    await batches.aclose()
+
+    assert seen == [(LISTED, "old"), (ADDED, "new"), (MODIFIED, "new"), (DELETED, "new")]
+
+
+async def test_follow_without_what_exists_tells_only_what_happens(client: Client) -> None:
+    """For those who care about changes alone."""
+    await client.create(config("old"))
+    batches = client.follow(Selection(ConfigMap, "default", existing=False))
+    async with asyncio.timeout(PATIENCE):
+        assert await anext(batches) == []
+        await client.delete(ConfigMap, "old", "default")
+        (event,) = await anext(batches)
+    await batches.aclose()
+
+    assert (event.type, event.object.name) == (DELETED, "old")
+
+
+async def test_caller_without_rights_is_refused_by_name(world: Beside) -> None:
+    """In process, too, everybody is somebody."""
+    nobody = world.server.clients.of_user(UserInfo(username="nobody"))
+
+    with pytest.raises(Forbidden, match='User "nobody" cannot create resource "configmaps"'):
+        await nobody.create(config("c"))
+
+
+async def test_peer_that_nobody_introduced_is_not_let_in(world: Beside) -> None:
+    """Being in the same process proves nothing; only the very object does."""
+    from orchid.server.exchange import Peer
+
+    stranger = Client(InProcessTransport(world.server.chain, Peer(""), "x"), world.admin.catalog)
+
+    with pytest.raises(Unauthorized):
+        await stranger.get(ConfigMap, "c", "default")
+
+
+async def test_unread_stream_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is bounded also where no socket pushes back."""
+    from orchid.server import in_process
+    from orchid.server.exchange import Chunk
+
+    monkeypatch.setattr(in_process, "MAX_UNREAD", 10)
+    reading = _Reading()
+    for _ in range(3):
+        reading.send(Chunk(b"12345678"))
+
+    assert reading.closed
+    pieces = reading.pieces()
+    assert await anext(pieces) == b"1234567812345678"
+    with pytest.raises(Unreachable):
+        await anext(pieces)
+
+
+async def test_connections_are_kept_and_replaced_when_the_server_dropped_them(
+    world: Beside,
+) -> None:
+    """The second request needs no new handshake; a dropped connection is no failure."""
+    listener = world.server.listener()
+    await listener.start("127.0.0.1", 0)
+    port = listener.port
+    remote = read_kubeconfig(world.server.files.kubeconfig)
+    transport = TlsTransport(f"https://127.0.0.1:{port}", remote.tls, user_agent="tests/1")
+    client = Client(transport, world.admin.catalog)
+
+    await client.find(ConfigMap, "a", "default")
+    (first,) = transport._idle
+    await client.find(ConfigMap, "a", "default")
+    (second,) = transport._idle
+    assert first is second
+    first._writer.transport.abort()
+    await client.find(ConfigMap, "a", "default")
+    await listener.drain(0.0)
+    with pytest.raises(Unreachable):
+        await client.find(ConfigMap, "a", "default")
+    await transport.close()
+
+    assert second is first
+
+
+async def test_server_with_an_unknown_certificate_gets_no_credential(world: Beside) -> None:
+    """The handshake fails before anything is sent."""
+    listener = world.server.listener()
+    await listener.start("127.0.0.1", 0)
+    port = listener.port
+    asked = []
+
+    def bearer() -> Hidden:
+        asked.append(1)
+        return Hidden("secret-token")
+
+    transport = TlsTransport(
+        f"https://127.0.0.1:{port}",
+        ssl.create_default_context(),
+        user_agent="tests/1",
+        bearer=bearer,
+    )
+
+    with pytest.raises(Unreachable, match="TLS failed") as failure:
+        await Client(transport, world.admin.catalog).get(ConfigMap, "a", "default")
+    await listener.drain(0.0)
+
+    assert "secret-token" not in str(failure.value)
+
+
+def test_address_that_is_not_https_is_refused() -> None:
+    """A credential is never sent in the clear."""
+    with pytest.raises(ValueError, match="is not an https address"):
+        TlsTransport("http://127.0.0.1:1", ssl.create_default_context(), user_agent="x")
