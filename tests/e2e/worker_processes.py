@@ -64,7 +64,11 @@ class Line:
             "127.0.0.1", server.port, context=tls, timeout=ANSWER_SECONDS
         )
         self._token = token
-        self.call("GET", "/version")  # an answer: so somebody has accepted
+        try:
+            self.call("GET", "/version")  # an answer: so somebody has accepted
+        except BaseException:
+            self.close()
+            raise
         self.worker = worker_at(server, self._connection.sock.getsockname()[1])
 
     def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:

@@ -12,10 +12,8 @@ knows no kinds and holds no objects.
 
 import asyncio
 import logging
-import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -27,6 +25,7 @@ from orchid.store.interface import Store
 from orchid.store.memory import MemoryStore
 from orchid.store.retention import Retention
 from orchid.workers.counter import Counter
+from orchid.workers.launching import Launcher, tell
 from orchid.workers.messages import Begin, Open, Ready, Unfit, packed
 from orchid.workers.store_server import Session, StoreServer
 
@@ -67,12 +66,10 @@ class Parent:
         sockets: Sequence[socket.socket],
         program: Sequence[str],
     ) -> None:
-        """`program` starts a worker; the number of its socket is added as the last argument."""
         self._settings = settings
         self._store = store
-        self._sockets = sockets
-        self._program = program
         self._counter = Counter.create()
+        self._launcher = Launcher(program, self._counter.descriptor, sockets)
         # With etcd, which other servers write to as well, each worker has a line of its own.
         shared = MemoryStore() if settings.given.etcd_servers else store
         self._server = StoreServer(shared, self._counter)
@@ -83,6 +80,7 @@ class Parent:
         self._prepared = False
         self._problem = ""  # what keeps a worker from starting, in words for a person
         self._announce: Callable[[], None] = lambda: None
+        self._tasks: asyncio.TaskGroup  # set by `run`
 
     async def run(self, stop: asyncio.Event, announce: Callable[[], None]) -> None:
         """Serve until `stop` is set, then let everyone finish. `announce` is called when ready."""
@@ -93,6 +91,7 @@ class Parent:
         )
         try:
             async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
                 keepers = [
                     tasks.create_task(self._keep(role), name=role.name)
                     for role in roles(self._settings)
@@ -107,7 +106,7 @@ class Parent:
                 for task in background:
                     task.cancel()
         finally:
-            self._stop_listening()
+            await self._launcher.close()
             self._counter.close()
 
     # One process
@@ -117,7 +116,10 @@ class Parent:
         pause = 0.0
         while not self._stop.is_set():
             begun = time.monotonic()
-            code = await self._life(role)
+            try:
+                code = str(await self._life(role))
+            except OSError as problem:
+                code = f"none, it was not started: {problem}"
             if self._stop.is_set():
                 return
             if not self._prepared:
@@ -133,38 +135,25 @@ class Parent:
 
     async def _life(self, role: Role) -> int:
         """Start a process, and give its exit code when it has ended."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            process = await self._start(role, theirs)
+        process, link = await self._launcher.launch(listens=role.listens)
         self._processes[role.name] = process
         session: Session | None = None
         try:
             session = await self._server.attach(
-                ours, lambda report: self._reported(role, session, report)
+                link, lambda report: self._reported(role, session, report)
             )
             session.begin(self._first_word(role))
             log.info("workers.started", extra={"role": role.name, "pid": process.pid})
             if self._stop.is_set():
-                _signal(process, signal.SIGTERM)
+                tell(process, signal.SIGTERM)
             return await self._ended(process, role, session)
         finally:
-            _signal(process, signal.SIGKILL)
+            tell(process, signal.SIGKILL)
             await process.wait()
             self._processes.pop(role.name, None)
             self._waiting.pop(role.name, None)
             if session is not None:
                 session.close()
-
-    async def _start(self, role: Role, link: socket.socket) -> asyncio.subprocess.Process:
-        inherited = [link.fileno(), self._counter.descriptor, *self._sockets_of(role)]
-        return await asyncio.create_subprocess_exec(
-            *self._program,
-            str(link.fileno()),
-            stdin=asyncio.subprocess.DEVNULL,
-            pass_fds=inherited,
-            # It finds its modules exactly where we have found ours.
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
 
     def _first_word(self, role: Role) -> Begin:
         return Begin(
@@ -172,14 +161,11 @@ class Parent:
             listens=role.listens,
             prepares=role.prepares and not self._prepared,
             controls=role.controls,
-            sockets=self._sockets_of(role),
+            sockets=self._launcher.descriptors(listens=role.listens),
             counter=self._counter.descriptor,
             revision=self._server.told,
             oldest=self._server.oldest,
         )
-
-    def _sockets_of(self, role: Role) -> tuple[int, ...]:
-        return tuple(bound.fileno() for bound in self._sockets) if role.listens else ()
 
     async def _ended(
         self, process: asyncio.subprocess.Process, role: Role, session: Session
@@ -197,7 +183,7 @@ class Parent:
                 heard = session.heard
                 if silent >= SILENT_LOOKS:
                     log.error("workers.silent", extra={"role": role.name, "pid": process.pid})
-                    _signal(process, signal.SIGKILL)
+                    tell(process, signal.SIGKILL)
             # Its last words may still be on their way.
             await asyncio.wait([session.ended], timeout=LOOK_SECONDS)
             return waiting.result()
@@ -225,6 +211,8 @@ class Parent:
             self._unready -= names
             if not self._unready:
                 self._announce()
+        if not self._unready and not self._stop.is_set():
+            self._tasks.create_task(self._launcher.refill())
 
     def _unfit(self, role: Role, problem: str) -> None:
         log.error("workers.unfit: %s", problem, extra={"role": role.name})
@@ -234,20 +222,10 @@ class Parent:
 
     async def _finish(self, keepers: Sequence[asyncio.Task[None]]) -> None:
         """Stop accepting, let every worker drain, and end those that take too long."""
-        self._stop_listening()
+        await self._launcher.close()
         for process in self._processes.values():
-            _signal(process, signal.SIGTERM)
+            tell(process, signal.SIGTERM)
         _, late = await asyncio.wait(keepers, timeout=self._settings.shutdown_grace + LATE_SECONDS)
         for task in late:
             log.error("workers.drain_incomplete: %s", task.get_name())
             task.cancel()
-
-    def _stop_listening(self) -> None:
-        """Let go of the sockets; a worker that still accepts has its own hold on them."""
-        for bound in self._sockets:
-            bound.close()
-
-
-def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):
-        process.send_signal(number)

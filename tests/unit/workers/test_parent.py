@@ -92,6 +92,31 @@ async def test_killed_worker_is_replaced() -> None:
         assert second != first
 
 
+async def test_spare_process_stands_by_and_takes_the_place_of_a_dead_one() -> None:
+    """It is there before it is needed, and another one after."""
+    async with running("serve", settings_for(1)) as server:
+        first = await server.answer()
+        launcher = server.parent._launcher
+        await launcher.refill()
+        assert launcher._spare is not None
+        spare = launcher._spare.process.pid
+
+        os.kill(first, signal.SIGKILL)
+
+        assert await server.other_than(first) == spare
+
+
+async def test_program_that_cannot_be_run_ends_the_start() -> None:
+    """What keeps the first process from starting is told, with its reason."""
+    bound = socket.create_server(("127.0.0.1", 0))
+    parent = Parent(settings_for(), MemoryStore(), [bound], ["/nowhere/python"])
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        await parent.run(asyncio.Event(), lambda: None)
+
+    assert "No such file" in str(caught.value.exceptions[0])
+
+
 async def test_worker_without_a_sign_of_life_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is stopped, or stuck, does not keep its connections for ever."""
     monkeypatch.setattr(parent_module, "LOOK_SECONDS", 0.05)

@@ -1,0 +1,105 @@
+"""Starting worker processes, with a spare one kept warm.
+
+Start with `Launcher.launch`. A Python program takes most of a second to load its modules; the spare
+has done so and waits for its first word, so that whoever dies is replaced in less. It knows nothing
+yet, holds no objects, and accepts no connection before it is told to.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+log = logging.getLogger(__name__)
+
+
+class Launched(NamedTuple):
+    """A process that waits for its first word, and our end of the socket it will come by."""
+
+    process: asyncio.subprocess.Process
+    link: socket.socket
+
+
+class Launcher:
+    """Starts a program with what it inherits: its link, the counter, the sockets to accept on."""
+
+    def __init__(
+        self, program: Sequence[str], counter: int, sockets: Sequence[socket.socket]
+    ) -> None:
+        """`program` starts a worker; the number of its socket is added as the last argument."""
+        self._program = program
+        self._counter = counter
+        self._sockets = sockets
+        self._spare: Launched | None = None
+        self._closed = False
+
+    def descriptors(self, *, listens: bool) -> tuple[int, ...]:
+        """The sockets that a process may accept on."""
+        return tuple(bound.fileno() for bound in self._sockets) if listens else ()
+
+    async def launch(self, *, listens: bool) -> Launched:
+        """A new process; one that is to listen may be the spare."""
+        if listens and self._spare is not None:
+            spare, self._spare = self._spare, None
+            return spare
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                return Launched(await self._run(theirs.fileno(), listens=listens), ours)
+        except BaseException:
+            ours.close()
+            raise
+
+    async def _run(self, link: int, *, listens: bool) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            *self._program,
+            str(link),
+            stdin=asyncio.subprocess.DEVNULL,
+            pass_fds=[link, self._counter, *self.descriptors(listens=listens)],
+            # It finds its modules exactly where we have found ours.
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+
+    async def refill(self) -> None:
+        """Have a spare process, for the next one that listens."""
+        if self._spare is None and not self._closed:
+            try:
+                await self._put_aside(await self.launch(listens=True))
+            except OSError as problem:
+                log.warning("workers.no_spare: %s", problem)  # the next death asks again
+
+    async def _put_aside(self, launched: Launched) -> None:
+        if self._spare is None and not self._closed:
+            self._spare = launched
+        else:
+            await discard(launched)
+
+    async def close(self) -> None:
+        """Let go of the sockets, and of the spare. Safe to repeat.
+
+        A worker that still accepts has its own hold on the sockets.
+        """
+        self._closed = True
+        for bound in self._sockets:
+            bound.close()
+        if self._spare is not None:
+            spare, self._spare = self._spare, None
+            await discard(spare)
+
+
+async def discard(launched: Launched) -> None:
+    """End a process that has not begun anything."""
+    launched.link.close()
+    tell(launched.process, signal.SIGKILL)
+    await launched.process.wait()
+
+
+def tell(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """Send a signal to a process, unless it has ended."""
+    with suppress(ProcessLookupError):
+        process.send_signal(number)
