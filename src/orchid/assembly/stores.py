@@ -42,7 +42,7 @@ async def _open(settings: Settings) -> Store:
 
 async def _open_etcd(settings: Settings) -> Store:
     # Most servers run on the file, and gRPC takes a while to load.
-    from orchid.store.etcd import EtcdStore  # noqa: PLC0415
+    from orchid.store.etcd import EtcdStore
 
     given = settings.given
     key = _path(given.etcd_keyfile)
