@@ -33,7 +33,7 @@ from orchid.wire.struct import Wire, replace
 T = TypeVar("T", bound=Object)
 
 MERGE_PATCH = "application/merge-patch+json"
-PAGE = 500
+PAGE = 2000  # of a list: few enough to go on quickly, enough to be few
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 10.0  # between attempts to open a stream again
 
 ADDED, MODIFIED, DELETED, BOOKMARK = "ADDED", "MODIFIED", "DELETED", "BOOKMARK"

@@ -17,17 +17,26 @@ from orchid.client.client import DELETED, LISTED, Client, Happening, Selection
 from orchid.controllers.loop import Start, Worker
 from orchid.kinds.event import Event
 from orchid.wire.errors import Conflict, NotFound
-from orchid.wire.meta import Object, ObjectMeta, OwnerReference
+from orchid.wire.meta import Object, OwnerReference, Time
 from orchid.wire.struct import Wire
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 BACKGROUND_POLICY, FOREGROUND_POLICY, ORPHAN_POLICY = "Background", "Foreground", "Orphan"
 
 
-class _Seen(Wire):
-    """The part of any object that matters here."""
+class _SeenMeta(Wire):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    deletion_timestamp: Time | None = None
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
 
-    metadata: ObjectMeta
+
+class _Seen(Wire):
+    """The part of any object that matters here; the rest is not even decoded."""
+
+    metadata: _SeenMeta
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +134,7 @@ class CollectDependents(Worker[Node, None]):
     def _note(self, type_: type[Object], event: Happening[Any]) -> None:
         if event.type == LISTED and not _may_matter(bytes(event.data)):
             return
-        meta: ObjectMeta = event.object.metadata
+        meta: _SeenMeta = event.object.metadata
         node = Node(type_, meta.namespace, meta.name, meta.uid)
         if event.type == DELETED:
             self._note_deletion(node)

@@ -56,6 +56,8 @@ LONG_NAMES: Final = {
     "event-cleaner": "event-cleaner-controller",
 }
 
+OTHER_NAMES: Final = {"root-ca-cert-publisher": "root-ca-certificate-publisher"}
+
 LEADER, EVENTS = "leader-election", "events"  # clients that belong to no single controller
 
 ClientOf = Callable[[str], Client]
@@ -92,19 +94,29 @@ def platform_profiles(names: Naming) -> dict[str, Profile]:
 
 def chosen(words: Iterable[str]) -> frozenset[str]:
     """The controllers that the words ask for: `*`, `name`, `-name`. What is excluded stays out."""
-    short = {long: name for name, long in LONG_NAMES.items()} | {name: name for name in LONG_NAMES}
     wanted: set[str] = set()
     unwanted: set[str] = set()
     for word in words:
         if word == "*":
             wanted.update(LONG_NAMES)
             continue
-        name = short.get(word.removeprefix("-"))
+        name = _short_name(word.removeprefix("-"))
         if name is None:
             known = ", ".join(LONG_NAMES)
             raise UnknownController(f"{word!r} is no controller; there are {known}")
         (unwanted if word.startswith("-") else wanted).add(name)
     return frozenset(wanted - unwanted)
+
+
+def _short_name(word: str) -> str | None:
+    """The name of a controller by any of its names."""
+    if word in LONG_NAMES:
+        return word
+    for name, long in LONG_NAMES.items():
+        # One of them has the name of the server's program in front.
+        if word == long or word.endswith(f"-serving-{long}"):
+            return name
+    return OTHER_NAMES.get(word)
 
 
 async def run_controllers(wanted: frozenset[str], client_of: ClientOf, means: Means) -> None:

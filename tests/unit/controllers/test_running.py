@@ -28,6 +28,11 @@ ALL = frozenset(LONG_NAMES)
         (("-namespace", "*"), ALL - {"namespace"}),
         (("*", "-garbage-collector-controller"), ALL - {"garbagecollector"}),
         (("-namespace",), frozenset()),
+        (("root-ca-cert-publisher",), {"root-ca-certificate-publisher"}),
+        (
+            (f"{ORCH.component}-apiserver-serving-clustertrustbundle-publisher-controller",),
+            {"trust-bundle-publisher"},
+        ),
     ],
 )
 def test_words_choose_controllers(words: tuple[str, ...], expected: frozenset[str]) -> None:
