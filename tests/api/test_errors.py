@@ -147,6 +147,25 @@ async def test_bad_queries(server: Api, query: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "target",
+    [f"{SA}?labelSelector={'a,' * 20_000}", f"{SA}/{'%41' * 20_000}", f"{SA}?{'a&' * 20_000}"],
+)
+async def test_targets_have_a_longest_length(server: Api, target: str) -> None:
+    """What is read before anybody is known must not take long: the rest is not looked at."""
+    for token in (None, BOB):
+        answer = await server.call("GET", target, token=token)
+        assert "is longer than 32768 characters" in shaped(answer, 400, "BadRequest")["message"]
+
+
+async def test_long_selectors_are_fine(server: Api) -> None:
+    """A thousand names in a selector are within the limit."""
+    names = ",".join(f"application-{i}" for i in range(1000))
+    answer = await server.call("GET", f"{SA}?labelSelector=app%20in%20({names})")
+
+    assert answer.status == 200
+
+
+@pytest.mark.parametrize(
     ("method", "query", "body", "message"),
     [
         ("POST", "dryRun=Some", {}, 'CreateOptions.meta.orch.io "" is invalid: dryRun: Unsupp'),

@@ -30,6 +30,7 @@ _VERBS = {
     "DELETE": "delete",
 }
 _FORCE = Path() / "force"
+LONGEST_TARGET = 32_768  # characters of path and query together
 LONGEST_KNOWN = 512
 
 
@@ -46,7 +47,12 @@ class Located(NamedTuple):
 
 
 def read_target(http: HttpRequest) -> tuple[Located, Query]:
-    """What a request is about, and its query."""
+    """What a request is about, and its query.
+
+    Both are read before anybody knows who is calling, so there is a limit to what is read.
+    """
+    if len(http.path) + len(http.query) > LONGEST_TARGET:
+        raise BadRequest(f"the request target is longer than {LONGEST_TARGET} characters")
     located = _located(http.method, http.path)
     query = parse_query(http.query) if http.query else {}
     if located.target.is_resource and not located.target.name:
@@ -56,7 +62,8 @@ def read_target(http: HttpRequest) -> tuple[Located, Query]:
 
 def _located(method: str, raw_path: str) -> Located:
     # What is long is hardly asked for twice, and must not fill the memory.
-    return _known(method, raw_path) if len(raw_path) <= LONGEST_KNOWN else _read(method, raw_path)
+    short = len(method) + len(raw_path) <= LONGEST_KNOWN
+    return _known(method, raw_path) if short else _read(method, raw_path)
 
 
 @functools.lru_cache(maxsize=8192)
