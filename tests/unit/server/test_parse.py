@@ -1,0 +1,134 @@
+"""From method, path and query to what is asked for (api-machinery, section 1.1)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchid.engine.request import Target
+from orchid.server import parse
+from orchid.server.exchange import HttpRequest, Peer
+from orchid.server.parse import UnreadableTarget, read_options, read_target
+from orchid.wire.errors import ApiError
+
+
+def target_of(method: str, target: str) -> Target:
+    path, _, query = target.partition("?")
+    http = HttpRequest(method, target, path, query, {}, Peer(""))
+    return read_target(http)[0].target
+
+
+def words(found: Target) -> tuple[str, ...]:
+    place = f"{found.group}/{found.version}".lstrip("/")
+    return (found.verb, place, found.namespace, found.full_resource, found.name)
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "verb", "where", "namespace", "resource", "name"),
+    [
+        ("GET", "/api/v1/pods", "list", "v1", "", "pods", ""),
+        ("GET", "/api/v1/pods/", "list", "v1", "", "pods", ""),
+        ("GET", "/api/v1/pods?watch", "watch", "v1", "", "pods", ""),
+        ("GET", "/api/v1/pods?watch=0", "list", "v1", "", "pods", ""),
+        ("GET", "/api/v1/pods?watch=FALSE", "list", "v1", "", "pods", ""),
+        ("GET", "/api/v1/pods?watch=yes", "watch", "v1", "", "pods", ""),
+        ("GET", "/api/v1/namespaces/n/pods/p", "get", "v1", "n", "pods", "p"),
+        ("HEAD", "/api/v1/namespaces/n/pods/p", "get", "v1", "n", "pods", "p"),
+        ("POST", "/api/v1/namespaces/n/pods", "create", "v1", "n", "pods", ""),
+        ("PUT", "/api/v1/namespaces/n/pods/p/status", "update", "v1", "n", "pods/status", "p"),
+        ("PATCH", "/apis/g/v2/things/t", "patch", "g/v2", "", "things", "t"),
+        ("DELETE", "/apis/g/v2/things", "deletecollection", "g/v2", "", "things", ""),
+        ("DELETE", "/apis/g/v2/things/t", "delete", "g/v2", "", "things", "t"),
+        ("BREW", "/apis/g/v2/things/t", "", "g/v2", "", "things", "t"),
+        ("GET", "/api/v1/namespaces", "list", "v1", "", "namespaces", ""),
+        ("GET", "/api/v1/namespaces/n", "get", "v1", "n", "namespaces", "n"),
+        ("PUT", "/api/v1/namespaces/n/finalize", "update", "v1", "n", "namespaces/finalize", "n"),
+        ("GET", "/api/v1/watch/namespaces/n/pods", "watch", "v1", "n", "pods", ""),
+        ("GET", "/api/v1/watch/pods/p", "watch", "v1", "", "pods", "p"),
+        ("GET", "/api/v1/namespaces//pods", "list", "v1", "", "pods", ""),
+        ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dp", "list", "v1", "", "pods", "p"),
+        ("GET", "/api/v1/pods?fieldSelector=metadata.name%3D..", "list", "v1", "", "pods", ""),
+        ("GET", "/api/v1/pods?fieldSelector=%3D%3D%3D", "list", "v1", "", "pods", ""),
+        ("GET", "/api/v1/namespaces/n/pods/%C3%A4", "get", "v1", "n", "pods", "ä"),
+        ("GET", "/api/v1/namespaces/n/pods/Ã¤", "get", "v1", "n", "pods", "ä"),
+        ("GET", "/api/v1/namespaces/n/pods/%ff", "get", "v1", "n", "pods", "\ufffd"),
+    ],
+)  # fmt: skip
+def test_resource_requests(  # noqa: PLR0917 -- the columns of the table
+    method: str, target: str, verb: str, where: str, namespace: str, resource: str, name: str
+) -> None:
+    """Verb, group and version, namespace, resource and name, as authorization sees them."""
+    found = target_of(method, target)
+
+    assert found.is_resource
+    assert words(found) == (verb, where, namespace, resource, name)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "verb"),
+    [
+        ("GET", "/", "get"),
+        ("GET", "/api", "get"),
+        ("GET", "/api/v1", "get"),
+        ("POST", "/apis/g/v1", "post"),
+        ("BREW", "/livez", "brew"),
+        ("GET", "/x/y/z/w", "get"),
+    ],
+)
+def test_other_requests(method: str, path: str, verb: str) -> None:
+    """What is no resource has its method for a verb, and its path."""
+    found = target_of(method, path)
+
+    assert (found.is_resource, found.verb, found.path) == (False, verb, path)
+
+
+@pytest.mark.parametrize("path", ["/api/v1/watch", "/apis/g/v1/proxy/"])
+def test_a_prefix_with_nothing_behind_it(path: str) -> None:
+    """It cannot mean anything."""
+    with pytest.raises(UnreadableTarget):
+        target_of("GET", path)
+
+
+def test_selectors_are_shown_to_authorization_only_for_collections() -> None:
+    """As sent; an old watch path hides them."""
+    listed = target_of("GET", "/api/v1/pods?labelSelector=a%3Db&fieldSelector=x%3Dy")
+    watched = target_of("GET", "/api/v1/watch/pods?labelSelector=a%3Db")
+    one = target_of("GET", "/api/v1/pods/p?labelSelector=a%3Db")
+
+    assert (listed.label_selector, listed.field_selector) == ("a=b", "x=y")
+    assert (watched.label_selector, one.label_selector) == ("", "")
+
+
+def test_long_paths_are_not_kept() -> None:
+    """The memory of paths holds short ones only, however many long ones come."""
+    before = parse._known.cache_info().currsize
+    for i in range(50):
+        target_of("GET", f"/api/v1/{'x' * 1000}{i}")
+
+    assert parse._known.cache_info().currsize == before
+
+
+@given(st.text(st.characters(max_codepoint=255)), st.sampled_from(["GET", "POST", "X"]))
+def test_any_target_is_read_or_refused(text: str, method: str) -> None:
+    """Bytes of any sort become text that can be written, or a refusal."""
+    try:
+        found = target_of(method, "/" + text)
+    except (ApiError, UnreadableTarget):
+        return
+    "".join(words(found)).encode()
+
+
+@pytest.mark.parametrize(
+    ("query", "field", "value"),
+    [
+        ({"limit": ["5", "6"]}, "limit", 5),
+        ({"watch": ["false"]}, "watch", False),
+        ({"watch": [""]}, "watch", True),
+        ({"sendInitialEvents": ["0"]}, "send_initial_events", False),
+        ({}, "send_initial_events", None),
+        ({"timeoutSeconds": ["-1"]}, "timeout_seconds", -1),
+        ({"continue": ["t"]}, "continue_", "t"),
+    ],
+)
+def test_options(query: dict[str, list[str]], field: str, value: object) -> None:
+    """The first value wins; only `0` and `false` are false."""
+    assert getattr(read_options(query), field) == value
