@@ -17,6 +17,7 @@ from orchid.wire.struct import replace
 
 T = TypeVar("T", bound=Object)
 
+PATIENCE = 2.0  # seconds; a feed in trouble must not keep back the answer to a write that is done
 LARGEST_OBJECT = 1_572_864  # bytes of one stored object, as etcd's own request limit
 
 
@@ -73,7 +74,7 @@ class Objects:
 
     async def _commit(self, change: store.Change) -> store.Revision:
         try:
-            return await self._store.commit([change])
+            revision = await self._store.commit([change])
         except store.Conflict as conflict:
             found = conflict.actual.revision if conflict.actual else 0
             raise Raced(found) from None
@@ -81,6 +82,9 @@ class Objects:
             raise TooLarge(str(failure)) from failure
         except store.StoreError as failure:
             raise unavailable(failure) from failure
+        # Whoever is told of a write finds it in force: a binding grants, a deleted account is out.
+        await self.feed.reach_within(revision, PATIENCE)
+        return revision
 
     async def catch_up(self, raced: Raced) -> None:
         """Wait until the feed shows what won the race."""
