@@ -8,6 +8,7 @@ Nothing here signs or decides: authority.py does, after it has had the bytes rea
 import datetime
 import hashlib
 from dataclasses import dataclass
+from functools import lru_cache
 
 from orchid.credentials import der
 from orchid.credentials.names import IPAddress, Subject
@@ -71,6 +72,7 @@ def assemble(body: bytes, algorithm: bytes, signature: bytes) -> bytes:
     return der.encode(der.SEQUENCE, body, algorithm, der.encode_bits(signature))
 
 
+@lru_cache(maxsize=64)  # certificates of one second and one lifetime share their times
 def _encode_time(moment: datetime.datetime) -> bytes:
     utc = moment.astimezone(datetime.UTC)
     if utc.year < _YEAR_OF_LONG_TIMES:
@@ -79,25 +81,36 @@ def _encode_time(moment: datetime.datetime) -> bytes:
 
 
 def _encode_extensions(template: Template, authority_key: bytes) -> list[bytes]:
-    found: list[bytes] = []
-    if template.key_usages:
-        found.append(_extension(_KEY_USAGE, _encode_bits(template.key_usages), critical=True))
-    if template.extended_usages:
-        purposes = (der.encode_oid(oid) for oid in template.extended_usages)
-        found.append(_extension(_EXTENDED_KEY_USAGE, der.encode(der.SEQUENCE, *purposes)))
-    constraints = der.encode(der.SEQUENCE, _TRUE if template.authority else b"")
-    found.append(_extension(_BASIC_CONSTRAINTS, constraints, critical=True))
+    usages = _encode_usages(template.key_usages, template.extended_usages, template.authority)
     own_key = der.encode(der.OCTET_STRING, _key_digest(template.spki))
-    found.append(_extension(_SUBJECT_KEY_ID, own_key))
+    found = [usages, _extension(_SUBJECT_KEY_ID, own_key)]
     if authority_key:
-        found.append(
-            _extension(_AUTHORITY_KEY_ID, der.encode(der.SEQUENCE, der.encode(0x80, authority_key)))
-        )
+        found.append(_encode_authority_key(authority_key))
     if alternative := _encode_alternative_names(template):
         # RFC 5280 section 4.2.1.6: critical when there is nothing else to go by.
         critical = not template.subject.attributes
         found.append(_extension(_ALTERNATIVE_NAME, alternative, critical=critical))
     return found
+
+
+@lru_cache(maxsize=64)  # most certificates of a signer are for the same use
+def _encode_usages(
+    key_usages: frozenset[int], extended_usages: tuple[str, ...], authority: bool
+) -> bytes:
+    found = b""
+    if key_usages:
+        found += _extension(_KEY_USAGE, _encode_bits(key_usages), critical=True)
+    if extended_usages:
+        purposes = (der.encode_oid(oid) for oid in extended_usages)
+        found += _extension(_EXTENDED_KEY_USAGE, der.encode(der.SEQUENCE, *purposes))
+    constraints = der.encode(der.SEQUENCE, _TRUE if authority else b"")
+    return found + _extension(_BASIC_CONSTRAINTS, constraints, critical=True)
+
+
+@lru_cache(maxsize=16)
+def _encode_authority_key(key_id: bytes) -> bytes:
+    value = der.encode(der.SEQUENCE, der.encode(0x80, key_id))
+    return _extension(_AUTHORITY_KEY_ID, value)
 
 
 def _extension(oid: bytes, value: bytes, *, critical: bool = False) -> bytes:

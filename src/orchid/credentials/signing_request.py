@@ -31,8 +31,8 @@ from orchid.credentials.refusals import (
 
 MAX_DER = 64 * 1024
 # What `parse_once` remembers: at most 2 MiB of text, however large requests are.
-_REMEMBERED = 128
-_LARGEST_REMEMBERED = 16 * 1024
+_REMEMBERED = 512
+_LARGEST_REMEMBERED = 4 * 1024
 
 SUBJECT_ALTERNATIVE_NAME = "2.5.29.17"
 _EXTENSION_REQUEST = der.encode_oid("1.2.840.113549.1.9.14")[2:]

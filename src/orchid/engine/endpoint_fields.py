@@ -38,6 +38,13 @@ def resets(kind: Kind[Any], endpoint: Endpoint | None) -> tuple[str, ...]:
     return (*unwritable, *endpoint.unowned) if endpoint else unwritable
 
 
+def without_resets(kind: Kind[T], new: T) -> T:
+    """A new object without what nobody comes to own by creating it, however large that is."""
+    for path in resets(kind, None):
+        new = _copied(kind.schema, path.split("."), new, _blank(kind.type))
+    return new
+
+
 def _unwritable(kind: Kind[Any], endpoint: Endpoint | None) -> tuple[str, ...]:
     writes = endpoint.writes if endpoint else kind.writes
     return () if writes is None else _complement(kind, writes)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from orchid.engine.endpoint_fields import resets
+from orchid.engine.endpoint_fields import resets, without_resets
 from orchid.engine.kind import Endpoint, Kind
 from orchid.engine.patch import managed_fields
 from orchid.engine.request import Request
@@ -28,6 +28,10 @@ class Ownership:
     def after_update(
         self, kind: Kind[T], endpoint: Endpoint | None, old: T, new: T, request: Request
     ) -> T:
+        sent = new.metadata.managed_fields
+        if not old.metadata.managed_fields and (endpoint is not None or not sent):
+            # What nobody tracks is not tracked by updates; no need to look at its fields.
+            return new.with_meta(managed_fields=()) if sent else new
         return self._tracked(kind, endpoint, to_builtins(old), new, request)
 
     def _tracked(
@@ -40,7 +44,7 @@ class Ownership:
     ) -> T:
         entries = managed_fields.after_update(
             live,
-            to_builtins(new),
+            to_builtins(without_resets(kind, new) if live is None else new),
             schema=kind.schema,
             manager=request.manager,
             api_version=kind.api_version,

@@ -125,7 +125,7 @@ class CertificateSigningRequestStatus(Wire):
 
     def has(self, type_: str) -> bool:
         """Whether a condition of this type is there; its status is not looked at."""
-        return any(condition.type == type_ for condition in self.conditions)
+        return type_ in [condition.type for condition in self.conditions]
 
 
 class CertificateSigningRequest(Object):
@@ -336,7 +336,7 @@ def lifetime_errors(seconds: int | None) -> Iterator[FieldError]:
 
 
 def count(conditions: Conditions, type_: str) -> int:
-    return sum(condition.type == type_ for condition in conditions)
+    return [condition.type for condition in conditions].count(type_)
 
 
 def with_stored_decision(
