@@ -205,9 +205,6 @@ def normalised_object(value: dict[str, Any], variables: Variables) -> dict[str, 
     out = {normalise(k, variables): normalise(v, variables, k) for k, v in value.items()}
     if out.keys() >= TABLE_COLUMN:
         out.pop("description", None)  # the words of a table column are each server's own
-    if isinstance(out.get("cells"), list):
-        # How many seconds old an object is depends on how busy the machine is.
-        out["cells"] = [AGE.sub("<age>", c) if isinstance(c, str) else c for c in out["cells"]]
     if isinstance(out.get("managedFields"), list):
         out["managedFields"].sort(key=lambda entry: json.dumps(entry, sort_keys=True))
     return out
@@ -241,6 +238,8 @@ def compare(expected: Any, actual: Any, path: str) -> Iterator[str]:
             yield f"{path}: {len(actual)} items, expected {len(expected)}"
         for index, (one, other) in enumerate(zip(expected, actual, strict=False)):
             yield from compare(one, other, f"{path}/{index}")
+    elif "/cells/" in path and AGE.match(str(expected)) and AGE.match(str(actual)):
+        return  # how many seconds old an object is depends on how busy the machine is
     elif expected != actual or type(expected) is not type(actual):
         yield f"{path}: {shown(actual)}, expected {shown(expected)}"
 
