@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks import load, watchers
+from benchmarks import issuing, load, watchers
 from benchmarks.figures import (
     FIGURES,
     REFERENCE_SIGNATURES,
@@ -40,8 +40,8 @@ FLAGS = (
     *("--token-auth-file", str(TOKENS)),
     *("--service-account-issuer", ISSUER),
     *("--api-audiences", ISSUER),
-    *("--controllers", ""),
 )
+NO_CONTROLLERS = ("--controllers", "")
 ACCOUNTS = 500  # as the name of list500 says
 SERVER_CORE = 0
 LOAD_CORE = 1
@@ -89,6 +89,8 @@ def measurements(directory: Path, options: argparse.Namespace) -> Iterator[Row]:
         yield cold_start(chosen["cold-start"], directory)
     if chosen.keys() & {*load.JOBS, "memory"}:
         yield from under_load(chosen, directory / "load", options)
+    if "csr-issue" in chosen:
+        yield under_issuing(chosen["csr-issue"], directory / "issuing", options)
     if chosen.keys() & {"watch-memory", "watch-fanout"}:
         yield from under_watches(chosen, directory / "watches", options)
 
@@ -136,6 +138,15 @@ def load_note(result: load.Load) -> str:
     return note
 
 
+def under_issuing(figure: Figure, data_dir: Path, options: argparse.Namespace) -> Row:
+    with serving(data_dir, controllers=True) as server:
+        result = issuing.measure(
+            server.url, server.pid, seconds=options.seconds, connections=options.connections
+        )
+    note = f"p50 {result.p50:.0f} ms, p99 {result.p99:.0f} ms, {result.cpu_ms:.2f} ms of CPU each"
+    return Row(figure, result.per_second, note, asdict(result))
+
+
 def under_watches(
     chosen: dict[str, Figure], data_dir: Path, options: argparse.Namespace
 ) -> Iterator[Row]:
@@ -156,9 +167,10 @@ def under_watches(
         yield Row(chosen["watch-fanout"], round(result.median_ms, 1), note, asdict(result), sound)
 
 
-def serving(data_dir: Path) -> AbstractContextManager[Server]:
+def serving(data_dir: Path, *, controllers: bool = False) -> AbstractContextManager[Server]:
     pinned = ("taskset", "-c", str(SERVER_CORE))
-    return running_server(data_dir, *FLAGS, launcher=pinned)
+    flags = FLAGS if controllers else (*FLAGS, *NO_CONTROLLERS)
+    return running_server(data_dir, *flags, launcher=pinned)
 
 
 def resident_bytes(server: Server) -> float:

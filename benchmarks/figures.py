@@ -56,6 +56,8 @@ FIGURES = (
     Figure("tokenrequest", Kind.RATE, 751, must=3, aim=6),
     Figure("create", Kind.RATE, 711, must=2, aim=6),
     Figure("csr-create", Kind.RATE, 653, must=1.5, aim=3),
+    # The reference holds its controllers to 20 calls a second: what we must reach is the measure.
+    Figure("csr-issue", Kind.RATE, 150, must=1, aim=500 / 150),
     Figure("memory", Kind.MEGABYTES, 618, must=4, aim=8),
     Figure("cold-start", Kind.SECONDS, 3.9, must=3.9, aim=9.75),
     Figure("watch-memory", Kind.KIBIBYTES, 74, must=74 / 40, aim=74 / 30),

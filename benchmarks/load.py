@@ -3,7 +3,6 @@
 Start with `JOBS`: each builds the requests of one measurement from the stage. `measure` runs it.
 """
 
-import base64
 import json
 import re
 import secrets
@@ -13,11 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.issuing import DIFFERENT, REQUESTS, signing_requests
 from benchmarks.setting import AUTHENTICATION, HEADERS, Stage, account, token_request
-from tests.conformance.exchanges import HERE as RECORDED
 
 UNIQUE = "@N@"  # replaced by another text in every request
-CSRS = "/apis/certificates.orch.io/v1/certificatesigningrequests"
 RESULT = re.compile(r"RESULT (\d+) (\d+) (\d+) (\d+) (\d+) (\d+)")
 
 SCRIPT = """
@@ -132,18 +130,21 @@ def create_account(stage: Stage) -> Job:
 
 
 def create_certificate_request(stage: Stage) -> Job:
-    pem = json.loads((RECORDED / "fixtures.json").read_text())["csr_alice"]
-    body = {
-        "apiVersion": "certificates.orch.io/v1",
-        "kind": "CertificateSigningRequest",
-        "metadata": {"name": f"{stage.namespace}-{UNIQUE}"},
-        "spec": {
-            "request": base64.b64encode(pem.encode()).decode(),
-            "signerName": "example.com/bench",
-            "usages": ["client auth"],
-        },
-    }
-    return Job("POST", [CSRS], [json.dumps(body)])
+    # Each another one: the server must not get by with having verified the last one.
+    bodies = [
+        {
+            "apiVersion": "certificates.orch.io/v1",
+            "kind": "CertificateSigningRequest",
+            "metadata": {"name": f"{stage.namespace}-{UNIQUE}"},
+            "spec": {
+                "request": request,
+                "signerName": "example.com/bench",
+                "usages": ["client auth"],
+            },
+        }
+        for request in signing_requests(DIFFERENT)
+    ]
+    return Job("POST", [REQUESTS], [json.dumps(body) for body in bodies])
 
 
 # Those that write come last: they change what the others would find.
