@@ -153,7 +153,7 @@ def test_nodes_hold_their_role_through_the_node_authorizer_only() -> None:
         (SOMEBODY, ask("create", "tokenreviews", group=AUTHN), False),
         (SOMEBODY, ask("watch", "clustertrustbundles", group=CERTS), True),
         (SOMEBODY, ask("create", "clustertrustbundles", group=CERTS), False),
-        (SOMEBODY, ask_path("get", "/openid/v1/jwks"), False),
+        (SOMEBODY, ask_path("get", "/openid/v1/jwks"), True),
         (STRANGER, ask_path("get", "/livez"), True),
         (STRANGER, ask_path("get", "/api"), False),
         (STRANGER, ask("list", "clustertrustbundles", group=CERTS), False),

@@ -119,7 +119,7 @@ async def test_program_that_cannot_be_run_ends_the_start() -> None:
 
 async def test_worker_without_a_sign_of_life_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is stopped, or stuck, does not keep its connections for ever."""
-    monkeypatch.setattr(parent_module, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(parent_module, "LOOK_SECONDS", 0.25)
     async with running("mute", settings_for(1)) as server:
         first = await server.answer()
 
