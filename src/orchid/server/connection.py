@@ -25,6 +25,7 @@ from orchid.server.exchange import Peer, Response, Stream
 from orchid.server.reader import BETWEEN, BODY, CLOSE_SILENTLY, HEAD, Arrived, RequestReader
 from orchid.server.service import Service, plain
 from orchid.server.tls import intermediates_of
+from orchid.server.websocket import SWITCHING, WebSocketStream
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _REQUEST_TIMEOUT = 408
@@ -32,6 +33,7 @@ _BODILESS = frozenset({204, 304})
 _CLOSE = b"Connection: close\r\n"
 _KEEP_ALIVE = b"Connection: keep-alive\r\n"  # HTTP/1.0 clients need to be told
 _CHUNKED = b"Transfer-Encoding: chunked\r\n"
+_SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\n"
 # Copying a larger body into one piece with its head costs more than a second TLS record.
 _JOIN_UP_TO = 64 << 10
 
@@ -170,6 +172,9 @@ class Connection(asyncio.Protocol):
         return self._current is not None or self.blocked or self._closing
 
     def _hold(self, data: bytes) -> None:
+        if isinstance(self._current, WebSocketStream):
+            self._current.receive(data)
+            return
         self._held += data
         if len(self._held) > self._service.limits.max_held_bytes and not self._reading_paused:
             self._reading_paused = True
@@ -282,6 +287,10 @@ class Connection(asyncio.Protocol):
             self._close(lingers=arrived.lingers)
 
     def _open(self, arrived: Arrived, stream: Stream) -> None:
+        if stream.status == SWITCHING:
+            self._transport.write(_SWITCHING + stream.headers + b"\r\n")
+            self._run(stream, WebSocketStream(self._service.loop, self, self._transport))
+            return
         chunked = arrived.chunked
         keep_alive = chunked and self._keeps_alive(arrived)
         head = self._service.head(stream.status) + stream.headers
@@ -295,8 +304,13 @@ class Connection(asyncio.Protocol):
             open_on(stream, closed_stream(loop))
             self.stream_finished(keep_alive=keep_alive)
             return
+        self._run(
+            stream,
+            OpenStream(loop, self, self._transport, chunked=chunked, keep_alive=keep_alive),
+        )
+
+    def _run(self, stream: Stream, sink: OpenStream) -> None:
         self.deadline = inf
-        sink = OpenStream(loop, self, self._transport, chunked=chunked, keep_alive=keep_alive)
         self._current = sink
         self._reader.forget()
         open_on(stream, sink)

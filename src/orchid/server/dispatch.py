@@ -19,7 +19,7 @@ from orchid.engine.patching import APPLY, MEDIA_TYPES
 from orchid.engine.request import Request, Target
 from orchid.engine.update import require_name
 from orchid.engine.verbs import Verbs
-from orchid.server import parse
+from orchid.server import parse, websocket
 from orchid.server.authorize import require_allowed
 from orchid.server.exchange import Response, Stream
 from orchid.server.negotiate import (
@@ -166,6 +166,12 @@ class Dispatch:
         watch = await self._verbs.watching.open(kind, request)
         seconds = request.options.timeout_seconds or 0
         lasts = float(seconds) if seconds else self._shortest_watch * (1.0 + random.random())  # noqa: S311 -- spread, not secrecy
+        if websocket.is_asked_for(exchange.http):
+            agreed = websocket.handshake(exchange.http, self._names.websocket_bearer)
+            if isinstance(agreed, int):
+                return Response(agreed)  # bare: the other side is no client of the API yet
+            stream = WatchStream(watch, exchange, lasts, joins=False)
+            return Stream(websocket.SWITCHING, agreed, stream.opened)
         stream = WatchStream(watch, exchange, lasts)
         return Stream(200, head(exchange, stream.content_type), stream.opened)
 

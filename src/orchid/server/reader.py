@@ -200,7 +200,8 @@ class RequestReader:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            # Nobody here upgrades: the request is served as if it had not asked (RFC 9110, 7.8).
+            # The handler decides; until it has agreed, what follows is another request, because a
+            # client has to wait for the answer before it goes on otherwise (RFC 9110, 7.8).
             self._parser = httptools.HttpRequestParser(self)
             self.feed(data[upgrade.args[0] :])
         except httptools.HttpParserInvalidMethodError as error:
@@ -383,6 +384,8 @@ class RequestReader:
         if ("upgrade" in headers or method == "CONNECT") and parser.should_upgrade():
             if self._refuses_upgrade(arrived):
                 return _BAD_REQUEST
+            if not modern:
+                headers.pop("upgrade", None)  # of HTTP/1.0 it must be ignored (RFC 9110, 7.8)
         elif modern and keep_alive:
             self._plain = request
         if "content-length" in headers or "transfer-encoding" in headers:

@@ -105,8 +105,11 @@ class EventForm:
 class WatchStream:
     """One open watch: from the first event to the last."""
 
-    def __init__(self, watch: Watch[Any], exchange: Exchange, seconds: float) -> None:
+    def __init__(
+        self, watch: Watch[Any], exchange: Exchange, seconds: float, *, joins: bool = True
+    ) -> None:
         self._watch = watch
+        self._joins = joins  # whether several events may go out as one chunk
         self._form = EventForm(watch, exchange)
         self._seconds = seconds
         self._sink: Sink
@@ -164,7 +167,7 @@ class WatchStream:
         for event in events:
             waiting.append(event)
             size += len(event)
-            if size > CHUNK_SIZE:
+            if size > CHUNK_SIZE or not self._joins:
                 self._sink.send(Chunk(b"".join(waiting)))
                 waiting, size = [], 0
         if waiting:
