@@ -309,6 +309,7 @@ def check(given: Given) -> Settings:
         raise BadSettings("--workers: at least 1 is needed")
     _together(given, "tls_cert_file", "tls_private_key_file")
     _together(given, "cluster_signing_cert_file", "cluster_signing_key_file")
+    _front_proxy(given)
     host, port = _address(given.listen)
     issuers = given.service_account_issuer or (f"https://{_shown(host)}:{port}",)
     return Settings(
@@ -355,6 +356,25 @@ def _together(given: Given, first: str, second: str) -> None:
     if bool(getattr(given, first)) != bool(getattr(given, second)):
         names = (f"--{name.replace('_', '-')}" for name in (first, second))
         raise BadSettings(f"{' and '.join(names)} go together")
+
+
+def _front_proxy(given: Given) -> None:
+    """Headers that nobody could prove are a mistake: somebody counts on them."""
+    if given.requestheader_client_ca_file:
+        return
+    for name in (
+        "requestheader_allowed_names",
+        "requestheader_username_headers",
+        "requestheader_uid_headers",
+        "requestheader_group_headers",
+        "requestheader_extra_headers_prefix",
+    ):
+        if getattr(given, name):
+            flag = name.replace("_", "-")
+            raise BadSettings(
+                f"--{flag} needs --requestheader-client-ca-file, "
+                "by which a front proxy proves itself"
+            )
 
 
 def _address(text: str) -> tuple[str, int]:

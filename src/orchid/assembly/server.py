@@ -14,7 +14,7 @@ from orchid.access.bootstrap_policy import bootstrap_policy
 from orchid.access.impersonation import Impersonation
 from orchid.access.reconcile_policy import reconcile
 from orchid.assembly import controlling
-from orchid.assembly.access import Access
+from orchid.assembly.access import Access, told_as_settings
 from orchid.assembly.kinds import served_kinds, stored_kinds
 from orchid.controllers.label_token_secrets import LabelTokenSecrets
 from orchid.controllers.running import UnknownController, chosen, run_controllers
@@ -83,14 +83,15 @@ class Assembly:
 
         stored = stored_kinds(names)
         self.feed = Feed(store, Catalog(stored))
-        self.access = Access(
-            settings,
-            files,
-            self.feed,
-            clock=self.clock,
-            randomness=self.random,
-            token_used=self._token_used,
-        )
+        with told_as_settings():
+            self.access = Access(
+                settings,
+                files,
+                self.feed,
+                clock=self.clock,
+                randomness=self.random,
+                token_used=self._token_used,
+            )
         kinds = served_kinds(
             names,
             stored,
