@@ -236,7 +236,9 @@ class ClientVerifier:
         """Return the parsed leaf if it proves a client now; raise CertificateRefused otherwise."""
         certificate = parse(leaf)
         try:
-            self._verify(certificate, [parse(data) for data in intermediates[:MAX_CHAIN]], now)
+            # All of it: the library also reads keys only when they are asked for.
+            with panics_as(CertificateRefused, "x509: certificate cannot be verified"):
+                self._verify(certificate, [parse(data) for data in intermediates[:MAX_CHAIN]], now)
         except Refusal as refusal:
             raise CertificateRefused(
                 f"verifying certificate {describe(certificate)} failed: {refusal}"
@@ -261,12 +263,11 @@ class ClientVerifier:
             .extension_policies(ca_policy=self._issuer_policy, ee_policy=self._leaf_policy)
             .build_client_verifier()
         )
-        with panics_as(CertificateRefused, "x509: certificate cannot be verified"):
-            try:
-                verifier.verify(leaf, intermediates)
-            except (verification.VerificationError, ValueError, UnsupportedAlgorithm):
-                # The library's text names its own internals; ours says what it means.
-                raise CertificateRefused("x509: certificate signed by unknown authority") from None
+        try:
+            verifier.verify(leaf, intermediates)
+        except (verification.VerificationError, ValueError, UnsupportedAlgorithm):
+            # The library's text names its own internals; ours says what it means.
+            raise CertificateRefused("x509: certificate signed by unknown authority") from None
 
     def _refuse_wrong_usage(self, leaf: x509.Certificate) -> None:
         if is_authority(leaf):
