@@ -66,6 +66,9 @@ class TokenRequestStatus(Wire):
         Time | None, proto(2, embedded=True), describe("When the token ends.", required=True)
     ] = always(null)
 
+    def __repr__(self) -> str:
+        return f"TokenRequestStatus(token=***, expiration_timestamp={self.expiration_timestamp!r})"
+
 
 class TokenRequest(Object):
     """Asks for a token of a service account. Nothing is stored."""

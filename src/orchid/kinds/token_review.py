@@ -33,6 +33,9 @@ class TokenReviewSpec(Wire):
         describe("For whom it should be good. By default, for this server."),
     ] = ()
 
+    def __repr__(self) -> str:
+        return f"TokenReviewSpec(token=***, audiences={self.audiences!r})"
+
 
 class TokenReviewStatus(Wire):
     """Whose token it is."""
