@@ -6,12 +6,13 @@
 import asyncio
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-from orchid.access.authenticators.anonymous import AnonymousAuthenticator
+from orchid.access.authenticators.anonymous import AnonymousAuthenticator, InvalidAnonymousPath
 from orchid.access.authenticators.bearer import BearerAuthenticator, WebSocketAuthenticator
 from orchid.access.authenticators.bootstrap_token import BootstrapTokenAuthenticator
 from orchid.access.authenticators.client_certificate import ClientCertificateAuthenticator
@@ -23,8 +24,10 @@ from orchid.access.authenticators.oidc_settings import (
     read_configuration,
 )
 from orchid.access.authenticators.request_header import (
+    InvalidRequestHeaderSettings,
     RequestHeaderAuthenticator,
     RequestHeaderSettings,
+    refuse_shared_authorities,
 )
 from orchid.access.authenticators.secret_token import SecretTokens
 from orchid.access.authenticators.service_account_token import (
@@ -40,8 +43,9 @@ from orchid.access.authorizers.node import NodeAuthorizer
 from orchid.access.authorizers.rbac import RBAC
 from orchid.access.authorizers.union import ListingAuthorizer, Union
 from orchid.access.authorizers.webhook import Webhook, WebhookSettings
-from orchid.access.issuing import IssuingSettings, TokenIssuer
+from orchid.access.issuing import InvalidIssuingSettings, IssuingSettings, TokenIssuer
 from orchid.access.outbound import HttpsClient, read_kubeconfig
+from orchid.admission.bound_object import BoundObject
 from orchid.admission.namespace_lifecycle import Ensure, NamespaceLifecycle
 from orchid.admission.node_restriction import NodeRestriction
 from orchid.admission.role_escalation import RoleEscalation
@@ -242,16 +246,16 @@ class Access:
         given, names = self.settings.given, self.settings.names
         audiences = self.settings.api_audiences
         members: list[Authenticator] = [self.callers]
-        if given.requestheader_client_ca_file:
-            members.append(self._front_proxy())
         pool = _client_pool(given.client_ca_file or str(self.files.ca_certificate))
+        if given.requestheader_client_ca_file:
+            members.append(self._front_proxy(pool()))
         members.append(ClientCertificateAuthenticator(pool, self.clock, names))
         members.append(BearerAuthenticator(self.tokens, audiences))
         members.append(WebSocketAuthenticator(self.tokens, audiences, names))
         anonymous = AnonymousAuthenticator(given.anonymous_paths)
         return UnionAuthenticator(members, audiences, anonymous)
 
-    def _front_proxy(self) -> Authenticator:
+    def _front_proxy(self, clients: ClientVerifier) -> Authenticator:
         given = self.settings.given
         wanted = RequestHeaderSettings(
             username_headers=given.requestheader_username_headers,
@@ -261,6 +265,7 @@ class Access:
             allowed_names=given.requestheader_allowed_names,
         )
         pool = _client_pool(given.requestheader_client_ca_file)
+        refuse_shared_authorities(pool(), clients, wanted.allowed_names)
         return RequestHeaderAuthenticator(wanted, pool, self.clock, self.settings.names)
 
     def policies(self, ensure_namespace: Ensure) -> list[AdmissionPolicy]:
@@ -275,10 +280,25 @@ class Access:
                 ensure_namespace if lenient else None,
             ),
             NodeRestriction(names, self.feed, self.authorizer),
+            BoundObject(self.authorizer),
             RoleEscalation(self.authorizer, self.rbac),
             SignerPermission(names, self.authorizer),
             SubjectRestriction(names),
         ]
+
+
+@contextmanager
+def told_as_settings() -> Iterator[None]:
+    """Tell what a person has to mend as such: a key open to others, a file that is not there."""
+    try:
+        yield
+    except (
+        Refusal,
+        InvalidAnonymousPath,
+        InvalidIssuingSettings,
+        InvalidRequestHeaderSettings,
+    ) as problem:
+        raise BadSettings(str(problem)) from None
 
 
 def _remote(flag: str, path: str) -> HttpsClient:

@@ -1,0 +1,54 @@
+"""A token is bound only to what its requester may see.
+
+Whether a token for an account can be bound to a Secret tells whether that Secret exists. So the
+requester needs the right to `get` the Pod, Secret or Node it names; without it the answer is the
+one for an object that does not exist, whether it does or not, and nothing is looked up. The
+reference asks for no such right; tokens that are bound to nothing need none here either.
+"""
+
+from typing import Any
+
+from orchid.engine.interfaces import AdmissionPolicy, Authorizer
+from orchid.engine.kind import Kind
+from orchid.engine.request import Request, Target
+from orchid.kinds.token_request import BoundObjectReference, TokenRequest
+from orchid.wire.errors import NotFound, Subject
+from orchid.wire.meta import Object
+
+_PLURALS = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
+
+
+class BoundObject:
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+
+    async def admit(
+        self, request: Request, kind: Kind[Any], new: Object, old: Object | None
+    ) -> Object:
+        if isinstance(new, TokenRequest) and new.spec.bound_object_ref is not None:
+            await self._refuse_unseen(request, new.spec.bound_object_ref)
+        return new
+
+    async def review(
+        self, request: Request, kind: Kind[Any], new: Object | None, old: Object | None
+    ) -> None:
+        return None
+
+    async def _refuse_unseen(self, request: Request, wanted: BoundObjectReference) -> None:
+        plural = _PLURALS.get(wanted.kind)
+        if plural is None or not wanted.name:
+            return  # nothing can be bound to that; the issuer says so without looking
+        target = Target(
+            verb="get",
+            is_resource=True,
+            version="v1",
+            resource=plural,
+            namespace="" if plural == "nodes" else request.namespace,
+            name=wanted.name,
+        )
+        decision = await self._authorizer.authorize(request.user, target)
+        if not decision.allowed:
+            raise NotFound(Subject("", plural, wanted.name))
+
+
+_: type[AdmissionPolicy] = BoundObject
