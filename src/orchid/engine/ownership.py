@@ -4,6 +4,7 @@ The rules themselves work on plain JSON values and are in `patch/managed_fields.
 bridge from and to objects.
 """
 
+from collections.abc import Hashable
 from typing import Any, TypeVar
 
 import msgspec
@@ -12,17 +13,24 @@ from orchid.engine.endpoint_fields import resets, without_resets
 from orchid.engine.kind import Endpoint, Kind
 from orchid.engine.patch import managed_fields
 from orchid.engine.request import Request
-from orchid.wire.codec import to_builtins
-from orchid.wire.meta import ManagedFieldsEntry, Object
-from orchid.wire.text import timestamp
+from orchid.wire.codec import encode, to_builtins
+from orchid.wire.meta import ManagedFieldsEntry, Object, ObjectMeta
+from orchid.wire.schema import Fields, Mapping, Node, Sequence
+from orchid.wire.text import timestamp, whole_seconds
 
 T = TypeVar("T", bound=Object)
+
+ONLY_METADATA = ("metadata",)
 
 
 class Ownership:
     """Write down, after a create or an update, who has set what."""
 
     def after_create(self, kind: Kind[T], new: T, request: Request) -> T:
+        if kind.writes == ONLY_METADATA and new.metadata == ObjectMeta(
+            name=new.name, namespace=new.namespace
+        ):
+            return new  # a name is not owned, and nothing else was set that could be
         return self._tracked(kind, None, None, new, request)
 
     def after_update(
@@ -42,9 +50,25 @@ class Ownership:
         new: T,
         request: Request,
     ) -> T:
-        entries = managed_fields.after_update(
+        sent = to_builtins(without_resets(kind, new) if live is None else new)
+        entries = self._entries(kind, endpoint, live, sent, request)
+        if not entries:
+            return new.with_meta(managed_fields=()) if new.metadata.managed_fields else new
+        return new.with_meta(
+            managed_fields=msgspec.convert(entries, tuple[ManagedFieldsEntry, ...])
+        )
+
+    def _entries(
+        self,
+        kind: Kind[Any],
+        endpoint: Endpoint | None,
+        live: dict[str, Any] | None,
+        sent: dict[str, Any],
+        request: Request,
+    ) -> list[dict[str, Any]] | None:
+        return managed_fields.after_update(
             live,
-            to_builtins(without_resets(kind, new) if live is None else new),
+            sent,
             schema=kind.schema,
             manager=request.manager,
             api_version=kind.api_version,
@@ -53,8 +77,18 @@ class Ownership:
             now=timestamp(request.now),
             main_resource=endpoint is None,
         )
-        if not entries:
-            return new.with_meta(managed_fields=()) if new.metadata.managed_fields else new
-        return new.with_meta(
-            managed_fields=msgspec.convert(entries, tuple[ManagedFieldsEntry, ...])
-        )
+
+
+def outline(node: Node | None, value: Any) -> Hashable:
+    """What of a new object decides which fields are set: names, and whether there is anything.
+
+    Of a list whose elements are owned one by one, the elements themselves.
+    """
+    if isinstance(value, dict):
+        if isinstance(node, Fields):
+            return tuple([(name, outline(node.get(name), item)) for name, item in value.items()])
+        inner = node.values if isinstance(node, Mapping) else None
+        return tuple([(name, outline(inner, item)) for name, item in value.items()])
+    if isinstance(value, list) and isinstance(node, Sequence) and not node.atomic:
+        return encode(value)
+    return bool(value)

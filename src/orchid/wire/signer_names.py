@@ -5,6 +5,7 @@ wrong with a name, in the order and the words that clients know, and yields noth
 such a signer exists: anybody may be a signer under a domain of their own.
 """
 
+import re
 from collections.abc import Callable, Iterator
 
 from orchid.wire.fields import FieldError, Path, invalid, required, too_long
@@ -16,12 +17,20 @@ _LEAST_DOMAIN_LABELS = 2
 # A refusal repeats a name several times; one that is far too long is not repeated at all.
 LONGEST_SHOWN = 8 * 1024
 
+# The usual name, known at a glance; whatever does not look like it is judged part by part.
+_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_is_usual = re.compile(
+    rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})+/{_LABEL}(?:\.{_LABEL})*"
+).fullmatch
+
 _NOT_QUALIFIED = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
 _TOO_FEW_LABELS = "should be a domain with at least two segments separated by dots"
 
 
 def signer_name_errors(path: Path, name: str) -> Iterator[FieldError]:
     """Say what is wrong with a signer's name; an empty one is missing."""
+    if _is_usual(name):
+        return
     if not name:
         yield required(path)
         return
