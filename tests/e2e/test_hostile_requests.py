@@ -26,6 +26,7 @@ from tests.data.hostile import Sample
 from tests.e2e.https import Https, Reply
 from tests.e2e.issuing import BUNDLES, CLIENT, NODE_CLIENT, NODE_SERVING, REQUESTS, condition_types
 from tests.e2e.serving import Server, running_server
+from tests.linting import unexplained
 
 TOKEN = "admin-token"
 CLIENT_USAGES = ["digital signature", "client auth"]
@@ -152,6 +153,7 @@ def test_requests_are_refused_or_signed_within_the_profile(attack: Hostile) -> N
             (leaf,) = x509.load_pem_x509_certificates(base64.b64decode(pem))
             problems = list(beyond_profile(leaf, signer, authority))
             assert not problems, (sample.name, signer, problems)
+            assert not unexplained(leaf), (sample.name, signer, unexplained(leaf))
             issued += 1
     assert issued > 20  # or nothing was tested
 

@@ -3,8 +3,8 @@
 A profile is made by one of the functions `client`, `node_client`, `node_serving` and `legacy`,
 which take the names that carry meaning here (signer, groups, user prefix). `Profile.check` reads
 as a checklist: first the reference's rules in the reference's order and words, then what we add
-for every signer: no weak keys, no control characters or endless names, no malformed or wildcard
-host names, and no reserved group however it is spelled.
+for every signer: no weak keys, no control characters or endless names, no malformed addresses, no
+malformed or wildcard host names, and no reserved group however it is spelled.
 
 The same check runs twice, on the request and on the bytes about to be signed (authority.py).
 """
@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from urllib.parse import urlsplit
 
 from orchid.credentials.names import Named, has_control_characters, reserved_among
 from orchid.credentials.refusals import NotPermitted
@@ -31,6 +32,9 @@ MINIMUM_LIFETIME = timedelta(minutes=10)
 _MAX_DNS_NAME = 253
 # RFC 5280 says 64 for most, which the names of nodes and accounts exceed; no honest one is longer.
 _MAX_SUBJECT_VALUE = 1024
+_MAX_EMAIL = 254  # RFC 5321 section 4.5.3.1.3, without the brackets
+_MAX_URI = 2048
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _DNS_LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 
 Rules = Callable[[Named, Sequence[str]], None]
@@ -55,6 +59,10 @@ class Profile:
         _refuse_odd_names(request)
         for name in request.dns_names:
             refuse_bad_host(name, wildcards=self.wildcards)
+        for address in request.email_addresses:
+            _refuse_bad_email(address)
+        for uri in request.uris:
+            _refuse_bad_uri(uri)
 
     def lifetime(self, requested_seconds: int | None, maximum: timedelta) -> timedelta:
         """Give the life of a certificate: as asked, within ten minutes and the maximum."""
@@ -208,6 +216,26 @@ def refuse_bad_host(name: str, *, wildcards: bool) -> None:
         raise NotPermitted("a DNS subjectAltName is not a host name")
     if any(label[2:4] == "--" and not _is_idna(label) for label in labels):
         raise NotPermitted("a DNS subjectAltName is not a valid internationalized name")
+
+
+def _refuse_bad_email(address: str) -> None:
+    user, _, host = address.rpartition("@")
+    if not user or "@" in user or len(address) > _MAX_EMAIL:
+        raise NotPermitted("an Email subjectAltName is not a mailbox")
+    refuse_bad_host(host, wildcards=False)
+
+
+def _refuse_bad_uri(uri: str) -> None:
+    """Refuse what does not name a host or a resource: relative ones, scripts, bad ports."""
+    try:
+        parts = urlsplit(uri)
+        good = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    else:
+        good = good or (parts.scheme == "urn" and bool(parts.path))
+    if not good or len(uri) > _MAX_URI or not _SCHEME.match(uri):
+        raise NotPermitted("a URI subjectAltName is not an absolute URI with a host")
 
 
 def _is_address(host: str) -> bool:

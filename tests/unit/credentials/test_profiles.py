@@ -7,7 +7,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
-from orchid.credentials import names, profiles, signing_request
+from orchid.credentials import der, names, profiles, signing_request
 from orchid.credentials.names import reserved_among
 from orchid.credentials.refusals import MalformedRequest, NotPermitted
 from orchid.credentials.usages import ALL_USAGES
@@ -189,6 +189,37 @@ def test_endless_names_are_not_signed() -> None:
 
     with pytest.raises(NotPermitted, match="more than 1024 characters"):
         CLIENT.check(endless, CLIENT_USAGES)
+
+
+@pytest.mark.parametrize(
+    ("tag", "address"),
+    [
+        (0x81, "a@b@c.example"),
+        (0x81, "@b.example"),
+        (0x81, "nobody"),
+        (0x81, "a@b c"),
+        (0x86, "javascript:alert(1)"),
+        (0x86, "https://example.com:port/"),
+        (0x86, "/relative"),
+        (0x86, "spiffe://a/" + "b" * 2048),
+    ],
+)
+def test_malformed_addresses_are_not_signed(tag: int, address: str) -> None:
+    """An address that is none could only mislead whoever reads the certificate."""
+    value = der.encode(der.SEQUENCE, der.encode(tag, address.encode()))
+    subject = samples.name((samples.utf8(names.COMMON_NAME, "ann"),))
+    raw = samples.raw_request(subject, samples.extension("2.5.29.17", value))
+
+    with pytest.raises(NotPermitted, match="subjectAltName is not"):
+        CLIENT.check(signing_request.parse(samples.as_pem(raw)), CLIENT_USAGES)
+
+
+@pytest.mark.parametrize("uri", ["spiffe://a/b", "https://example.com:8443/x", "urn:uuid:1-2"])
+def test_usual_uris_are_signed(uri: str) -> None:
+    """Workload identities and resource names are what the field is for."""
+    named = parsed(alternative_names=(x509.UniformResourceIdentifier(uri),))
+
+    CLIENT.check(named, CLIENT_USAGES)
 
 
 @pytest.mark.parametrize(
