@@ -14,24 +14,51 @@ from orchid.engine.kind import Endpoint, Kind
 from orchid.engine.patch import managed_fields
 from orchid.engine.request import Request
 from orchid.wire.codec import encode, to_builtins
-from orchid.wire.meta import ManagedFieldsEntry, Object, ObjectMeta
+from orchid.wire.meta import ManagedFieldsEntry, Object
 from orchid.wire.schema import Fields, Mapping, Node, Sequence
 from orchid.wire.text import timestamp, whole_seconds
 
 T = TypeVar("T", bound=Object)
 
-ONLY_METADATA = ("metadata",)
+MOST_OUTLINES = 4096
 
 
 class Ownership:
     """Write down, after a create or an update, who has set what."""
 
+    def __init__(self) -> None:
+        # The fields of new objects by their outline: most that are made look like one before.
+        self._created: dict[Hashable, dict[str, Any]] = {}
+
     def after_create(self, kind: Kind[T], new: T, request: Request) -> T:
-        if kind.writes == ONLY_METADATA and new.metadata == ObjectMeta(
-            name=new.name, namespace=new.namespace
-        ):
-            return new  # a name is not owned, and nothing else was set that could be
-        return self._tracked(kind, None, None, new, request)
+        if new.metadata.managed_fields:
+            return self._tracked(kind, None, None, new, request)
+        fields = self._fields_of_new(kind, to_builtins(without_resets(kind, new)), request)
+        if not fields:
+            return new
+        entry = ManagedFieldsEntry(
+            manager=request.manager,
+            operation=managed_fields.UPDATE,
+            api_version=kind.api_version,
+            time=whole_seconds(request.now),
+            fields_type="FieldsV1",
+            fields_v1=fields,
+            subresource=request.target.subresource,
+        )
+        return new.with_meta(managed_fields=(entry,))
+
+    def _fields_of_new(
+        self, kind: Kind[Any], sent: dict[str, Any], request: Request
+    ) -> dict[str, Any]:
+        key = (kind, outline(kind.schema, sent))
+        known = self._created.get(key)
+        if known is None:
+            entries = self._entries(kind, None, None, sent, request)
+            known = entries[0]["fieldsV1"] if entries else {}
+            if len(self._created) >= MOST_OUTLINES:
+                self._created.clear()
+            self._created[key] = known
+        return known
 
     def after_update(
         self, kind: Kind[T], endpoint: Endpoint | None, old: T, new: T, request: Request

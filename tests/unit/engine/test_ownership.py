@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from orchid.engine.incoming import decode_object
+from orchid.engine.ownership import outline
 from orchid.engine.patching import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from orchid.kinds.service_account import ServiceAccount
+from orchid.wire.schema import schema_of
 from tests.unit.engine.world import Engine
 
 
@@ -108,3 +111,16 @@ async def test_two_who_apply_a_new_object_at_once_both_succeed(world: Engine) ->
     assert sorted(made) == [False, False, False, True]
     assert entry.object.data == {f"m{i}": "1" for i in range(4)}
     assert sorted(owners(entry)) == [(f"m{i}", "Apply") for i in range(4)]
+
+
+def test_outline_tells_apart_what_is_owned_and_nothing_else() -> None:
+    """Two new objects with one outline own the same fields, whatever their values are."""
+    schema = schema_of(ServiceAccount)
+
+    one = outline(schema, {"metadata": {"labels": {"a": "1"}}, "secrets": [{"name": "x"}]})
+    same = outline(schema, {"metadata": {"labels": {"a": "2"}}, "secrets": [{"name": "x"}]})
+    label = outline(schema, {"metadata": {"labels": {"b": "1"}}, "secrets": [{"name": "x"}]})
+    element = outline(schema, {"metadata": {"labels": {"a": "1"}}, "secrets": [{"name": "y"}]})
+
+    assert one == same
+    assert len({one, label, element}) == 3
