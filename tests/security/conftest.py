@@ -1,0 +1,33 @@
+"""A server for each test, over files that are made once, and a clock that a test may move."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from orchid import data_directory
+from orchid.assembly import server as assembly
+from orchid.engine.interfaces import SystemClock
+from tests.api.world import Api, api, settings
+from tests.unit.controllers.beside import MovingClock
+
+
+@pytest.fixture(scope="session")
+def server_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("secured") / "data"
+    data_directory.prepare(settings(directory), SystemClock().now())
+    return directory
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> MovingClock:
+    """The time of every server that is made from here on."""
+    moving = MovingClock()
+    monkeypatch.setattr(assembly, "SystemClock", lambda: moving)
+    return moving
+
+
+@pytest.fixture
+async def server(server_files: Path, clock: MovingClock) -> AsyncIterator[Api]:
+    async with api(server_files) as made:
+        yield made

@@ -1,0 +1,145 @@
+"""One connection, many requests: each is its own caller's (CVE-2018-1002105, Kludex/uvicorn#745).
+
+Over real TLS sockets: the certificate of the connection, tokens that come and go on it, requests
+to upgrade it, and time that passes while it is open.
+"""
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from orchid.server.listen import Listener
+from tests.api.world import ADMIN, BOB, Api, api
+from tests.security.certified import HOUR, Certified, cluster_authority, issued, other_authority
+from tests.unit.controllers.beside import MovingClock
+from tests.unit.server.listening import Client, Running
+
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+
+
+@asynccontextmanager
+async def listening(server: Api) -> AsyncIterator[Running]:
+    """The server on a socket of its own, as a client on the network finds it."""
+    listener: Listener = server.server.listener()
+    await listener.start()
+    running = Running(listener, [])
+    try:
+        yield running
+    finally:
+        for client in running.clients:
+            await client.close()
+        await listener.drain(1)
+
+
+@pytest.fixture
+async def open_server(server: Api) -> AsyncIterator[Running]:
+    async with listening(server) as running:
+        yield running
+
+
+async def asked(client: Client, *lines: str, target: str = ACCOUNTS) -> int:
+    client.get(target, *lines)
+    return (await client.answer()).status
+
+
+def bearer(token: str) -> str:
+    return f"Authorization: Bearer {token}"
+
+
+async def test_identity_is_worked_out_anew_for_every_request_of_a_connection(
+    open_server: Running, server_files: Path
+) -> None:
+    """An administrator's request leaves nothing behind for whoever speaks next."""
+    client = await open_server.connect(ssl.create_default_context(cafile=server_files / "ca.crt"))
+
+    lines = [[bearer(ADMIN)], [], [bearer(BOB)], [bearer("wrong")], [bearer(ADMIN)], []]
+    statuses = [await asked(client, *line) for line in lines]
+
+    assert statuses == [200, 401, 403, 401, 200, 401]
+    assert open_server.listener.connections == 1
+
+
+async def test_pipelined_requests_do_not_share_an_identity(
+    open_server: Running, server_files: Path
+) -> None:
+    """Sent in one piece, they are still three callers."""
+    client = await open_server.connect(ssl.create_default_context(cafile=server_files / "ca.crt"))
+    head = f"GET {ACCOUNTS} HTTP/1.1\r\nHost: test\r\n"
+    client.send(f"{head}{bearer(ADMIN)}\r\n\r\n{head}\r\n{head}{bearer(BOB)}\r\n\r\n".encode())
+
+    statuses = [(await client.answer()).status for _ in range(3)]
+
+    assert statuses == [200, 401, 403]
+
+
+@pytest.mark.parametrize("protocol", ["websocket", "h2c", "SPDY/3.1", "TLS/1.2"])
+async def test_a_refused_upgrade_opens_no_way_around_authentication(
+    protocol: str, open_server: Running, server_files: Path
+) -> None:
+    """After an upgrade that came to nothing, the next request on the connection is a stranger's."""
+    client = await open_server.connect(ssl.create_default_context(cafile=server_files / "ca.crt"))
+    upgrade = ("Connection: Upgrade", f"Upgrade: {protocol}")
+
+    refused = await asked(client, *upgrade, bearer(BOB), target=f"{ACCOUNTS}/x/token")
+    client.get(ACCOUNTS)
+    rest = b"" if client.reader.at_eof() else await client.reader.read(12)
+
+    assert refused in (400, 403, 404, 405)
+    assert rest in (b"", b"HTTP/1.1 401")
+
+
+@pytest.mark.parametrize(
+    ("who", "status"), [("ours", 403), ("none", 401), ("strange", 401), ("expired", 401)]
+)
+async def test_a_client_certificate_is_judged_end_to_end(
+    who: str, status: int, open_server: Running, server_files: Path, tmp_path: Path
+) -> None:
+    """Ours is a user without rights; absent, of another authority or expired it is nobody."""
+    authority = cluster_authority(server_files)
+    past = datetime.now(UTC) - timedelta(hours=3)
+    certified: dict[str, Certified | None] = {
+        "ours": issued(authority, "jane"),
+        "none": None,
+        "strange": issued(other_authority(), "jane", "system:masters"),
+        "expired": issued(authority, "jane", "system:masters", lifetime=HOUR, now=past),
+    }
+    shown = certified[who]
+    trusting = ssl.create_default_context(cafile=server_files / "ca.crt")
+    context = shown.context(tmp_path, server_files / "ca.crt") if shown else trusting
+    client = await open_server.connect(context)
+
+    assert await asked(client) == status
+
+
+async def test_a_certificate_that_expires_is_refused_on_its_open_connection(
+    open_server: Running, server_files: Path, tmp_path: Path, clock: MovingClock
+) -> None:
+    """The handshake is long over; the time is looked at in every request."""
+    admin = issued(cluster_authority(server_files), "root", "system:masters")
+    client = await open_server.connect(admin.context(tmp_path, server_files / "ca.crt"))
+
+    before = await asked(client)
+    clock.ahead += timedelta(hours=2)
+    after = await asked(client)
+
+    assert (before, after) == (200, 401)
+
+
+async def test_a_removed_authority_ends_its_certificates_on_open_connections(
+    server_files: Path, tmp_path: Path
+) -> None:
+    """Whose key was stolen is put out by taking the authority off the list; no restart needed."""
+    ours, theirs = tmp_path / "clients.crt", other_authority("theirs")
+    ours.write_bytes(theirs.certificate_pem)
+    admin = issued(theirs, "root", "system:masters")
+    async with api(server_files, client_ca_file=str(ours)) as server, listening(server) as running:
+        client = await running.connect(admin.context(tmp_path, server_files / "ca.crt"))
+        before = await asked(client)
+        ours.write_bytes(other_authority("new").certificate_pem)
+        after = await asked(client)
+
+    assert (before, after) == (200, 401)
