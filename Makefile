@@ -5,6 +5,7 @@
 PYTHON ?= python3
 JOBS ?= auto
 ARGS ?=
+MINUTES ?= 10
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
@@ -40,10 +41,13 @@ fix: .venv/.installed-dev
 bench: .venv/.installed-dev
 	$(BIN)/python -m benchmarks.bench $(ARGS)
 
-# The crash tests, for as long as one likes: ORCHID_CRASH_ROUNDS=2000 make torture
-torture: export ORCHID_CRASH_ROUNDS ?= 500
+# Faults on both stores, so many minutes each, then crashes: make torture MINUTES=10
+torture: export ORCHID_CRASH_ROUNDS ?= $(shell expr 20 '*' $(MINUTES))
 torture: .venv/.installed-dev
-	$(BIN)/python -m pytest -q -n 0 -o faulthandler_timeout=0 tests/e2e/test_crash.py $(ARGS)
+	scripts/system-packages
+	$(BIN)/python -m tests.faults.run --store workers --minutes $(MINUTES) $(ARGS)
+	$(BIN)/python -m tests.faults.run --store etcd --minutes $(MINUTES) $(ARGS)
+	$(BIN)/python -m pytest -q -n 0 -o faulthandler_timeout=0 tests/e2e/test_crash.py
 
 lock: .venv/.installed-dev
 	scripts/lock $(ARGS)

@@ -39,7 +39,7 @@ KEYS = tuple(f"k{number}" for number in range(8))
 END = "end"  # written when all is over: who has seen it has seen everything
 ANSWER_SECONDS = 4.0
 LONGEST_PAUSE = 0.05
-AFTER_TROUBLE = 0.1
+AFTER_TROUBLE = 0.25
 LONGEST_SESSION = 4  # seconds of one watch
 PATIENCE = 30.0
 

@@ -51,6 +51,15 @@ class Member:
             self._process.wait()
             self._process = None
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def signal(self, number: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(number)
@@ -97,6 +106,13 @@ class Cluster:
         for member in self.members:
             member.kill()
 
+    def leader(self) -> Member | None:
+        """The member that leads, as it says itself; None while none does."""
+        for member, url in zip(self.members, self._health, strict=True):
+            if "\netcd_server_is_leader 1\n" in metrics(url):
+                return member
+        return None
+
     async def wait_healthy(self, member: Member | None = None) -> None:
         """Wait until a member, or every one, answers consistent reads."""
         asked = [self.members.index(member)] if member else range(len(self.members))
@@ -126,6 +142,14 @@ def is_healthy(url: str) -> bool:
             return b'"true"' in answer.read()
     except OSError:
         return False
+
+
+def metrics(url: str) -> str:
+    try:
+        with urllib.request.urlopen(f"{url}/metrics", timeout=2) as answer:
+            return str(answer.read().decode())
+    except OSError:
+        return ""
 
 
 def free_ports(count: int) -> list[int]:

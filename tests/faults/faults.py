@@ -1,0 +1,241 @@
+"""The faults: a plan that follows from a seed, and the hands that carry it out.
+
+`plan` gives fault after fault without end: each kind once in some order, then again in another.
+`WorkerFaults` and `EtcdFaults` know how each kind is done, one method each, to what was started by
+systems.py and to nothing else. Every fault ends healed: what was stopped goes on, what was killed
+is started again, and is ready before the next.
+
+A full disk is one: a file takes all the room (or, where no small disk could be mounted, no file
+may grow). A slow disk is played: whoever owns the data is stopped and let go again, many times a
+second, so that whatever it has begun takes long. Clocks jump by an hour, in either direction.
+"""
+
+import asyncio
+import os
+import random
+import resource
+import signal
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from tests.e2e.worker_processes import children
+from tests.faults.systems import Machine, ServersOnEtcd, System, WorkersOnSQLite
+from tests.unit.store.etcd_process import Member
+
+LONGEST_PAUSE, LONGEST_HOLD = 1.5, 2.0
+STOPPED_SECONDS, GOING_SECONDS = 0.03, 0.01  # of a slow disk
+JUMP_SECONDS, SEEN_SECONDS = 3600, 1.2
+SMALLEST_FILE = 64 << 10  # bytes that a file may have where a disk cannot be filled
+
+Strike = Callable[[int, float], Coroutine[Any, Any, None]]
+
+
+class Fault(NamedTuple):
+    """What happens next: to whom (counted round), for how long, and how long after the last."""
+
+    kind: str
+    target: int
+    hold: float
+    pause: float
+
+    def __str__(self) -> str:
+        return f"{self.kind} (target {self.target}, {self.hold:.2f} s)"
+
+
+def plan(seed: int, kinds: Sequence[str]) -> Iterator[Fault]:
+    """Fault after fault; the same for the same seed and kinds."""
+    rng = random.Random(f"{seed}/faults")
+    while True:
+        for kind in rng.sample(kinds, len(kinds)):
+            hold, pause = rng.random() * LONGEST_HOLD, rng.random() * LONGEST_PAUSE
+            yield Fault(kind, rng.randrange(1000), hold, pause)
+
+
+class Faults:
+    """What can befall any system."""
+
+    def __init__(self, system: System) -> None:
+        self._machines = system.machines
+        self.kinds: dict[str, Strike] = {
+            "server killed": self._kill_server,
+            "server stopped": self._stop_server,
+            "server restarted": self._restart_server,
+            "clock jump": self._jump_clock,
+        }
+
+    async def strike(self, fault: Fault) -> None:
+        """Do it, hold it, heal it."""
+        await self.kinds[fault.kind](fault.target, fault.hold)
+
+    def _machine(self, target: int) -> Machine:
+        return self._machines[target % len(self._machines)]
+
+    async def _kill_server(self, target: int, hold: float) -> None:
+        machine = self._machine(target)
+        machine.kill()
+        await asyncio.sleep(hold / 4)
+        await asyncio.to_thread(machine.start)
+
+    async def _stop_server(self, target: int, hold: float) -> None:
+        await stopped(self._machine(target).running.pid, hold)
+
+    async def _restart_server(self, target: int, hold: float) -> None:
+        machine = self._machine(target)
+        await asyncio.to_thread(machine.stop)
+        await asyncio.sleep(hold / 4)
+        await asyncio.to_thread(machine.start)
+
+    async def _jump_clock(self, target: int, hold: float) -> None:
+        clock = self._machine(target).clock
+        clock.set(JUMP_SECONDS if target % 2 else -JUMP_SECONDS)
+        await asyncio.sleep(hold + SEEN_SECONDS)
+        clock.set(0)
+        await asyncio.sleep(SEEN_SECONDS)
+
+
+class WorkerFaults(Faults):
+    """What can befall workers and the process that owns the file."""
+
+    def __init__(self, system: WorkersOnSQLite) -> None:
+        super().__init__(system)
+        self._disk = system.file_disk
+        self.kinds |= {
+            "worker killed": self._kill_worker,
+            "worker stopped": self._stop_worker,
+            "full disk": self._fill_disk,
+            "slow disk": self._slow_disk,
+        }
+
+    def _worker(self, target: int) -> int | None:
+        workers = sorted(children(self._machine(0).running))
+        return workers[target % len(workers)] if workers else None
+
+    async def _kill_worker(self, target: int, hold: float) -> None:
+        worker = self._worker(target)
+        if worker is not None:
+            with suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)
+        await asyncio.sleep(hold)
+
+    async def _stop_worker(self, target: int, hold: float) -> None:
+        worker = self._worker(target)
+        if worker is not None:
+            await stopped(worker, hold)
+
+    async def _fill_disk(self, target: int, hold: float) -> None:
+        if not self._disk.mounted:
+            await limited(self._machine(target).running.pid, hold)
+            return
+        await asyncio.to_thread(self._disk.fill)
+        try:
+            await asyncio.sleep(hold)
+        finally:
+            self._disk.clear()
+
+    async def _slow_disk(self, target: int, hold: float) -> None:
+        await slowed(self._machine(target).running.pid, hold)
+
+
+class EtcdFaults(Faults):
+    """What can befall several servers and the members of their etcd."""
+
+    def __init__(self, system: ServersOnEtcd) -> None:
+        super().__init__(system)
+        self._system = system
+        self._cluster = system.cluster
+        self.kinds |= {
+            "member killed": self._kill_member,
+            "member stopped": self._stop_member,
+            "leader killed": self._kill_leader,
+            "leader stopped": self._stop_leader,
+            "quorum lost": self._lose_quorum,
+            "full disk": self._fill_disk,
+            "slow disk": self._slow_disk,
+        }
+
+    def _member(self, target: int) -> Member:
+        return self._cluster.members[target % len(self._cluster.members)]
+
+    async def _leader(self) -> Member:
+        while True:
+            leader = await asyncio.to_thread(self._cluster.leader)
+            if leader is not None:
+                return leader
+            await asyncio.sleep(0.05)
+
+    async def _kill_member(self, target: int, hold: float) -> None:
+        await self._kill(self._member(target), hold)
+
+    async def _kill_leader(self, _: int, hold: float) -> None:
+        await self._kill(await self._leader(), hold)
+
+    async def _kill(self, member: Member, hold: float) -> None:
+        member.kill()
+        await asyncio.sleep(hold)
+        member.start()
+        await self._cluster.wait_healthy()
+
+    async def _stop_member(self, target: int, hold: float) -> None:
+        await self._stop([self._member(target)], hold)
+
+    async def _stop_leader(self, _: int, hold: float) -> None:
+        await self._stop([await self._leader()], hold)
+
+    async def _lose_quorum(self, target: int, hold: float) -> None:
+        await self._stop([self._member(target), self._member(target + 1)], hold)
+
+    async def _stop(self, members: Sequence[Member], hold: float) -> None:
+        for member in members:
+            member.signal(signal.SIGSTOP)
+        try:
+            await asyncio.sleep(hold)
+        finally:
+            for member in members:
+                member.signal(signal.SIGCONT)
+        await self._cluster.wait_healthy()
+
+    async def _fill_disk(self, target: int, hold: float) -> None:
+        """A member without room gives up sooner or later; it is started again with room."""
+        member = self._member(target)
+        disk = self._system.disk_of(member)
+        await asyncio.to_thread(disk.fill)
+        try:
+            await asyncio.sleep(hold)
+        finally:
+            disk.clear()
+        if not member.alive:
+            member.kill()
+            member.start()
+        await self._cluster.wait_healthy()
+
+    async def _slow_disk(self, target: int, hold: float) -> None:
+        await slowed(self._member(target).pid, hold)
+
+
+async def stopped(pid: int, seconds: float) -> None:
+    """Have a process do nothing for a while."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+async def slowed(pid: int, seconds: float) -> None:
+    """Have a process make little headway for a while."""
+    for _ in range(round(seconds / (STOPPED_SECONDS + GOING_SECONDS))):
+        await stopped(pid, STOPPED_SECONDS)
+        await asyncio.sleep(GOING_SECONDS)
+
+
+async def limited(pid: int, seconds: float) -> None:
+    """Have a process find no room in its files for a while."""
+    before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (SMALLEST_FILE, before[1]))
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        with suppress(ProcessLookupError):
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, before)

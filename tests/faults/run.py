@@ -1,0 +1,159 @@
+"""Run clients against a system while faults strike it, then judge what they saw.
+
+    python -m tests.faults.run --store workers --minutes 10
+    python -m tests.faults.run --store etcd --minutes 1 --seed 4711 --keep /tmp/story
+
+`sqlite` and `workers` are one server with three workers on a file, `etcd` three servers on three
+members. The seed, which is printed, decides what each client means to do and which fault strikes
+when; the machine decides how they meet. Ends with exit code 1 if anything was violated.
+"""
+
+import argparse
+import asyncio
+import random
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.conformance.exchanges import tokens_by_user
+from tests.faults.checker import Violation, violations
+from tests.faults.faults import EtcdFaults, Faults, WorkerFaults, plan
+from tests.faults.history import Commit, History, Outcome
+from tests.faults.systems import ServersOnEtcd, System, WorkersOnSQLite
+from tests.faults.workload import OverTls, Workload
+
+SHOWN = 20
+
+
+@dataclass
+class Report:
+    """How a run went."""
+
+    store: str
+    seed: int
+    history: History
+    log: list[Commit] = field(default_factory=list)
+    struck: Counter[str] = field(default_factory=Counter)
+    missing: dict[str, str] = field(default_factory=dict)
+    broken: list[Violation] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        calls = Counter(f"{call.action} {call.outcome.value}" for call in self.history.calls)
+        unknown = [call for call in self.history.calls if call.outcome is Outcome.UNKNOWN]
+        why = Counter(f"answered {call.status or 'nothing'}" for call in unknown)
+        watchers = self.history.watchers
+        events = sum(len(segment.events) for each in watchers for segment in each.segments)
+        sessions = sum(watcher.sessions for watcher in watchers)
+        over = sum(len(watcher.segments) - 1 for watcher in watchers)
+        lines = [
+            f"{self.store}, seed {self.seed}: {len(self.history.calls)} calls, "
+            f"{len(self.log)} commits, {self.struck.total()} faults, "
+            f"{len(self.broken)} violations",
+            f"  calls: {_counted(calls)}",
+            f"  unknown: {_counted(why)}",
+            f"  watches: {len(watchers)} watchers, {sessions} sessions, {events} events, "
+            f"{over} times begun anew",
+            f"  faults: {_counted(self.struck)}",
+            *(f"  not injected: {kind} ({why})" for kind, why in self.missing.items()),
+            *(f"  VIOLATION {violation}" for violation in self.broken[:SHOWN]),
+        ]
+        if len(self.broken) > SHOWN:
+            lines.append(f"  and {len(self.broken) - SHOWN} more")
+        return "\n".join(lines)
+
+
+def run(store: str, minutes: float, seed: int, keep: Path | None = None) -> Report:
+    """The whole of it: start, work, strike, stop, judge."""
+    system: System
+    faults: Faults
+    system = ServersOnEtcd(minutes) if store == "etcd" else WorkersOnSQLite(minutes)
+    try:
+        system.start()
+        faults = EtcdFaults(system) if isinstance(system, ServersOnEtcd) else WorkerFaults(system)
+        report = asyncio.run(_run(system, faults, minutes, Report(store, seed, History())))
+    except BaseException:
+        _show_logs(system)
+        raise
+    finally:
+        system.close()
+    report.broken = violations(report.history, report.log)
+    if keep is not None or report.broken:
+        keep = keep or Path(tempfile.mkdtemp(prefix="orchid-faults-"))
+        keep.mkdir(parents=True, exist_ok=True)
+        report.history.save(keep / f"{store}-{seed}.json", report.log)
+        _say(f"everything that was seen is in {keep}")
+    return report
+
+
+async def _run(system: System, faults: Faults, minutes: float, report: Report) -> Report:
+    report.missing = system.missing
+    token = tokens_by_user()["admin"]
+    ways = [OverTls(url, token) for url in system.urls]
+    workload = Workload(ways, report.history, report.seed)
+    stop = asyncio.Event()
+    try:
+        async with workload.watching():
+            working = asyncio.create_task(workload.run(stop))
+            try:
+                await _strike(faults, minutes * 60, report)
+            finally:
+                stop.set()
+                await working
+            await workload.look()
+    finally:
+        for way in ways:
+            await way.close()
+    report.log = await system.log()
+    return report
+
+
+async def _strike(faults: Faults, seconds: float, report: Report) -> None:
+    """Carry out the plan until the time is over."""
+    clock = asyncio.get_running_loop().time
+    end = clock() + seconds
+    kinds = [kind for kind in faults.kinds if kind not in report.missing]
+    for fault in plan(report.seed, kinds):
+        await asyncio.sleep(fault.pause)
+        if clock() >= end:
+            return
+        begun = clock()
+        await faults.strike(fault)
+        _say(f"  {end - begun:6.1f} s left: {fault}, healed after {clock() - begun:.1f} s")
+        report.struck[fault.kind] += 1
+
+
+def _counted(counter: Counter[str]) -> str:
+    return ", ".join(f"{count} {what}" for what, count in sorted(counter.items())) or "none"
+
+
+def _show_logs(system: System) -> None:
+    for machine in system.machines:
+        if machine.server is not None:
+            _say(machine.server.told("was there"))
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def main(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.run", description=__doc__)
+    parser.add_argument("--store", choices=["sqlite", "workers", "etcd"], required=True)
+    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--keep", type=Path, help="a directory for the history")
+    given = parser.parse_args(words)
+    if given.store == "etcd" and not shutil.which("etcd"):
+        _say("etcd is not installed; scripts/system-packages does that")
+        return 2
+    _say(f"{given.store}: --minutes {given.minutes} --seed {given.seed}")
+    report = run(given.store, given.minutes, given.seed, given.keep)
+    _say(str(report))
+    return 1 if report.broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,238 @@
+"""What is put to the test: servers and their store, started by us and ended by us.
+
+`WorkersOnSQLite` is one server with three workers; `ServersOnEtcd` is three servers on three
+members. Both give the addresses to work at, and, when all is over, the store's own log. How they
+are struck is in faults.py; here are only the handles for it.
+
+Disks are small file systems in memory, so that they can be filled, where we may mount one; the
+clock is libfaketime's, so that it can jump, where that is installed. `missing` says what is not
+there, by name.
+"""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import ClassVar
+
+from orchid.store.etcd import EtcdStore
+from orchid.store.interface import Store
+from orchid.store.sqlite import SQLiteStore
+from tests.conformance.exchanges import TOKENS
+from tests.e2e import serving
+from tests.faults.history import Commit
+from tests.faults.store_log import commits_of
+from tests.unit.store.etcd_process import Cluster, Member
+
+FLAGS = (
+    *("--token-auth-file", str(TOKENS)),
+    *("--service-account-issuer", "https://orchid.test"),
+    *("--controllers", ""),  # nothing happens but what the clients do
+    *("--history", "24h"),  # the whole log is needed at the end
+)
+MEGABYTES = 256  # of a disk: etcd takes twice 64 of them before anything is written
+
+
+class Disk:
+    """A small file system in memory at a directory, if we may mount one."""
+
+    def __init__(self, place: Path, megabytes: int) -> None:
+        place.mkdir(mode=0o700)
+        options = f"size={megabytes}m,mode=0700"
+        command = ["mount", "-t", "tmpfs", "-o", options, "orchid-faults", str(place)]
+        self.place = place
+        self.mounted = (
+            shutil.which("mount") is not None
+            and subprocess.run(command, capture_output=True, check=False).returncode == 0
+        )
+        self._ballast = place / "ballast"
+
+    def fill(self) -> None:
+        """Leave no room."""
+        with self._ballast.open("wb", buffering=0) as ballast:
+            for size in (1 << 20, 1 << 12):
+                try:
+                    while ballast.write(bytes(size)) == size:
+                        pass
+                except OSError:
+                    continue
+
+    def clear(self) -> None:
+        self._ballast.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        if self.mounted:
+            subprocess.run(["umount", "--lazy", str(self.place)], check=True)
+
+
+class Clock:
+    """The time of day of a process that is started with `environment`."""
+
+    LIBRARIES: ClassVar = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.set(0)
+        self.environment = {}
+        if self.LIBRARIES:
+            self.environment = {
+                "LD_PRELOAD": str(self.LIBRARIES[0]),
+                "FAKETIME_TIMESTAMP_FILE": str(file),
+                "FAKETIME_CACHE_DURATION": "1",
+                # As when somebody sets the time: what counts seconds goes on undisturbed.
+                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+                "DONT_FAKE_MONOTONIC": "1",
+                "FAKETIME_DISABLE_SHM": "1",
+                "NO_FAKE_STAT": "1",
+            }
+
+    def set(self, seconds: int) -> None:
+        """Put the clock ahead, or back, of the true time; it is seen within a second."""
+        fresh = self._file.with_suffix(".new")
+        fresh.write_text(f"{seconds:+d}\n")
+        fresh.replace(self._file)
+
+
+class Machine:
+    """One `orchid serve` with its data and its clock, which can be started again and again."""
+
+    def __init__(self, data: Path, *flags: str) -> None:
+        self.data = data
+        self.clock = Clock(data.with_name(f"{data.name}.time"))
+        self._flags = (*FLAGS, *flags)
+        self._port = serving.free_port()
+        self.server: serving.Server | None = None
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self._port}"
+
+    @property
+    def running(self) -> serving.Server:
+        assert self.server is not None
+        return self.server
+
+    def start(self) -> None:
+        self.server = serving.start(
+            self.data, *self._flags, port=self._port, env=self.clock.environment
+        )
+        serving.wait_until_ready(self.server)
+
+    def stop(self) -> None:
+        if self.server is not None:
+            self.server.stop()
+
+    def kill(self) -> None:
+        if self.server is not None:
+            self.server.kill()
+
+
+class System:
+    """What both have in common: a directory, machines, and an orderly end."""
+
+    def __init__(self, minutes: float) -> None:
+        self._closing = ExitStack()
+        memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - made private
+        self.directory = Path(
+            self._closing.enter_context(
+                tempfile.TemporaryDirectory(
+                    prefix="orchid-faults-", dir=memory, ignore_cleanup_errors=True
+                )
+            )
+        )
+        self.megabytes = MEGABYTES + round(50 * minutes)  # the log is kept, and grows
+        self.machines: list[Machine] = []
+        self.missing: dict[str, str] = {}
+        if not Clock.LIBRARIES:
+            self.missing["clock jump"] = "system package missing: faketime"
+
+    @property
+    def urls(self) -> list[str]:
+        return [machine.url for machine in self.machines]
+
+    def start(self) -> None:
+        raise AssertionError("each system has its own way")
+
+    async def log(self) -> list[Commit]:
+        """Stop the servers, and read what they have left."""
+        for machine in self.machines:
+            await asyncio.to_thread(machine.stop)
+        store = await self._open_store()
+        try:
+            return await commits_of(store)
+        finally:
+            await store.close()
+
+    async def _open_store(self) -> Store:
+        raise AssertionError("each system has its own store")
+
+    def disk(self, name: str) -> Disk:
+        disk = Disk(self.directory / name, self.megabytes)
+        self._closing.callback(disk.close)
+        return disk
+
+    def close(self) -> None:
+        """End whatever still runs, and leave nothing behind."""
+        for machine in self.machines:
+            machine.kill()
+        self._closing.close()
+
+
+class WorkersOnSQLite(System):
+    """One server with three workers on one file."""
+
+    def __init__(self, minutes: float) -> None:
+        super().__init__(minutes)
+        self.file_disk = self.disk("data")
+        self.machines = [Machine(self.file_disk.place, "--workers", "3")]
+
+    @property
+    def urls(self) -> list[str]:
+        return [self.machines[0].url] * 3  # each a way of its own, with its own connections
+
+    def start(self) -> None:
+        self.machines[0].start()
+
+    async def _open_store(self) -> Store:
+        return await SQLiteStore.open(self.file_disk.place / "orchid.db")
+
+
+class ServersOnEtcd(System):
+    """Three servers on three members of one etcd."""
+
+    def __init__(self, minutes: float) -> None:
+        super().__init__(minutes)
+        self.disks = [self.disk(f"m{number}") for number in range(3)]  # where the members look
+        self.cluster = Cluster(self.directory, 3)
+        urls = ",".join(self.cluster.urls)
+        self.machines = [
+            Machine(self.directory / f"server{number}", "--etcd-servers", urls)
+            for number in range(3)
+        ]
+        if not all(disk.mounted for disk in self.disks):
+            self.missing["full disk"] = "no file system could be mounted"
+
+    def start(self) -> None:
+        self.cluster.start()
+        asyncio.run(self.cluster.wait_healthy())
+        first, *others = self.machines
+        first.start()
+        for other in others:
+            # They are one server to their clients: the same keys, the same authority.
+            shutil.copytree(first.data, other.data)
+            other.start()
+
+    def disk_of(self, member: Member) -> Disk:
+        return self.disks[self.cluster.members.index(member)]
+
+    async def _open_store(self) -> Store:
+        return await EtcdStore.open(self.cluster.urls)
+
+    def close(self) -> None:
+        for machine in self.machines:
+            machine.kill()
+        self.cluster.kill()
+        super().close()
