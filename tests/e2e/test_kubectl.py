@@ -598,6 +598,22 @@ def test_rules_are_reconciled(kubectl: Kubectl) -> None:
     kubectl("--as=joe", "-n", "rules", "auth", "can-i", "list", "pods").says("yes")
 
 
+def test_nodes_are_marked_and_drained(kubectl: Kubectl, server: Server) -> None:
+    """cordon, taint and drain change Nodes and Pods as objects."""
+    anchor = json.dumps((server.data_dir / "ca.crt").read_text())
+    kubectl("create", "-f", "-", stdin=OTHERS.format(name="drained", anchor=anchor))
+
+    kubectl("cordon", "drained").says("cordoned")
+    kubectl("taint", "nodes", "drained", "a=b:NoSchedule").says("tainted")
+    kubectl("uncordon", "drained").says("uncordoned")
+    kubectl("drain", "drained", "--force").says("pod/it deleted")
+
+    node = json.loads(kubectl("get", "node", "drained", "-o", "json").out)
+    assert node["spec"]["unschedulable"] is True
+    assert {"key": "a", "value": "b", "effect": "NoSchedule"} in node["spec"]["taints"]
+    kubectl.fails("-n", "drained", "get", "pod", "it").says("(NotFound)")
+
+
 def test_proxy_passes_requests_on(kubectl: Kubectl) -> None:
     """proxy speaks plain HTTP on this side, and stays who started it on the other."""
     with kubectl.started("proxy", "--port=0") as proxy:
