@@ -146,7 +146,8 @@ class _Request:
     def outcome(self, live: Object, config: Object, owners: Owners) -> _Outcome:
         merged = _merge(self.schema, live, config)
         claims = self._tracked(claimed(self.schema, config))
-        merged = self._without_dropped(merged, claims, owners)
+        # Taking out may empty what the configuration names; laying it over again puts that back.
+        merged = _merge(self.schema, self._without_dropped(merged, claims, owners), config)
         changed, removed = map(self._tracked, compare(self.schema, live, merged))
         conflicts = {}
         for identity, owner in owners.items():

@@ -451,3 +451,14 @@ def test_what_was_applied_is_there(live: dict[str, Any], config: dict[str, Any])
 
 def _rest(live: dict[str, Any]) -> dict[str, Any]:
     return {"labels": live["metadata"]["labels"], "secrets": live["secrets"]}
+
+
+def test_an_empty_record_stays_when_its_last_field_is_dropped() -> None:
+    """What the configuration names, be it empty, is there after the first apply already."""
+    full = request(status={"conditions": [{"type": "Approved", "status": "True"}]})
+    empty = request(status={})
+    live = applied(None, full, manager="m")
+
+    once = applied(live, empty, manager="m")
+
+    assert applied(once, empty, manager="m", now=LATER) == once
