@@ -12,7 +12,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from cryptography import x509
+
 from tests.e2e.https import Https, Reply
+from tests.linting import unexplained
 
 REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"
 BUNDLES = "/apis/certificates.orch.io/v1beta1/clustertrustbundles"
@@ -90,10 +93,18 @@ class Requester:
         raise AssertionError(f"{name} came to no end in {PATIENCE_SECONDS} s")
 
     def certificate(self, name: str) -> bytes:
-        """Wait for the certificate, with its chain."""
+        """Wait for the certificate, with its chain. Every one is linted on the way."""
         status = self.outcome(name)
         assert "certificate" in status, status
-        return base64.b64decode(status["certificate"])
+        chain = base64.b64decode(status["certificate"])
+        assert not unexplained(x509.load_pem_x509_certificate(chain))
+        return chain
+
+    def anchors(self, signer: str, path: Path) -> Path:
+        """Write the published trust anchors of a signer to a file."""
+        found = self.send("GET", f"{BUNDLES}?fieldSelector=spec.signerName={signer}").json["items"]
+        path.write_text("".join(bundle["spec"]["trustBundle"] for bundle in found))
+        return path
 
 
 def condition_types(status: dict[str, Any]) -> list[str]:

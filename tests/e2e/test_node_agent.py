@@ -6,17 +6,15 @@ and renews its own certificate with the old one. What is bound to whom by defaul
 operator binds (`BINDINGS`), stands in docs/operations.md.
 """
 
-import socket
 import ssl
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.e2e.handshake import shaken
 from tests.e2e.issuing import (
-    BUNDLES,
     NODE_CLIENT,
     NODE_SERVING,
     REQUESTS,
@@ -117,13 +115,6 @@ def who(caller: Requester) -> dict[str, Any]:
     return info
 
 
-def anchors(admin: Requester, signer: str, path: Path) -> Path:
-    """Write the published trust anchors of a signer to a file."""
-    found = admin.send("GET", f"{BUNDLES}?fieldSelector=spec.signerName={signer}").json["items"]
-    path.write_text("".join(bundle["spec"]["trustBundle"] for bundle in found))
-    return path
-
-
 def test_certificate_from_a_bootstrap_token_is_the_node(server: Server, joined: Path) -> None:
     """Approved and signed by itself, it authenticates at the front door as the node."""
     node = Requester(server.port, identity=joined)
@@ -195,7 +186,7 @@ def test_serving_certificate_is_approved_by_a_person_and_good_for_tls(
     serving = identity(tmp_path / "serving", node.certificate("serving"))
 
     assert condition_types(waiting) == []
-    trusted = anchors(admin, NODE_SERVING, tmp_path / "anchors.pem")
+    trusted = admin.anchors(NODE_SERVING, tmp_path / "anchors.pem")
     purpose = ("-purpose", "sslserver", "-verify_hostname", "n1.example")
     assert openssl("verify", "-CAfile", trusted, *purpose, serving).endswith(": OK\n")
     assert peer_names(serving, trusted, "n1.example") == {"n1.example", "127.0.0.1"}
@@ -207,26 +198,5 @@ def peer_names(serving: Path, trusted: Path, host: str) -> set[str]:
     """Serve TLS with a certificate, connect as a client who expects `host`, give what it saw."""
     accepting = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     accepting.load_cert_chain(serving)
-    calling = ssl.create_default_context(cafile=str(trusted))
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def serve() -> None:
-        connection, _ = listener.accept()
-        with connection:
-            try:
-                accepting.wrap_socket(connection, server_side=True).close()
-            except OSError:
-                return  # the client did not like us, and says so itself
-
-    server = threading.Thread(target=serve)
-    server.start()
-    try:
-        with (
-            socket.create_connection(listener.getsockname()) as raw,
-            calling.wrap_socket(raw, server_hostname=host) as connection,
-        ):
-            found = connection.getpeercert() or {}
-            return {str(value) for _, value in found["subjectAltName"]}
-    finally:
-        server.join()
-        listener.close()
+    seen, _ = shaken(accepting, ssl.create_default_context(cafile=str(trusted)), host)
+    return {value for _, value in seen["subjectAltName"]}
