@@ -13,9 +13,12 @@ import pytest
 
 from tests.system_packages import MISSING, require_program
 
-# Time limits on examples would make results depend on how busy the machine is.
-hypothesis.settings.register_profile("orchid", deadline=None)
-hypothesis.settings.load_profile("orchid")
+# No time limits on examples: they would make results depend on how busy the machine is.
+# The same examples on every run, so that a change fails for what it changed. New ones are searched
+# for with ORCHID_HYPOTHESIS=search; what that finds becomes a test of its own.
+hypothesis.settings.register_profile("orchid", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("search", deadline=None, max_examples=1000)
+hypothesis.settings.load_profile(os.environ.get("ORCHID_HYPOTHESIS", "orchid"))
 
 if platform.machine() == "aarch64":
     os.environ.setdefault(
