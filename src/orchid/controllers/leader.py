@@ -62,6 +62,7 @@ class Leader:
         self._sleep = sleep
         self._seen = ""  # the version of the Lease that we saw last, and when we first did
         self._seen_at = 0.0
+        self._asked_at = 0.0  # when we last began to ask for the Lease
         self.leading = False
 
     async def run(self, work: Work) -> None:
@@ -73,12 +74,15 @@ class Leader:
                 await self._lead(work)
             finally:
                 self.leading = False
-                with contextlib.suppress(ApiError, Unreachable):
-                    await self._give_back()
+                # Nobody waits long for this: without an answer the Lease runs out by itself.
+                with contextlib.suppress(ApiError, Unreachable, TimeoutError):
+                    async with asyncio.timeout(self._terms.retry):
+                        await self._give_back()
             log.warning("leader.lost", extra={"identity": self.identity})
 
     async def try_to_hold(self) -> bool:
         """Take or renew the Lease if we may; say whether it is ours now."""
+        self._asked_at = self._monotonic()
         lease = await self._client.find(Lease, self._name, self._namespace)
         if lease is None:
             meta = ObjectMeta(name=self._name, namespace=self._namespace)
@@ -127,11 +131,15 @@ class Leader:
             return False
 
     async def _lead(self, work: Work) -> None:
-        """Work and renew; return when the Lease is lost and the work has ended."""
+        """Work and renew; return when the Lease is lost and the work has ended.
+
+        Our time runs from before we asked: others may have seen the Lease change long before we
+        were answered, and theirs runs from then.
+        """
         self.leading = True
         working = asyncio.ensure_future(work())
         try:
-            renewed = self._monotonic()
+            renewed = self._asked_at
             while self._monotonic() - renewed < self._terms.renew_within:
                 pause = asyncio.ensure_future(self._sleep(self._terms.retry))
                 done, _ = await asyncio.wait((working, pause), return_when=asyncio.FIRST_COMPLETED)
@@ -143,7 +151,7 @@ class Leader:
                     continue
                 if not self.leading:
                     return
-                renewed = self._monotonic()
+                renewed = self._asked_at
         finally:
             working.cancel()
             await asyncio.wait((working,))

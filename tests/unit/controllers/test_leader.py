@@ -120,6 +120,41 @@ async def test_leader_that_lost_its_lease_stops_its_work(world: Beside) -> None:
     assert (await world.admin.get(Lease, NAME, HOME)).spec.holder_identity == "two"
 
 
+class SlowAnswers:
+    """A way to the server on which every renewal takes long to be answered."""
+
+    def __init__(self, inner: Client, time: Time, seconds: float) -> None:
+        self._inner = inner
+        self._time = time
+        self._seconds = seconds
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    async def update(self, lease: Lease) -> Lease:
+        done = await self._inner.update(lease)
+        self._time.hand += self._seconds
+        return done
+
+
+async def test_slow_answer_does_not_prolong_a_lease(world: Beside) -> None:
+    """Others count from the renewal itself; whoever counts from its answer leads beside them."""
+    time = Time()
+    way = world.server.clients("leader-election")
+    assert await candidate(world, "one", time).try_to_hold()
+    slow = candidate(world, "one", time, SlowAnswers(way, time, 8.0))  # type: ignore[arg-type]
+
+    async def work() -> None:
+        await asyncio.Event().wait()
+
+    assert await slow.try_to_hold()
+    asked = time.hand - 8.0
+    async with asyncio.timeout(PATIENCE):
+        await slow._lead(work)
+
+    assert time.hand - asked < Terms().duration
+
+
 async def test_same_candidate_goes_on_after_a_crash(world: Beside) -> None:
     """The only server of an embedded store does not wait for itself."""
     assert await candidate(world, "one", Time()).try_to_hold()
