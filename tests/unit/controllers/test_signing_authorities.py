@@ -1,0 +1,223 @@
+"""The authorities behind the signers: intermediates, rotation while running, lifetimes, expiry.
+
+The signing controller runs against a server in memory, with authority files that a test writes.
+Times that matter are the controller's clock, which the test moves.
+"""
+
+import datetime
+import shutil
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from orchid.client.client import Selection
+from orchid.controllers.sign_requests import SignRequests
+from orchid.credentials.authority import Authority
+from orchid.credentials.refusals import AuthorityExpired
+from orchid.kinds.certificate_signing_request import (
+    CertificateSigningRequest,
+    CertificateSigningRequestSpec,
+)
+from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.naming import ORCH
+from tests.unit.controllers.beside import CLIENT_USAGES, Beside, beside
+from tests.unit.credentials import samples
+
+HOUR = 3600
+DAY = datetime.timedelta(days=1)
+
+
+class Files:
+    """A pair of authority files."""
+
+    def __init__(self, directory: Path) -> None:
+        self.certificate, self.key = directory / "own.crt", directory / "own.key"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        return {
+            "cluster_signing_cert_file": str(self.certificate),
+            "cluster_signing_key_file": str(self.key),
+        }
+
+    def write(self, certificates: bytes, key: bytes) -> None:
+        self.write_key(key)
+        self.certificate.write_bytes(certificates)
+
+    def write_key(self, key: bytes) -> None:
+        self.key.write_bytes(key)
+        self.key.chmod(0o600)
+
+    def write_new(self, name: str, lifetime: datetime.timedelta = 10 * DAY) -> None:
+        made = Authority.create(name, now=now(), lifetime=lifetime)
+        self.write(made.certificate_pem, made.key_pem().reveal().encode())
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+def now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+def intermediate() -> tuple[bytes, bytes, x509.Certificate]:
+    """An authority under another: its certificate and the one above, its key, and the root."""
+    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
+    made: list[x509.Certificate] = []
+    for name, key in zip(("root", "between"), keys, strict=True):
+        own = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(own)
+            .issuer_name(made[0].subject if made else own)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now() - DAY)
+            .not_valid_after(now() + 100 * DAY)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(
+                x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
+            )
+        )
+        made.append(builder.sign(keys[0], hashes.SHA256()))
+    root, between = made
+    pem = serialization.Encoding.PEM
+    written = keys[1].private_bytes(
+        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return between.public_bytes(pem) + root.public_bytes(pem), written, root
+
+
+async def issued(
+    world: Beside, name: str, seconds: int | None = None, signer: str = ORCH.client_signer
+) -> list[x509.Certificate]:
+    """Ask, approve, wait: the certificate and its chain."""
+    spec = CertificateSigningRequestSpec(
+        request=samples.request("alice"),
+        signer_name=signer,
+        usages=CLIENT_USAGES,
+        expiration_seconds=seconds,
+    )
+    meta = ObjectMeta(name=name)
+    await world.approve(
+        await world.admin.create(CertificateSigningRequest(metadata=meta, spec=spec))
+    )
+    done = await world.until_like(
+        CertificateSigningRequest, name, condition=lambda csr: csr.is_issued
+    )
+    return x509.load_pem_x509_certificates(done.status.certificate)
+
+
+async def test_intermediate_authority_gives_its_chain_and_publishes_its_root(
+    server_files: Path, files: Files
+) -> None:
+    """A verifier who has the published bundle alone can follow the chain from the leaf."""
+    certificates, key, root = intermediate()
+    files.write(certificates, key)
+    async with (
+        beside(server_files, **files.settings) as world,
+        world.running("csrsigning", "trust-bundle-publisher"),
+    ):
+        leaf, *above = await issued(world, "i")
+        bundle = await world.until(lambda: published(world, ORCH.client_signer))
+
+    assert [one.subject.rfc4514_string() for one in above] == ["CN=between"]
+    leaf.verify_directly_issued_by(above[0])
+    above[0].verify_directly_issued_by(root)
+    assert x509.load_pem_x509_certificates(bundle.spec.trust_bundle.encode()) == [root]
+
+
+async def published(world: Beside, signer: str) -> ClusterTrustBundle | None:
+    page = await world.admin.page(Selection(ClusterTrustBundle))
+    return next((one for one in page.items if one.spec.signer_name == signer), None)
+
+
+async def test_authority_is_rotated_while_the_controller_runs(
+    server_files: Path, files: Files
+) -> None:
+    """Half a rotation changes nothing; the new pair signs once both files fit together."""
+    files.write_new("first")
+    async with beside(server_files, **files.settings) as world, world.running("csrsigning"):
+        issuers = [(await issued(world, "before"))[0].issuer]
+        second = Authority.create("second", now=now())
+        files.write_key(second.key_pem().reveal().encode())
+        issuers.append((await issued(world, "between"))[0].issuer)
+        files.certificate.write_bytes(second.certificate_pem)
+        issuers.append((await issued(world, "after"))[0].issuer)
+
+    assert [one.rfc4514_string() for one in issuers] == ["CN=first", "CN=first", "CN=second"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "lasts"),
+    [
+        (None, 24 * HOUR),
+        (48 * HOUR, 24 * HOUR),
+        (20 * HOUR, 20 * HOUR),
+        (8 * HOUR, 8 * HOUR),
+        (8 * HOUR - 1, 8 * HOUR + 299),
+        (2 * HOUR, 2 * HOUR + 300),
+        (600, 900),
+    ],
+)
+async def test_lifetime_is_as_asked_up_to_the_longest(
+    server_files: Path, asked: int | None, lasts: int
+) -> None:
+    """From five minutes ago; short ones are not shortened by that, long ones are."""
+    async with (
+        beside(server_files, cluster_signing_duration="24h") as world,
+        world.running("csrsigning"),
+    ):
+        leaf, *_ = await issued(world, "t", asked)
+
+    assert (leaf.not_valid_after_utc - leaf.not_valid_before_utc).total_seconds() == lasts
+
+
+async def test_certificate_ends_with_its_authority(server_files: Path, files: Files) -> None:
+    """Nothing is valid for longer than the one who says so."""
+    files.write_new("short", datetime.timedelta(hours=1))
+    authority = x509.load_pem_x509_certificate(files.certificate.read_bytes())
+    async with beside(server_files, **files.settings) as world, world.running("csrsigning"):
+        leaf, *_ = await issued(world, "t", 20 * HOUR)
+
+    assert leaf.not_valid_after_utc == authority.not_valid_after_utc
+
+
+async def test_expired_authority_leaves_the_request_for_its_successor(
+    server_files: Path, files: Files
+) -> None:
+    """That is nobody's fault who asked: no condition is set, and the next pair signs."""
+    files.write_new("short", datetime.timedelta(hours=1))
+    async with beside(server_files, **files.settings) as world:
+        (controller,) = world.made("csrsigning")
+        assert isinstance(controller, SignRequests)
+        approved = await world.request("w", samples.request("alice"), approved=True)
+        world.clock.ahead = datetime.timedelta(hours=2)
+
+        with pytest.raises(AuthorityExpired):
+            await controller.reconcile(approved)
+        untouched = await world.admin.get(CertificateSigningRequest, "w")
+        files.write_new("successor")
+        await controller.reconcile(approved)
+
+        assert untouched == approved
+        assert (await world.admin.get(CertificateSigningRequest, "w")).is_issued
+
+
+async def test_lost_authority_files_do_not_stop_a_running_signer(
+    server_files: Path, files: Files, tmp_path: Path
+) -> None:
+    """What was read once stays in use until something better is there."""
+    files.write_new("first")
+    async with beside(server_files, **files.settings) as world, world.running("csrsigning"):
+        shutil.move(files.certificate, tmp_path / "gone.crt")
+        leaf, *_ = await issued(world, "still")
+
+    assert leaf.issuer.rfc4514_string() == "CN=first"
