@@ -77,9 +77,13 @@ class Kubectl:
 
     @contextmanager
     def started(self, *words: str) -> "Iterator[subprocess.Popen[str]]":
-        """A command that runs on, until the block ends."""
+        """A command that runs on, until the block ends; both its outputs come as one."""
         process = subprocess.Popen(
-            [self.program, *words], stdout=subprocess.PIPE, text=True, env=self.environ()
+            [self.program, *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=self.environ(),
         )
         try:
             yield process

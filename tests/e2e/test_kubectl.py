@@ -431,15 +431,16 @@ def test_wait(kubectl: Kubectl, tmp_path: Path) -> None:
     with kubectl.started(*words) as waiting:
         kubectl("certificate", "approve", "awaited")
         approved = waiting.communicate(timeout=30)[0]
-    with kubectl.started(
-        "-n", "awaits", "wait", "--for=delete", "configmap/going", "--timeout=30s"
-    ) as waiting:
+    going = ("-n", "awaits", "wait", "--for=delete", "configmap/going", "--timeout=30s", "-v=6")
+    with kubectl.started(*going) as waiting:
+        assert waiting.stdout is not None
+        assert any("watch=true" in line for line in waiting.stdout)  # it has seen the object
         kubectl("-n", "awaits", "delete", "configmap", "going")
-        gone = waiting.wait(timeout=30)
+        gone = waiting.communicate(timeout=30)[0]
     late = kubectl.fails("wait", "--for=condition=Denied", "csr/awaited", "--timeout=1s")
 
     assert "condition met" in approved
-    assert gone == 0
+    assert "condition met" in gone
     late.says("timed out waiting for the condition")
 
 
