@@ -59,7 +59,8 @@ async def fetch_keys(server: Server) -> None:
 
 
 def moved(elsewhere: Server, status: int) -> bytes:
-    return f"HTTP/1.1 {status} Moved\r\nLocation: {elsewhere.url}\r\nContent-Length: 0\r\n\r\n".encode()
+    head = f"HTTP/1.1 {status} Moved\r\nLocation: {elsewhere.url}\r\nContent-Length: 0\r\n\r\n"
+    return head.encode()
 
 
 def document(value: object) -> bytes:
