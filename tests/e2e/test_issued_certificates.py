@@ -16,8 +16,9 @@ linter each judge every certificate, for three kinds of keys.
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -29,6 +30,7 @@ from tests.e2e.https import Https
 from tests.e2e.issuing import CLIENT, NODE_CLIENT, NODE_SERVING, Requester, openssl
 from tests.e2e.serving import Server, running_server
 from tests.linting import unexplained
+from tests.unit.credentials import samples
 
 pytestmark = pytest.mark.system_package("openssl")
 
@@ -250,9 +252,8 @@ def test_front_door_knows_its_holder(
 ) -> None:
     """The user is the common name, the groups are the organizations."""
     one = issued[signer, key]
-    with Https(server.port, one.path) as holder:
-        review = "/apis/authentication.orch.io/v1/selfsubjectreviews"
-        known = holder.send("POST", review, {}).json["status"]["userInfo"]
+
+    known = who(server, one.path)
 
     assert known["username"] == one.row.subject.partition(",")[0].removeprefix("CN=")
     assert known["groups"] == [*one.row.groups, "system:authenticated"]
@@ -268,3 +269,40 @@ def test_front_door_does_not_know_a_serving_certificate(
 
     assert answer.status in (401, 403)
     assert "system:node" not in answer.body.decode()
+
+
+def test_certificate_of_an_intermediate_is_accepted_with_its_chain(tmp_path: Path) -> None:
+    """Whoever trusts the root alone, OpenSSL or the front door, gets there by what was issued."""
+    chain, key, root = samples.intermediate_authority(datetime.now(UTC))
+    (tmp_path / "root.crt").write_bytes(root.public_bytes(serialization.Encoding.PEM))
+    (tmp_path / "signing.crt").write_bytes(chain)
+    (tmp_path / "signing.key").write_bytes(key)
+    (tmp_path / "signing.key").chmod(0o600)
+    (tmp_path / "tokens.csv").write_text(f'{ADMIN},admin,uid-admin,"system:masters"\n')
+    flags = {
+        "token-auth-file": "tokens.csv",
+        "client-ca-file": "root.crt",
+        "cluster-signing-cert-file": "signing.crt",
+        "cluster-signing-key-file": "signing.key",
+    }
+    given = (word for flag, name in flags.items() for word in (f"--{flag}", str(tmp_path / name)))
+    with running_server(tmp_path / "data", *given) as server:
+        admin = Requester(server.port, token=ADMIN)
+        request = new_request(tmp_path / "ann.key", "p256", TABLE[CLIENT])
+        assert admin.ask("ann", CLIENT, request, usages("p256", TABLE[CLIENT])).status == 201
+        assert admin.approve("ann").status == 200
+        holder = tmp_path / "ann.pem"
+        holder.write_bytes(admin.certificate("ann") + (tmp_path / "ann.key").read_bytes())
+
+        assert who(server, holder)["username"] == "ann"
+
+    trusted = ("verify", "-CAfile", tmp_path / "root.crt", "-purpose", "sslclient")
+    assert openssl(*trusted, "-untrusted", holder, holder).endswith(": OK\n")
+
+
+def who(server: Server, holder: Path) -> dict[str, Any]:
+    """Whom the front door takes the holder of a certificate for."""
+    with Https(server.port, holder) as caller:
+        review = caller.send("POST", "/apis/authentication.orch.io/v1/selfsubjectreviews", {})
+        known: dict[str, Any] = review.json["status"]["userInfo"]
+        return known

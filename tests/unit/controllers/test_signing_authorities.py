@@ -10,9 +10,6 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from orchid.client.client import Selection
 from orchid.controllers.sign_requests import SignRequests
@@ -67,34 +64,6 @@ def now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
 
-def intermediate() -> tuple[bytes, bytes, x509.Certificate]:
-    """An authority under another: its certificate and the one above, its key, and the root."""
-    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
-    made: list[x509.Certificate] = []
-    for name, key in zip(("root", "between"), keys, strict=True):
-        own = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(own)
-            .issuer_name(made[0].subject if made else own)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now() - DAY)
-            .not_valid_after(now() + 100 * DAY)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .add_extension(
-                x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
-            )
-        )
-        made.append(builder.sign(keys[0], hashes.SHA256()))
-    root, between = made
-    pem = serialization.Encoding.PEM
-    written = keys[1].private_bytes(
-        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return between.public_bytes(pem) + root.public_bytes(pem), written, root
-
-
 async def issued(
     world: Beside, name: str, seconds: int | None = None, signer: str = ORCH.client_signer
 ) -> list[x509.Certificate]:
@@ -119,8 +88,8 @@ async def test_intermediate_authority_gives_its_chain_and_publishes_its_root(
     server_files: Path, files: Files
 ) -> None:
     """A verifier who has the published bundle alone can follow the chain from the leaf."""
-    certificates, key, root = intermediate()
-    files.write(certificates, key)
+    chain, key, root = samples.intermediate_authority(now())
+    files.write(chain, key)
     async with (
         beside(server_files, **files.settings) as world,
         world.running("csrsigning", "trust-bundle-publisher"),

@@ -78,6 +78,35 @@ def request(
     return builder.sign(key, digest).public_bytes(serialization.Encoding.PEM)
 
 
+def intermediate_authority(
+    now: datetime.datetime,
+) -> tuple[bytes, bytes, x509.Certificate]:
+    """Make an authority under another: the PEM of both, its key's PEM, and the one above."""
+    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
+    made: list[x509.Certificate] = []
+    for label, key in zip(("root", "between"), keys, strict=True):
+        own = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, label)])
+        key_id = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(own)
+            .issuer_name(made[0].subject if made else own)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - DAY)
+            .not_valid_after(now + 100 * DAY)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(key_id, critical=False)
+        )
+        made.append(builder.sign(keys[0], hashes.SHA256()))
+    root, between = made
+    encoding = serialization.Encoding.PEM
+    written = keys[1].private_bytes(
+        encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return between.public_bytes(encoding) + root.public_bytes(encoding), written, root
+
+
 def attribute(oid: str, tag: int, content: bytes) -> bytes:
     """Write one attribute of a name with any string type."""
     return der.encode(der.SEQUENCE, der.encode_oid(oid), der.encode(tag, content))
