@@ -21,9 +21,9 @@ from tests.e2e.serving import Server, ServerFailed, running_server
 from tests.e2e.worker_processes import Line, Lines, children, parent_of
 
 ISSUER = "https://orchid.test"
-QUIET = ("--controllers", "", "--service-account-issuer", ISSUER, "--api-audiences", ISSUER)
+ISSUING = ("--service-account-issuer", ISSUER, "--api-audiences", ISSUER)
+QUIET = ("--controllers", "", *ISSUING)
 ACCOUNTS = "/api/v1/namespaces/ci/serviceaccounts"
-QUICK_CASES = ("listing", "patching", "serviceaccounts")  # of those that need no controllers
 PATIENCE = 30.0
 
 
@@ -64,15 +64,19 @@ def version_of(answer: Any) -> str:
     return version
 
 
-def test_recorded_exchanges_are_answered_alike_by_workers(start_server: StartServer) -> None:
+@pytest.mark.parametrize("flags", [QUIET, ISSUING], ids=["quiet", "with controllers"])
+def test_recorded_exchanges_are_answered_alike_by_workers(
+    start_server: StartServer, flags: tuple[str, ...]
+) -> None:
     """Every step of a case may reach another worker, and none can tell."""
-    server = start_server("--workers", "3", *QUIET)
+    server = start_server("--workers", "3", *flags)
     caller = Caller(server.url, tokens_by_user())
 
     found = {
         case.name: differences
         for case in all_cases()
-        if case.file in QUICK_CASES and (differences := differences_in(case, caller))
+        if (case.file == "controllers") == (flags is ISSUING)
+        and (differences := differences_in(case, caller))
     }
 
     assert found == {}
