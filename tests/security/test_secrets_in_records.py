@@ -1,0 +1,108 @@
+"""Secrets stay where they belong: not in what is printed, not in files that others can read.
+
+What is logged, audited and counted is searched by tests/e2e/test_canary.py.
+"""
+
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchid import data_directory
+from orchid.access.authenticators.static_token import StaticTokenAuthenticator
+from orchid.credentials.authority import Authority
+from orchid.credentials.keys import generate
+from orchid.credentials.secret import Secret as Hidden
+from orchid.engine.interfaces import SystemClock
+from orchid.kinds.secret import Secret
+from orchid.kinds.token_request import Issued, TokenRequest, TokenRequestStatus
+from orchid.kinds.token_review import TokenReview, TokenReviewSpec
+from orchid.server.exchange import HttpRequest, Peer, Response
+from orchid.settings import BadSettings
+from tests.api.world import Api, api, settings
+
+CANARY = "canary-5f0c1d9e7b"
+KEYS = ("ca.key", "serving.key", "token-signing.key", "admin.kubeconfig")
+
+
+def carriers(directory: Path) -> list[Any]:
+    """One of everything that holds a secret on its way through the program."""
+    tokens = directory / "tokens.csv"
+    tokens.write_text(f"{CANARY},jane,u-1\n")
+    headers = {"authorization": f"Bearer {CANARY}"}
+    request = HttpRequest("POST", "/a", "/a", "", headers, Peer(""), body=CANARY.encode())
+    return [
+        Hidden(CANARY),
+        Secret(data={"k": CANARY.encode()}),
+        TokenRequest(status=TokenRequestStatus(token=CANARY)),
+        TokenReview(spec=TokenReviewSpec(token=CANARY)),
+        Issued(CANARY, "JTI=1"),
+        StaticTokenAuthenticator.load(tokens, ()),
+        request,
+        Response(200, b"", CANARY.encode()),
+    ]
+
+
+def test_what_holds_a_secret_does_not_print_it(tmp_path: Path) -> None:
+    """Neither repr nor str nor format, alone or inside something else."""
+    for carrier in carriers(tmp_path):
+        told = f"{carrier!r} {carrier!s} {[carrier]} { ({'x': carrier}) }"
+        assert CANARY not in told, type(carrier)
+
+
+def test_private_keys_do_not_print() -> None:
+    """Keys and authorities show what they are, not what they hold."""
+    key = generate()
+    authority = Authority.create("ca", now=SystemClock().now())
+    for one, secret in ((key, key.pem()), (authority, authority.key_pem())):
+        told = f"{one!r} {one!s} {secret!r} {secret!s}"
+        assert "PRIVATE KEY" not in told
+        assert secret.reveal().splitlines()[1] not in told
+
+
+def test_what_the_server_makes_is_for_its_owner_alone(server_files: Path) -> None:
+    """The data directory is 0700 and everything in it 0600."""
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in server_files.iterdir()}
+
+    assert stat.S_IMODE(server_files.stat().st_mode) == 0o700
+    assert set(KEYS) <= set(modes)
+    assert set(modes.values()) == {0o600}
+
+
+@pytest.fixture
+def own_files(tmp_path: Path) -> Path:
+    directory = tmp_path / "data"
+    data_directory.prepare(settings(directory), SystemClock().now())
+    return directory
+
+
+@pytest.mark.parametrize("name", ["ca.key", "serving.key", "token-signing.key"])
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644])
+async def test_an_exposed_key_stops_the_start(name: str, mode: int, own_files: Path) -> None:
+    """A key that others can read or change is no secret any more; the server says so and ends."""
+    (own_files / name).chmod(mode)
+
+    with pytest.raises(BadSettings, match="others"):
+        async with api(own_files) as server:
+            server.server.listener()
+
+
+def test_a_data_directory_open_to_others_stops_the_start(own_files: Path) -> None:
+    """Also when it has become so after it was made."""
+    own_files.chmod(0o750)
+
+    with pytest.raises(BadSettings, match="is open to others"):
+        data_directory.prepare(settings(own_files), SystemClock().now())
+
+
+async def test_the_mountable_secrets_annotation_is_only_stored(server: Api) -> None:
+    """It enforces nothing here, as documented (CVE-2023-2728, CVE-2024-3177)."""
+    await server.account("robot", annotations={"orch.io/enforce-mountable-secrets": "true"})
+    await server.make("/api/v1/namespaces/default/secrets", {"metadata": {"name": "any"}})
+    reference = {"kind": "Secret", "apiVersion": "v1", "name": "any"}
+
+    read = await server.call("GET", "/api/v1/namespaces/default/serviceaccounts/robot")
+
+    assert read.json["metadata"]["annotations"] == {"orch.io/enforce-mountable-secrets": "true"}
+    assert await server.token("robot", boundObjectRef=reference)
