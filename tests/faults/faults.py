@@ -19,11 +19,12 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from tests.e2e.worker_processes import children
+from tests.e2e.worker_processes import children, parent_of
 from tests.faults.systems import Machine, ServersOnEtcd, System, WorkersOnSQLite
 from tests.unit.store.etcd_process import Member
 
-LONGEST_PAUSE, LONGEST_HOLD = 1.5, 2.0
+LONGEST_PAUSE, LONGEST_HOLD = 1.5, 8.0
+MOST_KEPT = 30  # revisions that a compaction leaves
 STOPPED_SECONDS, GOING_SECONDS = 0.03, 0.01  # of a slow disk
 JUMP_SECONDS, SEEN_SECONDS = 3600, 1.2
 SMALLEST_FILE = 64 << 10  # bytes that a file may have where a disk cannot be filled
@@ -44,11 +45,11 @@ class Fault(NamedTuple):
 
 
 def plan(seed: int, kinds: Sequence[str]) -> Iterator[Fault]:
-    """Fault after fault; the same for the same seed and kinds."""
+    """Fault after fault, most of them short; the same for the same seed and kinds."""
     rng = random.Random(f"{seed}/faults")
     while True:
         for kind in rng.sample(kinds, len(kinds)):
-            hold, pause = rng.random() * LONGEST_HOLD, rng.random() * LONGEST_PAUSE
+            hold, pause = rng.random() ** 3 * LONGEST_HOLD, rng.random() * LONGEST_PAUSE
             yield Fault(kind, rng.randrange(1000), hold, pause)
 
 
@@ -101,6 +102,7 @@ class WorkerFaults(Faults):
         super().__init__(system)
         self._disk = system.file_disk
         self.kinds |= {
+            "parent killed": self._kill_parent,
             "worker killed": self._kill_worker,
             "worker stopped": self._stop_worker,
             "full disk": self._fill_disk,
@@ -110,6 +112,17 @@ class WorkerFaults(Faults):
     def _worker(self, target: int) -> int | None:
         workers = sorted(children(self._machine(0).running))
         return workers[target % len(workers)] if workers else None
+
+    async def _kill_parent(self, target: int, hold: float) -> None:
+        """Its workers find out by themselves; the next one can listen only once they have gone."""
+        machine = self._machine(target)
+        workers = children(machine.running)
+        os.kill(machine.running.pid, signal.SIGKILL)
+        await asyncio.to_thread(machine.running.process.wait)
+        await asyncio.sleep(hold / 4)
+        while any(parent_of(worker) for worker in workers):  # noqa: ASYNC110 - not our children
+            await asyncio.sleep(0.05)
+        await asyncio.to_thread(machine.start)
 
     async def _kill_worker(self, target: int, hold: float) -> None:
         worker = self._worker(target)
@@ -150,6 +163,7 @@ class EtcdFaults(Faults):
             "leader killed": self._kill_leader,
             "leader stopped": self._stop_leader,
             "quorum lost": self._lose_quorum,
+            "compaction": self._compact,
             "full disk": self._fill_disk,
             "slow disk": self._slow_disk,
         }
@@ -194,6 +208,13 @@ class EtcdFaults(Faults):
             for member in members:
                 member.signal(signal.SIGCONT)
         await self._cluster.wait_healthy()
+
+    async def _compact(self, target: int, hold: float) -> None:
+        """While a server does not look, so that it finds its place gone."""
+        other = asyncio.create_task(self._stop_server(target, hold))
+        await asyncio.sleep(hold / 2)
+        await self._system.compact(target % MOST_KEPT)
+        await other
 
     async def _fill_disk(self, target: int, hold: float) -> None:
         """A member without room gives up sooner or later; it is started again with room."""

@@ -5,7 +5,7 @@ from contextlib import aclosing
 import msgspec
 
 from orchid.store.interface import Span, Store
-from tests.faults.history import Commit
+from tests.faults.history import ABSENT, Commit
 from tests.faults.workload import NAMESPACE
 
 OURS = f"core/serviceaccounts/{NAMESPACE}/"
@@ -19,11 +19,11 @@ class Stored(msgspec.Struct):
     metadata: Metadata
 
 
-async def commits_of(store: Store) -> list[Commit]:
-    """Every change, from the first one to the newest; none may have been compacted away."""
+async def commits_of(store: Store, after: int = ABSENT) -> list[Commit]:
+    """Every change behind a revision, to the newest; none may have been compacted away."""
     page = await store.read(Span.key(OURS))
     commits: list[Commit] = []
-    reached = page.oldest
+    reached = after or page.oldest
     async with aclosing(store.watch(Span.prefix(OURS), after=reached)) as batches:
         while reached < page.revision:
             batch = await anext(batches)

@@ -23,7 +23,7 @@ from orchid.store.interface import Store
 from orchid.store.sqlite import SQLiteStore
 from tests.conformance.exchanges import TOKENS
 from tests.e2e import serving
-from tests.faults.history import Commit
+from tests.faults.history import ABSENT, Commit
 from tests.faults.store_log import commits_of
 from tests.unit.store.etcd_process import Cluster, Member
 
@@ -145,6 +145,7 @@ class System:
         )
         self.megabytes = MEGABYTES + round(50 * minutes)  # the log is kept, and grows
         self.machines: list[Machine] = []
+        self._log: list[Commit] = []
         self.missing: dict[str, str] = {}
         if not Clock.LIBRARIES:
             self.missing["clock jump"] = "system package missing: faketime"
@@ -162,9 +163,14 @@ class System:
             await asyncio.to_thread(machine.stop)
         store = await self._open_store()
         try:
-            return await commits_of(store)
+            await self._copy_log(store)
         finally:
             await store.close()
+        return self._log
+
+    async def _copy_log(self, store: Store) -> None:
+        """Read the log on, from where we last were."""
+        self._log += await commits_of(store, self._log[-1].revision if self._log else ABSENT)
 
     async def _open_store(self) -> Store:
         raise AssertionError("each system has its own store")
@@ -227,6 +233,16 @@ class ServersOnEtcd(System):
 
     def disk_of(self, member: Member) -> Disk:
         return self.disks[self.cluster.members.index(member)]
+
+    async def compact(self, keep: int) -> None:
+        """Have etcd forget all but its newest revisions; we do not."""
+        store = await self._open_store()
+        try:
+            newest = await store.revision()
+            await self._copy_log(store)
+            await store.compact(max(newest - keep, 1))
+        finally:
+            await store.close()
 
     async def _open_store(self) -> Store:
         return await EtcdStore.open(self.cluster.urls)
