@@ -216,6 +216,9 @@ class RemoteStore:
         return follow(self._tail, span, after, self._replay)
 
     async def revision(self) -> Revision:
+        if self.link.lost.done():
+            # Nobody moves the counter any more, but another server may be writing to the file.
+            raise Unavailable("the parent process is gone")
         return self._counter.value
 
     async def compact(self, before: Revision) -> None:
