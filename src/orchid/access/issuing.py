@@ -13,8 +13,10 @@ from typing import Any
 
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import AccountClaims, Claims, Issuer, Reference
-from orchid.engine.feed import Entry, Feed, Shelf
+from orchid.engine.entry import Entry
+from orchid.engine.feed import Feed
 from orchid.engine.interfaces import Randomness
+from orchid.engine.shelf import Shelf
 from orchid.kinds.node import Node
 from orchid.kinds.pod import Pod
 from orchid.kinds.secret import Secret

@@ -8,7 +8,8 @@ whoever can already read that revision.
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-from orchid.engine.feed import Entry, Shelf, Turn
+from orchid.engine.entry import Entry
+from orchid.engine.shelf import Shelf, Turn
 from orchid.wire.meta import Object
 
 T = TypeVar("T", bound=Object)

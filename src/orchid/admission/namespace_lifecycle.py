@@ -9,10 +9,11 @@ namespaces that the server itself lives in stay.
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from orchid.engine.feed import Feed, Shelf
+from orchid.engine.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request
+from orchid.engine.shelf import Shelf
 from orchid.wire.errors import Forbidden, NotFound, Subject
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming

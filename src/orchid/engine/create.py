@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from orchid.engine.admission import Admission
 from orchid.engine.endpoint_fields import blank_unwritten
-from orchid.engine.feed import Entry
+from orchid.engine.entry import Entry
 from orchid.engine.heavy import off_loop
 from orchid.engine.interfaces import Randomness
 from orchid.engine.kind import Kind

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from orchid.engine.admission import Admission
-from orchid.engine.feed import Entry
+from orchid.engine.entry import Entry
 from orchid.engine.kind import Kind
 from orchid.engine.listing import Listing
 from orchid.engine.objects import Objects, Raced

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from orchid.engine import continuing
-from orchid.engine.feed import Entry, Feed, Shelf
+from orchid.engine.entry import Entry
+from orchid.engine.feed import Feed
 from orchid.engine.kind import Kind
 from orchid.engine.objects import unavailable
 from orchid.engine.read import at_least, parse_version
 from orchid.engine.request import Options, Request
+from orchid.engine.shelf import Shelf
 from orchid.store import interface as store
 from orchid.wire.errors import BadRequest, Expired, Subject, refuse_if_any
 from orchid.wire.fields import FieldError, Path, forbidden, unsupported

@@ -7,8 +7,10 @@ try again.
 import asyncio
 from typing import TypeVar
 
-from orchid.engine.feed import Entry, Feed, Shelf
+from orchid.engine.entry import Entry
+from orchid.engine.feed import Feed
 from orchid.engine.kind import Kind
+from orchid.engine.shelf import Shelf
 from orchid.store import interface as store
 from orchid.wire.codec import encode
 from orchid.wire.errors import ApiError, NotFound, TooLarge, Unavailable

@@ -8,7 +8,7 @@ import msgspec
 
 from orchid.engine.create import Creating, deduplicated, in_namespace, wiped
 from orchid.engine.endpoint_fields import resets
-from orchid.engine.feed import Entry
+from orchid.engine.entry import Entry
 from orchid.engine.heavy import off_loop
 from orchid.engine.incoming import NO_OWNERS, resets_ownership
 from orchid.engine.kind import Endpoint, Kind

@@ -2,7 +2,8 @@
 
 from typing import TypeVar
 
-from orchid.engine.feed import Entry, Feed
+from orchid.engine.entry import Entry
+from orchid.engine.feed import Feed
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request
 from orchid.wire.errors import BadRequest, NotFound, Timeout

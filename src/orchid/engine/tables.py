@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from orchid.engine.feed import Entry
+from orchid.engine.entry import Entry
 from orchid.engine.kind import Column, Kind
 from orchid.wire.codec import encode
 from orchid.wire.errors import BadRequest

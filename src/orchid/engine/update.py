@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from orchid.engine.admission import Admission
 from orchid.engine.create import deduplicated, in_namespace
 from orchid.engine.endpoint_fields import keep_unwritten
-from orchid.engine.feed import Entry, with_revision
+from orchid.engine.entry import Entry, with_revision
 from orchid.engine.heavy import off_loop
 from orchid.engine.kind import Endpoint, Kind
 from orchid.engine.objects import Objects, Raced, stored_form

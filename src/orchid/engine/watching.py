@@ -8,11 +8,13 @@ business (`stream.py`).
 from collections.abc import Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from orchid.engine.feed import Entry, Feed, Shelf, Turn
+from orchid.engine.entry import Entry
+from orchid.engine.feed import Feed
 from orchid.engine.kind import Kind
 from orchid.engine.listing import MATCH, Selection, list_option_errors, selected
 from orchid.engine.read import at_least, parse_version
 from orchid.engine.request import Options, Request
+from orchid.engine.shelf import Shelf, Turn
 from orchid.wire.errors import ApiError, Expired, Subject, Timeout, refuse_if_any
 from orchid.wire.fields import FieldError, forbidden, unsupported
 from orchid.wire.meta import Object

@@ -7,7 +7,7 @@ looks like is known to wire/protobuf.py.
 
 from typing import Any
 
-from orchid.engine.feed import Entry
+from orchid.engine.entry import Entry
 from orchid.engine.kind import Kind
 from orchid.engine.listing import Listed
 from orchid.server.negotiate import Form, Transform

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from orchid.engine import tables
-from orchid.engine.feed import Entry
+from orchid.engine.entry import Entry
 from orchid.engine.interfaces import Authenticated, Decision, SystemRandomness
 from orchid.engine.kind import Kind
 from orchid.engine.listing import Listed, Whole

@@ -11,7 +11,8 @@ from time import monotonic
 from typing import Any
 
 from orchid.engine import tables
-from orchid.engine.feed import Entry, Turn
+from orchid.engine.entry import Entry
+from orchid.engine.shelf import Turn
 from orchid.engine.watching import ADDED, Watch, too_old
 from orchid.server.exchange import Chunk, Sink
 from orchid.server.negotiate import PROTOBUF, Form, Transform

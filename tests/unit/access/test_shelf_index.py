@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from orchid.access.shelf_index import ShelfIndex
-from orchid.engine.feed import Entry
+from orchid.engine.entry import Entry
 from orchid.kinds.service_account import ServiceAccount
 from tests.unit.access.policy_world import meta, policy_world
 from tests.unit.access.world import World

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from orchid.engine import feed as feed_module
-from orchid.engine.feed import Entry, Feed, Turn
+from orchid.engine.entry import Entry
+from orchid.engine.feed import Feed
 from orchid.engine.interfaces import SystemRandomness
+from orchid.engine.shelf import Turn
 from orchid.kinds import config_map
 from orchid.store.interface import Change, Span
 from orchid.store.memory import MemoryStore

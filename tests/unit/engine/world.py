@@ -15,7 +15,8 @@ from typing import Any
 from orchid.engine.admission import Admission
 from orchid.engine.catalog import Catalog
 from orchid.engine.delete import Deleted, DeleteOptions
-from orchid.engine.feed import Entry, Feed
+from orchid.engine.entry import Entry
+from orchid.engine.feed import Feed
 from orchid.engine.incoming import decode_object
 from orchid.engine.kind import Endpoint, Kind
 from orchid.engine.listing import Listed

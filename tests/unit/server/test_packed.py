@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from orchid.engine.catalog import Catalog
-from orchid.engine.feed import Entry
+from orchid.engine.entry import Entry
 from orchid.engine.incoming import decode_message
 from orchid.engine.kind import Kind
 from orchid.engine.listing import Listed

@@ -24,8 +24,9 @@ from orchid.credentials.tokens import (
     Reference,
     Verifier,
 )
-from orchid.engine.feed import Feed, Shelf
+from orchid.engine.feed import Feed
 from orchid.engine.interfaces import Authenticated, Clock, Rejected
+from orchid.engine.shelf import Shelf
 from orchid.kinds.node import Node
 from orchid.kinds.pod import Pod
 from orchid.kinds.secret import Secret

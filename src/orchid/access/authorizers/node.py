@@ -18,9 +18,10 @@ import msgspec
 from orchid.access.bootstrap_policy import node_rules
 from orchid.access.rules import allows_name, allows_resource
 from orchid.access.shelf_index import ShelfIndex
-from orchid.engine.feed import Entry, Shelf
+from orchid.engine.entry import Entry
 from orchid.engine.interfaces import Authorizer, Decision, Verdict
 from orchid.engine.request import Target
+from orchid.engine.shelf import Shelf
 from orchid.kinds.self_subject_rules_review import RuleLister, SubjectRulesReviewStatus
 from orchid.wire.errors import BadRequest
 from orchid.wire.naming import Naming

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 from orchid.access.denial import joined
 from orchid.access.rules import allows_path, allows_resource, missing, printed, quoted_list
 from orchid.access.shelf_index import ShelfIndex
-from orchid.engine.feed import Entry, Feed
+from orchid.engine.entry import Entry
+from orchid.engine.feed import Feed
 from orchid.engine.interfaces import Authorizer, Decision, Verdict
 from orchid.engine.request import Target
 from orchid.kinds.role import ClusterRole, LabelSelector, PolicyRule, Role, aggregate, selects
