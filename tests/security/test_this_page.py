@@ -1,0 +1,46 @@
+"""docs/security.md names a test in every row, and each of them exists."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "security.md").read_text()
+NAMED = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
+THREATS, FAILURES = 13, 23
+
+
+def rows(title: str) -> list[str]:
+    section = PAGE.partition(f"## {title}\n")[2].partition("\n## ")[0]
+    return [line for line in section.splitlines() if line.startswith("| ")][1:]
+
+
+@cache
+def defined_in(file: str) -> frozenset[str]:
+    text = (ROOT / file).read_text()
+    return frozenset(re.findall(r"^ *(?:async )?def (test_\w+)\(", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize(("file", "name"), sorted(set(NAMED.findall(PAGE))))
+def test_a_named_test_exists(file: str, name: str) -> None:
+    """Who renames a test has to say so on the page."""
+    assert name in defined_in(file)
+
+
+@pytest.mark.parametrize(
+    ("title", "count"), [("Threats", THREATS), ("What went wrong elsewhere", FAILURES)]
+)
+def test_every_row_names_a_test(title: str, count: int) -> None:
+    """No threat and no failure is listed without what shows that it does not work."""
+    assert len(rows(title)) == count
+    assert [row for row in rows(title) if not NAMED.search(row)] == []
+
+
+def test_every_test_of_this_directory_is_on_the_page_or_beside_one_that_is() -> None:
+    """A file of security tests that the page does not know would be overlooked."""
+    files = {f"tests/security/{path.name}" for path in Path(__file__).parent.glob("test_*.py")}
+    named = {file for file, _ in NAMED.findall(PAGE)}
+
+    assert files - named == {"tests/security/test_this_page.py"}
