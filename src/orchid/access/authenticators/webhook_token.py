@@ -3,8 +3,10 @@
 Start with `WebhookTokenAuthenticator`. Answers are remembered for two stated times, one for yes and
 one for no, under keyed hashes of token and audiences; errors are never remembered. The call goes to
 exactly the configured address, follows no redirect, and waits in the request that needs it alone.
+Anybody can present a token, so that only so many calls are under way at once; the others wait.
 """
 
+import asyncio
 import hashlib
 import secrets
 from collections.abc import Awaitable, Callable
@@ -20,6 +22,7 @@ from orchid.wire.naming import Naming
 from orchid.wire.user import UserInfo
 
 MAX_REMEMBERED = 10_000
+MOST_AT_ONCE = 100
 LONGEST_REASON = 256
 
 
@@ -49,6 +52,13 @@ class _Review(msgspec.Struct, frozen=True):
     status: _Status | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    begins: datetime
+    ends: datetime
+    answer: Authenticated | None
+
+
 _decode = msgspec.json.Decoder(_Review).decode
 
 
@@ -69,13 +79,15 @@ class WebhookTokenAuthenticator:
         self._api_version = f"{names.authentication}/v1"
         self._times = times
         self._key = secrets.token_bytes(32)
-        self._known: dict[bytes, tuple[datetime, Authenticated | None]] = {}
+        self._known: dict[bytes, _Remembered] = {}
+        self._room = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def authenticate_token(self, token: str, audiences: Audiences) -> Authenticated | None:
         key = self._hash(token, audiences)
         known = self._known.get(key)
-        if known is not None and self._clock.now() < known[0]:
-            return known[1]
+        # A clock that steps back does not lengthen anything: the webhook is asked again.
+        if known is not None and known.begins <= self._clock.now() < known.ends:
+            return known.answer
         found = self._read(await self._ask(token, audiences), audiences)
         self._remember(key, found)
         return found
@@ -93,7 +105,8 @@ class WebhookTokenAuthenticator:
         except UnicodeEncodeError:
             raise Rejected("the token is not text") from None
         try:
-            return await self._post(body)
+            async with self._room:
+                return await self._post(body)
         except OutboundFailed as failure:
             raise Rejected(f"webhook token review failed: {failure}") from None
 
@@ -119,7 +132,8 @@ class WebhookTokenAuthenticator:
         self._known.pop(key, None)
         if len(self._known) >= MAX_REMEMBERED:
             del self._known[next(iter(self._known))]
-        self._known[key] = (self._clock.now() + keep, found)
+        now = self._clock.now()
+        self._known[key] = _Remembered(now, now + keep, found)
 
     def _hash(self, token: str, audiences: Audiences) -> bytes:
         digest = hashlib.blake2b(key=self._key, digest_size=32)

@@ -1,12 +1,17 @@
 """Tokens judged by another server, and how long its word is good."""
 
+import asyncio
 import datetime
 import json
 from typing import Any
 
 import pytest
 
-from orchid.access.authenticators.webhook_token import WebhookTimes, WebhookTokenAuthenticator
+from orchid.access.authenticators.webhook_token import (
+    MOST_AT_ONCE,
+    WebhookTimes,
+    WebhookTokenAuthenticator,
+)
 from orchid.access.outbound import OutboundFailed, Unreachable
 from orchid.engine.interfaces import Rejected
 from orchid.wire.naming import KUBERNETES, ORCH
@@ -149,3 +154,41 @@ async def test_text_that_cannot_be_sent_is_a_refusal() -> None:
     """Half a surrogate pair is no token."""
     with pytest.raises(Rejected):
         await authenticator(Remote(JANE)).authenticate_token("\ud800", API)
+
+
+async def test_clock_that_steps_back_does_not_lengthen_a_verdict() -> None:
+    """A yes of before the step is asked for again, or it would be good for an hour more."""
+    remote, clock = Remote(JANE), FakeClock()
+    webhook = authenticator(remote, clock)
+    await webhook.authenticate_token("t", API)
+    clock.advance(-3600)
+
+    await webhook.authenticate_token("t", API)
+
+    assert len(remote.sent) == 2
+
+
+async def test_strangers_do_not_have_us_open_connections_without_number() -> None:
+    """Beyond a limit, those who bring unknown tokens wait for their turn, and all get it."""
+    under_way, most = 0, 0
+    gate = asyncio.Event()
+
+    async def post(body: bytes) -> bytes:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await gate.wait()
+        under_way -= 1
+        return b'{"status":{"authenticated":false}}'
+
+    webhook = WebhookTokenAuthenticator(post, FakeClock(), API, ORCH)
+    asking = [
+        asyncio.create_task(webhook.authenticate_token(f"t{i}", API))
+        for i in range(3 * MOST_AT_ONCE)
+    ]
+    await asyncio.sleep(0)
+    assert under_way == MOST_AT_ONCE
+    gate.set()
+
+    assert await asyncio.gather(*asking) == [None] * len(asking)
+    assert most == MOST_AT_ONCE
