@@ -116,7 +116,10 @@ class KeySource:
         self.problem = problem
 
     def _is_recent(self) -> bool:
-        return self._last is not None and self._clock.now() - self._last < LEAST_INTERVAL
+        # Not before it either: a clock that steps back must not put off the next fetch.
+        return self._last is not None and (
+            self._last <= self._clock.now() < self._last + LEAST_INTERVAL
+        )
 
     async def _take(self) -> None:
         configuration = _object(await self._fetch(self._settings.configuration_url))

@@ -212,14 +212,15 @@ async def test_token_that_meets_the_first_fetch_waits_for_it() -> None:
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_new_key_is_fetched_once_it_is_seen() -> None:
-    """An issuer that rotated its key is asked again, and its new tokens are good at once."""
+@pytest.mark.parametrize("seconds", [60, -3600])
+async def test_new_key_is_fetched_once_it_is_seen(seconds: int) -> None:
+    """An issuer that rotated its key is asked again, also when our clock has stepped back."""
     clock, web = FakeClock(), Web((A, KEY_A))
     tokens = await authenticator(web, clock=clock)
     running = asyncio.create_task(tokens.run())
     await asyncio.sleep(0)
     web.publish(A, KEY_A, NEW_KEY)
-    clock.advance(60)
+    clock.advance(seconds)
 
     found = await tokens.authenticate_token(token(NEW_KEY), API)
 
