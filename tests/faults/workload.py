@@ -90,7 +90,9 @@ def intents(seed: int, client: int) -> Iterator[Intent]:
     names, weights = list(ACTIONS), list(ACTIONS.values())
     while True:
         [action] = rng.choices(names, weights)
-        yield Intent(action, rng.choice(KEYS), rng.randrange(1000), rng.random() * LONGEST_PAUSE)
+        # Every other call follows at once, by another way: when a stale answer is most likely.
+        pause = rng.choice((0.0, rng.random() * LONGEST_PAUSE))
+        yield Intent(action, rng.choice(KEYS), rng.randrange(1000), pause)
 
 
 class Known(NamedTuple):
