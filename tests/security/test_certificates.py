@@ -9,6 +9,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from orchid.access.issuing import TokenIssuer
 from orchid.credentials import names, pem
 from orchid.credentials.certificates import encode
 from orchid.credentials.refusals import MalformedRequest
@@ -401,3 +402,16 @@ async def test_a_panic_in_the_x509_parser_fails_the_request_alone(
 
 
 CLIENT = issued(other_authority(), "jane")
+
+
+async def test_a_panic_that_no_guard_meets_fails_the_request_alone(
+    server: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anywhere else it is a bare 500, and the connection and the worker go on."""
+    monkeypatch.setattr(TokenIssuer, "account_uid", panic)
+    target = "/api/v1/namespaces/default/serviceaccounts/robot/token"
+    answer = await server.call("POST", target, {"spec": {"audiences": []}})
+
+    assert answer.status == 500
+    assert "index out of bounds" not in answer.text
+    assert (await server.call("GET", REQUESTS, token=ADMIN)).status == 200

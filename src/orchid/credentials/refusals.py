@@ -129,8 +129,8 @@ class panics_as:  # noqa: N801 - used like a function, in a with statement
     """Turn a panic of the X.509 library into a named refusal.
 
     The library's PanicException derives from BaseException, so that one hostile certificate
-    would end the worker. It cannot be imported, hence the comparison by name; everything else
-    (cancellation, exit, ordinary errors) passes untouched.
+    would go past every `except Exception`. Everything else (cancellation, exit, ordinary errors)
+    passes untouched.
     """
 
     __slots__ = ("_refusal", "_text")
@@ -148,5 +148,10 @@ class panics_as:  # noqa: N801 - used like a function, in a with statement
         _error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:
-        if kind is not None and kind.__name__ == "PanicException":
+        if kind is not None and is_panic(kind):
             raise self._refusal(self._text) from None
+
+
+def is_panic(kind: type[BaseException]) -> bool:
+    """Say whether this is the library's PanicException, which cannot be imported."""
+    return kind.__name__ == "PanicException"

@@ -12,6 +12,7 @@ import logging
 from time import perf_counter
 
 from orchid.access.impersonation import Impersonation
+from orchid.credentials.refusals import is_panic
 from orchid.engine.interfaces import Authenticated, Authenticator, Authorizer, Clock, Rejected
 from orchid.engine.request import Request
 from orchid.server.audit import AuditTrail
@@ -73,7 +74,10 @@ class Chain:
             exchange.status = late
             self._look_on(exchange, Response(late.code), started)
             raise
-        except Exception as problem:
+        except BaseException as problem:
+            # A panic that no guard has met ends its request, as any failure does; an exit passes.
+            if not isinstance(problem, Exception) and not is_panic(type(problem)):
+                raise
             story = failure_story(problem)
             log.error("request.failed: %s", story, extra={"audit_id": exchange.audit_id})
             exchange.panicked = True
