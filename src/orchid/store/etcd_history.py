@@ -186,7 +186,12 @@ class History:
     async def _follow(self) -> None:
         """Watch until the watch breaks, or has to begin elsewhere."""
         seen = self._resume - 1  # commits may move it while we ask
-        standing = await _standing(self._client, self._keys)
+        try:
+            standing = await _standing(self._client, self._keys)
+        except Unavailable as error:
+            # Nobody has answered for long. Silence would look as if nothing happened.
+            self.tail.interrupt(str(error))
+            raise
         if standing.header < seen:
             raise Unusable(
                 f"etcd has gone back from revision {seen} to {standing.header}: it was "

@@ -164,7 +164,8 @@ class Store(Protocol):
         Raises Compacted if `after` is below the oldest revision, also later on if the watcher
         falls behind it. Raises FutureRevision if `after` is above the newest: such a caller has
         seen another store, or one since restored, and would otherwise wait in silence. Raises
-        Unavailable when the store is closed. Close it with `aclose` when leaving early.
+        Unavailable when the store is closed, or has long been out of reach: whoever watches again
+        after the last batch misses nothing. Close it with `aclose` when leaving early.
         """
         ...
 

@@ -1,7 +1,8 @@
 """One call for everybody who waits for its answer.
 
 The answer must be no older than the question: whoever asks while a call is under way does not
-get that call's answer, which may have been given before, but shares the next one.
+get that call's answer, which may have been given before, but shares the next one. A failure is
+everybody's: it is no older for having been waited for.
 """
 
 import asyncio
@@ -44,7 +45,9 @@ class SharedCall(Generic[A]):
                 try:
                     answer = await self._call()
                 except Unavailable as error:
-                    _fail(asked, str(error))
+                    # It was tried for long enough: those who came later need not try as long.
+                    later, self._waiting = self._waiting, []
+                    _fail([*asked, *later], str(error))
                 else:
                     for waiting in asked:
                         if not waiting.done():

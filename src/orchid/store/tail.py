@@ -41,6 +41,8 @@ class Tail:
         self.oldest = oldest  # what has been compacted away, kept here for a quick answer
         self.floor = revision  # every event after this revision is in the tail
         self.closed = False
+        self.interrupted = ""  # why the watches ended last, and how often they did
+        self.interruptions = 0
         self._batches: deque[Batch] = deque()
         self._events = 0
         self._bytes = 0
@@ -65,6 +67,12 @@ class Tail:
         self.floor = self.revision = revision
         self._ring()
 
+    def interrupt(self, why: str) -> None:
+        """End every watch, because nobody knows what happens; new ones go on from here."""
+        self.interrupted = why
+        self.interruptions += 1
+        self._ring()
+
     def close(self) -> None:
         """End every watch."""
         self.closed = True
@@ -87,7 +95,7 @@ class Tail:
         return Batch(events, newest.revision)
 
     async def moved(self) -> None:
-        """Wait until the tail has grown, or was closed."""
+        """Wait until the tail has grown, or was interrupted or closed."""
         bell = asyncio.get_running_loop().create_future()
         self._waiting.append(bell)
         try:
@@ -123,9 +131,12 @@ async def follow(
     if after > tail.revision and not tail.closed:
         # Either the future, or a commit on its way to us that a read has seen already.
         await replay(span, after)
+    interruptions = tail.interruptions
     while True:
         if tail.closed:
             raise Unavailable("the store is closed")
+        if tail.interruptions > interruptions:
+            raise Unavailable(tail.interrupted)
         if after >= tail.revision:
             await tail.moved()
             continue

@@ -158,6 +158,24 @@ async def test_watch_resumes_where_it_was_when_its_member_returns(
         assert second > first
 
 
+async def test_watchers_are_told_when_nobody_has_answered_for_long(one: Cluster) -> None:
+    """A silent watch would look as if nothing happened; the next one goes on where it ended."""
+    store = await EtcdStore.open(one.urls, timeout=0.3)
+    first = await put(store, "a", b"1")
+    async with aclosing(store.watch(ALL, after=first)) as watch:
+        waiting = asyncio.ensure_future(anext(watch))
+        one.members[0].kill()
+        async with asyncio.timeout(30):
+            with pytest.raises(Unavailable, match=r"etcd 127\.0\.0\.1"):
+                await waiting
+
+    one.members[0].start()
+    await one.wait_healthy()
+    second = await put_at_last(store, "b")
+    assert [event.key for event in await events_until(store, second, after=first)] == ["b"]
+    await store.close()
+
+
 async def test_nobody_there_is_told_within_the_time_given(one: Cluster) -> None:
     """Each call ends, with words that name the member."""
     store = await EtcdStore.open(one.urls, timeout=0.3)

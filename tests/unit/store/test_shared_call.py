@@ -65,6 +65,23 @@ async def test_call_that_fails_fails_those_who_waited_for_it() -> None:
     assert await shared.ask() == 2
 
 
+async def test_call_that_fails_fails_also_those_who_came_during_it() -> None:
+    """Where nobody answers, nobody waits twice as long as the first."""
+    source = Source()
+    shared = SharedCall(source.call)
+    source.failure = Unavailable("away")
+    first = asyncio.create_task(shared.ask())
+    await settle()
+    later = asyncio.create_task(shared.ask())
+    await settle()
+    source.let.release()
+
+    errors = await asyncio.gather(first, later, return_exceptions=True)
+
+    assert [str(error) for error in errors] == ["away"] * 2
+    assert source.begun == 1
+
+
 async def test_one_who_leaves_does_not_disturb_the_others() -> None:
     """A cancelled caller takes nobody along."""
     source = Source()
