@@ -1,6 +1,7 @@
 """The store and the audit record that the settings ask for, opened and closed."""
 
 import contextlib
+import os
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -41,6 +42,8 @@ async def _open(settings: Settings) -> Store:
 
 
 async def _open_etcd(settings: Settings) -> Store:
+    # We start programs and never fork, of which gRPC would otherwise complain each time.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
     # Most servers run on the file, and gRPC takes a while to load.
     from orchid.store.etcd import EtcdStore
 
