@@ -4,7 +4,7 @@ Start with `Leader.run`. The holder renews the Lease every two seconds; one that
 long stops its work before anybody else may begin. A waiting candidate judges by its own clock how
 long it has seen no renewal, never by the times written in the Lease, so that clocks may differ. A
 leader that ends in order gives the Lease back, and the next one begins at once; after a crash it
-begins within `duration + retry`, some twelve seconds.
+begins within twelve seconds: `retry` to see the last renewal, `duration`, and `retry` to look again.
 """
 
 import asyncio
@@ -32,8 +32,8 @@ Work = Callable[[], Awaitable[None]]
 class Terms:
     """How long a Lease holds without renewal, when its holder gives up, how often one tries."""
 
-    duration: float = 10.0
-    renew_within: float = 7.0
+    duration: float = 8.0
+    renew_within: float = 5.5
     retry: float = 2.0
 
 

@@ -142,13 +142,13 @@ async def test_slow_answer_does_not_prolong_a_lease(world: Beside) -> None:
     time = Time()
     way = world.server.clients("leader-election")
     assert await candidate(world, "one", time).try_to_hold()
-    slow = candidate(world, "one", time, SlowAnswers(way, time, 8.0))  # type: ignore[arg-type]
+    slow = candidate(world, "one", time, SlowAnswers(way, time, 6.0))  # type: ignore[arg-type]
 
     async def work() -> None:
         await asyncio.Event().wait()
 
     assert await slow.try_to_hold()
-    asked = time.hand - 8.0
+    asked = time.hand - 6.0
     async with asyncio.timeout(PATIENCE):
         await slow._lead(work)
 
@@ -184,4 +184,4 @@ async def test_lease_shows_who_leads_and_since_when(world: Beside, identity: str
 
     assert lease.spec.holder_identity == identity
     assert lease.spec.acquire_time == lease.spec.renew_time
-    assert lease.spec.lease_duration_seconds == 10
+    assert lease.spec.lease_duration_seconds == 8
