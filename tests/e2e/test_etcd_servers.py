@@ -45,6 +45,7 @@ ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 NAMESPACES = "/api/v1/namespaces"
 LEASE = "/apis/coordination.orch.io/v1/namespaces/orch-system/leases/orch-controller-manager"
 TAKEOVER_SECONDS = 15.0
+PATIENCE = 60.0
 
 StartTwo = Callable[..., list[Server]]
 
@@ -156,6 +157,24 @@ def test_controllers_go_on_in_the_other_server_when_their_leader_is_killed(
         sent(clients[other], "POST", NAMESPACES, {"metadata": {"name": "after"}})
 
         until(lambda: has_default_account(clients[other], "after"), TAKEOVER_SECONDS)
+
+
+def test_server_without_its_etcd_says_so_and_recovers_by_itself(tmp_path: Path) -> None:
+    """Fresh reads and readiness end with etcd, and come back with it; nothing is restarted."""
+    with etcd_process.running() as cluster:
+        asyncio.run(cluster.wait_healthy())
+        flags = ("--etcd-servers", cluster.urls[0], *FLAGS, *QUIET)
+        with running_server(tmp_path / "one", *flags) as server, Https(server.port) as https:
+            sent(https, "POST", ACCOUNTS, {"metadata": {"name": "robot"}})
+            cluster.kill()
+            away = https.send("GET", f"{ACCOUNTS}/robot", token=ADMIN).status
+            old = https.send("GET", f"{ACCOUNTS}/robot?resourceVersion=0", token=ADMIN).status
+            until(lambda: not server.is_ready(), PATIENCE)
+            cluster.start()
+            until(server.is_ready, PATIENCE)
+            back = https.send("GET", f"{ACCOUNTS}/robot", token=ADMIN).status
+
+    assert (away, old, back) == (503, 200, 200)
 
 
 def test_objects_move_from_a_file_to_etcd_and_back(etcd: str, tmp_path: Path) -> None:
