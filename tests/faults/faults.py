@@ -1,7 +1,7 @@
 """The faults: a plan that follows from a seed, and the hands that carry it out.
 
 `plan` gives fault after fault without end: each kind once in some order, then again in another.
-`WorkerFaults` and `EtcdFaults` know how each kind is done, one method each, to what was started by
+`SQLiteFaults` and `EtcdFaults` know how each kind is done, one method each, to what was started by
 systems.py and to nothing else. Every fault ends healed: what was stopped goes on, what was killed
 is started again, and is ready before the next.
 
@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from tests.e2e.worker_processes import children, parent_of
-from tests.faults.systems import Machine, ServersOnEtcd, System, WorkersOnSQLite
+from tests.faults.systems import Machine, ServerOnSQLite, ServersOnEtcd, System
 from tests.unit.store.etcd_process import Member
 
 LONGEST_PAUSE, LONGEST_HOLD = 1.5, 8.0
@@ -95,19 +95,19 @@ class Faults:
         await asyncio.sleep(SEEN_SECONDS)
 
 
-class WorkerFaults(Faults):
-    """What can befall workers and the process that owns the file."""
+class SQLiteFaults(Faults):
+    """What can befall the process that owns the file, and its workers."""
 
-    def __init__(self, system: WorkersOnSQLite) -> None:
+    def __init__(self, system: ServerOnSQLite) -> None:
         super().__init__(system)
         self._disk = system.file_disk
-        self.kinds |= {
-            "parent killed": self._kill_parent,
-            "worker killed": self._kill_worker,
-            "worker stopped": self._stop_worker,
-            "full disk": self._fill_disk,
-            "slow disk": self._slow_disk,
-        }
+        self.kinds |= {"full disk": self._fill_disk, "slow disk": self._slow_disk}
+        if system.workers > 1:
+            self.kinds |= {
+                "parent killed": self._kill_parent,
+                "worker killed": self._kill_worker,
+                "worker stopped": self._stop_worker,
+            }
 
     def _worker(self, target: int) -> int | None:
         workers = sorted(children(self._machine(0).running))

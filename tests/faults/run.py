@@ -3,7 +3,7 @@
     python -m tests.faults.run --store workers --minutes 10
     python -m tests.faults.run --store etcd --minutes 1 --seed 4711 --keep /tmp/story
 
-`sqlite` and `workers` are one server with three workers on a file, `etcd` three servers on three
+`sqlite` is one server on a file, `workers` one with three workers, `etcd` three servers on three
 members. The seed, which is printed, decides what each client means to do and which fault strikes
 when; the machine decides how they meet. Ends with exit code 1 if anything was violated.
 """
@@ -15,17 +15,23 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.conformance.exchanges import tokens_by_user
 from tests.faults.checker import Violation, violations
-from tests.faults.faults import EtcdFaults, Faults, WorkerFaults, plan
+from tests.faults.faults import EtcdFaults, Faults, SQLiteFaults, plan
 from tests.faults.history import Commit, History, Outcome
-from tests.faults.systems import ServersOnEtcd, System, WorkersOnSQLite
+from tests.faults.systems import ServerOnSQLite, ServersOnEtcd, System
 from tests.faults.workload import OverTls, Workload
 
 SHOWN = 20
+SYSTEMS: dict[str, Callable[[float], ServerOnSQLite | ServersOnEtcd]] = {
+    "sqlite": lambda minutes: ServerOnSQLite(minutes, workers=1),
+    "workers": lambda minutes: ServerOnSQLite(minutes, workers=3),
+    "etcd": ServersOnEtcd,
+}
 
 
 @dataclass
@@ -67,12 +73,11 @@ class Report:
 
 def run(store: str, minutes: float, seed: int, keep: Path | None = None) -> Report:
     """The whole of it: start, work, strike, stop, judge."""
-    system: System
     faults: Faults
-    system = ServersOnEtcd(minutes) if store == "etcd" else WorkersOnSQLite(minutes)
+    system = SYSTEMS[store](minutes)
     try:
         system.start()
-        faults = EtcdFaults(system) if isinstance(system, ServersOnEtcd) else WorkerFaults(system)
+        faults = EtcdFaults(system) if isinstance(system, ServersOnEtcd) else SQLiteFaults(system)
         report = asyncio.run(_run(system, faults, minutes, Report(store, seed, History())))
     except BaseException:
         _show_logs(system)
@@ -141,7 +146,7 @@ def _say(text: str) -> None:
 
 def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.run", description=__doc__)
-    parser.add_argument("--store", choices=["sqlite", "workers", "etcd"], required=True)
+    parser.add_argument("--store", choices=SYSTEMS, required=True)
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--keep", type=Path, help="a directory for the history")

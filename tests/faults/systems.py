@@ -1,6 +1,6 @@
 """What is put to the test: servers and their store, started by us and ended by us.
 
-`WorkersOnSQLite` is one server with three workers; `ServersOnEtcd` is three servers on three
+`ServerOnSQLite` is one server, alone or with workers; `ServersOnEtcd` is three servers on three
 members. Both give the addresses to work at, and, when all is over, the store's own log. How they
 are struck is in faults.py; here are only the handles for it.
 
@@ -187,13 +187,14 @@ class System:
         self._closing.close()
 
 
-class WorkersOnSQLite(System):
-    """One server with three workers on one file."""
+class ServerOnSQLite(System):
+    """One server on one file, with as many workers."""
 
-    def __init__(self, minutes: float) -> None:
+    def __init__(self, minutes: float, workers: int) -> None:
         super().__init__(minutes)
+        self.workers = workers
         self.file_disk = self.disk("data")
-        self.machines = [Machine(self.file_disk.place, "--workers", "3")]
+        self.machines = [Machine(self.file_disk.place, "--workers", str(workers))]
 
     @property
     def urls(self) -> list[str]:
