@@ -4,7 +4,7 @@ Start with `Leader.run`. The holder renews the Lease every two seconds; one that
 long stops its work before anybody else may begin. A waiting candidate judges by its own clock how
 long it has seen no renewal, never by the times written in the Lease, so that clocks may differ. A
 leader that ends in order gives the Lease back, and the next one begins at once; after a crash it
-begins within twelve seconds: `retry` to see the last renewal, `duration`, and `retry` to look again.
+begins within twelve seconds: `retry` to see the last renewal, `duration`, `retry` to look again.
 """
 
 import asyncio
