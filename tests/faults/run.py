@@ -45,6 +45,7 @@ class Report:
     struck: Counter[str] = field(default_factory=Counter)
     missing: dict[str, str] = field(default_factory=dict)
     broken: list[Violation] = field(default_factory=list)
+    server_logs: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         calls = Counter(f"{call.action} {call.outcome.value}" for call in self.history.calls)
@@ -89,6 +90,8 @@ def run(store: str, minutes: float, seed: int, keep: Path | None = None) -> Repo
         keep = keep or Path(tempfile.mkdtemp(prefix="orchid-faults-"))
         keep.mkdir(parents=True, exist_ok=True)
         report.history.save(keep / f"{store}-{seed}.json", report.log)
+        for machine, text in zip(system.machines, report.server_logs, strict=True):
+            (keep / f"{store}-{seed}-{machine.data.name}.log").write_text(text)
         _say(f"everything that was seen is in {keep}")
     return report
 
@@ -112,6 +115,8 @@ async def _run(system: System, faults: Faults, minutes: float, report: Report) -
         for way in ways:
             await way.close()
     report.log = await system.log()
+    report.history.improper += system.complaints()
+    report.server_logs = [machine.running.log_text() for machine in system.machines]
     return report
 
 

@@ -168,6 +168,16 @@ class System:
             await store.close()
         return self._log
 
+    def complaints(self) -> list[str]:
+        """What servers have written down that no fault excuses: where one went wrong."""
+        found = []
+        for machine in self.machines:
+            text = machine.running.log_text()
+            place = text.find("Traceback (most recent call last)")
+            if place >= 0:
+                found.append(f"a server wrote: {text[max(0, place - 300) : place + 3000]}")
+        return found
+
     async def _copy_log(self, store: Store) -> None:
         """Read the log on, from where we last were."""
         self._log += await commits_of(store, self._log[-1].revision if self._log else ABSENT)
