@@ -135,12 +135,24 @@ class Randomness(Protocol):
         """Five characters that end a generated name."""
 
 
+UIDS_AT_ONCE = 256
+
+
 class SystemRandomness:
     _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so that no words come out
 
+    def __init__(self) -> None:
+        self._pool = b""
+        self._used = 0
+
     def uid(self) -> str:
+        # Random bytes are fetched for many uids at once: asking the kernel takes the longest.
+        start = self._used
+        if start >= len(self._pool):
+            self._pool, start = os.urandom(16 * UIDS_AT_ONCE), 0
+        self._used = start + 16
         # The text form of a version 4 UUID (RFC 9562, 5.4), faster than the uuid module.
-        digits = os.urandom(16).hex()
+        digits = self._pool[start : start + 16].hex()
         variant = "89ab"[int(digits[16], 16) & 3]
         return (
             f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"

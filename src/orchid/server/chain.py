@@ -11,7 +11,7 @@ import asyncio
 import logging
 from time import perf_counter
 
-from orchid.access.impersonation import Impersonation
+from orchid.access.impersonation import Impersonation, is_asked_for
 from orchid.credentials.refusals import is_panic
 from orchid.engine.interfaces import Authenticated, Authenticator, Authorizer, Clock, Rejected
 from orchid.engine.request import Request
@@ -111,7 +111,9 @@ class Chain:
         target = exchange.located.target
         exchange.caller = caller = await self._authenticated(exchange)
         self._audit.begin(exchange)
-        user = await self._impersonation.apply(caller.user, http) or caller.user
+        user = caller.user
+        if is_asked_for(http.headers):
+            user = await self._impersonation.apply(user, http) or user
         real_user = None if user is caller.user else caller.user
         request = Request(target, user, exchange.now, real_user=real_user)
         request.warnings = exchange.warnings

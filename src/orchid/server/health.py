@@ -6,12 +6,15 @@ summary.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from orchid.server.exchange import Response
 from orchid.server.respond import TEXT, Exchange, text
 
 Check = Callable[[], str | None]
 """Gives None when all is well, else what is wrong."""
+
+Page = Callable[[Exchange], Response]
 
 _PLAIN = b"Content-Type: text/plain; charset=utf-8\r\n"
 
@@ -22,26 +25,24 @@ class Health:
     def __init__(self, endpoints: Mapping[str, Mapping[str, Check]]) -> None:
         self._endpoints = endpoints
 
-    def answer(self, exchange: Exchange, path: str) -> Response | None:
-        """The answer for a path below an endpoint; None if there is no such path."""
-        endpoint, slash, name = path[1:].partition("/")
-        checks = self._endpoints.get(endpoint)
-        if checks is None:
-            return None
-        if not slash:
-            return self._summary(exchange, endpoint, checks)
-        check = checks.get(name)
-        return None if check is None else self._single(exchange, check)
+    def pages(self) -> dict[str, Page]:
+        """Every path there is: one per endpoint, and one below it for each of its checks."""
+        found: dict[str, Page] = {}
+        for endpoint, checks in self._endpoints.items():
+            found[f"/{endpoint}"] = partial(self._summary, endpoint, checks)
+            for name, check in checks.items():
+                found[f"/{endpoint}/{name}"] = partial(self._single, check)
+        return found
 
-    def _single(self, exchange: Exchange, check: Check) -> Response:
+    def _single(self, check: Check, exchange: Exchange) -> Response:
         problem = check()
         if problem is None:
             return text(exchange, 200, "ok", content_type=_PLAIN)
         return text(exchange, 500, f"internal server error: {problem}\n")
 
-    def _summary(self, exchange: Exchange, endpoint: str, checks: Mapping[str, Check]) -> Response:
+    def _summary(self, endpoint: str, checks: Mapping[str, Check], exchange: Exchange) -> Response:
         query = exchange.query
-        if not query and all(check() is None for check in checks.values()):
+        if not query and _all_well(checks):
             return text(exchange, 200, "ok")
         excluded = query.get("exclude", [])
         lines, failed = [], False
@@ -64,3 +65,10 @@ class Health:
             return text(exchange, 200, "ok")
         lines.append(f"{endpoint} check passed\n")
         return text(exchange, 200, "".join(lines))
+
+
+def _all_well(checks: Mapping[str, Check]) -> bool:
+    for check in checks.values():  # noqa: SIM110 -- asked often; a generator costs more than this
+        if check() is not None:
+            return False
+    return True

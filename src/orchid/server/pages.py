@@ -6,7 +6,7 @@
 import hashlib
 import platform
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import msgspec
 
@@ -45,8 +45,12 @@ class Pages:
         prefixes: dict[str, Page],
     ) -> None:
         self._discovery = discovery
-        self._health = health
-        self._extra = {"/": self._index, "/index.html": self._index, **extra}
+        self._extra = {
+            "/": self._index,
+            "/index.html": self._index,
+            **health.pages(),
+            **extra,
+        }
         self._prefixes = tuple(prefixes.items())
         self._version = version_document()
         self._tags: dict[str, str] = {}
@@ -56,9 +60,6 @@ class Pages:
         page = self._extra.get(path)
         if page is not None:
             return page(exchange)
-        found = self._health.answer(exchange, path)
-        if found is not None:
-            return found
         for prefix, prefixed in self._prefixes:
             if path.startswith(prefix):
                 return prefixed(exchange)
@@ -120,13 +121,8 @@ class Pages:
         return raw_json(exchange, self._version)
 
     def _index(self, exchange: Exchange) -> Response:
-        paths = sorted(
-            {*self._discovery.documents, *self._extra, *self._health_paths(), "/version"}
-        )
+        paths = sorted({*self._discovery.documents, *self._extra, "/version"})
         return raw_json(exchange, msgspec.json.encode({"paths": paths}))
-
-    def _health_paths(self) -> Iterable[str]:
-        return ("/healthz", "/livez", "/readyz")
 
 
 def openid_page(keys: Callable[[], KeySet], make: Callable[[KeySet], openid.Document]) -> Page:

@@ -51,6 +51,7 @@ _NOSNIFF = b"X-Content-Type-Options: nosniff\r\n"
 TEXT = b"Content-Type: text/plain; charset=utf-8\r\n" + _NOSNIFF
 
 
+NO_QUERY: Query = {}
 NOWHERE = Located(Target(verb=""))
 
 
@@ -63,7 +64,7 @@ class Exchange:
     now: datetime
     located: Located = NOWHERE
     request: Request | None = None  # once the caller is known
-    query: Query = field(default_factory=dict)
+    query: Query = field(default_factory=lambda: NO_QUERY)
     warnings: list[str] = field(default_factory=list)
     form: Form = PLAIN
     extra_headers: bytes = b""

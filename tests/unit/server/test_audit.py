@@ -176,7 +176,7 @@ async def test_impersonation_shows_both_users() -> None:
     world = World({"level": "Metadata", "users": ["admin"]})
     world.acting_as = CAROL
 
-    await world.send()
+    await world.send(impersonate_user="carol")
 
     received, complete = world.log.events
     assert "impersonatedUser" not in received
