@@ -85,9 +85,14 @@ class Clock:
                 # As when somebody sets the time: what counts seconds goes on undisturbed.
                 "FAKETIME_DONT_FAKE_MONOTONIC": "1",
                 "DONT_FAKE_MONOTONIC": "1",
-                "FAKETIME_DISABLE_SHM": "1",
                 "NO_FAKE_STAT": "1",
             }
+
+    @staticmethod
+    def sweep(pid: int) -> None:
+        """Remove what the library leaves behind of a process that was killed."""
+        for name in (f"faketime_shm_{pid}", f"sem.faketime_sem_{pid}"):
+            Path("/dev/shm", name).unlink(missing_ok=True)  # noqa: S108 - the library's place
 
     def set(self, seconds: int) -> None:
         """Put the clock ahead, or back, of the true time; it is seen within a second."""
@@ -105,6 +110,7 @@ class Machine:
         self._flags = (*FLAGS, *flags)
         self._port = serving.free_port()
         self.server: serving.Server | None = None
+        self._pids: list[int] = []
 
     @property
     def url(self) -> str:
@@ -119,6 +125,7 @@ class Machine:
         self.server = serving.start(
             self.data, *self._flags, port=self._port, env=self.clock.environment
         )
+        self._pids.append(self.server.pid)
         serving.wait_until_ready(self.server)
 
     def stop(self) -> None:
@@ -128,6 +135,10 @@ class Machine:
     def kill(self) -> None:
         if self.server is not None:
             self.server.kill()
+
+    def sweep(self) -> None:
+        for pid in self._pids:
+            self.clock.sweep(pid)
 
 
 class System:
@@ -194,6 +205,7 @@ class System:
         """End whatever still runs, and leave nothing behind."""
         for machine in self.machines:
             machine.kill()
+            machine.sweep()
         self._closing.close()
 
 
