@@ -6,7 +6,7 @@ other forms are made from it.
 """
 
 import gzip
-from dataclasses import dataclass, field
+import itertools
 from datetime import datetime
 from typing import Any
 
@@ -40,7 +40,22 @@ from orchid.wire.errors import ApiError, NotAcceptable
 from orchid.wire.protobuf import sealed_status
 from orchid.wire.status import ListMeta, Status
 
-_random = SystemRandomness()
+
+class AuditIds:
+    """Ids in the form of a UUID: a random beginning for this process, and a count."""
+
+    def __init__(self) -> None:
+        uid = SystemRandomness().uid()
+        self._head = uid[:24]
+        self._count = itertools.count(int(uid[24:], 16))
+
+    def next(self) -> str:
+        """An id that no other request has; nobody needs to be unable to guess it."""
+        return f"{self._head}{next(self._count) & _LAST_DIGITS:012x}"
+
+
+_LAST_DIGITS = (1 << 48) - 1
+_audit_ids = AuditIds()
 GZIP_ABOVE = 131_072
 WARNING_BUDGET, WARNING_CUT = 4096, 256
 
@@ -55,17 +70,12 @@ NO_QUERY: Query = {}
 NOWHERE = Located(Target(verb=""))
 
 
-@dataclass(slots=True)
 class Exchange:
     """One request on its way through the server, and what is known of it so far."""
 
-    http: HttpRequest
-    audit_id: str
-    now: datetime
     located: Located = NOWHERE
     request: Request | None = None  # once the caller is known
-    query: Query = field(default_factory=lambda: NO_QUERY)
-    warnings: list[str] = field(default_factory=list)
+    query: Query = NO_QUERY
     form: Form = PLAIN
     extra_headers: bytes = b""
     # For audit and metrics, which look on:
@@ -76,6 +86,12 @@ class Exchange:
     status: Status | None = None  # the answer, if it is a Status
     panicked: bool = False  # it failed in a way that nobody foresaw
     audit_plan: Plan | None = None  # what is to be recorded, once the caller is known
+
+    def __init__(self, http: HttpRequest, audit_id: str, now: datetime) -> None:
+        self.http = http
+        self.audit_id = audit_id
+        self.now = now
+        self.warnings: list[str] = []
 
     @property
     def accept(self) -> str:
@@ -90,7 +106,7 @@ class Exchange:
 def fresh_audit_id(http: HttpRequest) -> str:
     """The client's own id, so that it finds its request again; else a new one."""
     given = http.headers.get("audit-id", "")
-    return given if given and given.isprintable() and given.isascii() else _random.uid()
+    return given if given and given.isprintable() and given.isascii() else _audit_ids.next()
 
 
 def head(exchange: Exchange, content_type: bytes, *, cache: bytes = b"no-cache, private") -> bytes:

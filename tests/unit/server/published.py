@@ -128,7 +128,8 @@ def ask(
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     http = HttpRequest(method, target, url.path, url.query, named, Peer("127.0.0.1:1"))
     located = Located(Target(verb=method.lower(), path=url.path))
-    exchange = Exchange(http, "id", now, located=located, query=parse_query(url.query))
+    exchange = Exchange(http, "id", now)
+    exchange.located, exchange.query = located, parse_query(url.query)
     if url.path in (V2, V3):
         return pages.exact[url.path](exchange)
     return pages.prefixed[f"{V3}/"](exchange)
