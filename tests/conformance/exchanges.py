@@ -35,6 +35,7 @@ NOT_CAPTURED = "not-captured"  # stands in where an earlier step gave no such va
 ANSWER_SECONDS = 15.0
 UNTIL_SECONDS = 15.0
 ASK_AGAIN_SECONDS = 0.1
+ANY_STATE_SECONDS = 2.0
 
 Step = dict[str, Any]
 Variables = dict[str, Any]
@@ -102,13 +103,29 @@ def differences_in(case: Case, caller: Caller, *, patience: float = UNTIL_SECOND
     found: list[str] = []
     for step in case.steps:
         try:
-            answer = play(step, caller, variables, patience=0 if found else patience)
+            lines = differences_of(step, caller, variables, patience=0 if found else patience)
         except (OSError, http.client.HTTPException) as failure:
             # The later steps may still tell more, so a broken connection is one more difference.
             found.append(f"{step['id']}: no answer: {failure!r}")
             continue
-        found += [f"{step['id']}: {line}" for line in differences(step, answer)]
+        found += [f"{step['id']}: {line}" for line in lines]
     return found
+
+
+def differences_of(
+    step: Step, caller: Caller, variables: Variables, *, patience: float
+) -> list[str]:
+    """Play one step and compare. Where any state will do, the newest may take a moment to show."""
+    deadline = time.monotonic() + (ANY_STATE_SECONDS if takes_any_state(step) else 0)
+    while True:
+        lines = [*differences(step, play(step, caller, variables, patience=patience))]
+        if not lines or time.monotonic() > deadline:
+            return lines
+
+
+def takes_any_state(step: Step) -> bool:
+    """`resourceVersion=0` asks for what the server has, which may not be the newest."""
+    return str(step.get("query", {}).get("resourceVersion")) == "0"
 
 
 def differences(step: Step, answer: Answer) -> Iterator[str]:

@@ -80,6 +80,8 @@ def test_explain_tells_what_we_say_of_a_field(kubectl: Kubectl) -> None:
 
 def test_apply_validates_and_applies(kubectl: Kubectl) -> None:
     """A good manifest is applied by the client and by the server; diff then finds nothing."""
+    kubectl("delete", "--ignore-not-found", "-f", "-", stdin=GOOD)
+
     applied = kubectl("apply", "--validate", "-f", "-", stdin=GOOD)
     again = kubectl("apply", "-f", "-", stdin=GOOD)
     same = kubectl("diff", "-f", "-", stdin=GOOD)

@@ -245,13 +245,15 @@ class Access:
     def _authenticator(self) -> Authenticator:
         given, names = self.settings.given, self.settings.names
         audiences = self.settings.api_audiences
-        members: list[Authenticator] = [self.callers]
+        members: list[Authenticator] = []
         pool = _client_pool(given.client_ca_file or str(self.files.ca_certificate))
         if given.requestheader_client_ca_file:
             members.append(self._front_proxy(pool()))
         members.append(ClientCertificateAuthenticator(pool, self.clock, names))
         members.append(BearerAuthenticator(self.tokens, audiences))
         members.append(WebSocketAuthenticator(self.tokens, audiences, names))
+        # Those who are in this process present nothing at all, so they are looked for last.
+        members.append(self.callers)
         anonymous = AnonymousAuthenticator(given.anonymous_paths)
         return UnionAuthenticator(members, audiences, anonymous)
 

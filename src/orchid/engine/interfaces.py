@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from orchid.engine.request import Request, Target
 from orchid.wire.meta import Object
@@ -66,8 +66,7 @@ class Presented(Protocol):
     def all(self, name: str) -> list[str]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Authenticated:
+class Authenticated(NamedTuple):
     """A caller whose credential was accepted, and for which audiences it is good."""
 
     user: UserInfo

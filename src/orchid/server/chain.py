@@ -31,6 +31,7 @@ from orchid.wire.options import duration
 log = logging.getLogger(__name__)
 
 PANIC = "This request failed inside the server. Look in its log for details.\n"
+FORESEEN = (ApiError, Overloaded, AuthorizerFailed, UnreadableTarget)
 TOO_MANY = "Too many requests, please try again later.\n"
 
 
@@ -68,7 +69,10 @@ class Chain:
         started = perf_counter()
         exchange = Exchange(http, fresh_audit_id(http), self._clock.now())
         try:
-            answer = await self._foreseen(exchange)
+            try:
+                answer = await self._answered(exchange)
+            except FORESEEN as refusal:
+                answer = self._refused(exchange, refusal)
         except asyncio.CancelledError:  # the deadline; the listener answers in our place
             late = Timeout("request did not complete within the allotted timeout").status()
             exchange.status = late
@@ -85,20 +89,17 @@ class Chain:
         self._look_on(exchange, answer, started)
         return answer
 
-    async def _foreseen(self, exchange: Exchange) -> Response | Stream:
-        """The answer, or the refusal that a step on the way has raised."""
-        try:
-            return await self._answered(exchange)
-        except ApiError as error:
-            return error_response(exchange, error)
-        except Overloaded:
+    def _refused(self, exchange: Exchange, refusal: Exception) -> Response:
+        """What a step on the way has raised, as an answer."""
+        if isinstance(refusal, ApiError):
+            return error_response(exchange, refusal)
+        if isinstance(refusal, Overloaded):
             exchange.extra_headers += b"Retry-After: 1\r\n"
             return text(exchange, 429, TOO_MANY, content_type=TEXT)
-        except AuthorizerFailed as failure:
+        if isinstance(refusal, AuthorizerFailed):
             target = exchange.http.target
-            return text(exchange, 500, f'Internal Server Error: "{target}": {failure}\n')
-        except UnreadableTarget:
-            return text(exchange, 400, f'Bad Request: "{exchange.http.path}" names no resource\n')
+            return text(exchange, 500, f'Internal Server Error: "{target}": {refusal}\n')
+        return text(exchange, 400, f'Bad Request: "{exchange.http.path}" names no resource\n')
 
     def _look_on(self, exchange: Exchange, answer: Response | Stream, started: float) -> None:
         self._audit.complete(exchange, answer)
@@ -115,15 +116,18 @@ class Chain:
         if is_asked_for(http.headers):
             user = await self._impersonation.apply(user, http) or user
         real_user = None if user is caller.user else caller.user
-        request = Request(target, user, exchange.now, real_user=real_user)
-        request.warnings = exchange.warnings
-        request.audit_annotations.update(caller.notes)
-        exchange.warnings.extend(caller.warnings)
+        warnings = exchange.warnings
+        request = Request(target, user, exchange.now, real_user=real_user, warnings=warnings)
+        if caller.notes:
+            request.audit_annotations.update(caller.notes)
+        if caller.warnings:
+            warnings.extend(caller.warnings)
         exchange.request = request
         exchange.extra_headers += self._flow_headers
         with self._in_flight.room_for(target.verb, user):
             exchange.decision = decision = await self._authorizer.authorize(user, target)
-            insist(decision, user, target)
+            if not decision.allowed:
+                insist(decision, user, target)
             if target.is_resource:
                 return await self._resource(exchange, request)
             return self._page(exchange)

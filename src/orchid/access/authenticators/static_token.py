@@ -33,7 +33,10 @@ class StaticTokenAuthenticator:
         # Most tokens at the door are of other sorts and far longer: not worth a hash.
         self._lengths = frozenset(len(token) for token in users)
         self._audiences = api_audiences
-        self._users = {self._hash(token): with_group(user) for token, user in users.items()}
+        self._known = {
+            self._hash(token): Authenticated(with_group(user), api_audiences)
+            for token, user in users.items()
+        }
 
     @classmethod
     def load(cls, path: Path, api_audiences: Audiences) -> "StaticTokenAuthenticator":
@@ -49,11 +52,11 @@ class StaticTokenAuthenticator:
     async def authenticate_token(self, token: str, audiences: Audiences) -> Authenticated | None:
         if len(token) not in self._lengths:
             return None
-        user = self._users.get(self._hash(token))
-        if user is None:
-            return None
+        known = self._known.get(self._hash(token))
+        if known is None or audiences == self._audiences:
+            return known
         good = shared(self._audiences, audiences)
-        return Authenticated(user, good) if good else None
+        return Authenticated(known.user, good) if good else None
 
     def _hash(self, token: str) -> bytes:
         digest = self._keyed.copy()
