@@ -1,32 +1,26 @@
 """`orchid account`: make, list and remove service accounts, for those without another client."""
 
 import argparse
-from collections.abc import Callable
 
 from orchid.commands import moments
-from orchid.commands.connection import Connection, add_flags, connect, path
+from orchid.commands.actions import add_actions, run_action
+from orchid.commands.connection import Connection, path
 from orchid.commands.output import say, say_json, table
 from orchid.commands.token import account_of
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    for name, words, arguments, action in (
-        ("new", "make an account", _account_argument, _new),
-        ("list", "list accounts", _list_arguments, _list),
-        ("delete", "delete an account; its tokens end with it", _account_argument, _delete),
-    ):
-        place = actions.add_parser(
-            name, help=words, description=f"{words.capitalize()}.", allow_abbrev=False
-        )
-        arguments(place)
-        add_flags(place)
-        place.set_defaults(act=action)
+    add_actions(
+        parser,
+        (
+            ("new", "make an account", _account_argument, _new),
+            ("list", "list accounts", _list_arguments, _list),
+            ("delete", "delete an account; its tokens end with it", _account_argument, _delete),
+        ),
+    )
 
 
-def run(chosen: argparse.Namespace) -> int:
-    act: Callable[[argparse.Namespace, Connection], int] = chosen.act
-    return act(chosen, connect(chosen))
+run = run_action
 
 
 def _account_argument(parser: argparse.ArgumentParser) -> None:

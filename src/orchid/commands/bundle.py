@@ -7,34 +7,28 @@ a file), `set` makes or replaces one from files. What a bundle may hold is the s
 import argparse
 import hashlib
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from orchid.commands import moments
-from orchid.commands.connection import NOT_FOUND, Connection, Json, Refused, add_flags, connect
+from orchid.commands.actions import add_actions, run_action
+from orchid.commands.connection import NOT_FOUND, Connection, Json, Refused
 from orchid.commands.output import USAGE, Complaint, say, say_json, table
 
 LARGEST = 1 << 20
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    for name, words, arguments, action in (
-        ("list", "list trust bundles", _list_arguments, _list),
-        ("show", "show the certificates of a bundle", _show_arguments, _show),
-        ("set", "make a bundle from files, or replace it", _set_arguments, _set),
-    ):
-        place = actions.add_parser(
-            name, help=words, description=f"{words.capitalize()}.", allow_abbrev=False
-        )
-        arguments(place)
-        add_flags(place)
-        place.set_defaults(act=action)
+    add_actions(
+        parser,
+        (
+            ("list", "list trust bundles", _list_arguments, _list),
+            ("show", "show the certificates of a bundle", _show_arguments, _show),
+            ("set", "make a bundle from files, or replace it", _set_arguments, _set),
+        ),
+    )
 
 
-def run(chosen: argparse.Namespace) -> int:
-    act: Callable[[argparse.Namespace, Connection], int] = chosen.act
-    return act(chosen, connect(chosen))
+run = run_action
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from orchid.commands import moments
-from orchid.commands.connection import CONFLICT, Connection, Json, Refused, add_flags, connect
+from orchid.commands.actions import add_actions, run_action
+from orchid.commands.connection import CONFLICT, Connection, Json, Refused
 from orchid.commands.output import USAGE, Cell, Complaint, facts, remark, say, say_json, table
 
 KIND = "CertificateSigningRequest"
@@ -35,26 +36,20 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    for name, words, arguments, action in (
-        ("new", "make a key and request a certificate for it", _new_arguments, _new),
-        ("list", "list requests", _list_arguments, _list),
-        ("show", "decode a request", _name_argument, _show),
-        ("approve", "approve requests", _decision_arguments, _approve),
-        ("deny", "deny requests", _decision_arguments, _deny),
-        ("fetch", "wait for a certificate and write it", _fetch_arguments, _fetch),
-    ):
-        place = actions.add_parser(
-            name, help=words, description=f"{words.capitalize()}.", allow_abbrev=False
-        )
-        arguments(place)
-        add_flags(place)
-        place.set_defaults(act=action)
+    add_actions(
+        parser,
+        (
+            ("new", "make a key and request a certificate for it", _new_arguments, _new),
+            ("list", "list requests", _list_arguments, _list),
+            ("show", "decode a request", _name_argument, _show),
+            ("approve", "approve requests", _decision_arguments, _approve),
+            ("deny", "deny requests", _decision_arguments, _deny),
+            ("fetch", "wait for a certificate and write it", _fetch_arguments, _fetch),
+        ),
+    )
 
 
-def run(chosen: argparse.Namespace) -> int:
-    act: Callable[[argparse.Namespace, Connection], int] = chosen.act
-    return act(chosen, connect(chosen))
+run = run_action
 
 
 # -- new -----------------------------------------------------------------------------------
