@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 
 UNFIT, ORPHANED = 2, 3
 GIVE_UP_SECONDS = 2.0
+HEARD_SECONDS = 30.0
 
 
 def main() -> int:
@@ -65,7 +66,9 @@ async def _serve(settings: Settings, store: RemoteStore) -> int:
         return ORPHANED
     problem = None if serving.cancelled() else _foreseen(serving.exception())
     if problem is not None:
+        # Hanging up with words on their way could lose them: the parent hangs up, having heard.
         store.link.send(Unfit(str(problem)))
+        await asyncio.wait([store.link.lost], timeout=HEARD_SECONDS)
     await store.close()
     return UNFIT if problem else 0
 

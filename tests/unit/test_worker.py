@@ -1,11 +1,16 @@
 """The program of a worker ends with the right code, whatever ends it."""
 
+import asyncio
 import socket
+from typing import NoReturn
 
 import pytest
 
-from orchid import worker
-from orchid.settings import BadSettings
+from orchid import telemetry, worker
+from orchid.settings import BadSettings, Given
+from orchid.workers.counter import Counter
+from orchid.workers.framing import Reader
+from orchid.workers.messages import Begin, Unfit, from_worker, packed
 
 
 async def test_worker_without_a_parent_ends_at_once() -> None:
@@ -14,6 +19,45 @@ async def test_worker_without_a_parent_ends_at_once() -> None:
     ours.close()
 
     assert await worker.work(theirs) == worker.ORPHANED
+
+
+async def test_worker_waits_until_its_last_words_are_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Were it to hang up first, a parent that writes just then would never read them."""
+
+    async def refuse(*_: object) -> NoReturn:
+        raise BadSettings("--listen: no")
+
+    monkeypatch.setattr(worker, "serve_as_worker", refuse)
+    monkeypatch.setattr(telemetry, "configure", lambda *_: None)
+    counter = Counter.create()
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    working = asyncio.ensure_future(worker.work(theirs))
+    begin = Begin(
+        given=Given(),
+        listens=False,
+        prepares=False,
+        controls=False,
+        sockets=(),
+        counter=counter.descriptor,
+        revision=0,
+        oldest=0,
+    )
+    await asyncio.get_running_loop().sock_sendall(ours, packed(begin))
+
+    reader, heard = Reader(), list[object]()
+    while not any(isinstance(word, Unfit) for word in heard):
+        data = await asyncio.get_running_loop().sock_recv(ours, 1 << 16)
+        assert data, "the worker hung up first"
+        heard += map(from_worker, reader.feed(data))
+    await asyncio.wait([working], timeout=0.2)
+    assert not working.done()
+
+    ours.close()
+    assert await working == worker.UNFIT
+    counter.close()
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,9 @@ class Ready(Message, frozen=True, tag=10):
 
 
 class Unfit(Message, frozen=True, tag=11):
-    """A setting keeps this worker from starting; the words are for the person who set it."""
+    """A setting keeps this worker from starting; the words are for the person who set it.
+
+    The last word: the parent hangs up."""
 
     problem: str
 

@@ -195,7 +195,9 @@ class Parent:
     def _reported(self, role: Role, session: Session | None, report: Ready | Unfit) -> None:
         assert session is not None
         if isinstance(report, Unfit):
-            self._unfit(role, report.problem)
+            log.error("workers.unfit: %s", report.problem, extra={"role": role.name})
+            self._problem = report.problem
+            session.close()
             return
         log.info("workers.ready", extra={"role": role.name})
         self._waiting[role.name] = session
@@ -213,10 +215,6 @@ class Parent:
                 self._announce()
         if not self._unready and not self._stop.is_set():
             self._tasks.create_task(self._launcher.refill())
-
-    def _unfit(self, role: Role, problem: str) -> None:
-        log.error("workers.unfit: %s", problem, extra={"role": role.name})
-        self._problem = problem
 
     # The end
 
