@@ -4,17 +4,23 @@
     kubectl("-n", "walk", "get", "sa").says("default")
 
 A call that fails raises with both its outputs, unless it was made through `fails`. Each home has a
-discovery cache of its own, as each person has.
+discovery cache of its own, as each person has. The program is the one on the path, or the one that
+ORCHID_KUBECTL names; where releases have different words, a test asks for `release`.
 """
 
+import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 SECONDS = 60.0
+PROGRAM = os.environ.get("ORCHID_KUBECTL", "kubectl")
+NEWEST = (999, 0)  # a program built from source calls itself 0.0.0
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,16 @@ class Kubectl:
 
     kubeconfig: Path
     home: Path
-    program: str = "kubectl"
+    program: str = PROGRAM
+
+    @cached_property
+    def release(self) -> tuple[int, int]:
+        """The program's own version: (1, 36)."""
+        told = json.loads(self("version", "--client", "-o", "json").out)["clientVersion"]
+        numbers = re.match(r"v(\d+)\.(\d+)\.", told["gitVersion"])
+        assert numbers, told
+        major, minor = map(int, numbers.groups())
+        return (major, minor) if major else NEWEST
 
     def __call__(self, *words: str, stdin: str = "", **environ: str) -> Said:
         said = self.run(*words, stdin=stdin, **environ)
