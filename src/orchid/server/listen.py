@@ -13,6 +13,7 @@ import errno
 import logging
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from contextvars import copy_context
 from time import monotonic
 from typing import Final
@@ -21,6 +22,7 @@ from orchid.server.connection import Connection, host_and_port
 from orchid.server.exchange import Handler, Response
 from orchid.server.service import Failure, Limits, Service
 from orchid.server.tls import TlsFiles
+from orchid.server.tls_channel import TlsChannel
 
 __all__ = ["Limits", "Listener"]
 
@@ -56,6 +58,7 @@ class Listener:
         self._accepting = False
         self._accepts_at_once = _ACCEPTS_AT_ONCE
         self._arriving: set[asyncio.Task[None]] = set()
+        self._shaking_hands: set[TlsChannel] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._look_at_files = 0.0
         self.failed_handshakes = 0
@@ -130,6 +133,8 @@ class Listener:
             bound.close()
         for task in self._arriving:
             task.cancel()
+        for channel in tuple(self._shaking_hands):
+            channel.abort()
         for connection in tuple(service.connections):
             connection.drain()
         service.settle()
@@ -168,7 +173,8 @@ class Listener:
                 self._service.loop.remove_reader(bound)
 
     def _is_full(self) -> bool:
-        return self.connections + len(self._arriving) >= self._limits.max_connections
+        arriving = len(self._arriving) + len(self._shaking_hands)
+        return self.connections + arriving >= self._limits.max_connections
 
     def _accept(self, bound: socket.socket) -> None:
         for _ in range(self._accepts_at_once):
@@ -188,21 +194,28 @@ class Listener:
             task.add_done_callback(self._arriving.discard)
 
     async def _admit(self, client: socket.socket) -> None:
-        loop, tls = self._service.loop, self._tls
-        try:
-            if tls is None:
-                await loop.connect_accepted_socket(lambda: Connection(self._service), client)
-                return
-            verified = tls.verifies_clients
-            await loop.connect_accepted_socket(
-                lambda: Connection(self._service, peer_is_verified=verified),
-                client,
-                ssl=tls.context,
-                ssl_handshake_timeout=self._limits.header_timeout,
-                ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
-            )
-        except (OSError, EOFError):
-            self.failed_handshakes += 1  # noise, a scan, a client that does not trust us
+        with suppress(OSError):  # it has gone again
+            await self._service.loop.connect_accepted_socket(self._protocol, client)
+
+    def _protocol(self) -> asyncio.Protocol:
+        tls = self._tls
+        if tls is None:
+            return Connection(self._service)
+        verified = tls.verifies_clients
+
+        def opened(channel: TlsChannel) -> Connection:
+            self._shaking_hands.discard(channel)
+            return Connection(self._service, peer_is_verified=verified)
+
+        patience = self._limits.header_timeout
+        channel = TlsChannel(tls.context, opened, self._handshake_failed, patience=patience)
+        self._shaking_hands.add(channel)
+        return channel
+
+    def _handshake_failed(self, channel: TlsChannel) -> None:
+        """Noise, a scan, a client that does not trust us."""
+        self._shaking_hands.discard(channel)
+        self.failed_handshakes += 1
 
     # Time
 
@@ -213,6 +226,8 @@ class Listener:
         service.tick()
         for connection in [late for late in service.connections if late.deadline <= now]:
             connection.expire(now)
+        for channel in [late for late in self._shaking_hands if late.deadline <= now]:
+            channel.abort()
         if not self._is_full():
             self._accept_again()
         if self._tls is not None and now >= self._look_at_files:

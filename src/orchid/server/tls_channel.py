@@ -1,0 +1,194 @@
+"""TLS on one connection: a protocol to the TCP transport below, a transport to the protocol above.
+
+Start with `data_received` and `write`. OpenSSL does the work on two buffers in memory; this module
+carries bytes between them and the socket. It takes the place of the event loop's own TLS because
+that asks OpenSSL for more after every read and gets an exception for an answer, which costs a
+quarter of a short request (docs/decisions/0015-tls-channel.md).
+
+It never looks at what it carries, and judges no certificate: see tls.py for the rules of the
+handshake.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from math import inf
+from time import monotonic
+from typing import Any, Final, cast
+
+Handshaken = Callable[["TlsChannel"], asyncio.Protocol]
+Ended = Callable[["TlsChannel"], None]
+
+# What is encrypted at once: OpenSSL's buffers grow to the largest piece and never shrink.
+_PIECE: Final = 64 << 10
+_Bytes = bytes | bytearray | memoryview
+
+
+class TlsChannel(asyncio.Protocol, asyncio.Transport):
+    """The server's end of TLS.
+
+    After the handshake `opened` gives the protocol that is served from then on. A channel that ends
+    before that is told to `failed`, and nobody else hears of it.
+    """
+
+    __slots__ = (
+        "_closing",
+        "_failed",
+        "_incoming",
+        "_opened",
+        "_outgoing",
+        "_protocol",
+        "_tls",
+        "_transport",
+        "deadline",
+    )
+
+    _transport: asyncio.Transport
+
+    def __init__(
+        self, context: ssl.SSLContext, opened: Handshaken, failed: Ended, *, patience: float
+    ) -> None:
+        super().__init__()
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._opened = opened
+        self._failed = failed
+        self._protocol: asyncio.Protocol | None = None
+        self._closing = False
+        self.deadline = monotonic() + patience  # for the handshake
+
+    # What the socket says
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing and self._protocol is None:
+            return
+        self._incoming.write(data)
+        if self._protocol is None:
+            self._shake_hands()
+            if not self._incoming.pending:
+                return
+        if self._protocol is not None:
+            self._read(self._protocol)
+
+    def eof_received(self) -> bool:
+        """A closed socket ends the channel: TLS has no half-closed connections here."""
+        if self._protocol is not None:
+            self._protocol.eof_received()
+        return False
+
+    def pause_writing(self) -> None:
+        if self._protocol is not None:
+            self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._protocol is not None:
+            self._protocol.resume_writing()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._closing = True
+        protocol, self._protocol = self._protocol, None
+        if protocol is not None:
+            protocol.connection_lost(error)
+        else:
+            self._failed(self)
+
+    # Handshake and reading
+
+    def _shake_hands(self) -> None:
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._flush()
+        except (ssl.SSLError, OSError):
+            self._flush()  # the alert that says why
+            self._closing = True
+            self._transport.close()
+        else:
+            self._flush()
+            self.deadline = inf
+            self._protocol = self._opened(self)
+            self._protocol.connection_made(self)
+
+    def _read(self, protocol: asyncio.Protocol) -> None:
+        """Decrypt all that has come, and hand it over in one piece."""
+        tls, incoming = self._tls, self._incoming
+        data, ended = b"", False
+        try:
+            # What lies encrypted is longer than what it says, so this is a good size to ask for.
+            data = part = tls.read(incoming.pending)
+            while part and (size := incoming.pending or tls.pending()):
+                part = tls.read(size)
+                data += part
+            ended = not part  # a farewell
+        except ssl.SSLWantReadError:
+            pass  # the rest of a record is still on its way
+        except ssl.SSLError:
+            ended = True  # this is no TLS
+        if self._outgoing.pending:
+            self._flush()  # an answer of the protocol itself, as to a change of keys
+        if data:
+            protocol.data_received(data)
+        if ended and not self._closing:
+            protocol.eof_received()
+            self.close()
+
+    def _flush(self) -> None:
+        if self._outgoing.pending:
+            self._transport.write(self._outgoing.read())
+
+    # What the protocol above asks for
+
+    def write(self, data: _Bytes) -> None:
+        if self._closing:
+            return
+        if len(data) <= _PIECE:
+            self._tls.write(data)
+            self._transport.write(self._outgoing.read())
+            return
+        view = memoryview(data)
+        for start in range(0, len(view), _PIECE):
+            self.write(view[start : start + _PIECE])
+
+    def writelines(self, list_of_data: Iterable[_Bytes]) -> None:
+        for data in list_of_data:
+            self.write(data)
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Say farewell and close once everything is sent; theirs is not waited for."""
+        if self._closing:
+            return
+        self._closing = True
+        with suppress(ssl.SSLError, OSError):  # it would wait for theirs
+            self._tls.unwrap()
+        self._flush()
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._closing = True
+        self._transport.abort()
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
+
+    def get_write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name == "ssl_object":
+            return self._tls
+        if name == "sslcontext":
+            return self._tls.context
+        return self._transport.get_extra_info(name, default)
