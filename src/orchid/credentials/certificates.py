@@ -49,6 +49,7 @@ MAX_CHAIN = 8
 _MAX_CERTIFICATE = 128 * 1024
 
 _UNREADABLE = "x509: malformed certificate"
+_panic_is_unreadable = panics_as(MalformedCertificate, _UNREADABLE)
 _UNREADABLE_FOR = (
     ValueError,
     TypeError,
@@ -104,7 +105,7 @@ def parse_blocks(text: bytes | str) -> list[x509.Certificate]:
     A block may hold several certificates one after the other; text outside blocks is ignored.
     """
     found: list[x509.Certificate] = []
-    blocks = pem.split(text).blocks
+    blocks = pem.split(text)
     for block in blocks:
         if block.label != pem.CERTIFICATE:
             raise MalformedCertificate(
@@ -187,11 +188,10 @@ def read_contents(certificate: x509.Certificate, data: bytes) -> Contents:
 
 def is_authority(certificate: x509.Certificate) -> bool:
     """Say whether basic constraints are there and name an authority."""
-    try:
-        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
-    except x509.ExtensionNotFound:
-        return False
-    return constraints.value.ca
+    for extension in certificate.extensions:
+        if isinstance(extension.value, x509.BasicConstraints):
+            return extension.value.ca
+    return False
 
 
 class ClientVerifier:
@@ -357,7 +357,7 @@ def _serial_bytes(data: bytes) -> bytes:
 
 
 def _load(data: bytes) -> x509.Certificate:
-    with panics_as(MalformedCertificate, _UNREADABLE):
+    with _panic_is_unreadable:
         try:
             certificate = x509.load_der_x509_certificate(data)
             # The library reads lazily; a certificate that cannot be read whole is none.

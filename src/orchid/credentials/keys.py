@@ -219,14 +219,14 @@ def load_signing_key(path: Path) -> SigningKey:
 def load_verification_keys(path: Path) -> tuple[VerificationKey, ...]:
     """Read every key of a file: public keys, certificates, or the public half of private keys."""
     data, status = files.read_with_status(path)
-    if any(block.label in _PRIVATE_LABELS for block in pem.split(data).blocks):
+    if any(block.label in _PRIVATE_LABELS for block in pem.split(data)):
         files.refuse_exposed(path, status)
     return read_verification_keys(data, str(path))
 
 
 def read_private_key(data: bytes, place: str = "key data") -> PrivateKey:
     """Find the first private key in PEM text (PKCS#8, SEC 1 or PKCS#1)."""
-    for block in pem.split(data).blocks:
+    for block in pem.split(data):
         if block.label in _PRIVATE_LABELS:
             return _private_from(block, place)
     raise UnreadableKey(f"{place} does not contain a private key in PEM form")
@@ -235,7 +235,7 @@ def read_private_key(data: bytes, place: str = "key data") -> PrivateKey:
 def read_verification_keys(data: bytes, place: str = "key data") -> tuple[VerificationKey, ...]:
     """Find every key in PEM text, in order, each once."""
     found: dict[str, VerificationKey] = {}
-    for block in pem.split(data).blocks:
+    for block in pem.split(data):
         public = _public_from(block, place)
         if public is not None:
             key = VerificationKey.of(public)

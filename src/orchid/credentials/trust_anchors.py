@@ -27,7 +27,7 @@ class Problem:
 def problems(text: str) -> list[Problem]:
     """Say everything that is wrong with the content of a bundle; nothing means it is good."""
     try:
-        blocks = pem.split(text, max_bytes=MAX_BUNDLE).blocks
+        blocks = pem.split(text, max_bytes=MAX_BUNDLE)
     except TooMuchPem as refusal:
         if len(text.encode("utf-8", "surrogatepass")) > MAX_BUNDLE:
             return [Problem(f"may not be more than {MAX_BUNDLE} bytes", too_long=True)]
@@ -46,7 +46,7 @@ def problems(text: str) -> list[Problem]:
 
 def anchors(text: str) -> list[bytes]:
     """Give the DER certificates of a bundle, each once, in order."""
-    blocks = pem.split(text, max_bytes=MAX_BUNDLE).blocks
+    blocks = pem.split(text, max_bytes=MAX_BUNDLE)
     return list(dict.fromkeys(block.data for block in blocks if block.label == pem.CERTIFICATE))
 
 

@@ -35,7 +35,7 @@ GOOD = f"-----BEGIN A-----\n{BODY}\n-----END A-----\n"
 )
 def test_the_good_block_is_found_whatever_stands_around_it(text: str) -> None:
     """Blocks that break a rule are skipped; blanks and line ends do not matter."""
-    (block,) = pem.split(text).blocks
+    (block,) = pem.split(text)
 
     assert block.label == "A"
     assert block.data == b"hello world"
@@ -59,7 +59,7 @@ def test_the_good_block_is_found_whatever_stands_around_it(text: str) -> None:
 )
 def test_texts_without_a_whole_block_have_none(text: str) -> None:
     """Half a block is no block."""
-    assert pem.split(text).blocks == ()
+    assert pem.split(text) == ()
     assert pem.first(text) is None
 
 
@@ -67,7 +67,7 @@ def test_headers_are_reported() -> None:
     """Lines with a colon directly after BEGIN are headers, trimmed."""
     text = f"-----BEGIN A-----\nProc-Type: 4,ENCRYPTED\nX:y\n\n{BODY}\n-----END A-----\n"
 
-    (block,) = pem.split(text).blocks
+    (block,) = pem.split(text)
 
     assert block.headers == (("Proc-Type", "4,ENCRYPTED"), ("X", "y"))
     assert block.data == b"hello world"
@@ -77,33 +77,32 @@ def test_an_empty_block_counts() -> None:
     """A block may hold nothing, and may have an empty or odd label."""
     text = "-----BEGIN A-----\n-----END A-----\n-----BEGIN -----\n\n-----END -----\n"
 
-    blocks = pem.split(text).blocks
+    blocks = pem.split(text)
 
     assert [(block.label, block.data) for block in blocks] == [("A", b""), ("", b"")]
 
 
-@pytest.mark.parametrize(
-    ("text", "outside"),
-    [
-        (GOOD, False),
-        (GOOD + "\n \t\n" + GOOD, False),
-        (GOOD + "x" + GOOD, True),
-        ("x", True),
-        ("", False),
-    ],
-)
-def test_text_outside_of_blocks_is_reported(text: str, outside: bool) -> None:
-    """A caller that wants nothing but blocks can tell."""
-    assert pem.split(text).text_outside is outside
-
-
 def test_size_and_number_of_blocks_are_bounded() -> None:
-    """Too large and too many are refusals, counted over broken blocks too."""
+    """Too large and too many are refusals; what only begins like a block counts too."""
     broken = "-----BEGIN A-----\n=\n-----END A-----\n"
+    begun = "-----BEGIN \n"
 
-    for text in ("x" * (pem.MAX_BYTES + 1), "é" * (pem.MAX_BYTES - 1), broken * 5000):
+    for text in (
+        "x" * (pem.MAX_BYTES + 1),
+        "é" * (pem.MAX_BYTES - 1),
+        broken * 5000,
+        begun * 5000,
+    ):
         with pytest.raises(TooMuchPem):
             pem.split(text)
+
+
+def test_what_follows_the_first_block_does_not_count_for_it() -> None:
+    """Who asks for one block gets it, however many begin behind it."""
+    block = pem.first(GOOD + "-----BEGIN A-----\n" * 5000)
+
+    assert block is not None
+    assert block.data == b"hello world"
 
 
 BEGIN, END = b"-----BEGIN A-----\n", b"-----END A-----\n"
@@ -132,7 +131,7 @@ def test_a_megabyte_of_almost_pem_is_read_or_refused(name: str, tail: bytes) -> 
     data = (BEGIN + piece * (pem.MAX_BYTES // len(piece)))[: pem.MAX_BYTES - len(tail)] + tail
 
     try:
-        blocks = pem.split(data).blocks
+        blocks = pem.split(data)
     except TooMuchPem:
         return
 
@@ -146,10 +145,7 @@ def test_what_is_encoded_splits_into_the_same_blocks(blocks: list[tuple[str, byt
     """Splitting inverts encoding, for any number of blocks and any content."""
     text = b"".join(pem.encode(label, data) for label, data in blocks)
 
-    document = pem.split(text)
-
-    assert [(block.label, block.data) for block in document.blocks] == blocks
-    assert not document.text_outside
+    assert [(block.label, block.data) for block in pem.split(text)] == blocks
 
 
 FRAGMENTS = st.sampled_from(
@@ -161,16 +157,16 @@ FRAGMENTS = st.sampled_from(
 
 
 @given(st.lists(FRAGMENTS, max_size=40).map("".join))
-def test_any_text_is_split_into_disjoint_blocks(text: str) -> None:
-    """Whatever the text, blocks come in order, do not overlap, and each reads alone the same."""
-    data = text.encode()
+def test_any_text_is_split_and_its_first_block_is_the_first(text: str) -> None:
+    """Whatever the text, nothing breaks, and both ways to read it agree."""
+    blocks = pem.split(text)
 
-    blocks = pem.split(data).blocks
+    assert pem.first(text) == next(iter(blocks), None)
 
-    position = 0
-    for block in blocks:
-        assert position <= block.start < block.stop <= len(data)
-        alone = pem.first(data[block.start : block.stop])
-        assert alone is not None
-        assert (alone.label, alone.data) == (block.label, block.data)
-        position = block.stop
+
+def test_the_bytes_of_a_block_are_not_shown() -> None:
+    """They may be a private key, and what is printed ends in a log."""
+    (block,) = pem.split(GOOD)
+
+    assert "hello" not in repr(block)
+    assert "hello" not in f"{[block]}"
