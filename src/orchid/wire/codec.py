@@ -102,7 +102,7 @@ class Decoder(Generic[T]):
             return self._decode_yaml(body, findings)
         value = plain(body)
         try:
-            typed = self._typed.decode(body)
+            typed = msgspec.convert(value, self.type)  # text is not read, nor kept, a second time
             keys = self._glance(value)
         except (msgspec.ValidationError, Odd):
             return self._shaped(_with_repeats(body) if findings else value, findings)
@@ -203,10 +203,12 @@ _COLON, _BACKSLASH = b":\\"
 def _may_repeat_keys(body: bytes, keys: int) -> bool:
     """Whether the text might hold more keys than the decoded document. Never wrongly says no.
 
-    The colon after a key follows a quote or a blank, so counting those is counting at least all
-    keys. JSON inside a string has quotes of its own, with a backslash before them; they are taken
-    off again unless a second backslash makes that uncertain.
+    Every key has a colon, and mostly nothing else has. It follows a quote or a blank, so counting
+    those is counting at least all keys. JSON inside a string has quotes of its own, with a
+    backslash before them; they are taken off again unless a second backslash makes that uncertain.
     """
+    if body.count(_COLON) == keys:
+        return False
     colons = body.count(b'":')
     for blank in _BLANKS:
         if blank in body:
