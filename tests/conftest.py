@@ -42,6 +42,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if missing:
         named = ", ".join(f"{program} ({count})" for program, count in sorted(missing.items()))
         terminalreporter.write_line(
-            f"{sum(missing.values())} tests skipped for want of a system package: {named}; "
-            "scripts/system-packages installs them"
+            f"{sum(missing.values())} tests skipped for want of a package: {named}; "
+            "scripts/system-packages installs those of the system"
         )

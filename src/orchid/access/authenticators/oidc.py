@@ -3,18 +3,21 @@
 Start with `OidcAuthenticator`; its `run` keeps every issuer's keys fresh and needs an owner.
 Each issuer is found by the exact string in `iss` and has keys of its own: no issuer can sign for
 another. A token of none of them is not ours to judge and costs nothing but reading its payload.
-Signatures may be remembered (credentials/tokens.py), times and claims are checked in every use.
+Signatures are remembered (credentials/tokens.py), and with them what the claims became, which
+nothing but the claims and the settings decides (oidc_mapping.py). Times are checked in every use.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from orchid.access.authenticators.audiences import Audiences, shared
 from orchid.access.authenticators.oidc_keys import Fetch, KeySource, fetching
-from orchid.access.authenticators.oidc_settings import ClaimMapping, IssuerSettings
+from orchid.access.authenticators.oidc_mapping import user_of
+from orchid.access.authenticators.oidc_settings import IssuerSettings
 from orchid.credentials.keys import VerificationKey, b64url_decode
 from orchid.credentials.refusals import NotAToken, TokenRefused, UnknownKey, WrongIssuer
 from orchid.credentials.tokens import KeySet, Payload, Verified, Verifier
@@ -24,6 +27,14 @@ from orchid.wire.text import quote
 from orchid.wire.user import UserInfo
 
 NOT_BEFORE_LEEWAY = 60
+
+
+@dataclass(slots=True)
+class _Token:
+    """The claims of a token, and what became of them: both are remembered with its signature."""
+
+    claims: Payload
+    outcome: UserInfo | str | None = None  # a text: why there is no user
 
 
 class OidcAuthenticator:
@@ -39,10 +50,10 @@ class OidcAuthenticator:
     ) -> None:
         self._clock = clock
         self._audiences = api_audiences
-        self._credential_id = names.credential_id
+        self._names = names
         self._settings = {one.url: one for one in issuers}
         self._keys = {one.url: KeySet(()) for one in issuers}
-        self._verifier: Verifier[Payload] = Verifier(self._keys, dict)
+        self._verifier: Verifier[_Token] = Verifier(self._keys, _Token)
         self.sources = {
             one.url: KeySource(one, fetch(one), clock, self._take_keys) for one in issuers
         }
@@ -67,7 +78,7 @@ class OidcAuthenticator:
         self._check(verified, settings)
         return Authenticated(self._user(verified.claims, settings), good)
 
-    async def _open(self, token: str) -> Verified[Payload]:
+    async def _open(self, token: str) -> Verified[_Token]:
         try:
             return self._verifier.open(token, self._clock.now().timestamp())
         except UnknownKey:
@@ -84,9 +95,9 @@ class OidcAuthenticator:
         self._keys = {**self._keys, issuer: KeySet(keys)}
         self._verifier.replace_issuers(self._keys)
 
-    def _check(self, verified: Verified[Payload], settings: IssuerSettings) -> None:
+    def _check(self, verified: Verified[_Token], settings: IssuerSettings) -> None:
         """Audience, then times: no leeway at the end, a minute at the beginning."""
-        meant = verified.claims.get("aud")
+        meant = verified.claims.claims.get("aud")
         listed = meant if isinstance(meant, list) else [meant]
         if not any(audience in settings.audiences for audience in listed):
             wanted = " ".join(quote(audience) for audience in settings.audiences)
@@ -97,20 +108,15 @@ class OidcAuthenticator:
         if verified.not_before is not None and now + NOT_BEFORE_LEEWAY < verified.not_before:
             raise Rejected("oidc: verify token: token is not valid yet")
 
-    def _user(self, claims: Payload, settings: IssuerSettings) -> UserInfo:
-        user = UserInfo(
-            username=_username(claims, settings.username),
-            groups=_groups(claims, settings.groups) if settings.groups else (),
-            uid=_uid(claims, settings.uid_claim) if settings.uid_claim else "",
-            extra=self._extra(claims),
-        )
-        for claim, wanted in settings.required_claims:
-            _require(claims, claim, wanted)
-        return user
-
-    def _extra(self, claims: Payload) -> dict[str, tuple[str, ...]]:
-        jti = claims.get("jti")
-        return {self._credential_id: (f"JTI={jti}",)} if isinstance(jti, str) and jti else {}
+    def _user(self, token: _Token, settings: IssuerSettings) -> UserInfo:
+        if token.outcome is None:
+            try:
+                token.outcome = user_of(token.claims, settings, self._names)
+            except Rejected as refusal:
+                token.outcome = str(refusal)
+        if isinstance(token.outcome, str):
+            raise Rejected(token.outcome)
+        return token.outcome
 
 
 def unverified_issuer(token: str) -> str:
@@ -123,51 +129,3 @@ def unverified_issuer(token: str) -> str:
     if not isinstance(issuer, str):
         raise NotAToken("the issuer of the token is no text")
     return issuer
-
-
-def _username(claims: Payload, mapping: ClaimMapping) -> str:
-    place = f"oidc: parse username claims {quote(mapping.claim)}"
-    value = claims.get(mapping.claim)
-    if value is None:
-        raise Rejected(f"{place}: claim not present")
-    if not isinstance(value, str) or not value:
-        raise Rejected(f"{place}: claim is not a string with content")
-    if mapping.claim == "email":
-        _refuse_unverified_email(claims)
-    return mapping.prefix + value
-
-
-def _refuse_unverified_email(claims: Payload) -> None:
-    # Absent is accepted, as in the reference: many issuers never say.
-    if claims.get("email_verified") is not None and claims["email_verified"] is not True:
-        raise Rejected("oidc: email not verified")
-
-
-def _groups(claims: Payload, mapping: ClaimMapping) -> tuple[str, ...]:
-    value = claims.get(mapping.claim)
-    if value is None:
-        return ()
-    listed = [value] if isinstance(value, str) else value
-    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
-        raise Rejected(f"oidc: parse groups claim {quote(mapping.claim)}: not a list of strings")
-    return tuple(mapping.prefix + one for one in listed)
-
-
-def _uid(claims: Payload, claim: str) -> str:
-    value = claims.get(claim)
-    if not isinstance(value, str):
-        raise Rejected(f"oidc: parse uid claim {quote(claim)}: claim not present or not a string")
-    return value
-
-
-def _require(claims: Mapping[str, Any], claim: str, wanted: str) -> None:
-    value = claims.get(claim)
-    if value is None:
-        raise Rejected(f"oidc: required claim {claim} not present in ID token")
-    if not isinstance(value, str):
-        raise Rejected(f"oidc: required claim {claim} is not a string")
-    if value != wanted:
-        shown = quote(value[:256])
-        raise Rejected(
-            f"oidc: required claim {claim} value does not match. Got = {shown}, want = {wanted}"
-        )

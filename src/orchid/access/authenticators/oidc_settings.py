@@ -1,8 +1,8 @@
 """Settings for outside issuers: the AuthenticationConfiguration file, or the --oidc-* flags.
 
 `read_configuration` and `from_flags` both give checked `IssuerSettings`; everything that is wrong
-is told at once, by path, in one InvalidConfiguration. Claims are mapped by name and prefix.
-Expressions (CEL) are refused at start by name: a rule that is silently not run protects nobody.
+is told at once, by path, in one InvalidConfiguration. What it says about claims is read in
+oidc_claim_settings.py; a rule that cannot run stops the start, since it would protect nobody.
 """
 
 import re
@@ -14,13 +14,23 @@ from urllib.parse import urlsplit
 import msgspec
 import yaml
 
-from orchid.wire.fields import FieldError, Path, duplicate, forbidden, invalid, required, too_many
+from orchid.access.authenticators.oidc_claim_settings import (
+    ClaimMapping,
+    ClaimOrExpression,
+    ClaimSettings,
+    Rule,
+    Sent,
+    SentMappings,
+    SentRule,
+    SentUserRule,
+)
+from orchid.access.expressions import Expression, LibraryMissing
+from orchid.wire.fields import FieldError, Path, duplicate, invalid, required, too_many
 from orchid.wire.naming import Naming
 
 MAX_ISSUERS = 64
 MATCH_ANY = "MatchAny"
 ALGORITHMS = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512")
-UNSUPPORTED = "expressions are not supported yet; use claim, prefix and requiredValue"
 
 _CLAIM_VALUE = re.compile(r"[^=]+=.*")
 
@@ -30,23 +40,18 @@ class InvalidConfiguration(ValueError):
 
 
 @dataclass(frozen=True)
-class ClaimMapping:
-    """A claim, and what to put in front of its values."""
-
-    claim: str
-    prefix: str = ""
-
-
-@dataclass(frozen=True)
 class IssuerSettings:
     """One outside issuer: whom we trust for which audiences, and how its claims name a user."""
 
     url: str
     audiences: tuple[str, ...]
-    username: ClaimMapping
-    groups: ClaimMapping | None = None
-    uid_claim: str = ""
+    username: ClaimOrExpression
+    groups: ClaimOrExpression | None = None
+    uid: ClaimOrExpression | None = None
+    extra: tuple[tuple[str, Expression], ...] = ()
     required_claims: tuple[tuple[str, str], ...] = ()
+    claim_rules: tuple[Rule, ...] = ()
+    user_rules: tuple[Rule, ...] = ()
     discovery_url: str = ""
     authorities: str = ""  # PEM; empty: those of the system
     algorithms: tuple[str, ...] = ALGORITHMS
@@ -68,11 +73,7 @@ class Configuration:
 # The file as written; what is checked becomes IssuerSettings.
 
 
-class _Sent(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    pass
-
-
-class _Issuer(_Sent, frozen=True):
+class _Issuer(Sent, frozen=True):
     url: str = ""
     discovery_url: str = msgspec.field(default="", name="discoveryURL")
     certificate_authority: str = ""
@@ -81,58 +82,23 @@ class _Issuer(_Sent, frozen=True):
     egress_selector_type: str = ""
 
 
-class _ValidationRule(_Sent, frozen=True):
-    claim: str = ""
-    required_value: str = ""
-    expression: str = ""
-    message: str = ""
-
-
-class _Mapping(_Sent, frozen=True):
-    claim: str = ""
-    prefix: str | None = None
-    expression: str = ""
-
-
-class _UidMapping(_Sent, frozen=True):
-    claim: str = ""
-    expression: str = ""
-
-
-class _ExtraMapping(_Sent, frozen=True):
-    key: str = ""
-    value_expression: str = ""
-
-
-class _Mappings(_Sent, frozen=True):
-    username: _Mapping = _Mapping()
-    groups: _Mapping = _Mapping()
-    uid: _UidMapping = _UidMapping()
-    extra: tuple[_ExtraMapping, ...] = ()
-
-
-class _UserRule(_Sent, frozen=True):
-    expression: str = ""
-    message: str = ""
-
-
-class _Jwt(_Sent, frozen=True):
+class _Jwt(Sent, frozen=True):
     issuer: _Issuer = _Issuer()
-    claim_validation_rules: tuple[_ValidationRule, ...] = ()
-    claim_mappings: _Mappings = _Mappings()
-    user_validation_rules: tuple[_UserRule, ...] = ()
+    claim_validation_rules: tuple[SentRule, ...] = ()
+    claim_mappings: SentMappings = SentMappings()
+    user_validation_rules: tuple[SentUserRule, ...] = ()
 
 
-class _Condition(_Sent, frozen=True):
+class _Condition(Sent, frozen=True):
     path: str = ""
 
 
-class _Anonymous(_Sent, frozen=True):
+class _Anonymous(Sent, frozen=True):
     enabled: bool = False
     conditions: tuple[_Condition, ...] = ()
 
 
-class _File(_Sent, frozen=True):
+class _File(Sent, frozen=True):
     kind: str = ""
     api_version: str = ""
     jwt: tuple[_Jwt, ...] = ()
@@ -150,13 +116,17 @@ def read_configuration(
             f"expected kind AuthenticationConfiguration of apiVersion {wanted}, "
             f"found {sent.kind!r} of {sent.api_version!r}"
         )
-    errors = [*_errors(sent.jwt, own_issuers), *_anonymous_errors(sent.anonymous)]
+    claims = ClaimSettings(names)
+    try:
+        errors = [*_errors(sent.jwt, own_issuers, claims), *_anonymous_errors(sent.anonymous)]
+    except LibraryMissing as problem:
+        raise InvalidConfiguration(str(problem)) from None
     if errors:
         raise InvalidConfiguration("; ".join(str(error) for error in errors))
     paths = None
     if sent.anonymous is not None:
         paths = tuple(one.path for one in sent.anonymous.conditions if sent.anonymous.enabled)
-    return Configuration(tuple(_checked(one) for one in sent.jwt), paths)
+    return Configuration(tuple(_checked(one, claims) for one in sent.jwt), paths)
 
 
 def from_flags(
@@ -221,22 +191,28 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(one) for one in value] if isinstance(value, list) else value
 
 
-def _checked(sent: _Jwt) -> IssuerSettings:
-    mappings = sent.claim_mappings
-    groups = mappings.groups
+def _checked(sent: _Jwt, claims: ClaimSettings) -> IssuerSettings:
+    mappings, rules = sent.claim_mappings, sent.claim_validation_rules
+    username = claims.mapping(mappings.username)
+    assert username is not None  # or there would have been errors
     return IssuerSettings(
         url=sent.issuer.url,
         audiences=sent.issuer.audiences,
-        username=ClaimMapping(mappings.username.claim, mappings.username.prefix or ""),
-        groups=ClaimMapping(groups.claim, groups.prefix or "") if groups.claim else None,
-        uid_claim=mappings.uid.claim,
-        required_claims=tuple((r.claim, r.required_value) for r in sent.claim_validation_rules),
+        username=username,
+        groups=claims.mapping(mappings.groups),
+        uid=claims.mapping(mappings.uid),
+        extra=claims.extra_mappings(mappings.extra),
+        required_claims=tuple((rule.claim, rule.required_value) for rule in rules if rule.claim),
+        claim_rules=claims.claim_rules(rules),
+        user_rules=claims.user_rules(sent.user_validation_rules),
         discovery_url=sent.issuer.discovery_url,
         authorities=sent.issuer.certificate_authority,
     )
 
 
-def _errors(sent: tuple[_Jwt, ...], own_issuers: Collection[str]) -> Iterator[FieldError]:
+def _errors(
+    sent: tuple[_Jwt, ...], own_issuers: Collection[str], claims: ClaimSettings
+) -> Iterator[FieldError]:
     root = Path("jwt")
     if len(sent) > MAX_ISSUERS:
         yield too_many(root, len(sent), MAX_ISSUERS)
@@ -251,10 +227,9 @@ def _errors(sent: tuple[_Jwt, ...], own_issuers: Collection[str]) -> Iterator[Fi
             yield duplicate(place / "issuer" / "discoveryURL", one.issuer.discovery_url)
         urls.add(one.issuer.url)
         discovery.add(one.issuer.discovery_url)
-        yield from _rule_errors(place / "claimValidationRules", one.claim_validation_rules)
-        yield from _mapping_errors(place / "claimMappings", one.claim_mappings)
-        if one.user_validation_rules:
-            yield forbidden(place / "userValidationRules", UNSUPPORTED)
+        yield from claims.errors(
+            place, one.claim_validation_rules, one.claim_mappings, one.user_validation_rules
+        )
 
 
 def _issuer_errors(
@@ -304,33 +279,6 @@ def _url_errors(place: Path, url: str, disallowed: Collection[str]) -> Iterator[
         yield invalid(place, url, "URL must not contain a query")
     if parts.fragment or "#" in url:
         yield invalid(place, url, "URL must not contain a fragment")
-
-
-def _rule_errors(place: Path, rules: tuple[_ValidationRule, ...]) -> Iterator[FieldError]:
-    seen: set[str] = set()
-    for index, rule in enumerate(rules):
-        if rule.expression or rule.message:
-            yield forbidden(place[index] / "expression", UNSUPPORTED)
-        elif not rule.claim:
-            yield required(place[index], "claim or expression is required")
-        elif rule.claim in seen:
-            yield duplicate(place[index] / "claim", rule.claim)
-        seen.add(rule.claim)
-
-
-def _mapping_errors(place: Path, sent: _Mappings) -> Iterator[FieldError]:
-    for word, mapping in (("username", sent.username), ("groups", sent.groups)):
-        if mapping.expression:
-            yield forbidden(place / word / "expression", UNSUPPORTED)
-        elif mapping.claim and mapping.prefix is None:
-            text = "prefix is required when claim is set, though it may be empty"
-            yield required(place / word / "prefix", text)
-        elif not mapping.claim and (word == "username" or mapping.prefix):
-            yield required(place / word, "claim or expression is required")
-    if sent.uid.expression:
-        yield forbidden(place / "uid" / "expression", UNSUPPORTED)
-    if sent.extra:
-        yield forbidden(place / "extra", UNSUPPORTED)
 
 
 def _anonymous_errors(sent: _Anonymous | None) -> Iterator[FieldError]:

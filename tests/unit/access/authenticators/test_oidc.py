@@ -9,12 +9,18 @@ import pytest
 
 from orchid.access.authenticators.oidc import OidcAuthenticator
 from orchid.access.authenticators.oidc_keys import Fetch
-from orchid.access.authenticators.oidc_settings import ClaimMapping, IssuerSettings
+from orchid.access.authenticators.oidc_settings import (
+    ClaimMapping,
+    IssuerSettings,
+    read_configuration,
+)
+from orchid.access.expressions import Expression, Given
 from orchid.access.outbound import Refused
 from orchid.credentials.keys import SigningKey, generate
 from orchid.credentials.tokens import Issuer
 from orchid.engine.interfaces import Rejected
 from orchid.wire.naming import ORCH
+from tests.extras import needs_cel
 from tests.unit.access.loopback import PEM, serving
 from tests.unit.access.presenting import API, START, FakeClock
 
@@ -355,7 +361,7 @@ async def test_required_claims_and_uid() -> None:
         url=A,
         audiences=("orchid",),
         username=ClaimMapping("sub"),
-        uid_claim="oid",
+        uid=ClaimMapping("oid"),
         required_claims=(("hd", "a.example"),),
     )
     tokens = await authenticator(Web((A, KEY_A)), strict)
@@ -373,6 +379,218 @@ async def test_required_claims_and_uid() -> None:
         ),
     ):
         assert await refusal(tokens.authenticate_token(token(**change), API)) == text
+
+
+def configured(**jwt: Any) -> IssuerSettings:
+    """Settings as a file gives them, whose username is an expression unless said otherwise."""
+    needs_cel()
+    document = {
+        "apiVersion": "apiserver.config.orch.io/v1",
+        "kind": "AuthenticationConfiguration",
+        "jwt": [
+            {
+                "issuer": {"url": A, "audiences": ["orchid"]},
+                "claimMappings": {"username": {"expression": "'a:' + claims.sub"}},
+                **jwt,
+            }
+        ],
+    }
+    return read_configuration(json.dumps(document), ORCH).issuers[0]
+
+
+def by(**mappings: Any) -> IssuerSettings:
+    return configured(claimMappings={"username": {"expression": "'a:' + claims.sub"}, **mappings})
+
+
+async def test_expressions_make_the_whole_user() -> None:
+    """Name, groups, uid and extra; an extra without a value is left out."""
+    settings = by(
+        groups={"expression": "claims.roles.split(',').map(role, 'a:' + role)"},
+        uid={"expression": "claims.oid"},
+        extra=[
+            {"key": "example.com/team", "valueExpression": "claims.team"},
+            {"key": "example.com/none", "valueExpression": "''"},
+        ],
+    )
+    tokens = await authenticator(Web((A, KEY_A)), settings)
+
+    found = await tokens.authenticate_token(token(roles="devs,ops", oid="u-1", team=["x", ""]), API)
+
+    assert found is not None
+    assert found.user.username == "a:jane"
+    assert found.user.groups == ("a:devs", "a:ops")
+    assert found.user.uid == "u-1"
+    assert found.user.extra == {
+        "authentication.orch.io/credential-id": ("JTI=j-1",),
+        "example.com/team": ("x",),
+    }
+
+
+@pytest.mark.parametrize(
+    ("settings", "change", "text"),
+    [
+        (
+            {},
+            {"sub": None},
+            "oidc: error evaluating username claim expression: "
+            "expression ''a:' + claims.sub' resulted in error: no such key: sub",
+        ),
+        (
+            {"username": {"expression": "claims.sub"}},
+            {"sub": 5},
+            "oidc: error evaluating username claim expression: "
+            "username claim expression must return a string",
+        ),
+        (
+            {"username": {"expression": "claims.sub"}},
+            {"sub": ""},
+            "oidc: empty username via CEL expression is not allowed",
+        ),
+        (
+            {"username": {"expression": "claims.sub"}},
+            {"sub": "admin\0x"},
+            "oidc: error evaluating username claim expression: expression 'claims.sub' resulted "
+            "in error: a text with a NUL character",
+        ),
+        (
+            {"groups": {"expression": "claims.groups"}},
+            {"groups": ["a", 5]},
+            "oidc: error evaluating group claim expression: "
+            "expression must return a string or a list of strings",
+        ),
+        (
+            {"groups": {"expression": "claims.groups"}},
+            {},
+            "oidc: error evaluating group claim expression: "
+            "expression 'claims.groups' resulted in error: no such key: groups",
+        ),
+        (
+            {"uid": {"expression": "claims.oid"}},
+            {"oid": ["a"]},
+            "oidc: error evaluating uid claim expression: "
+            "uid claim expression must return a string",
+        ),
+        (
+            {"extra": [{"key": "a.b/c", "valueExpression": "claims.x"}]},
+            {"x": {"y": 1}},
+            "oidc: error evaluating extra claim expression: claims.x: "
+            "expression must return a string or a list of strings",
+        ),
+    ],
+)
+async def test_expressions_refuse_claims_of_the_wrong_sort(
+    settings: dict[str, Any], change: dict[str, Any], text: str
+) -> None:
+    """The reference's words, and never a user that is half made."""
+    tokens = await authenticator(Web((A, KEY_A)), by(**settings))
+
+    assert await refusal(tokens.authenticate_token(token(**change), API)) == text
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"hd": "a", "level": 2, "sub": "jane"}, ""),
+        (
+            {"level": 2},
+            "oidc: required claim hd not present in ID token",
+        ),
+        (
+            {"hd": "a", "level": 1},
+            "oidc: error evaluating claim validation expression: "
+            "validation expression 'claims.level > 1' failed: too low",
+        ),
+        (
+            {"hd": "a"},
+            "oidc: error evaluating claim validation expression: "
+            "expression 'claims.level > 1' resulted in error: no such key: level",
+        ),
+        (
+            {"hd": "a", "level": "x"},
+            "oidc: error evaluating claim validation expression: "
+            "expression 'claims.level > 1' resulted in error: no such overload",
+        ),
+        (
+            {"hd": "a", "level": 2, "sub": "system:admin"},
+            "oidc: error evaluating user info validation rule: "
+            "validation expression '!user.username.startsWith('system:')' failed: not yours",
+        ),
+        (
+            {"hd": "a", "level": 2, "jti": None},
+            "oidc: error evaluating user info validation rule: expression "
+            "'user.extra['authentication.orch.io/credential-id'].size() == 1' "
+            "resulted in error: no such key: authentication.orch.io/credential-id",
+        ),
+    ],
+)
+async def test_rules_are_asked_in_order(change: dict[str, Any], text: str) -> None:
+    """Required claims, then rules about claims, then rules about the user they made."""
+    settings = configured(
+        claimMappings={"username": {"claim": "sub", "prefix": ""}},
+        claimValidationRules=[
+            {"expression": "claims.level > 1", "message": "too low"},
+            {"claim": "hd", "requiredValue": "a"},
+        ],
+        userValidationRules=[
+            {"expression": "!user.username.startsWith('system:')", "message": "not yours"},
+            {"expression": "user.extra['authentication.orch.io/credential-id'].size() == 1"},
+        ],
+    )
+    tokens = await authenticator(Web((A, KEY_A)), settings)
+
+    if text:
+        assert await refusal(tokens.authenticate_token(token(**change), API)) == text
+    else:
+        assert await tokens.authenticate_token(token(**change), API) is not None
+
+
+async def test_claims_are_evaluated_once_and_times_every_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What became of a token is remembered with its signature, good or bad; its end is not."""
+    evaluated: list[str] = []
+    real = Expression.text
+
+    def counting(self: Expression, given: Given) -> str | None:
+        evaluated.append(self.source)
+        return real(self, given)
+
+    monkeypatch.setattr(Expression, "text", counting)
+    clock = FakeClock()
+    tokens = await authenticator(Web((A, KEY_A)), by(), clock=clock)
+    good, bad = token(), token(sub=5)
+
+    for _ in range(3):
+        found = await tokens.authenticate_token(good, API)
+        assert found is not None
+        assert found.user.username == "a:jane"
+        assert "no such overload" in await refusal(tokens.authenticate_token(bad, API))
+    assert len(evaluated) == 2
+
+    clock.advance(601)
+    assert "expired" in await refusal(tokens.authenticate_token(good, API))
+
+
+async def test_hostile_claims_end_in_a_refusal() -> None:
+    """Deep, many, endless to split: a sentence, without what the claims hold."""
+    settings = by(groups={"expression": "claims.roles.split(',').filter(role, role != '')"})
+    tokens = await authenticator(Web((A, KEY_A)), settings)
+    deep: Any = "canary"
+    for _ in range(400):
+        deep = [deep]
+
+    for change in (
+        {"x": deep},
+        {"x": ["canary"] * 1100},
+        {"x": {f"k{number}": "canary" for number in range(600)}, "y": [1] * 400},
+        {"roles": "canary," * 1200},
+        {"roles": "canary\0"},
+        {"roles": {"canary": "canary"}},
+        {"roles": ["canary"]},
+    ):
+        text = await refusal(tokens.authenticate_token(token(**{"roles": "", **change}), API))
+        assert "resulted in error" in text
+        assert "canary" not in text
 
 
 async def test_outside_tokens_are_good_for_the_api_alone() -> None:

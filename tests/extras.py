@@ -1,0 +1,13 @@
+"""Packages that not every machine can have; without one, the tests that need it are skipped."""
+
+import importlib.util
+
+import pytest
+
+from tests.system_packages import MISSING
+
+
+def needs_cel() -> None:
+    """Skip the test that asked unless expressions can be evaluated here."""
+    if importlib.util.find_spec("cel_expr_python") is None:
+        pytest.skip(f"{MISSING}cel-expr-python")
