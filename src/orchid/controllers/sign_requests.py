@@ -5,7 +5,8 @@ Writes  /status: the certificate, or a Failed condition that says why not
 Never   approves (approve_requests.py) or deletes (clean_requests.py)
 
 Each signer has rules of its own (credentials/profiles.py) and may have an authority of its own,
-which is followed as its files change. While an authority cannot sign, its requests wait.
+which is followed as its files change. While an authority cannot sign, its requests wait. A request
+that breaks a rule, or cannot be read although it is stored, never changes: it ends as Failed.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ from orchid.controllers.record_events import WARNING, EventRecorder
 from orchid.credentials import signing_request
 from orchid.credentials.authority import Authority
 from orchid.credentials.profiles import Profile
-from orchid.credentials.refusals import NotPermitted
+from orchid.credentials.refusals import MalformedRequest, NotPermitted
 from orchid.kinds.certificate_signing_request import FAILED, CertificateSigningRequest
 
 
@@ -59,7 +60,7 @@ class SignRequests(Controller[CertificateSigningRequest]):
             return
         try:
             certificate = self._signed(found, signer)
-        except NotPermitted as refusal:
+        except (NotPermitted, MalformedRequest) as refusal:
             failed = found.with_condition(FAILED, "SignerValidationFailure", str(refusal))
             await self._client.update_status(failed)
             self._events.record(

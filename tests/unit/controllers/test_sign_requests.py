@@ -97,6 +97,20 @@ async def test_reserved_group_is_not_signed_even_if_approved(world: Beside) -> N
     assert not stored.is_issued
 
 
+async def test_stored_request_that_cannot_be_read_ends_as_failed(world: Beside) -> None:
+    """Its bytes never change, so there is no use in looking at them again and again."""
+    (controller,) = world.made("csrsigning")
+    assert isinstance(controller, SignRequests)
+    made = await world.request("u", samples.request("alice"), approved=True)
+    unreadable = replace(made, spec=replace(made.spec, request=b"nobody knows any more"))
+
+    await controller.reconcile(unreadable)
+
+    _, said = (await world.admin.get(Request, "u")).status.conditions
+    assert (said.type, said.reason) == ("Failed", "SignerValidationFailure")
+    assert said.message == "PEM block type must be CERTIFICATE REQUEST"
+
+
 async def test_second_look_at_a_signed_request_changes_nothing(world: Beside) -> None:
     """Reconciling is idempotent: the certificate and the version stay."""
     (controller,) = world.made("csrsigning")
