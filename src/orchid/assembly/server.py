@@ -1,7 +1,6 @@
 """One API server, built from settings. Read `Assembly` from top to bottom: it lists what exists."""
 
 import asyncio
-import gc
 import logging
 import socket
 import uuid
@@ -13,7 +12,7 @@ from typing import Any
 from orchid.access.bootstrap_policy import bootstrap_policy
 from orchid.access.impersonation import Impersonation
 from orchid.access.reconcile_policy import reconcile
-from orchid.assembly import controlling
+from orchid.assembly import controlling, memory
 from orchid.assembly.access import Access, told_as_settings
 from orchid.assembly.kinds import served_kinds, stored_kinds
 from orchid.controllers.label_token_secrets import LabelTokenSecrets
@@ -52,7 +51,6 @@ log = logging.getLogger(__name__)
 Ready = Callable[[], Awaitable[Sequence[socket.socket]]]
 # Pages that are counted each by its own path; all others are counted together.
 COUNTED_PAGES = ("/healthz", "/livez", "/readyz", "/version", "/metrics", "/api", "/apis")
-YOUNG_OBJECTS = 20_000  # made before the collector looks at them
 SELF = UserInfo(username="system:apiserver", groups=(MASTERS,))
 TIMEOUT = Response(
     504,
@@ -227,7 +225,7 @@ class Assembly:
         async with asyncio.TaskGroup() as tasks:
             background = [tasks.create_task(work) for work in (self.feed.run(), *beside)]
             await (self.start() if prepares else self.feed.wait_loaded())
-            settle_memory()
+            memory.settle()
             sockets = await ready()
             if listens:
                 await listener.start(sockets=sockets, shares=self.settings.given.workers > 1)
@@ -276,16 +274,6 @@ def wanted_controllers(settings: Settings) -> frozenset[str]:
         return chosen(settings.given.controllers)
     except UnknownController as problem:
         raise BadSettings(f"--controllers: {problem}") from None
-
-
-def settle_memory() -> None:
-    """Spare the collector what was loaded at start, and let it look at the rest less often.
-
-    Requests make many small objects and hardly any cycles.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS, 20, 50)
 
 
 def _well() -> str | None:

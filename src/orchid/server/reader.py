@@ -68,25 +68,32 @@ class Arrived:
 
 
 class KnownHead:
-    """A head that was read before on this connection, to save reading it again.
+    """A head that was read before on this connection, to save reading its headers again.
 
-    Clients repeat themselves: the same method, path and headers, with another body of the same
+    Clients repeat themselves: the same headers with another path, with another body of the same
     length or none. Only a piece that held exactly one whole request is remembered, so that equal
-    bytes at the same place, between two requests, can only mean the same.
+    bytes at the same place, between two requests, can only mean the same. A request line that is
+    not the remembered one is read here when nothing about it is odd; the parser gets all others.
     """
 
-    __slots__ = ("_head", "_length", "_request")
+    __slots__ = ("_headers", "_line", "_request", "_rest")
 
     LONGEST = 4096
+    PLAIN_LINE = re.compile(
+        rb"(GET|POST|PUT|PATCH|DELETE) "
+        rb"((/[A-Za-z0-9._~%!$&'()*+,;=:@/-]*)(?:\?([A-Za-z0-9._~%!$&'()*+,;=:@/?-]*))?)"
+        rb" HTTP/1\.1"
+    )
 
-    def __init__(self, head: bytes, length: int, request: HttpRequest) -> None:
-        self._head = head
-        self._length = length  # of the piece, with the body
+    def __init__(self, line: bytes, headers: bytes, rest: int, request: HttpRequest) -> None:
+        self._line = line
+        self._headers = headers  # from the end of the line to the empty one, with both
+        self._rest = rest  # length of the piece behind the line, with the body
         self._request = request
 
     @classmethod
     def of(cls, request: HttpRequest, piece: bytes) -> "KnownHead | None":
-        end = piece.find(b"\r\n\r\n") + 4
+        line, end = piece.find(b"\r\n"), piece.find(b"\r\n\r\n") + 4
         if end > cls.LONGEST or end + len(request.body) != len(piece):
             return None
         bare = HttpRequest(
@@ -99,21 +106,30 @@ class KnownHead:
             repeated=list(request.repeated) if request.repeated else None,
             timeout=request.timeout,
         )
-        return cls(piece[:end], len(piece), bare)
+        return cls(piece[:line], piece[line:end], len(piece) - line, bare)
 
-    def fits(self, piece: bytes) -> bool:
-        return len(piece) == self._length and piece.startswith(self._head)
-
-    def again(self, piece: bytes) -> Arrived:
+    def again(self, piece: bytes) -> Arrived | None:
+        """The request in a piece that holds just one, with these headers; else None."""
+        end = piece.find(b"\r\n")
+        if len(piece) - end != self._rest or not piece.startswith(self._headers, end):
+            return None
         known = self._request
+        method, target, path, query = known.method, known.target, known.path, known.query
+        if piece[:end] != self._line:
+            line = self.PLAIN_LINE.fullmatch(piece, 0, end)
+            if line is None:
+                return None
+            method = _METHODS[line[1]]
+            target, path = line[2].decode("ascii"), line[3].decode("ascii")
+            query = line[4].decode("ascii") if line[4] else ""
         request = HttpRequest(
-            known.method,
-            known.target,
-            known.path,
-            known.query,
+            method,
+            target,
+            path,
+            query,
             known.headers.copy(),
             known.peer,
-            body=piece[len(self._head) :],
+            body=piece[end + len(self._headers) :],
             repeated=known.repeated,
             received=monotonic(),
             timeout=known.timeout,
@@ -134,7 +150,7 @@ class RequestReader:
         "_body_bytes",
         "_headers",
         "_known",
-        "_last_target",
+        "_last_headers",
         "_max_body",
         "_max_head",
         "_max_headers",
@@ -171,7 +187,7 @@ class RequestReader:
         self.refusal = 0  # an HTTP status or CLOSE_SILENTLY, due after what is ready
         self.phase = BETWEEN
         self._known: KnownHead | None = None
-        self._last_target = ""
+        self._last_headers = b""
         self._plain: HttpRequest | None = None  # the last one, if its head alone says what it is
         self.wants_continue = False  # the client waits for "100 Continue" before it sends the body
         self._strange_method = ""  # one that the parser does not know, in place of the stand-in
@@ -190,9 +206,11 @@ class RequestReader:
         if self._parser is None or self.phase == ENDED:
             return
         between = self.phase == BETWEEN
-        if between and self._known is not None and self._known.fits(data):
-            self.ready.append(self._known.again(data))
-            return
+        if between and self._known is not None:
+            known = self._known.again(data)
+            if known is not None:
+                self.ready.append(known)
+                return
         self._plain = None
         self._piece = len(data)
         if not between:
@@ -233,14 +251,16 @@ class RequestReader:
         return True
 
     def _remember(self, request: HttpRequest, piece: bytes) -> None:
-        """Keep a head the second time its target comes; most come once, and keeping costs time."""
-        if request.target == self._last_target:
+        """Keep a head the second time its headers come; most of others never come again."""
+        headers = piece[piece.find(b"\r\n") : piece.find(b"\r\n\r\n")]
+        if headers == self._last_headers:
             self._known = KnownHead.of(request, piece)
-        self._last_target = request.target
+        self._last_headers = headers
 
     def forget(self) -> None:
         """Let go of the last head: a connection that streams for hours has no use for it."""
         self._known = self._plain = None
+        self._last_headers = b""
         if self.phase != HEAD:
             self._headers = {}
             self._target = b""

@@ -34,7 +34,9 @@ def timestamp(moment: datetime.datetime) -> str:
 
 
 def whole_seconds(moment: datetime.datetime) -> datetime.datetime:
-    return moment.astimezone(datetime.UTC).replace(microsecond=0)
+    if moment.tzinfo is not datetime.UTC:
+        moment = moment.astimezone(datetime.UTC)
+    return moment.replace(microsecond=0)
 
 
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400

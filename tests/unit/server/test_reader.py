@@ -321,6 +321,48 @@ def test_blank_lines_between_requests_are_no_request() -> None:
     assert len(reader.ready) == 3
 
 
+LINES = st.one_of(
+    st.sampled_from(
+        [
+            b"GET / HTTP/1.1",
+            b"DELETE /a/b%20c?d=e&f HTTP/1.1",
+            b"PUT //x?y?z HTTP/1.1",
+            b"HEAD /a HTTP/1.1",
+            b"GET /a#b HTTP/1.1",
+            b"GET /a HTTP/1.0",
+            b"GET /a HTTP/1.1 ",
+            b"GET  /a HTTP/1.1",
+            b"get /a HTTP/1.1",
+            b"GET http://h/a HTTP/1.1",
+            b"GET /\xc3\xa4 HTTP/1.1",
+            b"OPTIONS * HTTP/1.1",
+            b"CONNECT h:1 HTTP/1.1",
+            b"PRI * HTTP/2.0",
+            b"",
+        ]
+    ),
+    st.binary(max_size=30),
+    st.binary(max_size=12).map(lambda target: b"GET /" + target + b" HTTP/1.1"),
+)
+
+
+@given(LINES, st.sampled_from([b"", b"Content-Length: 2\r\n"]))
+def test_known_headers_change_nothing_about_another_line(line: bytes, extra: bytes) -> None:
+    """What a request line means, or whether it is refused, never depends on what came before."""
+    headers = b"\r\nHost: h\r\n" + extra + b"\r\n" + (b"hi" if extra else b"")
+    warm = new_reader()
+    for path in (b"/first", b"/second", b"/third"):
+        warm.feed(b"GET " + path + b" HTTP/1.1" + headers)
+    assert warm._known is not None
+    warm.ready.clear()
+    fresh = new_reader()
+
+    for reader in (warm, fresh):
+        reader.feed(line + headers)
+
+    assert told(warm) == told(fresh)
+
+
 REQUESTS = st.sampled_from(
     [
         b"GET /a?b=c HTTP/1.1\r\nHost: h\r\n\r\n",

@@ -1,0 +1,51 @@
+"""Memory, once everything is loaded: the collector looks less often, and pages are large.
+
+`settle` is called once, before the first request. What it asks of the system is a favour: where the
+system knows nothing of it, the server runs as well, a tenth slower.
+"""
+
+import ctypes
+import gc
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+YOUNG_OBJECTS: Final = 20_000  # made before the collector looks at them
+
+_LARGE_PAGE: Final = 2 << 20
+_COLLAPSE: Final = 25  # MADV_COLLAPSE of Linux 6.1 and later
+_MAPPINGS: Final = Path("/proc/self/maps")
+
+
+def settle() -> None:
+    """Spare the collector what was loaded at start, and the processor most of its page walks.
+
+    Requests make many small objects and hardly any cycles, and touch memory all over: in a virtual
+    machine, finding their small pages takes longer than reading them.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, 20, 50)
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError, ValueError):
+            _enlarge_pages()
+
+
+def _enlarge_pages() -> None:
+    advise = ctypes.CDLL(None).madvise
+    advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    for start, end in heaps(_MAPPINGS.read_text("ascii", "replace")):
+        for page in range(-(-start // _LARGE_PAGE), end // _LARGE_PAGE):
+            # Refused where nothing is, or the system does not know how; both may be.
+            advise(page * _LARGE_PAGE, _LARGE_PAGE, _COLLAPSE)
+
+
+def heaps(mappings: str) -> Iterator[tuple[int, int]]:
+    """Where the program's own data lies: writable, private, and no file."""
+    for line in mappings.splitlines():
+        place, access, _, _, inode, *name = line.split(maxsplit=5)
+        if access == "rw-p" and inode == "0" and name in ([], ["[heap]"]):
+            start, _, end = place.partition("-")
+            yield int(start, 16), int(end, 16)
