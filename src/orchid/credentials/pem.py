@@ -24,15 +24,12 @@ MAX_BLOCKS = 4096
 CERTIFICATE = "CERTIFICATE"
 CERTIFICATE_REQUEST = "CERTIFICATE REQUEST"
 
+_BEGIN, _END, _DASHES = b"\n-----BEGIN ", b"\n-----END ", b"-----"
 _BLANKS = b" \t\r\n"
+_COLON = ord(":")
+_MAX_LABEL = 1000  # a refusal repeats it
 _MAX_HEADERS = 64
-_BEGIN = b"\n-----BEGIN "
-_BLOCK = re.compile(  # from behind BEGIN; it cannot go back over anything long
-    rb"([^\n]{0,1000})-----[ \t]*\r?"  # a refusal repeats the label
-    rb"((?>(?=[^:]*+:)(?:\n[^-\n:][^\n:]*+:[^\n]*+)*+|))"  # headers, if there is a colon at all
-    rb"(\n[^-]*+)"
-    rb"(?<=\n)-----END \1-----[ \t]*\r?(?=\n|\Z)"
-)
+_HEADERS = re.compile(rb"(?:\n[^-\n:][^\n:]*+:[^\n]*+)*+")
 
 
 class Block(NamedTuple):
@@ -89,15 +86,29 @@ def _scan(data: bytes, max_blocks: int) -> Iterator[Block]:
 
 def _read(piece: bytes) -> Block | None:
     """Read what stands between a BEGIN and the next; whatever follows its END is ignored."""
-    found = _BLOCK.match(piece)
-    if found is None:
+    start = piece.find(b"\n")
+    label = _label(piece[:start])
+    if label is None or start < 0:
         return None
-    label, headers, content = found.groups()
+    headers = b""
+    if _COLON in piece and (found := _HEADERS.match(piece, start)):
+        headers, start = found[0], found.end()
+    content, _, closing = piece[start:].partition(_END)
+    if _label(closing.partition(b"\n")[0]) != label:
+        return None
     try:
         data = binascii.a2b_base64(content.translate(None, _BLANKS), strict_mode=True)
     except binascii.Error:
         return None
     return Block(label.decode("utf-8", "replace"), _headers(headers) if headers else (), data)
+
+
+def _label(line: bytes) -> bytes | None:
+    """The label on the rest of a BEGIN or END line, behind which only blanks may stand."""
+    line = line.removesuffix(b"\r").rstrip(b" \t")
+    if len(line) > _MAX_LABEL + len(_DASHES) or not line.endswith(_DASHES):
+        return None
+    return line[: -len(_DASHES)]
 
 
 def _headers(text: bytes) -> tuple[tuple[str, str], ...]:

@@ -118,6 +118,8 @@ HOSTILE = {
     "almost": BEGIN + b"AAAA!\n" + END,
     "unclosed": b"-----BEGIN A",
     "dash-groups": b"-----BEGIN ----- x",
+    "dash-labels": b"-----BEGIN " + b"-" * 240 + b"\n",
+    "colons": b"a:\n" * 60 + BEGIN,
 }
 
 
