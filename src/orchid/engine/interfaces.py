@@ -9,6 +9,7 @@ Clock                what time is it?         SystemClock, or a test's
 
 import os
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -60,7 +61,7 @@ class Presented(Protocol):
 
     method: str
     path: str
-    headers: dict[str, str]
+    headers: Mapping[str, str]
     peer: Any  # a PresentedPeer
 
     def all(self, name: str) -> list[str]: ...

@@ -15,7 +15,7 @@ each request runs in a copy of the context.
 A client that goes away does not cancel a handler: it runs to its end and its answer is dropped.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 _NO_VALUES: list[tuple[str, str]] = []
@@ -67,7 +67,7 @@ class HttpRequest:
         target: str,
         path: str,
         query: str,
-        headers: dict[str, str],
+        headers: Mapping[str, str],
         peer: Peer,
         *,
         body: bytes = b"",
@@ -80,7 +80,8 @@ class HttpRequest:
         self.target = target  # as sent: path?query, or a whole URL
         self.path = path  # still percent-encoded
         self.query = query  # without the question mark; "" if there is none
-        self.headers = headers  # names in lower case, the first value of each
+        # Names in lower case, the first value of each. Requests with equal headers may share them.
+        self.headers = headers
         self.repeated = _NO_VALUES if repeated is None else repeated  # the second and later values
         self.peer = peer
         self.body = body

@@ -101,7 +101,7 @@ class KnownHead:
             request.target,
             request.path,
             request.query,
-            request.headers.copy(),  # the handler may do with its own as it likes
+            request.headers,
             request.peer,
             repeated=list(request.repeated) if request.repeated else None,
             timeout=request.timeout,
@@ -127,7 +127,7 @@ class KnownHead:
             target,
             path,
             query,
-            known.headers.copy(),
+            known.headers,
             known.peer,
             body=piece[end + len(self._headers) :],
             repeated=known.repeated,
