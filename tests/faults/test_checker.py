@@ -68,6 +68,9 @@ class FaithfulStore:
     async def revision(self) -> Revision:
         return await self.inner.revision()
 
+    async def may_compact(self) -> bool:
+        return await self.inner.may_compact()
+
     async def compact(self, before: Revision) -> None:
         await self.inner.compact(before)
 

@@ -78,6 +78,7 @@ class EtcdStore:
         self._standing = SharedCall(history.standing)
         self._self = secrets.token_hex(8)
         self._numbers = count()
+        self._claimed: Revision = ABSENT  # when somebody last claimed to compact, as far as we know
         self._commits: set[asyncio.Task[Revision]] = set()
         self._following = asyncio.create_task(history.run())
         self._closing: asyncio.Task[None] | None = None
@@ -131,6 +132,29 @@ class EtcdStore:
         self._check_open()
         standing = await self._standing.ask()
         return max(standing.newest, self._tail.revision)
+
+    async def may_compact(self) -> bool:
+        """Whether nobody else has claimed it since we last asked.
+
+        So it stays with one server for as long as that one asks; when it has stopped, the next one
+        to ask twice in a row takes over.
+        """
+        key = self._keys.compactor
+        claim = TxnRequest(
+            compare=[Compare(target=MOD_REVISION, key=key, mod_revision=self._claimed)],
+            success=[RequestOp(request_put=PutRequest(key=key, value=self._self.encode()))],
+            failure=[RequestOp(request_range=RangeRequest(key=key))],
+        )
+        try:
+            answer = await self._client.once(TXN, claim)
+        except Undecided as undecided:
+            raise Unavailable(str(undecided)) from None
+        if answer.succeeded:
+            self._claimed = answer.header.revision
+        else:
+            found = answer.responses[0].response_range.kvs
+            self._claimed = found[0].mod_revision if found else ABSENT
+        return answer.succeeded
 
     async def compact(self, before: Revision) -> None:
         """Have etcd forget; any number of servers may do so at once.

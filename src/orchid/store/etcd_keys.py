@@ -2,9 +2,10 @@
 
     /orchid/<key>     a record: everything between `first` and `end`
     /orchid#mark      written by every commit: its revision is the newest of ours, see etcd.py
+    /orchid#compactor written by the server that compacts, each time it does
     /orchid#nothing   never written: asked for when only the answer's header or error counts
 
-The two others lie outside of the records' range, so that no read or watch of records meets them.
+The others lie outside of the records' range, so that no read or watch of records meets them.
 UTF-8 sorts as code points do, so etcd's order is the store's order.
 """
 
@@ -21,6 +22,7 @@ class Keyspace:
         self.first = stem + b"/"
         self.end = stem + b"0"  # the byte behind the slash
         self.mark = stem + b"#mark"
+        self.compactor = stem + b"#compactor"
         self.nothing = stem + b"#nothing"
 
     def outer(self, key: str) -> bytes:

@@ -173,6 +173,10 @@ class Store(Protocol):
         """Tell the newest revision that an acknowledged commit has reached."""
         ...
 
+    async def may_compact(self) -> bool:
+        """Whether compacting falls to us; of several servers on one store, to one at a time."""
+        ...
+
     async def compact(self, before: Revision) -> None:
         """Forget history older than a revision; current records stay.
 

@@ -2,7 +2,8 @@
 
 A store counts revisions and knows no time. `Retention` looks at the newest revision now and
 then, remembers when it saw it, and compacts up to what it saw long enough ago. So at least the
-time asked for is kept, and at most one interval more.
+time asked for is kept, and at most one interval more. Of several servers on one store, one
+compacts; the others only forget what they hold in memory themselves.
 """
 
 import asyncio
@@ -60,6 +61,7 @@ class Retention:
         while self._seen and self._seen[0][0] <= now - self._keep:
             before = self._seen.popleft()[1]
         if before is not None:
-            await self._store.compact(before)
+            if await self._store.may_compact():
+                await self._store.compact(before)
             if self._forgotten is not None:
                 self._forgotten(before)

@@ -221,6 +221,9 @@ class RemoteStore:
             raise Unavailable("the parent process is gone")
         return self._counter.value
 
+    async def may_compact(self) -> bool:
+        return False  # the parent does
+
     async def compact(self, before: Revision) -> None:
         self._check_open()
         newest = await self.revision()

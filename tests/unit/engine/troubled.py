@@ -52,6 +52,9 @@ class TroubledStore:
         self._check()
         return await self.inner.revision()
 
+    async def may_compact(self) -> bool:
+        return await self.inner.may_compact()
+
     async def compact(self, before: Revision) -> None:
         await self.inner.compact(before)
 

@@ -148,6 +148,17 @@ async def test_rival_compactions_are_harmless(store: EtcdStore, second: EtcdStor
     assert (await store.read(ALL)).oldest == (await second.read(ALL)).oldest == 15
 
 
+async def test_one_server_compacts_until_it_stops(store: EtcdStore, second: EtcdStore) -> None:
+    """Servers that ask in turn agree on one; when it no longer asks, the other takes over."""
+    asked = [await one.may_compact() for _ in range(3) for one in (store, second)]
+    alone = [await second.may_compact() for _ in range(3)]
+    too_late = await store.may_compact()
+
+    assert asked == [True, False] * 3
+    assert alone == [True, True, True]
+    assert not too_late
+
+
 async def test_watch_that_was_overtaken_on_another_server_is_told(
     store: EtcdStore, second: EtcdStore
 ) -> None:

@@ -48,6 +48,25 @@ async def test_quiet_store_is_compacted_to_its_last_revision() -> None:
     assert (await store.read(ALL)).oldest == 2
 
 
+async def test_store_that_others_compact_is_left_to_them() -> None:
+    """What this server holds in memory it still forgets in time."""
+
+    class Shared(MemoryStore):
+        async def may_compact(self) -> bool:
+            return False
+
+    store, clock, forgotten = Shared(), Clock(), list[int]()
+    retention = Retention(store, clock, forgotten=forgotten.append)
+    newest = await put(store, "a", b"")
+
+    await retention.look()
+    clock.now += 300
+    await retention.look()
+
+    assert (await store.read(ALL)).oldest == 1
+    assert forgotten == [newest]
+
+
 async def test_running_goes_on_after_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     """A store that is unavailable for a while is compacted later."""
 
