@@ -78,13 +78,13 @@ class Server:
         self.process.wait()
 
     def is_ready(self) -> bool:
-        """Whether /readyz answers 200 right now."""
+        """Whether /readyz answers 200 right now, or 401 where it is not for everybody."""
         # Readiness is asked before anything of this server can be trusted.
         tls = ssl._create_unverified_context()  # noqa: S323
         connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=tls, timeout=5)
         try:
             connection.request("GET", "/readyz")
-            return connection.getresponse().status == http.client.OK
+            return connection.getresponse().status in (http.client.OK, http.client.UNAUTHORIZED)
         except (OSError, http.client.HTTPException):
             return False
         finally:

@@ -19,7 +19,7 @@ from orchid.access.authenticators.client_certificate import ClientCertificateAut
 from orchid.access.authenticators.in_process import InProcessCallers
 from orchid.access.authenticators.oidc import OidcAuthenticator
 from orchid.access.authenticators.oidc_settings import (
-    IssuerSettings,
+    Configuration,
     from_flags,
     read_configuration,
 )
@@ -66,7 +66,7 @@ from orchid.engine.interfaces import (
     TokenAuthenticator,
 )
 from orchid.kinds import namespace, pod
-from orchid.settings import BadSettings, Settings
+from orchid.settings import BadSettings, Given, Settings
 
 log = logging.getLogger(__name__)
 
@@ -133,9 +133,10 @@ class Access:
             randomness,
         )
         self.verifier = account_verifier(settings.issuers, self.keys.verifying, names)
-        self.oidc = self._oidc()
+        outside = self._outside()
+        self.oidc = self._oidc(outside)
         self.tokens = UnionTokenAuthenticator(self._token_authenticators())
-        self.authenticator = self._authenticator()
+        self.authenticator = self._authenticator(self._anonymous_paths(outside))
 
     async def follow_keys(self) -> None:
         """Sign and verify with the keys that the files hold now."""
@@ -182,35 +183,48 @@ class Access:
             members.append(self._token_webhook())
         return members
 
-    def _oidc(self) -> OidcAuthenticator | None:
-        """Outside issuers, from the file or from the flags."""
+    def _outside(self) -> Configuration:
+        """Outside issuers, from the file or from the flags, and who may come without a name."""
         given, names, own = self.settings.given, self.settings.names, self.settings.issuers
-        issuers: tuple[IssuerSettings, ...] = ()
         try:
             if given.authentication_config:
                 text = read_bounded(Path(given.authentication_config))
-                issuers = tuple(read_configuration(text, names, own).issuers)
-            elif given.oidc_issuer_url or given.oidc_client_id:
+                return read_configuration(text, names, own)
+            if given.oidc_issuer_url or given.oidc_client_id:
                 ca = given.oidc_ca_file
-                issuers = (
-                    from_flags(
-                        issuer_url=given.oidc_issuer_url,
-                        client_id=given.oidc_client_id,
-                        username_claim=given.oidc_username_claim,
-                        username_prefix=given.oidc_username_prefix,
-                        groups_claim=given.oidc_groups_claim,
-                        groups_prefix=given.oidc_groups_prefix,
-                        required_claims=given.oidc_required_claim,
-                        signing_algorithms=given.oidc_signing_algs,
-                        authorities=read_bounded(Path(ca)).decode() if ca else "",
-                        own_issuers=own,
-                    ),
+                issuer = from_flags(
+                    issuer_url=given.oidc_issuer_url,
+                    client_id=given.oidc_client_id,
+                    username_claim=given.oidc_username_claim,
+                    username_prefix=given.oidc_username_prefix,
+                    groups_claim=given.oidc_groups_claim,
+                    groups_prefix=given.oidc_groups_prefix,
+                    required_claims=given.oidc_required_claim,
+                    signing_algorithms=given.oidc_signing_algs,
+                    authorities=read_bounded(Path(ca)).decode() if ca else "",
+                    own_issuers=own,
                 )
+                return Configuration((issuer,))
         except (ValueError, Refusal) as problem:
             raise BadSettings(f"outside issuers: {problem}") from None
-        if not issuers:
+        return Configuration(())
+
+    def _oidc(self, outside: Configuration) -> OidcAuthenticator | None:
+        if not outside.issuers:
             return None
-        return OidcAuthenticator(issuers, self.clock, self.settings.api_audiences, names)
+        audiences, names = self.settings.api_audiences, self.settings.names
+        return OidcAuthenticator(outside.issuers, self.clock, audiences, names)
+
+    def _anonymous_paths(self, outside: Configuration) -> tuple[str, ...]:
+        given = self.settings.given
+        if outside.anonymous_paths is None:
+            return given.anonymous_paths
+        if given.anonymous_paths != Given().anonymous_paths:
+            raise BadSettings(
+                "--anonymous-paths: not to be given when --authentication-config speaks of "
+                "anonymous callers"
+            )
+        return outside.anonymous_paths
 
     def _token_webhook(self) -> TokenAuthenticator:
         given, names = self.settings.given, self.settings.names
@@ -242,7 +256,7 @@ class Access:
             ),
         )
 
-    def _authenticator(self) -> Authenticator:
+    def _authenticator(self, anonymous_paths: tuple[str, ...]) -> Authenticator:
         given, names = self.settings.given, self.settings.names
         audiences = self.settings.api_audiences
         members: list[Authenticator] = []
@@ -254,7 +268,7 @@ class Access:
         members.append(WebSocketAuthenticator(self.tokens, audiences, names))
         # Those who are in this process present nothing at all, so they are looked for last.
         members.append(self.callers)
-        anonymous = AnonymousAuthenticator(given.anonymous_paths)
+        anonymous = AnonymousAuthenticator(anonymous_paths)
         return UnionAuthenticator(members, audiences, anonymous)
 
     def _front_proxy(self, clients: ClientVerifier) -> Authenticator:

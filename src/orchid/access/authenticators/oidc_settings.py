@@ -286,3 +286,6 @@ def _anonymous_errors(sent: _Anonymous | None) -> Iterator[FieldError]:
         listed = [{"path": one.path} for one in sent.conditions]
         text = "enabled should be set to true when conditions are defined"
         yield invalid(Path("anonymous") / "conditions", listed, text)
+    if sent is not None and sent.enabled and not sent.conditions:
+        text = "anonymous callers are let in on listed paths only"
+        yield required(Path("anonymous") / "conditions", text)
