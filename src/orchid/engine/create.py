@@ -4,6 +4,7 @@ The order is the function `create`, read from top to bottom. A kind that acts st
 `create` does its work and its answer is the answer.
 """
 
+from itertools import chain
 from typing import Any, TypeVar
 
 from orchid.engine.admission import Admission
@@ -23,6 +24,7 @@ from orchid.wire.errors import (
     StillTerminating,
     refuse_if_any,
 )
+from orchid.wire.fields import gathered
 from orchid.wire.meta import Object
 from orchid.wire.meta_rules import creation_errors, dedup_owner_references
 from orchid.wire.struct import replace
@@ -85,12 +87,14 @@ class Creating:
         new = self._stamped(new, request)
         new = blank_unwritten(kind, new)
         new = kind.rules.prepare_for_create(new, request)
-        errors = [
-            *creation_errors(
-                new.metadata, namespaced=kind.namespaced, name_errors=kind.rules.name_errors
-            ),
-            *kind.rules.validate(new),
-        ]
+        errors = gathered(
+            chain(
+                creation_errors(
+                    new.metadata, namespaced=kind.namespaced, name_errors=kind.rules.name_errors
+                ),
+                kind.rules.validate(new),
+            )
+        )
         if errors:
             refuse_if_any(kind.about_kind(new.name), errors)
         for warning in kind.rules.warnings(new, None):

@@ -15,7 +15,7 @@ from orchid.wire.errors import BadRequest
 from orchid.wire.meta import ManagedFieldsEntry, Object
 from orchid.wire.protobuf import message_of, opened
 from orchid.wire.struct import replace
-from orchid.wire.text import quote
+from orchid.wire.text import quote, shown
 
 T = TypeVar("T", bound=Object)
 
@@ -82,7 +82,7 @@ def as_kind(catalog: Catalog, kind: Kind[T], new: T) -> T:
 
 
 def _identified(catalog: Catalog, kind: Kind[T], new: T) -> T:
-    name, api_version = new.kind or kind.name, new.api_version
+    name, api_version = shown(new.kind) or kind.name, shown(new.api_version)
     if api_version.count("/") > 1:
         raise BadRequest(
             f"the object provided is unrecognized (must be of type {kind.name}): "
@@ -121,7 +121,10 @@ def undecodable(kind: Kind[Any], body: bytes, failure: Undecodable, *, yaml: boo
             pass
         else:
             return cannot_be_handled(
-                said.kind or kind.name, said.api_version or kind.api_version, kind, str(failure)
+                shown(said.kind) or kind.name,
+                shown(said.api_version) or kind.api_version,
+                kind,
+                str(failure),
             )
     return BadRequest(
         f"the object provided is unrecognized (must be of type {kind.name}): "

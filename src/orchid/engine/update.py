@@ -5,6 +5,7 @@ else was faster, unless the client named the version it wants to change.
 """
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -27,10 +28,11 @@ from orchid.wire.errors import (
     Invalid,
     refuse_if_any,
 )
-from orchid.wire.fields import METADATA, invalid
+from orchid.wire.fields import METADATA, gathered, invalid
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.meta_rules import update_errors
 from orchid.wire.struct import replace
+from orchid.wire.text import shown
 
 T = TypeVar("T", bound=Object)
 
@@ -86,21 +88,23 @@ class Updating:
         new = replace(new, metadata=carried_over(new.metadata, old.metadata))
         new = keep_unwritten(kind, endpoint, new, old)
         new = rules.prepare_for_update(new, old, request)
-        errors = [
-            *update_errors(
-                new.metadata,
-                old.metadata,
-                namespaced=kind.namespaced,
-                name_errors=kind.rules.name_errors,
-            ),
-            *rules.validate_update(new, old),
-        ]
+        errors = gathered(
+            itertools.chain(
+                update_errors(
+                    new.metadata,
+                    old.metadata,
+                    namespaced=kind.namespaced,
+                    name_errors=kind.rules.name_errors,
+                ),
+                rules.validate_update(new, old),
+            )
+        )
         if errors:
             refuse_if_any(kind.about_kind(new.name), errors)
         for warning in rules.warnings(new, old):
             request.warn(warning)
         await self._admission.review(request, kind, new, old)
-        if errors := list(rules.validate_transition(new, old)):
+        if errors := gathered(rules.validate_transition(new, old)):
             refuse_if_any(kind.about_kind(new.name), errors)
         return new
 
@@ -150,7 +154,7 @@ def require_name(new: Object, request: Request) -> None:
         )
     if new.name != request.name:
         raise BadRequest(
-            f"the name of the object ({new.name}) does not match the name on the URL "
+            f"the name of the object ({shown(new.name)}) does not match the name on the URL "
             f"({request.name})"
         )
 
@@ -161,7 +165,8 @@ def require_uid(kind: Kind[Any], new: Object, entry: Entry[Any]) -> None:
     if wanted and wanted != there:
         raise Conflict(
             kind.about(new.name),
-            f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {there}",
+            f"Precondition failed: UID in precondition: {shown(wanted)}, "
+            f"UID in object meta: {there}",
         )
 
 

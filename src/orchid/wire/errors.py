@@ -27,9 +27,9 @@ Raise the class; `server/respond.py` alone turns it into bytes.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from orchid.wire.fields import FieldError, aggregate
+from orchid.wire.fields import FieldError, aggregate, gathered
 from orchid.wire.status import ListMeta, Status, StatusCause, StatusDetails
-from orchid.wire.text import quote
+from orchid.wire.text import quote, shown
 
 
 class Subject(NamedTuple):
@@ -198,7 +198,8 @@ class Invalid(ApiError):
     code, reason = 422, "Invalid"
 
     def __init__(self, about: Subject, errors: Iterable[FieldError]) -> None:
-        found = tuple(errors)
+        found = gathered(errors)
+        about = about._replace(name=shown(about.name))
         message = f"{about} {quote(about.name)} is invalid"
         if found:
             message += f": {aggregate(found)}"
@@ -245,6 +246,6 @@ class Timeout(ApiError):
 
 def refuse_if_any(about: Subject, errors: Iterable[FieldError]) -> None:
     """Raise Invalid with all of them, if there is one."""
-    found = tuple(errors)
+    found = gathered(errors)
     if found:
         raise Invalid(about, found)

@@ -7,7 +7,8 @@ Validation yields `FieldError`s, it does not raise, so that all of them come bac
     yield required(SPEC / "usages")
 
 A value prints as the reference prints it: a string quoted, numbers and booleans plain, anything
-else as JSON.
+else as JSON. Only what is very long is left out, and after a certain amount of text nothing more is
+told: nobody reads it, and an answer must not be many times its question.
 """
 
 import json
@@ -18,7 +19,9 @@ from typing import Any
 import msgspec
 
 from orchid.wire.status import StatusCause
-from orchid.wire.text import quote
+from orchid.wire.text import LONGEST_SHOWN, OMITTED, quote, shown
+
+MOST_TEXT = 64 * 1024  # characters of all errors together; one more than that may still be told
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class Path:
         return Path(f"{self.text}.{member}" if self.text else member)
 
     def __getitem__(self, key: int | str) -> "Path":
-        return Path(f"{self.text}[{key}]")
+        return Path(f"{self.text}[{shown(key) if isinstance(key, str) else key}]")
 
     def __str__(self) -> str:
         return self.text or "<nil>"
@@ -106,6 +109,18 @@ def immutable(path: Path, new: Any, old: Any) -> Iterator[FieldError]:
         yield invalid(path, new, "field is immutable")
 
 
+def gathered(errors: Iterable[FieldError]) -> tuple[FieldError, ...]:
+    """The errors, as many as an answer has room for; the rest is not even looked for."""
+    found = []
+    room = MOST_TEXT
+    for error in errors:
+        found.append(error)
+        room -= len(error.path.text) + len(error.problem)
+        if room <= 0:
+            break
+    return tuple(found)
+
+
 def aggregate(errors: Iterable[FieldError]) -> str:
     """All the messages as one text: one stands alone, several in brackets, none twice."""
     messages = list(dict.fromkeys(str(error) for error in errors))
@@ -114,13 +129,20 @@ def aggregate(errors: Iterable[FieldError]) -> str:
     return f"[{', '.join(messages)}]"
 
 
+class Printed(str):
+    """A value that was printed before, because several errors are about it."""
+
+    __slots__ = ()
+
+
 def printed(value: Any) -> str:
     if isinstance(value, str):
-        return quote(value)
+        return value if isinstance(value, Printed) else quote(shown(value))
     if value is None or isinstance(value, bool | int | float):
         return json.dumps(value)
-    return msgspec.json.encode(value, order="deterministic").decode()
+    text = msgspec.json.encode(value, order="deterministic").decode()
+    return text if len(text) <= 2 * LONGEST_SHOWN else quote(OMITTED)
 
 
 def _text(problem: str, detail: str) -> str:
-    return f"{problem}: {detail}" if detail else problem
+    return f"{problem}: {shown(detail)}" if detail else problem

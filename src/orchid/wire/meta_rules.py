@@ -13,7 +13,18 @@ every finding in the causes, so the repetition is part of the answer.
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from orchid.wire.fields import METADATA, FieldError, Path, forbidden, invalid, required, too_long
+from orchid.wire.fields import (
+    METADATA,
+    FieldError,
+    Path,
+    Printed,
+    forbidden,
+    gathered,
+    invalid,
+    printed,
+    required,
+    too_long,
+)
 from orchid.wire.meta import ManagedFieldsEntry, ObjectMeta, OwnerReference, Time
 from orchid.wire.name_rules import (
     label_errors,
@@ -74,11 +85,11 @@ def update_errors(
     new: ObjectMeta, old: ObjectMeta, *, namespaced: bool, name_errors: NameErrors
 ) -> Iterator[FieldError]:
     """Everything wrong with changed metadata, each finding as often as the reference repeats it."""
-    changes = tuple(_change_errors(new, old))
-    content = tuple(_content_errors(new))
-    finalizers = tuple(_finalizer_errors(new.finalizers))
-    managed = tuple(_managed_fields_errors(new.managed_fields))
-    nonstandard = tuple(_standard_finalizer_errors(new.finalizers))
+    changes = gathered(_change_errors(new, old))
+    content = gathered(_content_errors(new))
+    finalizers = gathered(_finalizer_errors(new.finalizers))
+    managed = gathered(_managed_fields_errors(new.managed_fields))
+    nonstandard = gathered(_standard_finalizer_errors(new.finalizers))
 
     yield from _place_errors(new, namespaced, path_segment_errors)
     yield from (*content, *finalizers, *managed)
@@ -171,15 +182,17 @@ def annotations_size(annotations: Mapping[str, str]) -> int:
 
 def _owner_errors(references: tuple[OwnerReference, ...]) -> Iterator[FieldError]:
     controller = ""
+    whole: Printed | None = None
     for reference in references:
         yield from _one_owner_errors(reference)
         if not reference.controller:
             continue
         title = f"{reference.kind}/{reference.name}"
         if controller:
+            whole = whole or Printed(printed(references))
             yield invalid(
                 OWNERS,
-                references,
+                whole,
                 "Only one reference can have Controller set to true. "
                 f'Found "true" in references for {controller} and {title}',
             )

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from orchid.wire.schema import Anything, Field, Fields, Leaf, Mapping, Node, Scalar, Sequence
-from orchid.wire.text import quote, timestamp
+from orchid.wire.text import quote, shown, timestamp
 
 MAX_DEPTH = 256  # of values nobody declared; declared ones are as deep as their types
 MICRO_TIME = "micro-time"  # beside a field: a time that keeps its microseconds
@@ -327,7 +327,7 @@ class Shaping:
         self._seen.add(mark)
         place = Place(parent, key)
         self._places.append(place)
-        text = f"{problem} field {quote(str(place))}"
+        text = f"{problem} field {quote(shown(str(place)))}"
         if text not in self.findings:
             self.findings.append(text)
             self._room -= len(text)
@@ -463,4 +463,4 @@ def _wrong(place: Place | None, expected: str, value: Any) -> Undecodable:
 
 
 def _named(place: Place | None) -> str:
-    return f".{place}" if place is not None else "the document"
+    return f".{shown(str(place))}" if place is not None else "the document"

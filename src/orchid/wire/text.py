@@ -2,6 +2,10 @@
 
 import datetime
 
+# What a client sent is repeated in answers, some of it several times. Beyond this it is not.
+LONGEST_SHOWN = 16 * 1024
+OMITTED = "<value omitted>"
+
 _LAST_ASCII, _LAST_SHORT = 0x7F, 0xFFFF
 _ESCAPES = {
     "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
@@ -9,11 +13,23 @@ _ESCAPES = {
 }  # fmt: skip
 
 
+def shown(text: str) -> str:
+    """A text from a request as an answer may repeat it: whole, or not at all."""
+    return text if len(text) <= LONGEST_SHOWN else OMITTED
+
+
 def quote(text: str) -> str:
     """Quote a string; what cannot be printed becomes an escape."""
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
-    return '"' + "".join(_quoted(character) for character in text) + '"'
+    return f'"{text.translate(_QUOTED)}"'
+
+
+class _Quoted(dict[int, str]):
+    """Characters as they stand in quotes; only the usual ones are kept."""
+
+    def __missing__(self, number: int) -> str:
+        return _quoted(chr(number))
 
 
 def _quoted(character: str) -> str:
@@ -25,6 +41,9 @@ def _quoted(character: str) -> str:
     if number <= _LAST_ASCII:
         return f"\\x{number:02x}"
     return f"\\u{number:04x}" if number <= _LAST_SHORT else f"\\U{number:08x}"
+
+
+_QUOTED = _Quoted((number, _quoted(chr(number))) for number in range(256))
 
 
 def timestamp(moment: datetime.datetime) -> str:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from orchid.wire.text import timestamp
+from orchid.wire.text import quote, timestamp
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,18 @@ from orchid.wire.text import timestamp
 def test_timestamp_is_utc_in_whole_seconds(moment: datetime, text: str) -> None:
     """A timestamp has a year of four digits, whatever the year."""
     assert timestamp(moment) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        ("plain", '"plain"'),
+        ('a"b\\c', '"a\\"b\\\\c"'),
+        ("\n\t\x01\x7f", '"\\n\\t\\x01\\x7f"'),
+        ("é€\u00a0\u2028", '"é€\\u00a0\\u2028"'),
+        ("\U0001f600\U000e0001", '"\U0001f600\\U000e0001"'),
+    ],
+)
+def test_quotes_escape_what_cannot_be_printed(text: str, quoted: str) -> None:
+    """As the reference quotes strings in its messages."""
+    assert quote(text) == quoted
