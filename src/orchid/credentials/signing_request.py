@@ -46,6 +46,23 @@ _MIN_RSA_BITS = 1024
 _CURVES = ("secp224r1", "secp256r1", "secp384r1", "secp521r1")
 _SIGNING_CURVES = _CURVES[1:]
 
+_RSA_KEY = der.encode_oid("1.2.840.113549.1.1.1")
+_NULL = b"\x05\x00"
+# The sorts of keys, by the algorithms that sign with them; and what the reference calls a key.
+_RSA, _ECDSA, _ED25519, _DSA = "RSA", "ECDSA", "Ed25519", "DSA"
+_SIGNED_WITH = {
+    **{f"1.2.840.113549.1.1.{number}": _RSA for number in (5, 10, 11, 12, 13)},
+    **dict.fromkeys(("1.2.840.10040.4.3", "2.16.840.1.101.3.4.3.2"), _DSA),
+    "1.2.840.10045.4.1": _ECDSA,
+    **{f"1.2.840.10045.4.3.{number}": _ECDSA for number in (2, 3, 4)},
+    "1.3.101.112": _ED25519,
+}
+_KEY_TYPES = {
+    _RSA: "*rsa.PublicKey",
+    _ECDSA: "*ecdsa.PublicKey",
+    _ED25519: "ed25519.PublicKey",
+}
+
 _NOT_PEM = "PEM block type must be CERTIFICATE REQUEST"
 _UNREADABLE = "x509: malformed certificate request"
 _NO_ALGORITHM = "x509: cannot verify signature: algorithm unimplemented"
@@ -140,6 +157,7 @@ def _read(data: bytes) -> SigningRequest:
     version = der.expect(data, info.start, info.stop, der.INTEGER)
     name = der.expect(data, version.stop, info.stop, der.SEQUENCE)
     key_info = der.expect(data, name.stop, info.stop, der.SEQUENCE)
+    _refuse_bare_rsa(data, key_info)
     subject = read_subject(data, name)
     extensions = _requested_extensions(data, key_info.stop, info.stop)
     names = _AlternativeNames()
@@ -157,6 +175,14 @@ def _read(data: bytes) -> SigningRequest:
         other_names=names.others,
         extensions=tuple(extensions),
     )
+
+
+def _refuse_bare_rsa(data: bytes, key_info: der.Element) -> None:
+    """The parameters of an RSA key are NULL (RFC 3279, 2.3.1); the library does not insist."""
+    algorithm = der.expect(data, key_info.start, key_info.stop, der.SEQUENCE)
+    said = data[algorithm.start : algorithm.stop]
+    if said.startswith(_RSA_KEY) and said != _RSA_KEY + _NULL:
+        raise MalformedRequest("x509: RSA key missing NULL parameters")
 
 
 def _requested_extensions(data: bytes, begin: int, limit: int) -> dict[str, bytes]:
@@ -284,15 +310,27 @@ def _refuse_unusable_rsa(public: rsa.RSAPublicKey) -> None:
 
 
 def _verify(request: x509.CertificateSigningRequest, public: PublicKey) -> None:
+    sort = _sort(public)
     try:
         if isinstance(request.signature_hash_algorithm, hashes.MD5):
             raise MalformedRequest("x509: cannot verify signature: insecure algorithm MD5-RSA")
+        wanted = _SIGNED_WITH.get(request.signature_algorithm_oid.dotted_string, sort)
+        if wanted != sort:
+            raise MalformedRequest(
+                f"x509: signature algorithm specifies an {wanted} public key, "
+                f"but have public key of type {_KEY_TYPES[sort]}"
+            )
         valid = request.is_signature_valid
     except (ValueError, TypeError, Warning, UnsupportedAlgorithm):
         raise MalformedRequest(_NO_ALGORITHM) from None
     if valid:
         return
-    if isinstance(public, rsa.RSAPublicKey):
+    if sort == _RSA:
         raise MalformedRequest("crypto/rsa: verification error")
-    kind = "ECDSA" if isinstance(public, ec.EllipticCurvePublicKey) else "Ed25519"
-    raise MalformedRequest(f"x509: {kind} verification failure")
+    raise MalformedRequest(f"x509: {sort} verification failure")
+
+
+def _sort(public: PublicKey) -> str:
+    if isinstance(public, rsa.RSAPublicKey):
+        return _RSA
+    return _ECDSA if isinstance(public, ec.EllipticCurvePublicKey) else _ED25519

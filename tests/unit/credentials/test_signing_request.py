@@ -1,11 +1,12 @@
 """Certificate requests: what is read, what is refused, and in which words."""
 
 import ipaddress
+from typing import Any
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import dsa, ec
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, padding
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -160,6 +161,46 @@ def test_a_request_signed_by_another_key_is_refused() -> None:
 
     with pytest.raises(MalformedRequest, match="ECDSA verification failure"):
         signing_request.parse_der(raw_request(name(), key_info=stolen))
+
+
+@pytest.mark.parametrize(
+    ("key", "detail"),
+    [
+        (samples.rsa_key(), "an ECDSA public key, but have public key of type *rsa.PublicKey"),
+        (samples.ED25519, "an ECDSA public key, but have public key of type ed25519.PublicKey"),
+    ],
+    ids=["rsa", "ed"],
+)
+def test_signature_of_another_sort_than_the_key_is_refused(key: Any, detail: str) -> None:
+    """Both say what they are, and the refusal says both."""
+    from orchid.credentials.keys import spki
+
+    with pytest.raises(MalformedRequest) as caught:
+        signing_request.parse_der(raw_request(name(), key_info=spki(key.public_key())))
+
+    assert str(caught.value) == f"x509: signature algorithm specifies {detail}"
+
+
+def test_rsa_key_without_null_parameters_is_refused_though_it_signed() -> None:
+    """One key has one encoding, also when the signature fits."""
+    key = samples.rsa_key()
+    algorithm = der.encode(der.SEQUENCE, der.encode_oid("1.2.840.113549.1.1.11"), der.encode(0x05))
+    numbers = key.public_key().public_numbers()
+    bare = der.encode(der.SEQUENCE, der.encode_oid("1.2.840.113549.1.1.1"))
+    content = der.encode(der.SEQUENCE, der.encode_integer(numbers.n), der.encode_integer(numbers.e))
+    body = der.encode(
+        der.SEQUENCE,
+        der.encode_integer(0),
+        name(),
+        der.encode(der.SEQUENCE, bare, der.encode_bits(content)),
+        der.encode(0xA0),
+    )
+    signature = key.sign(body, padding.PKCS1v15(), hashes.SHA256())
+
+    with pytest.raises(MalformedRequest, match="RSA key missing NULL parameters"):
+        signing_request.parse_der(
+            der.encode(der.SEQUENCE, body, algorithm, der.encode_bits(signature))
+        )
 
 
 def test_keys_of_unknown_kinds_are_refused() -> None:
