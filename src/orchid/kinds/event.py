@@ -27,6 +27,15 @@ class EventSource(Wire):
     host: Annotated[str, proto(2), describe("The machine it runs on.")] = ""
 
 
+class EventSeries(Wire):
+    """The same event, many times over, told as one."""
+
+    count: Annotated[int, proto(1, "int32"), describe("How often so far.")] = 0
+    last_observed_time: Annotated[
+        str | None, proto(2, "micro-time", embedded=True), describe("When it was noticed last.")
+    ] = always(null)
+
+
 class Event(Object):
     """Something that happened to an object, kept for a while so that people can look it up."""
 
@@ -49,7 +58,13 @@ class Event(Object):
     event_time: Annotated[
         str | None, proto(10, "micro-time", embedded=True), describe("When it was noticed.")
     ] = always(null)
+    series: Annotated[
+        EventSeries | None, proto(11), describe("What it is one of, if it keeps happening.")
+    ] = None
     action: Annotated[str, proto(12), describe("What was done about it.")] = ""
+    related: Annotated[
+        ObjectReference | None, proto(13), describe("What else had a part in it.")
+    ] = None
     reporting_component: Annotated[
         str, proto(14), describe("The controller that tells.", required=False)
     ] = field(default_factory=str)

@@ -61,6 +61,23 @@ class NodeCondition(Wire):
     status: Annotated[str, proto(2), describe("True, False or Unknown.")] = field(
         default_factory=str
     )
+    last_heartbeat_time: Annotated[
+        Time | None, proto(3, embedded=True), describe("When the agent last said so.")
+    ] = None
+    last_transition_time: Annotated[
+        Time | None, proto(4, embedded=True), describe("When the status last changed.")
+    ] = None
+    reason: Annotated[str, proto(5), describe("Why it is so, in one word.")] = ""
+    message: Annotated[str, proto(6), describe("Why it is so, in a sentence.")] = ""
+
+
+class NodeAddress(Wire):
+    """A name or number under which a node is reached."""
+
+    type: Annotated[str, proto(1), describe("Hostname, InternalIP, ExternalDNS and the like.")] = (
+        field(default_factory=str)
+    )
+    address: Annotated[str, proto(2), describe("The address itself.")] = field(default_factory=str)
 
 
 class NodeStatusFields(Wire):
@@ -73,6 +90,12 @@ class NodeStatusFields(Wire):
         merge_key("type"),
         proto(4),
         describe("What is known about the node."),
+    ] = ()
+    addresses: Annotated[
+        tuple[Annotated[dict[str, Any], shaped_like(NodeAddress)], ...],
+        merge_key("type"),
+        proto(5),
+        describe("Where the node is reached."),
     ] = ()
 
 

@@ -14,7 +14,7 @@ from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
 from orchid.wire.fields import FieldError, Path, forbidden, invalid, type_invalid
-from orchid.wire.meta import Object
+from orchid.wire.meta import Object, Time
 from orchid.wire.name_rules import subdomain_errors
 from orchid.wire.naming import Naming
 from orchid.wire.references import LocalObjectReference
@@ -84,6 +84,36 @@ class PodFields(Wire):
     ] = None
 
 
+class PodCondition(Wire):
+    """One thing that is known about a Pod."""
+
+    type: Annotated[str, proto(1), describe("What the condition is about: Ready, for one.")] = (
+        field(default_factory=str)
+    )
+    status: Annotated[str, proto(2), describe("True, False or Unknown.")] = field(
+        default_factory=str
+    )
+    last_probe_time: Annotated[
+        Time | None, proto(3, embedded=True), describe("When somebody last looked.")
+    ] = None
+    last_transition_time: Annotated[
+        Time | None, proto(4, embedded=True), describe("When the status last changed.")
+    ] = None
+    reason: Annotated[str, proto(5), describe("Why it is so, in one word.")] = ""
+    message: Annotated[str, proto(6), describe("Why it is so, in a sentence.")] = ""
+    observed_generation: Annotated[
+        int, proto(7), describe("The generation of the Pod that was looked at.")
+    ] = 0
+
+
+class PodAddress(Wire):
+    """An address of a Pod."""
+
+    published_as = "core.v1.PodIP"
+
+    ip: Annotated[str, proto(1), describe("The address.")] = field(default_factory=str)
+
+
 class PodStatusFields(Wire):
     """How a Pod is doing, as its node tells. Fields that are not listed are kept as given."""
 
@@ -92,6 +122,28 @@ class PodStatusFields(Wire):
     phase: Annotated[str, proto(1), describe("Pending, Running, Succeeded, Failed or Unknown.")] = (
         ""
     )
+    conditions: Annotated[
+        tuple[Annotated[dict[str, Any], shaped_like(PodCondition)], ...],
+        merge_key("type"),
+        proto(2),
+        describe("What is known about the Pod."),
+    ] = ()
+    message: Annotated[str, proto(3), describe("Why it is in this phase, in a sentence.")] = ""
+    reason: Annotated[str, proto(4), describe("Why it is in this phase, in one word.")] = ""
+    host_ip: Annotated[str, proto(5), describe("The address of its node.")] = field(
+        default="", name="hostIP"
+    )
+    pod_ip: Annotated[str, proto(6), describe("Its own address.")] = field(default="", name="podIP")
+    start_time: Annotated[Time | None, proto(7), describe("When its node took it on.")] = None
+    pod_ips: Annotated[
+        tuple[Annotated[dict[str, Any], shaped_like(PodAddress)], ...],
+        merge_key("ip"),
+        proto(12),
+        describe("Its own addresses, by address family."),
+    ] = field(default=(), name="podIPs")
+    observed_generation: Annotated[
+        int, proto(17), describe("The generation of the Pod that its node acts on.")
+    ] = 0
 
 
 class Pod(Object):

@@ -22,6 +22,7 @@ from tests.unit.wire.protobuf_samples import (
 # The message a type stands for, where it has a name of its own here.
 SAME_AS = {
     "PodFields": "PodSpec",
+    "PodAddress": "PodIP",
     "PodStatusFields": "PodStatus",
     "NodeFields": "NodeSpec",
     "NodeStatusFields": "NodeStatus",
