@@ -222,41 +222,28 @@ def declare(
 ) -> tuple[
     Kind[SubjectAccessReview], Kind[LocalSubjectAccessReview], Kind[SelfSubjectAccessReview]
 ]:
-    group = names.authorization
-    anywhere = Kind(
-        type=SubjectAccessReview,
-        group=group,
-        version="v1",
-        plural="subjectaccessreviews",
-        scope=Scope.CLUSTER,
-        acts=Reviewing[SubjectAccessReview](
-            group, authorizer, errors=review_errors, subject=named_user
-        ),
-        verbs=("create",),
+    def review(
+        type_: type[R],
+        errors: Callable[[R], Iterator[FieldError]],
+        subject: Callable[[R, Request], UserInfo],
+        scope: Scope = Scope.CLUSTER,
+    ) -> Kind[R]:
+        group = names.authorization
+        return Kind(
+            type=type_,
+            group=group,
+            version="v1",
+            plural=f"{type_.__name__.lower()}s",
+            scope=scope,
+            acts=Reviewing[R](group, authorizer, errors=errors, subject=subject),
+            verbs=("create",),
+        )
+
+    return (
+        review(SubjectAccessReview, review_errors, named_user),
+        review(LocalSubjectAccessReview, local_review_errors, named_user, Scope.NAMESPACED),
+        review(SelfSubjectAccessReview, self_review_errors, lambda new, request: request.user),
     )
-    local = Kind(
-        type=LocalSubjectAccessReview,
-        group=group,
-        version="v1",
-        plural="localsubjectaccessreviews",
-        scope=Scope.NAMESPACED,
-        acts=Reviewing[LocalSubjectAccessReview](
-            group, authorizer, errors=local_review_errors, subject=named_user
-        ),
-        verbs=("create",),
-    )
-    own = Kind(
-        type=SelfSubjectAccessReview,
-        group=group,
-        version="v1",
-        plural="selfsubjectaccessreviews",
-        scope=Scope.CLUSTER,
-        acts=Reviewing[SelfSubjectAccessReview](
-            group, authorizer, errors=self_review_errors, subject=lambda new, request: request.user
-        ),
-        verbs=("create",),
-    )
-    return anywhere, local, own
 
 
 def named_user(new: SubjectAccessReview | LocalSubjectAccessReview, request: Request) -> UserInfo:
