@@ -1,7 +1,8 @@
-"""Memory, once everything is loaded: the collector looks less often, and pages are large.
+"""Memory: fewer looks by the collector, larger pages, and nothing kept that is of no more use.
 
-`settle` is called once, before the first request. What it asks of the system is a favour: where the
-system knows nothing of it, the server runs as well, a tenth slower.
+`settle` is called once, before the first request, `give_back` after many connections have come at
+once. What they ask of the system is a favour: where it knows nothing of that, the server runs as
+well, a tenth slower and somewhat larger.
 """
 
 import ctypes
@@ -31,6 +32,16 @@ def settle() -> None:
     if sys.platform == "linux":
         with suppress(OSError, AttributeError, ValueError):
             _enlarge_pages()
+
+
+def give_back() -> None:
+    """Return what was freed to the system.
+
+    A thousand handshakes at a time need thirty megabytes for a moment, and leave them in pieces
+    between what stays.
+    """
+    with suppress(OSError, AttributeError):  # not every C library can
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _enlarge_pages() -> None:

@@ -266,6 +266,7 @@ class Assembly:
             failure=_failed,
             limits=Limits(request_timeout=self.settings.request_timeout),
             tls=tls,
+            after_rush=memory.give_back,
         )
 
 

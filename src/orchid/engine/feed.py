@@ -38,7 +38,7 @@ T = TypeVar("T", bound=Object)
 
 log = logging.getLogger(__name__)
 
-YIELD_EVERY = 250  # listeners told before others get a turn of the loop
+YIELD_EVERY = 50  # listeners told before others get a turn of the loop
 FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0  # seconds before a store that failed is asked again
 
 

@@ -12,7 +12,7 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from time import monotonic
@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 _BACKLOG: Final = 1024
 _ACCEPTS_AT_ONCE: Final = 64
 _LOOK_AT_FILES_EVERY: Final = 5.0
+_RUSH: Final = 100  # handshakes that leave enough behind to be worth cleaning up
+_RUSH_SECONDS: Final = 10.0
 _KEEP_ALIVE_SECONDS: Final = 180  # as the reference: a dead client's watch ends
 _SHUTDOWN_SECONDS: Final = 2.0
 _INTERNET: Final = frozenset({socket.AF_INET, socket.AF_INET6})
@@ -49,7 +51,9 @@ class Listener:
         failure: Failure,
         limits: Limits | None = None,
         tls: TlsFiles | None = None,
+        after_rush: Callable[[], None] = lambda: None,
     ) -> None:
+        """`after_rush` is called when many handshakes in a short time are over."""
         self._limits = limits or Limits()
         self._tls = tls
         self._service = Service(handler, self._limits, timeout_response, failure)
@@ -61,6 +65,9 @@ class Listener:
         self._shaking_hands: set[TlsChannel] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._look_at_files = 0.0
+        self._after_rush = after_rush
+        self._rush = 0  # handshakes since it was last called
+        self._rush_ends = 0.0  # not before
         self.failed_handshakes = 0
 
     # What it says of itself
@@ -205,6 +212,7 @@ class Listener:
 
         def opened(channel: TlsChannel) -> Connection:
             self._shaking_hands.discard(channel)
+            self._rush += 1
             return Connection(self._service, peer_is_verified=verified)
 
         patience = self._limits.header_timeout
@@ -230,6 +238,9 @@ class Listener:
             channel.abort()
         if not self._is_full():
             self._accept_again()
+        if self._rush >= _RUSH and not self._shaking_hands and now >= self._rush_ends:
+            self._rush, self._rush_ends = 0, now + _RUSH_SECONDS
+            self._after_rush()
         if self._tls is not None and now >= self._look_at_files:
             self._look_at_files = now + _LOOK_AT_FILES_EVERY
             self._tls.poll()

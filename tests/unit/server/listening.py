@@ -115,10 +115,19 @@ class Running:
 
 @asynccontextmanager
 async def serving(
-    handler: Handler = echo, *, limits: Limits | None = None, tls: TlsFiles | None = None
+    handler: Handler = echo,
+    *,
+    limits: Limits | None = None,
+    tls: TlsFiles | None = None,
+    after_rush: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Running]:
     listener = Listener(
-        handler, timeout_response=TIMED_OUT, failure=failure, limits=limits, tls=tls
+        handler,
+        timeout_response=TIMED_OUT,
+        failure=failure,
+        limits=limits,
+        tls=tls,
+        after_rush=after_rush,
     )
     await listener.start("127.0.0.1", 0)
     running = Running(listener, [])

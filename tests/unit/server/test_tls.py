@@ -211,6 +211,23 @@ async def test_a_handshake_that_never_comes_ends(authority: Authority) -> None:
         await until(lambda: running.listener.failed_handshakes == 1)
 
 
+async def test_end_of_a_rush_is_told_once(authority: Authority) -> None:
+    """Many handshakes leave memory behind; one or two are not worth the while."""
+    told: list[int] = []
+    limits = Limits(linger=0.05)  # a sweep is due often
+    files, context = authority.files(), authority.client()
+    async with serving(
+        Seen(), tls=files, limits=limits, after_rush=lambda: told.append(1)
+    ) as running:
+        for wave, expected in ((99, []), (1, [1]), (100, [1])):
+            for _ in range(wave):
+                await (await running.connect(context)).close()
+            await until(lambda: running.listener.connections == 0)
+            if expected:
+                await until(lambda: bool(told))
+            assert told == expected
+
+
 async def test_a_large_answer_and_body_pass_through_tls(authority: Authority) -> None:
     """Many records in both directions."""
 
