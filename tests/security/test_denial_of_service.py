@@ -179,3 +179,31 @@ def test_a_head_without_measure_is_refused_before_it_is_kept(head: bytes, status
 
     assert reader.refusal == status
     assert reader.ready == []
+
+
+HUGE = "<" * 2_900_000  # each takes six characters in an answer
+MANY = [f"{'<' * 300}{number}" for number in range(9000)]
+CONTROLLER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "controller": True}
+HUGE_BODIES = {
+    "name": {"metadata": {"name": HUGE}},
+    "kind": {"kind": HUGE},
+    "label": {"metadata": {"name": "a", "labels": {HUGE: HUGE[:9]}}},
+    "labels": {"metadata": {"name": "a", "labels": dict.fromkeys(MANY, "!")}},
+    "finalizers": {"metadata": {"name": "a", "finalizers": MANY}},
+    "wrong type": {"metadata": {"name": "a", "labels": {HUGE: 1}}},
+    "controllers": {
+        "metadata": {
+            "name": "a",
+            "ownerReferences": [{**CONTROLLER, "uid": str(number)} for number in range(30_000)],
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("what", HUGE_BODIES)
+async def test_a_refusal_is_not_many_times_its_question(server: Api, what: str) -> None:
+    """What was sent comes back in names, values, paths and messages, but not when it is huge."""
+    answer = await server.call("POST", ACCOUNTS, HUGE_BODIES[what])
+
+    assert answer.status in (400, 422)
+    assert len(answer.body) < 1_000_000
