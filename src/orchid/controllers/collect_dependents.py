@@ -70,17 +70,16 @@ class Notes:
         for notes in (self._owners, self._dependents, self.waiting):
             notes.clear()
 
-    def put(self, node: Node, owners: tuple[OwnerReference, ...]) -> bool:
-        """Note an object's owners; say whether that is news."""
-        before = self._owners.get(node, ())
-        if before == owners:
-            return False
+    def owners(self, node: Node) -> tuple[OwnerReference, ...]:
+        return self._owners.get(node, ())
+
+    def put(self, node: Node, owners: tuple[OwnerReference, ...]) -> None:
+        """Note an object's owners, in the place of those it had."""
         self.drop(node)
         if owners:
             self._owners[node] = owners
         for owner in owners:
             self._dependents.setdefault(owner.uid, {})[node] = None
-        return True
 
     def drop(self, node: Node) -> tuple[OwnerReference, ...]:
         owners = self._owners.pop(node, ())
@@ -94,11 +93,35 @@ class Notes:
     def dependents(self, uid: str) -> list[Node]:
         return list(self._dependents.get(uid, ()))
 
-    def blocks(self, node: Node, uid: str) -> bool:
-        """Whether an owner that waits has to wait for this one."""
-        return any(
-            owner.uid == uid and owner.block_owner_deletion for owner in self._owners.get(node, ())
-        )
+    def is_blocked(self, uid: str) -> bool:
+        """Whether an owner that waits has to wait on, for a dependent that is not waiting for it.
+
+        Owners may own each other in a circle. Each of them would wait for the next, for ever; so
+        one that waits, by way of others that wait, for this very owner does not hold it up.
+        """
+        blocking = self._blocking(uid)
+        if any(one.uid not in self.waiting for one in blocking):
+            return True
+        return any(not self._waits_for(one, uid) for one in blocking)
+
+    def _waits_for(self, node: Node, uid: str) -> bool:
+        reached = {node.uid}
+        ahead = [node.uid]
+        while ahead:
+            for one in self._blocking(ahead.pop()):
+                if one.uid == uid:
+                    return True
+                if one.uid in self.waiting and one.uid not in reached:
+                    reached.add(one.uid)
+                    ahead.append(one.uid)
+        return False
+
+    def _blocking(self, uid: str) -> list[Node]:
+        return [
+            node
+            for node in self._dependents.get(uid, ())
+            if any(one.uid == uid and one.block_owner_deletion for one in self._owners[node])
+        ]
 
 
 class CollectDependents(Worker[Node, None]):
@@ -139,8 +162,12 @@ class CollectDependents(Worker[Node, None]):
         if event.type == DELETED:
             self._note_deletion(node)
             return
-        if self._notes.put(node, meta.owner_references) and meta.owner_references:
-            self.queue.add(node)
+        before = self._notes.owners(node)
+        if before != meta.owner_references:
+            self._notes.put(node, meta.owner_references)
+            self._look_at_waiting(before)
+            if meta.owner_references:
+                self.queue.add(node)
         if meta.deletion_timestamp is None:
             return
         if FOREGROUND in meta.finalizers:
@@ -155,6 +182,10 @@ class CollectDependents(Worker[Node, None]):
         self.queue.drop(node)
         for dependent in self._notes.dependents(node.uid):
             self.queue.add(dependent)
+        self._look_at_waiting(owners)
+
+    def _look_at_waiting(self, owners: tuple[OwnerReference, ...]) -> None:
+        """Those who waited for an object that is gone, or theirs no more, may have to no longer."""
         for owner in owners:
             waiting = self._notes.waiting.get(owner.uid)
             if waiting is not None:
@@ -208,11 +239,10 @@ class CollectDependents(Worker[Node, None]):
         return owners
 
     async def _wait_for_dependents(self, node: Node, live: Object) -> None:
-        dependents = self._notes.dependents(node.uid)
-        blocking = [one for one in dependents if self._notes.blocks(one, node.uid)]
-        for dependent in dependents:
-            self.queue.add(dependent)
-        if not blocking:
+        for dependent in self._notes.dependents(node.uid):
+            if dependent.uid not in self._notes.waiting:  # those are looked at for themselves
+                self.queue.add(dependent)
+        if not self._notes.is_blocked(node.uid):
             await self._unfinalize(node, live, FOREGROUND)
 
     async def _orphan(self, node: Node, live: Object) -> None:

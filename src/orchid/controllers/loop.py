@@ -155,6 +155,7 @@ class Worker(Running, Generic[K, V]):
                 self.queue.done(key)
                 if again is not None:
                     self.queue.add_after(key, again)
+            await asyncio.sleep(0)  # work that never waits must not keep everyone else waiting
 
     def _about(self, key: K, problem: Exception, pause: float) -> dict[str, Any]:
         return {

@@ -136,6 +136,70 @@ async def test_owner_deleted_in_the_foreground_goes_last(world: Beside) -> None:
     assert waiting.metadata.finalizers == ("foregroundDeletion",)
 
 
+async def circle(world: Beside) -> list[ConfigMap]:
+    """Three objects, each of which the next one owns, and the first the last."""
+    first = await config(world, "first")
+    second = await config(world, "second", first)
+    third = await config(world, "third", second)
+    owner = OwnerReference(
+        api_version="v1",
+        kind="ConfigMap",
+        name="third",
+        uid=third.metadata.uid,
+        block_owner_deletion=True,
+    )
+    first = await world.admin.update(first.with_meta(owner_references=(owner,)))
+    return [first, second, third]
+
+
+async def test_owners_in_a_circle_go_when_one_is_deleted_in_the_foreground(world: Beside) -> None:
+    """They would wait for each other for ever; so one of them goes first."""
+    objects = await circle(world)
+    async with world.running(COLLECTOR):
+        await world.admin.delete(ConfigMap, "first", "default", propagation="Foreground")
+        for one in objects:
+            await world.until_gone(ConfigMap, one.name, "default")
+
+
+async def test_owners_in_a_circle_go_when_all_were_deleted_in_the_foreground(
+    world: Beside,
+) -> None:
+    """Even if all of them waited before anyone looked."""
+    objects = await circle(world)
+    for one in objects:
+        await world.admin.delete(ConfigMap, one.name, "default", propagation="Foreground")
+    async with world.running(COLLECTOR):
+        for one in objects:
+            await world.until_gone(ConfigMap, one.name, "default")
+
+
+async def test_a_circle_waits_for_what_hangs_on_it(world: Beside) -> None:
+    """A dependent outside the circle still holds up its own owner."""
+    first, *_ = await circle(world)
+    await config(world, "held", first, finalizers=("example.com/hold",))
+    async with world.running(COLLECTOR):
+        await world.admin.delete(ConfigMap, "first", "default", propagation="Foreground")
+        await world.until_gone(ConfigMap, "third", "default")
+        waiting = await world.admin.get(ConfigMap, "first", "default")
+        held = await world.admin.get(ConfigMap, "held", "default")
+        await world.admin.update(held.with_meta(finalizers=()))
+        await world.until_gone(ConfigMap, "first", "default")
+
+    assert waiting.metadata.finalizers == ("foregroundDeletion",)
+
+
+async def test_owner_that_waits_lets_go_of_a_dependent_with_another_owner(world: Beside) -> None:
+    """Such a dependent stays, without the reference, and the owner waits no longer."""
+    first, second = await config(world, "first"), await config(world, "second")
+    await config(world, "child", first, second)
+    async with world.running(COLLECTOR):
+        await world.admin.delete(ConfigMap, "first", "default", propagation="Foreground")
+        await world.until_gone(ConfigMap, "first", "default")
+
+    child = await world.admin.get(ConfigMap, "child", "default")
+    assert [owner.name for owner in child.metadata.owner_references] == ["second"]
+
+
 async def test_orphaned_dependents_stay_and_forget_their_owner(world: Beside) -> None:
     """The owner goes once nobody refers to it."""
     owner = await config(world, "owner")

@@ -9,7 +9,7 @@ import pytest
 from orchid.client.client import Client, Selection
 from orchid.client.transport import Answer, Pieces, Transport, Unreachable
 from orchid.controllers import loop
-from orchid.controllers.loop import Controller, Sweeper
+from orchid.controllers.loop import Controller, Start, Sweeper, Worker
 from orchid.controllers.work_queue import BackOff
 from orchid.kinds.config_map import ConfigMap
 from orchid.wire.meta import ObjectMeta
@@ -238,3 +238,27 @@ async def test_sweep_that_fails_is_repeated(world: Beside) -> None:
 
     async with started(Sweeping()), asyncio.timeout(PATIENCE):
         await done.wait()
+
+
+class Restless(Worker[str, None]):
+    """Has work at all times, none of which has to wait for anything."""
+
+    name = "restless"
+
+    async def follow(self, start: Start) -> None:
+        self.queue.add("again")
+
+    async def attend(self, key: str, value: None) -> None:
+        self.queue.add(key)
+
+
+async def test_work_that_never_waits_lets_others_have_their_turn() -> None:
+    """A controller with endless work costs time, but nobody else stands still."""
+    task = asyncio.create_task(Restless().run())
+    for _ in range(100):
+        await asyncio.sleep(0)
+    still_running = not task.done()
+    task.cancel()
+    await asyncio.wait([task])
+
+    assert still_running
