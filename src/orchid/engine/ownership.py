@@ -33,7 +33,7 @@ class Ownership:
     def after_create(self, kind: Kind[T], new: T, request: Request) -> T:
         if new.metadata.managed_fields:
             return self._tracked(kind, None, None, new, request)
-        fields = self._fields_of_new(kind, to_builtins(without_resets(kind, new)), request)
+        fields = self._fields_of_new(kind, without_resets(kind, new), request)
         if not fields:
             return new
         entry = ManagedFieldsEntry(
@@ -47,13 +47,11 @@ class Ownership:
         )
         return new.with_meta(managed_fields=(entry,))
 
-    def _fields_of_new(
-        self, kind: Kind[Any], sent: dict[str, Any], request: Request
-    ) -> dict[str, Any]:
-        key = (kind, outline(kind.schema, sent))
+    def _fields_of_new(self, kind: Kind[T], sent: T, request: Request) -> dict[str, Any]:
+        key = (kind, outline(kind.schema, msgspec.to_builtins(sent)))
         known = self._created.get(key)
         if known is None:
-            entries = self._entries(kind, None, None, sent, request)
+            entries = self._entries(kind, None, None, to_builtins(sent), request)
             known = entries[0]["fieldsV1"] if entries else {}
             if len(self._created) >= MOST_OUTLINES:
                 self._created.clear()
@@ -116,6 +114,6 @@ def outline(node: Node | None, value: Any) -> Hashable:
             return tuple([(name, outline(node.get(name), item)) for name, item in value.items()])
         inner = node.values if isinstance(node, Mapping) else None
         return tuple([(name, outline(inner, item)) for name, item in value.items()])
-    if isinstance(value, list) and isinstance(node, Sequence) and not node.atomic:
+    if isinstance(value, list | tuple) and isinstance(node, Sequence) and not node.atomic:
         return encode(value)
     return bool(value)
