@@ -175,3 +175,53 @@ async def test_a_dry_run_applies_nothing(server: Api) -> None:
 
     assert answer.status == 201
     assert (await server.call("GET", f"{SA}/a")).status == 404
+
+
+async def test_what_is_left_out_has_its_default(server: Api) -> None:
+    """An applied object is completed as a created one is, and nobody owns what was put in."""
+    subjects = [{"kind": "User", "name": "jane"}]
+    binding = {
+        "apiVersion": "rbac.authorization.orch.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "a"},
+        "subjects": subjects,
+        "roleRef": {"kind": "ClusterRole", "name": "view"},
+    }
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}}
+    pod = {**secret, "kind": "Pod", "spec": {"containers": [{"name": "a"}]}}
+    core = "/api/v1/namespaces/default"
+
+    bound = await apply_at(server, f"{RBAC}/rolebindings/a", binding)
+    kept = await apply_at(server, f"{core}/secrets/a", {**secret, "stringData": {"k": "v"}})
+    again = await apply_at(server, f"{core}/secrets/a", {**secret, "stringData": {"k": "v"}})
+    runs = await apply_at(server, f"{core}/pods/a", pod)
+
+    assert bound.json["roleRef"]["apiGroup"] == "rbac.authorization.orch.io"
+    assert bound.json["subjects"][0]["apiGroup"] == "rbac.authorization.orch.io"
+    assert (kept.json["type"], kept.json["data"]) == ("Opaque", {"k": "dg=="})
+    assert "stringData" not in kept.json
+    assert again.json == kept.json
+    assert runs.json["spec"]["serviceAccountName"] == "default"
+    assert list(runs.json["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]) == ["f:containers"]
+
+
+async def test_a_default_comes_back_when_its_owner_leaves_it_out(server: Api) -> None:
+    """What a creator owned and no longer applies is not removed for good, but as if never said."""
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "a"},
+        "spec": {"serviceAccountName": "default", "containers": [{"name": "a"}]},
+    }
+    target = "/api/v1/namespaces/default/pods/a"
+    await apply_at(server, target, pod)
+
+    answer = await apply_at(server, target, {**pod, "spec": {"containers": [{"name": "a"}]}})
+
+    assert answer.status == 200
+    assert answer.json["spec"]["serviceAccountName"] == "default"
+
+
+async def apply_at(server: Api, target: str, body: dict[str, Any]) -> Any:
+    data = json.dumps(body).encode()
+    return await server.call("PATCH", f"{target}?fieldManager=m", data, headers=APPLY)

@@ -168,3 +168,24 @@ async def test_a_put_through_an_endpoint_writes_only_its_part(server: Api) -> No
 
     assert main.get("status", {}).get("phase") != "Running"
     assert status["status"]["phase"] == "Running"
+
+
+@pytest.mark.parametrize(
+    "media", [JSON_PATCH, MERGE, STRATEGIC], ids=["json", "merge", "strategic"]
+)
+async def test_what_a_patch_writes_simply_is_completed(server: Api, media: dict[str, str]) -> None:
+    """Text for a Secret becomes data, and a type that is taken away becomes the usual one."""
+    place = "/api/v1/namespaces/default/secrets"
+    await server.make(place, {"metadata": {"name": "a"}, "data": {"old": "dg=="}})
+    body: Any = {"stringData": {"new": "w"}, "type": None}
+    if media is JSON_PATCH:
+        body = [
+            {"op": "add", "path": "/stringData", "value": {"new": "w"}},
+            {"op": "remove", "path": "/type"},
+        ]
+
+    answer = await server.call("PATCH", f"{place}/a", json.dumps(body).encode(), headers=media)
+
+    assert answer.json["data"] == {"old": "dg==", "new": "dw=="}
+    assert answer.json["type"] == "Opaque"
+    assert "stringData" not in answer.json

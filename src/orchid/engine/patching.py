@@ -236,9 +236,10 @@ class Patching:
         if document.get("kind") != kind.name or document.get("apiVersion") != kind.api_version:
             document = {**document, "kind": kind.name, "apiVersion": kind.api_version}
         try:
-            return kind.decoder.convert(document, findings=findings)
+            new, found = kind.decoder.convert(document, findings=findings)
         except Undecodable as failure:
             raise patch_invalid(encode(shown).decode(), str(failure)) from None
+        return kind.defaults(new) if kind.defaults else new, found
 
 
 def patch_invalid(shown: str, problem: str) -> Invalid:
