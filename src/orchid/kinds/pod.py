@@ -17,30 +17,12 @@ from orchid.wire.fields import FieldError, Path, forbidden, invalid, type_invali
 from orchid.wire.meta import Object, Time
 from orchid.wire.name_rules import subdomain_errors
 from orchid.wire.naming import Naming
+from orchid.wire.pod_sources import Container, Volume
 from orchid.wire.references import LocalObjectReference
 from orchid.wire.struct import Wire, describe, merge_key, proto, replace, shaped_like
 
 SPEC = Path() / "spec"
 DEFAULT_ACCOUNT = "default"
-
-
-class Volume(Wire):
-    """Something mounted; which sort is kept as given."""
-
-    published_as = "core.v1.Volume"
-
-    name: Annotated[str, proto(1), describe("The name by which containers mount it.")] = field(
-        default_factory=str
-    )
-
-
-class Container(Wire):
-    """One program of a Pod; what is not declared is kept as given."""
-
-    name: Annotated[str, proto(1), describe("The name of the container.")] = field(
-        default_factory=str
-    )
-    image: Annotated[str, proto(2), describe("The image that it runs.")] = ""
 
 
 class PodFields(Wire):
@@ -74,6 +56,12 @@ class PodFields(Wire):
         merge_key("name"),
         proto(15),
         describe("Secrets with which images are fetched."),
+    ] = ()
+    init_containers: Annotated[
+        tuple[Annotated[dict[str, Any], shaped_like(Container)], ...],
+        merge_key("name"),
+        proto(20),
+        describe("The programs that run before those."),
     ] = ()
     hostname: Annotated[str, proto(16), describe("The name of the Pod as its programs see it.")] = (
         ""

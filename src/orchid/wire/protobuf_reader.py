@@ -32,7 +32,7 @@ from orchid.wire.protobuf_scalars import (
     read_varint,
     to_text,
 )
-from orchid.wire.protobuf_writer import numbered, writer_of
+from orchid.wire.protobuf_writer import insides, numbered, writer_of
 from orchid.wire.schema import Field, Fields, Leaf, Mapping, Node, Scalar, Sequence
 from orchid.wire.shaping import MICRO_TIME, Undecodable
 from orchid.wire.struct import Wire
@@ -124,6 +124,11 @@ def _message(schema: Fields, raw: bool) -> Make:
         _put_field(readers, number, name, field, raw)
         if isinstance(field.node, Sequence) and not raw:
             lists.append(name)
+    for outer in insides(schema):
+        inner = _Readers(readers.owner)
+        for number, field in numbered(schema, outer):
+            _put_field(inner, number, field.wire_name, field, raw)
+        readers.put(outer, "source", LENGTH, _into_the_same(inner))
     type_, fill = schema.type, readers.fill
 
     def make_dict(data: bytes, **values: Any) -> Any:
@@ -227,6 +232,17 @@ def _content(name: str, make: Make, keep: bool = True) -> Read:
             values[name] = value
         else:
             values.pop(name, None)
+        return stop
+
+    return read
+
+
+def _into_the_same(readers: _Readers) -> Read:
+    """A message whose fields JSON shows beside those around it."""
+
+    def read(data: bytes, position: int, values: Values) -> int:
+        start, stop = _bounds(data, position)
+        readers.fill(data[start:stop], values)
         return stop
 
     return read

@@ -45,24 +45,31 @@ def writer_of(schema: Fields) -> Writer:
 # --- messages -------------------------------------------------------------------------------------
 
 
-def numbered(schema: Fields) -> list[tuple[int, Field]]:
-    """The fields that travel as protobuf, by number."""
+def numbered(schema: Fields, inside: int = 0) -> list[tuple[int, Field]]:
+    """The fields that travel as protobuf, by number; or those inside one number."""
     return sorted(
-        ((field.proto.number, field) for field in schema.fields.values() if field.proto),
+        (
+            (field.proto.number, field)
+            for field in schema.fields.values()
+            if field.proto and field.proto.inside == inside
+        ),
         key=lambda found: found[0],
     )
 
 
+def insides(schema: Fields) -> list[int]:
+    """The numbers of the messages that JSON does not show."""
+    found = {field.proto.inside for field in schema.fields.values() if field.proto}
+    return sorted(found - {0})
+
+
 def _message(schema: Fields, raw: bool) -> Writer:
+    if raw:
+        return _dict(schema)
+    if insides(schema):
+        raise TypeError(f"{schema.type.__name__}: only plain dicts have fields inside others")
     fields = [field for _, field in numbered(schema)]
     writers = tuple(_field(field, raw) for field in fields)
-    if raw:
-        members = tuple(zip((field.wire_name for field in fields), writers, strict=True))
-
-        def write_dict(value: Any) -> bytes:
-            return b"".join([write(value.get(name)) for name, write in members])
-
-        return write_dict
     if len(fields) == 1:
         only, write_only = attrgetter(fields[0].python_name), writers[0]
         return lambda value: write_only(only(value))
@@ -72,6 +79,23 @@ def _message(schema: Fields, raw: bool) -> Writer:
         return b"".join(map(call, writers, get_all(value)))
 
     return write_struct
+
+
+def _dict(schema: Fields) -> Writer:
+    parts = [(number, _member(field)) for number, field in numbered(schema)]
+    for number in insides(schema):
+        members = [_member(field) for _, field in numbered(schema, number)]
+        parts.append((number, _nested(number, _joined(members))))
+    return _joined([write for _, write in sorted(parts, key=lambda part: part[0])])
+
+
+def _member(field: Field) -> Writer:
+    name, write = field.wire_name, _field(field, raw=True)
+    return lambda value: write(value.get(name))
+
+
+def _joined(writers: list[Writer]) -> Writer:
+    return lambda value: b"".join([write(value) for write in writers])
 
 
 def _field(field: Field, raw: bool) -> Writer:

@@ -61,11 +61,14 @@ class Proto:
     """The number of a field in the protobuf form, and its encoding where the type leaves a choice.
 
     An `embedded` time is no pointer in the reference: unset, it is written as an empty message.
+    A field `inside` a number stands in a message of its own under that number, which JSON does not
+    show.
     """
 
     number: int
     encoding: str = ""
     embedded: bool = False
+    inside: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +95,8 @@ def shaped_like(type_: type) -> ShapedLike:
     return ShapedLike(type_)
 
 
-def proto(number: int, encoding: str = "", *, embedded: bool = False) -> Proto:
-    return Proto(number, encoding, embedded)
+def proto(number: int, encoding: str = "", *, embedded: bool = False, inside: int = 0) -> Proto:
+    return Proto(number, encoding, embedded, inside)
 
 
 def describe(text: str, *, required: bool | None = None) -> Described:

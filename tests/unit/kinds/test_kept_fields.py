@@ -14,6 +14,7 @@ from orchid.wire.protobuf import message_of
 
 NOTICED = "2026-01-02T03:04:05.678901Z"
 CHANGED = "2026-01-02T03:04:05Z"
+KEY = {"key": "k", "path": "p"}
 
 SAID: dict[str, tuple[type[Object], dict[str, Any]]] = {
     "a series of events": (
@@ -43,6 +44,40 @@ SAID: dict[str, tuple[type[Object], dict[str, Any]]] = {
                 "hostIP": "192.0.2.2",
                 "startTime": CHANGED,
                 "observedGeneration": 2,
+            }
+        },
+    ),
+    "what a Pod takes from other objects": (
+        Pod,
+        {
+            "spec": {
+                "volumes": [
+                    {"name": "a", "secret": {"secretName": "s", "items": [KEY], "optional": True}},
+                    {"name": "b", "configMap": {"name": "c", "defaultMode": 420}},
+                    {
+                        "name": "c",
+                        "projected": {
+                            "sources": [
+                                {"secret": {"name": "s"}},
+                                {"configMap": {"name": "c", "items": [KEY]}},
+                                {"serviceAccountToken": {"audience": "x", "path": "token"}},
+                                {"clusterTrustBundle": {"name": "t", "path": "anchors"}},
+                            ]
+                        },
+                    },
+                ],
+                "initContainers": [
+                    {"name": "i", "envFrom": [{"prefix": "P", "secretRef": {"name": "s"}}]}
+                ],
+                "containers": [
+                    {
+                        "name": "m",
+                        "env": [
+                            {"name": "V", "value": "v"},
+                            {"name": "S", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+                        ],
+                    }
+                ],
             }
         },
     ),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from orchid.wire.codec import decoder_of, encode
 from orchid.wire.protobuf import message_of
+from orchid.wire.protobuf_writer import insides, numbered
 from orchid.wire.schema import Fields, Leaf, Mapping, Node, Scalar, Sequence, schema_of
 from tests.unit.wire.protobuf_samples import (
     KINDS,
@@ -52,14 +53,13 @@ def test_numbers_and_types_are_those_of_the_reference(name: str) -> None:
             for field, (number, type_) in numbers()[message].items()
             if (message, field) not in NOT_DECLARED
         }
+        for outer in insides(node):
+            shown = next(name for name, (number, _) in expected.items() if number == outer)
+            assert numbers_in(node, outer) == {
+                field.lower(): word for field, word in numbers()[expected.pop(shown)[1]].items()
+            }
 
-        found = {
-            field.wire_name.lower(): (field.proto.number, type_name(field.node, field.proto))
-            for field in node.fields.values()
-            if field.proto
-        }
-
-        assert found == expected
+        assert numbers_in(node) == expected
 
 
 @every_type
@@ -133,6 +133,14 @@ UNKNOWN = (
 def decoded(type_: type[Any], message: bytes, new: Any) -> Any:
     """Read a message; kind and apiVersion travel around it."""
     return message_of(type_).decode(message, kind=new.kind, api_version=new.api_version)
+
+
+def numbers_in(node: Fields, inside: int = 0) -> dict[str, tuple[int, str]]:
+    """The number and type of each field; or of those inside a message that JSON does not show."""
+    return {
+        field.wire_name.lower(): (number, type_name(field.node, field.proto))
+        for number, field in numbered(node, inside)
+    }
 
 
 def records(node: Node) -> list[Fields]:
