@@ -32,6 +32,7 @@ from orchid.credentials import der, files, pem
 from orchid.credentials.keys import refuse_weak_rsa
 from orchid.credentials.names import (
     USER_UID,
+    BadString,
     IPAddress,
     Subject,
     has_control_characters,
@@ -65,6 +66,7 @@ _BEFORE_SERIAL = re.compile(
     re.DOTALL,
 )
 _CURVES = ("secp256r1", "secp384r1", "secp521r1")
+_KNOWN_CURVES = ("secp224r1", *_CURVES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +95,13 @@ def parse(data: bytes) -> x509.Certificate:
     if len(data) > _MAX_CERTIFICATE:
         raise MalformedCertificate(f"a certificate has at most {_MAX_CERTIFICATE} bytes")
     if _BEFORE_SERIAL.match(data) or _serial_bytes(data) != b"\x00":
-        return _load(data)
-    # Some old roots have this number; they pass, without the library's warning.
-    with warnings.catch_warnings(action="ignore", category=CryptographyDeprecationWarning):
-        return _load(data)
+        certificate = _load(data)
+    else:
+        # Some old roots have this number; they pass, without the library's warning.
+        with warnings.catch_warnings(action="ignore", category=CryptographyDeprecationWarning):
+            certificate = _load(data)
+    _refuse_unreadable_parts(certificate, data)
+    return certificate
 
 
 def parse_blocks(text: bytes | str) -> list[x509.Certificate]:
@@ -138,10 +143,7 @@ def credential_id(data: bytes) -> str:
 
 def read_subject_of(data: bytes) -> Subject:
     """Read the subject of a DER certificate exactly as it stands there."""
-    try:
-        return read_subject(data, _name_elements(data)[1])
-    except der.NotDer:
-        raise MalformedCertificate("x509: invalid RDNSequence") from None
+    return _read_names(data)[1]
 
 
 def subject_bytes(data: bytes) -> bytes:
@@ -349,7 +351,7 @@ def _serial_bytes(data: bytes) -> bytes:
     try:
         serial = _body_elements(data)[0]
     except der.NotDer:
-        raise MalformedCertificate(_UNREADABLE) from None
+        raise MalformedCertificate(_fault(data)) from None
     content = data[serial.start : serial.stop]
     if content[:1] >= b"\x80":
         raise MalformedCertificate("x509: negative serial number")
@@ -364,8 +366,54 @@ def _load(data: bytes) -> x509.Certificate:
             certificate.extensions  # noqa: B018 - read for its refusal
         except _UNREADABLE_FOR:
             # A warning arrives here only where warnings are errors: the library will refuse soon.
-            raise MalformedCertificate(_UNREADABLE) from None
+            raise MalformedCertificate(_fault(data)) from None
     return certificate
+
+
+def _refuse_unreadable_parts(certificate: x509.Certificate, data: bytes) -> None:
+    """What the library reads only when asked: the names, and a key on a curve that few know."""
+    _read_names(data)
+    with _panic_is_unreadable, contextlib.suppress(ValueError, Warning):
+        try:
+            key = certificate.public_key()
+        except UnsupportedAlgorithm:
+            return  # a key of another kind is carried along unread
+        if isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name not in _KNOWN_CURVES:
+            raise MalformedCertificate("x509: unsupported elliptic curve")
+
+
+def _fault(data: bytes) -> str:
+    """Say where bytes stop being a certificate, in the reference's words."""
+    part = "certificate"
+    try:
+        outer = der.expect(data, 0, len(data), der.SEQUENCE)
+        part = "tbs certificate"
+        body = der.expect(data, outer.start, outer.stop, der.SEQUENCE)
+        part = "serial number"
+        serial = der.element(data, body.start, body.stop)
+        if serial.tag == _VERSION:
+            serial = der.element(data, serial.stop, body.stop)
+        der.expect(data, serial.begin, body.stop, der.INTEGER)
+        part = "signature algorithm identifier"
+        inner = der.expect(data, serial.stop, body.stop, der.SEQUENCE)
+        part = "algorithm identifier"
+        algorithm = der.expect(data, body.stop, outer.stop, der.SEQUENCE)
+    except der.NotDer:
+        return f"x509: malformed {part}"
+    if data[inner.begin : inner.stop] != data[algorithm.begin : algorithm.stop]:
+        return "x509: inner and outer signature algorithm identifiers don't match"
+    return _UNREADABLE
+
+
+def _read_names(data: bytes) -> tuple[Subject, Subject]:
+    """Read issuer and subject of a certificate."""
+    try:
+        issuer, subject = _name_elements(data)
+        return read_subject(data, issuer), read_subject(data, subject)
+    except BadString as error:
+        raise MalformedCertificate(f"x509: invalid RDNSequence: {error}") from None
+    except der.NotDer:
+        raise MalformedCertificate("x509: invalid RDNSequence") from None
 
 
 def _name_elements(data: bytes) -> tuple[der.Element, der.Element]:

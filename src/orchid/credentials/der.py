@@ -38,7 +38,7 @@ class Element(NamedTuple):
 def element(data: bytes, begin: int, limit: int) -> Element:
     """Read the element that begins at an offset and must end before a limit."""
     if begin + 2 > limit:
-        raise NotDer("data truncated")
+        raise NotDer("sequence truncated" if begin == limit else "truncated tag or length")
     tag = data[begin]
     if tag & _HIGH_TAG == _HIGH_TAG:
         raise NotDer("tag not supported")
@@ -46,7 +46,9 @@ def element(data: bytes, begin: int, limit: int) -> Element:
     start = begin + 2
     if length >= _LONG_FORM:
         octets = length - _LONG_FORM
-        if not 0 < octets <= _MAX_LENGTH_OCTETS or start + octets > limit:
+        if not octets:
+            raise NotDer("indefinite length found (not DER)")
+        if octets > _MAX_LENGTH_OCTETS or start + octets > limit:
             raise NotDer("length not supported")
         length = int.from_bytes(data[start : start + octets], "big")
         # The shortest form only: otherwise one meaning would have two encodings.

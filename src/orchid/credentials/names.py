@@ -46,20 +46,24 @@ _KNOWN = {der.encode_oid(oid)[2:]: oid for oid in (*_WRITTEN, USER_UID)}
 
 _UTF8 = 0x0C
 _PRINTABLE = 0x13
-_DECODERS = {
-    _UTF8: "utf-8",
-    0x12: "ascii",  # NumericString
-    _PRINTABLE: "ascii",
-    0x14: "latin-1",  # TeletexString, as everybody reads it
-    0x16: "ascii",  # IA5String
-    0x1A: "ascii",  # VisibleString
-    0x1C: "utf-32-be",  # UniversalString
-    0x1E: "utf-16-be",  # BMPString
+_STRINGS = {
+    _UTF8: ("utf-8", "UTF-8 string"),
+    0x12: ("ascii", "NumericString"),
+    _PRINTABLE: ("ascii", "PrintableString"),
+    0x14: ("latin-1", "TeletexString"),  # as everybody reads it
+    0x16: ("ascii", "IA5String"),
+    0x1A: ("ascii", "VisibleString"),
+    0x1C: ("utf-32-be", "UniversalString"),
+    0x1E: ("utf-16-be", "BMPString"),
 }
 _INVISIBLE = ("Cc", "Cf", "Cs")  # control, format, half surrogate
 _PRINTABLE_CHARACTERS = frozenset(
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 '()+,-./:=?"
 )
+
+
+class BadString(der.NotDer):
+    """A part of a name does not fit the type of string that it says it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,13 +197,13 @@ def _read_attribute(data: bytes, pair: der.Element) -> Attribute:
 
 
 def _read_string(tag: int, content: bytes) -> str | None:
-    codec = _DECODERS.get(tag)
-    if codec is None:
+    if tag not in _STRINGS:
         return None
+    codec, name = _STRINGS[tag]
     try:
         return content.decode(codec)
     except UnicodeDecodeError:
-        raise der.NotDer("string does not fit its type") from None
+        raise BadString(f"invalid attribute value: invalid {name}") from None
 
 
 def _encode_string(value: str) -> bytes:

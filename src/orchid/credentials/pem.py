@@ -91,8 +91,9 @@ def _read(piece: bytes) -> Block | None:
     if label is None or start < 0:
         return None
     headers = b""
-    if _COLON in piece and (found := _HEADERS.match(piece, start)):
-        headers, start = found[0], found.end()
+    if _COLON in piece and (found := _HEADERS.match(piece, start)) and found[0]:
+        # The end of the last header does not count for the beginning of the END line, too.
+        headers, start = found[0], found.end() + 1
     content, _, closing = piece[start:].partition(_END)
     if _label(closing.partition(b"\n")[0]) != label:
         return None

@@ -9,6 +9,8 @@ The texts of the refusals are the reference's where it has one, because clients 
 """
 
 import ipaddress
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -63,6 +65,9 @@ _KEY_TYPES = {
     _ED25519: "ed25519.PublicKey",
 }
 
+_NOT_IN_HOST = re.compile(r"[ \\^`{|}]")
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
 _NOT_PEM = "PEM block type must be CERTIFICATE REQUEST"
 _UNREADABLE = "x509: malformed certificate request"
 _NO_ALGORITHM = "x509: cannot verify signature: algorithm unimplemented"
@@ -103,13 +108,27 @@ class SigningRequest:
 
 def parse(text: bytes | str) -> SigningRequest:
     """Read the first PEM block of a text as a request and verify its signature."""
+    return parse_der(_block(text))
+
+
+def unproven_subject(text: bytes | str) -> Subject:
+    """Read whom a request names; whether its signature fits is asked elsewhere."""
+    data = _block(text)
+    _refuse_wrong_shape(data)
+    try:
+        return read_subject(data, _info_elements(data)[1])
+    except der.NotDer as error:
+        raise MalformedRequest(f"asn1: syntax error: {error}") from None
+
+
+def _block(text: bytes | str) -> bytes:
     try:
         block = pem.first(text)
     except TooMuchPem as refusal:
         raise MalformedRequest(str(refusal)) from None
     if block is None or block.label != pem.CERTIFICATE_REQUEST:
         raise MalformedRequest(_NOT_PEM)
-    return parse_der(block.data)
+    return block.data
 
 
 def parse_once(text: bytes) -> SigningRequest:
@@ -152,10 +171,7 @@ def _refuse_wrong_shape(data: bytes) -> None:
 
 
 def _read(data: bytes) -> SigningRequest:
-    outer = der.element(data, 0, len(data))
-    info = der.expect(data, outer.start, outer.stop, der.SEQUENCE)
-    version = der.expect(data, info.start, info.stop, der.INTEGER)
-    name = der.expect(data, version.stop, info.stop, der.SEQUENCE)
+    info, name = _info_elements(data)
     key_info = der.expect(data, name.stop, info.stop, der.SEQUENCE)
     _refuse_bare_rsa(data, key_info)
     subject = read_subject(data, name)
@@ -175,6 +191,14 @@ def _read(data: bytes) -> SigningRequest:
         other_names=names.others,
         extensions=tuple(extensions),
     )
+
+
+def _info_elements(data: bytes) -> tuple[der.Element, der.Element]:
+    """Find what is signed in a request, and the subject in it."""
+    outer = der.element(data, 0, len(data))
+    info = der.expect(data, outer.start, outer.stop, der.SEQUENCE)
+    version = der.expect(data, info.start, info.stop, der.INTEGER)
+    return info, der.expect(data, version.stop, info.stop, der.SEQUENCE)
 
 
 def _refuse_bare_rsa(data: bytes, key_info: der.Element) -> None:
@@ -259,11 +283,20 @@ def _ascii(content: bytes, kind: str) -> str:
 
 def _uri(content: bytes) -> str:
     text = _ascii(content, "uniformResourceIdentifier")
-    try:
-        urlsplit(text)
-    except ValueError:
-        raise MalformedRequest(f'x509: cannot parse URI "{text[:256]}"') from None
+    if not text.isprintable() or not _is_uri(text):
+        raise MalformedRequest(f"x509: cannot parse URI {json.dumps(text[:256])}")
     return text
+
+
+def _is_uri(text: str) -> bool:
+    """Say whether a text can be taken apart; what stands in a query is its reader's matter."""
+    try:
+        parts = urlsplit(text)
+        parts.port  # noqa: B018 - read for its refusal
+    except ValueError:
+        return False
+    escaped = (parts.netloc, parts.path, parts.fragment)
+    return not _NOT_IN_HOST.search(parts.netloc) and not any(map(_BAD_ESCAPE.search, escaped))
 
 
 def _prove_key(data: bytes) -> PublicKey:

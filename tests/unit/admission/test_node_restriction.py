@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from orchid.admission.node_restriction import NodeRestriction
+from orchid.credentials import pem
 from orchid.engine.request import Target
 from orchid.kinds.certificate_signing_request import (
     CertificateSigningRequest,
@@ -170,6 +171,16 @@ async def test_a_node_asks_for_its_own_name_only(here: World, signer: str) -> No
     for text in (None, b"x"):
         with pytest.raises(Forbidden, match="unable to parse csr: "):
             await admit(here, CREATE_CSR, asked(text, signer), kind=SIGNING_REQUESTS)
+
+
+async def test_whose_name_is_asked_before_whether_the_signature_fits(here: World) -> None:
+    """A changed request is refused for its name here, and for its signature by its own rules."""
+    block = pem.first(OTHERS)
+    assert block is not None
+    broken = pem.encode(block.label, block.data[:-1] + bytes([block.data[-1] ^ 1]))
+
+    with pytest.raises(Forbidden, match=r"can only create a node CSR with CN=system:node:n1$"):
+        await admit(here, CREATE_CSR, asked(broken, ORCH.node_client_signer), kind=SIGNING_REQUESTS)
 
 
 async def test_other_signers_and_callers_are_free(here: World) -> None:

@@ -297,6 +297,7 @@ def test_a_very_long_name_is_read() -> None:
     assert certificates.identify(with_subject(samples.utf8(names.COMMON_NAME, long))).user == long
 
 
+K256 = ec.generate_private_key(ec.SECP256K1())
 GOOD = pem.encode(pem.CERTIFICATE, certificates.encode(ROOT))
 
 
@@ -308,7 +309,21 @@ GOOD = pem.encode(pem.CERTIFICATE, certificates.encode(ROOT))
             GOOD.replace(b"CERTIFICATE-----\n", b"CERTIFICATE-----\na: b\n\n", 1),
             "no PEM block headers are permitted",
         ),
-        (pem.encode(pem.CERTIFICATE, b"\x30\x00"), "x509: malformed certificate"),
+        (pem.encode(pem.CERTIFICATE, b"\x02\x00"), "x509: malformed certificate"),
+        (pem.encode(pem.CERTIFICATE, b"\x30\x00"), "x509: malformed tbs certificate"),
+        (pem.encode(pem.CERTIFICATE, b"\x30\x02\x30\x00"), "x509: malformed serial number"),
+        (
+            samples.request().replace(b"CERTIFICATE REQUEST", b"CERTIFICATE"),
+            "x509: inner and outer signature algorithm identifiers don't match",
+        ),
+        (
+            pem.encode(pem.CERTIFICATE, certificates.encode(ROOT).replace(b"\x02ca", b"\x02c\xff")),
+            "x509: invalid RDNSequence: invalid attribute value: invalid UTF-8 string",
+        ),
+        (
+            pem.encode(pem.CERTIFICATE, certificates.encode(authority(key=K256))),
+            "x509: unsupported elliptic curve",
+        ),
         (
             pem.encode(pem.CERTIFICATE, b""),
             "found CERTIFICATE PEM block containing 0 certificates",

@@ -122,6 +122,9 @@ NOT_PEM = "PEM block type must be CERTIFICATE REQUEST"
         (as_pem(b""), "asn1: syntax error: sequence truncated"),
         (as_pem(raw_request(name()) + b"\0"), "asn1: syntax error: trailing data"),
         (as_pem(raw_request(name())[:-5]), "asn1: syntax error: data truncated"),
+        (as_pem(b"\x30\x00"), "asn1: syntax error: sequence truncated"),
+        (as_pem(b"\x30\x80\x00\x00"), "asn1: syntax error: indefinite length found (not DER)"),
+        (b"-----BEGIN CERTIFICATE REQUEST-----\na: b\n-----END CERTIFICATE REQUEST-----", NOT_PEM),
         (as_pem(b"\x02\x01\x05"), "asn1: structure error: tags don't match (16 vs 2"),
         (b"x" * (pem.MAX_BYTES + 1), "PEM text of more than"),
     ],
@@ -224,6 +227,9 @@ def test_bad_alternative_names_are_refused_in_the_reference_words() -> None:
         b"\x86\x02\xc3\xa9": "x509: SAN uniformResourceIdentifier is malformed",
         b"\x87\x03\x01\x02\x03": "x509: cannot parse IP address of length 3",
         b"\x86\x09http://[x": 'x509: cannot parse URI "http://[x"',
+        b"\x86\x0ahttp://a b": 'x509: cannot parse URI "http://a b"',
+        b"\x86\x0chttp://a/%zz": 'x509: cannot parse URI "http://a/%zz"',
+        b"\x86\x0ahttp://a:x": 'x509: cannot parse URI "http://a:x"',
     }
     for entry, detail in cases.items():
         asked = samples.extension("2.5.29.17", der.encode(der.SEQUENCE, entry))
