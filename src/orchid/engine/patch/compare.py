@@ -30,7 +30,7 @@ from orchid.engine.patch.field_set import (
     owned_too,
     value_element,
 )
-from orchid.wire.schema import ANYTHING, Anything, Fields, Leaf, Mapping, Node, Sequence
+from orchid.wire.schema import ANYTHING, Anything, Fields, Leaf, Mapping, Node, Scalar, Sequence
 
 _ABSENT: Any = object()
 _OBJECTS = (Fields, Mapping)  # a tuple: `Fields | Mapping` would be made anew at every call
@@ -195,8 +195,22 @@ def _elements(node: Sequence, values: list[Any]) -> dict[str, Any] | None:
 def element_key(node: Sequence, value: Any) -> str | None:
     """The step to an element of a granular list; None if it cannot be told apart."""
     if node.keys:
-        return key_element(value, node.keys) if isinstance(value, dict) else None
+        if not isinstance(value, dict):
+            return None
+        return key_element(value, node.keys) or key_element(_usual_keys(node), node.keys)
     return None if value is None or isinstance(value, dict | list) else value_element(value)
+
+
+def _usual_keys(node: Sequence) -> dict[str, Any]:
+    """What an element without keys is known by: a text that is always written is then empty."""
+    if not isinstance(node.items, Fields):
+        return {}
+    fields = (node.items.fields.get(name) for name in node.keys)
+    return {
+        field.wire_name: ""
+        for field in fields
+        if field and field.always_written and field.node == Leaf(Scalar.STRING)
+    }
 
 
 def _everything(node: Node, value: Any) -> Tree:

@@ -102,10 +102,7 @@ class _Outcome:
     changed: FieldSet
     removed: FieldSet
     conflicts: dict[managed_fields.Identity, FieldSet]
-
-    @property
-    def same(self) -> bool:
-        return not self.changed and not self.removed
+    same: bool  # nothing changes, not even what nobody comes to own here
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +145,14 @@ class _Request:
         claims = self._tracked(claimed(self.schema, config))
         # Taking out may empty what the configuration names; laying it over again puts that back.
         merged = _merge(self.schema, self._without_dropped(merged, claims, owners), config)
-        changed, removed = map(self._tracked, compare(self.schema, live, merged))
+        differences = compare(self.schema, live, merged)
+        changed, removed = map(self._tracked, differences)
         conflicts = {}
         for identity, owner in owners.items():
             shared = EMPTY if identity == self.identity else owner.fields.intersection(changed)
             if shared:
                 conflicts[identity] = shared
-        return _Outcome(merged, claims, changed, removed, conflicts)
+        return _Outcome(merged, claims, changed, removed, conflicts, not any(differences))
 
     def owners_afterwards(self, owners: Owners, outcome: _Outcome) -> Owners:
         left: Owners = {}

@@ -127,6 +127,33 @@ def test_several_conflicts_are_listed_by_manager() -> None:
     )
 
 
+def test_what_nobody_comes_to_own_is_applied_all_the_same() -> None:
+    """An endpoint may write fields that it does not track."""
+    live = request(status={"conditions": [{"type": "Approved", "status": "True"}]})
+    config = {"apiVersion": "certs/v1", "kind": "Request", "metadata": {"name": "r"}}
+    failed = {"conditions": [{"type": "Failed", "status": "True"}]}
+
+    result = applied(
+        live, config | {"status": failed}, subresource="status", reset=("spec", "status.conditions")
+    )
+
+    assert [there["type"] for there in result["status"]["conditions"]] == ["Approved", "Failed"]
+    assert "managedFields" not in result["metadata"]
+
+
+def test_an_element_without_its_key_is_known_by_the_empty_one() -> None:
+    """Where the key is always written; a rule of the kind then refuses it by its field."""
+    config = request(status={"conditions": [{"status": "True"}]})
+
+    result = applied(None, config)
+
+    assert owned(result)["m1", "Apply"]["f:status"] == {
+        "f:conditions": {'k:{"type":""}': {".": {}, "f:status": {}}}
+    }
+    with pytest.raises(Unprocessable, match=r'duplicate entries for key \[type=""\]'):
+        applied(None, request(status={"conditions": [{"status": "True"}, {"reason": "x"}]}))
+
+
 def test_a_subresource_is_named_in_the_conflict() -> None:
     """With its manager and version."""
     live = updated(None, request(labels={"a": "1"}))
