@@ -10,6 +10,7 @@ method. A node that is broken into gains nothing about other nodes here, whateve
 from collections.abc import Iterator
 from typing import Any
 
+from orchid.admission.node_labels import NodeLabels
 from orchid.credentials import signing_request
 from orchid.credentials.refusals import Refusal
 from orchid.engine.feed import Feed
@@ -19,9 +20,10 @@ from orchid.engine.request import Request, Target
 from orchid.kinds.lease import Lease
 from orchid.kinds.node import Node
 from orchid.kinds.pod import DEFAULT_ACCOUNT, Pod
+from orchid.kinds.pod_references import items, reference_of
 from orchid.kinds.token_request import TokenRequest
 from orchid.wire.errors import Forbidden, NotFound, Subject
-from orchid.wire.meta import Object
+from orchid.wire.meta import Object, OwnerReference
 from orchid.wire.naming import Naming
 from orchid.wire.text import quote
 from orchid.wire.user import NODE_PREFIX, node_name
@@ -32,7 +34,7 @@ class NodeRestriction:
         self._feed = feed
         self._authorizer = authorizer
         self._mirror = names.mirror_annotation
-        self._reserved_labels = f"node-restriction.{names.domain}/"
+        self._labels = NodeLabels(names)
         self._lease_namespace = names.node_lease_namespace
         self._certificates = names.certificates
         self._node_signers = (names.node_serving_signer, names.node_client_signer)
@@ -49,6 +51,7 @@ class NodeRestriction:
             case Node():
                 self._node(node, kind, new, old)
             case Pod():
+                await self._feed.fresh()
                 self._pod(node, request, kind, new, old)
             case Lease():
                 self._lease(node, kind, new)
@@ -132,24 +135,36 @@ class NodeRestriction:
     def _node(self, node: str, kind: Kind[Any], new: Node, old: Object | None) -> None:
         if new.name != node:
             raise not_its_own(node, kind, new)
-        about = kind.about(new.name)
-        before = old if isinstance(old, Node) else Node()
-        labels = sorted(
-            key
-            for key in new.metadata.labels.keys() | before.metadata.labels.keys()
-            if key.startswith(self._reserved_labels)
-            and new.metadata.labels.get(key) != before.metadata.labels.get(key)
+        before = old if isinstance(old, Node) else None
+        refusal = (
+            self._new_node_refusal(node, new)
+            if before is None
+            else self._changed_node_refusal(node, new, before)
         )
-        if labels:
-            text = f"is not allowed to set the following labels: {', '.join(labels)}"
-            raise Forbidden(about, f"node {quote(node)} {text}")
-        if old is None:
-            return
-        # An owner that goes would take the Node with it; a taint keeps workloads away.
-        if new.metadata.owner_references != before.metadata.owner_references:
-            raise Forbidden(about, f"node {quote(node)} is not allowed to modify ownerReferences")
-        if new.spec.get("taints") != before.spec.get("taints"):
-            raise Forbidden(about, f"node {quote(node)} is not allowed to modify taints")
+        if refusal:
+            raise Forbidden(kind.about(new.name), refusal)
+
+    def _new_node_refusal(self, node: str, new: Node) -> str:
+        who = f"node {quote(node)}"
+        if new.spec.get("configSource") is not None:
+            return f"{who} is not allowed to create pods with a non-nil configSource"
+        if labels := self._labels.forbidden(new.metadata.labels, {}):
+            return f"{who} is not allowed to set the following labels: {', '.join(labels)}"
+        return ""
+
+    def _changed_node_refusal(self, node: str, new: Node, old: Node) -> str:
+        who = f"node {quote(node)}"
+        source = new.spec.get("configSource")
+        if source is not None and source != old.spec.get("configSource"):
+            return f"{who} is not allowed to update configSource to a new non-nil configSource"
+        # A taint keeps workloads away; an owner that goes would take the Node with it.
+        if new.spec.get("taints") != old.spec.get("taints"):
+            return f"{who} is not allowed to modify taints"
+        if new.metadata.owner_references != old.metadata.owner_references:
+            return f"{who} is not allowed to modify ownerReferences"
+        if labels := self._labels.forbidden(new.metadata.labels, old.metadata.labels):
+            return f"is not allowed to modify labels: {', '.join(labels)}"
+        return ""
 
     def _pod(
         self, node: str, request: Request, kind: Kind[Any], new: Pod, old: Object | None
@@ -172,17 +187,42 @@ class NodeRestriction:
             )
         if new.node != node:
             return f"{who} can only create pods with spec.nodeName set to itself"
-        if new.account not in ("", DEFAULT_ACCOUNT):
-            return f"{who} can not create pods that reference a service account"
+        if refusal := self._owner_refusal(node, new):
+            return refusal
+        if new.account not in ("", DEFAULT_ACCOUNT):  # which it has been given by default
+            return f"{who} can not create pods that reference serviceaccounts"
+        if reference := reference_of(new.spec):
+            return f"{who} can not create pods that reference {reference}"
+        return ""
+
+    def _owner_refusal(self, node: str, new: Pod) -> str:
+        """A mirror Pod goes with its Node: with that one, not with a later one of its name."""
+        who, owners = f"node {quote(node)}", new.metadata.owner_references
+        if len(owners) > 1:
+            return f"{who} can only create pods with a single owner reference set to itself"
+        if not owners or not is_node(owners[0], node):
+            return f"{who} can only create pods with an owner reference set to itself"
+        owner = owners[0]
+        if not owner.controller:
+            return f"{who} can only create pods with a controller owner reference set to itself"
+        if owner.block_owner_deletion:
+            return f"{who} must not set blockOwnerDeletion on an owner reference"
+        entry = self._feed.of(Node).get("", node)
+        if entry is None:
+            raise NotFound(Subject("", "node", node))
+        if owner.uid != entry.meta.uid:
+            return f"node {node} UID mismatch: expected {owner.uid} got {entry.meta.uid}"
         return ""
 
     def _changed_pod_refusal(self, node: str, request: Request, new: Pod, old: Object) -> str:
         who = f"node {quote(node)}"
         if request.target.subresource != "status":
-            return f"unexpected operation on a pod, {who} can only create and delete mirror pods"
+            return f'unexpected operation "UPDATE", {who} can only create and delete mirror pods'
         if not isinstance(old, Pod) or old.node != node:
             rest = "for pods with spec.nodeName set to itself"
             return f"{who} can only update pod status {rest}"
+        if new.metadata.labels != old.metadata.labels:
+            return f"{who} cannot update labels through pod status"
         # Without the mark, what the Pod refers to would be open to the node.
         mark = self._mirror
         if new.metadata.annotations.get(mark) != old.metadata.annotations.get(mark):
@@ -212,6 +252,10 @@ class NodeRestriction:
             raise Forbidden(about, f"can only create a node CSR with CN={own}")
 
 
+def is_node(owner: OwnerReference, node: str) -> bool:
+    return (owner.api_version, owner.kind, owner.name) == ("v1", "Node", node)
+
+
 def not_its_own(node: str, kind: Kind[Any], other: Object) -> Forbidden:
     text = f"node {quote(node)} is not allowed to modify node {quote(other.name)}"
     return Forbidden(kind.about(other.name), text)
@@ -227,12 +271,6 @@ def projected_audiences(pod: Pod) -> Iterator[str]:
                 audience = token.get("audience") or ""
                 if isinstance(audience, str):
                     yield audience
-
-
-def items(value: Any) -> Iterator[dict[str, Any]]:
-    """The objects in a list; a Pod may hold anything in its place."""
-    if isinstance(value, list | tuple):
-        yield from (item for item in value if isinstance(item, dict))
 
 
 _: type[AdmissionPolicy] = NodeRestriction

@@ -50,6 +50,7 @@ async def here() -> AsyncIterator[World]:
     async with policy_world() as made:
         await made.put(a_pod())
         await made.put(a_pod("far", "n2"))
+        await made.put(Node(metadata=ObjectMeta(name="n1", uid="uid-n1")))
         yield made
 
 
@@ -208,6 +209,16 @@ def a_node(name: str = "n1", **spec: Any) -> Node:
     return Node(metadata=ObjectMeta(name=name), spec=spec)
 
 
+OWNER = OwnerReference(api_version="v1", kind="Node", name="n1", uid="uid-n1", controller=True)
+ONLY = 'node "n1" can only create pods with '
+REFERS = 'node "n1" can not create pods that reference '
+
+
+def mirror(account: str = "default", **spec: Any) -> Pod:
+    made = a_pod("new", annotations=MIRROR, owner_references=(OWNER,))
+    return replace(made, spec={"nodeName": "n1", "serviceAccountName": account} | spec)
+
+
 TAINTED = a_node(taints=[{"key": "a", "effect": "NoSchedule"}])
 RESERVED = {"node-restriction.orch.io/tier": "secret"}
 
@@ -223,9 +234,24 @@ RESERVED = {"node-restriction.orch.io/tier": "secret"}
             'node "n1" is not allowed to set the following labels: node-restriction.orch.io/tier',
         ),
         (
+            a_node().with_meta(labels={"b.orch.io/x": "1", "orch.io/a": "1", "free": "1"}),
+            None,
+            'node "n1" is not allowed to set the following labels: b.orch.io/x, orch.io/a',
+        ),
+        (
             a_node(),
             a_node().with_meta(labels=RESERVED),
-            'node "n1" is not allowed to set the following labels: node-restriction.orch.io/tier',
+            "is not allowed to modify labels: node-restriction.orch.io/tier",
+        ),
+        (
+            a_node(configSource={}),
+            None,
+            'node "n1" is not allowed to create pods with a non-nil configSource',
+        ),
+        (
+            a_node(configSource={}),
+            a_node(),
+            'node "n1" is not allowed to update configSource to a new non-nil configSource',
         ),
         (a_node(), TAINTED, 'node "n1" is not allowed to modify taints'),
         (
@@ -246,8 +272,9 @@ async def test_a_node_changes_only_its_own_node(
 
 
 async def test_a_node_may_register_and_keep_its_own_node(here: World) -> None:
-    """Creating it with taints, and changing its other labels, is its business."""
-    await admit(here, ask("create", "nodes"), TAINTED)
+    """Creating it with taints, and the labels that tell what it is, is its business."""
+    labels = {"orch.io/hostname": "n1", "topology.orch.io/zone": "z", "x.node.orch.io/y": "1"}
+    await admit(here, ask("create", "nodes"), TAINTED.with_meta(labels=labels))
     await admit(
         here, ask("update", "nodes", name="n1"), a_node().with_meta(labels={"a": "b"}), a_node()
     )
@@ -266,13 +293,16 @@ async def test_a_node_may_register_and_keep_its_own_node(here: World) -> None:
             a_pod("new", "n2", annotations=MIRROR),
             'node "n1" can only create pods with spec.nodeName set to itself',
         ),
+        (mirror(account="admin"), REFERS + "serviceaccounts"),
+        (mirror(imagePullSecrets=[{"name": "s"}]), REFERS + "secrets"),
         (
-            replace(
-                a_pod("new", annotations=MIRROR),
-                spec={"nodeName": "n1", "serviceAccountName": "admin"},
-            ),
-            'node "n1" can not create pods that reference a service account',
+            mirror(containers=[{"env": [{"valueFrom": {"configMapKeyRef": {"name": "c"}}}]}]),
+            REFERS + "configmaps",
         ),
+        (mirror(resourceClaims=[{}]), REFERS + "resourceclaims"),
+        (mirror(volumes=[{"persistentVolumeClaim": {}}]), REFERS + "persistentvolumeclaims"),
+        (mirror(volumes=[{"secret": {}}]), REFERS + "secrets (via secret volumes)"),
+        (mirror(volumes=VOLUMES), REFERS + "serviceaccounts (via projected volumes)"),
     ],
 )
 async def test_a_node_creates_only_mirrors_of_its_own_pods(
@@ -283,6 +313,41 @@ async def test_a_node_creates_only_mirrors_of_its_own_pods(
         await admit(here, PODS, new)
 
     assert caught.value.message == f'pods "new" is forbidden: {text}'
+
+
+@pytest.mark.parametrize(
+    ("owners", "text"),
+    [
+        ((), ONLY + "an owner reference set to itself"),
+        ((OWNER, OWNER), ONLY + "a single owner reference set to itself"),
+        ((replace(OWNER, name="n2"),), ONLY + "an owner reference set to itself"),
+        ((replace(OWNER, kind="Pod"),), ONLY + "an owner reference set to itself"),
+        ((replace(OWNER, controller=None),), ONLY + "a controller owner reference set to itself"),
+        (
+            (replace(OWNER, block_owner_deletion=True),),
+            'node "n1" must not set blockOwnerDeletion on an owner reference',
+        ),
+        ((replace(OWNER, uid="old"),), "node n1 UID mismatch: expected old got uid-n1"),
+    ],
+)
+async def test_a_mirror_belongs_to_its_node(
+    here: World, owners: tuple[OwnerReference, ...], text: str
+) -> None:
+    """To that very Node and to nothing else, so that both go together."""
+    with pytest.raises(Forbidden) as caught:
+        await admit(here, PODS, mirror().with_meta(owner_references=owners))
+
+    assert caught.value.message == f'pods "new" is forbidden: {text}'
+
+
+async def test_a_node_that_is_not_registered_mirrors_nothing(here: World) -> None:
+    """There is no Node that the Pod could belong to."""
+    stranger = UserInfo(username="system:node:n9", groups=("system:nodes",))
+    owner = replace(OWNER, name="n9")
+    new = replace(mirror(), spec={"nodeName": "n9"}).with_meta(owner_references=(owner,))
+
+    with pytest.raises(NotFound, match=r'^node "n9" not found$'):
+        await admit(here, PODS, new, by=stranger)
 
 
 @pytest.mark.parametrize(
@@ -301,10 +366,16 @@ async def test_a_node_creates_only_mirrors_of_its_own_pods(
             'node "n1" can not change the "orch.io/config.mirror" annotation',
         ),
         (
+            STATUS,
+            a_pod(labels={"a": "b"}),
+            a_pod(),
+            'node "n1" cannot update labels through pod status',
+        ),
+        (
             ask("update", "pods", "ci", "web"),
             a_pod(),
             a_pod(),
-            'unexpected operation on a pod, node "n1" can only create and delete mirror pods',
+            'unexpected operation "UPDATE", node "n1" can only create and delete mirror pods',
         ),
     ],
 )
@@ -320,7 +391,7 @@ async def test_a_node_changes_only_the_status_of_its_pods(
 
 async def test_a_node_handles_its_own_pods(here: World) -> None:
     """Mirrors, status and deletion of what runs on it."""
-    await admit(here, PODS, a_pod("new", annotations=MIRROR))
+    await admit(here, PODS, mirror(volumes=[{"hostPath": {"path": "/x"}}]))
     await admit(here, STATUS, a_pod(), a_pod())
     await delete(here, a_pod())
 

@@ -10,7 +10,7 @@ Everything that is not allowed here is no opinion with a reason: RBAC may still 
 node writes is looked at more closely by admission/node_restriction.py.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +22,7 @@ from orchid.engine.entry import Entry
 from orchid.engine.interfaces import Authorizer, Decision, Verdict
 from orchid.engine.request import Target
 from orchid.engine.shelf import Shelf
+from orchid.kinds.pod_references import PLACES, leaves
 from orchid.kinds.self_subject_rules_review import RuleLister, SubjectRulesReviewStatus
 from orchid.wire.errors import BadRequest
 from orchid.wire.naming import Naming
@@ -37,32 +38,6 @@ NOT_ASKED = Decision(Verdict.NO_OPINION)
 UNLISTED = SubjectRulesReviewStatus()
 
 Reference = tuple[str, str, str]  # resource, namespace, name
-
-_CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
-_SECRET_VOLUMES = ("cephfs", "cinder", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos")
-# Where in a Pod's spec the names of other objects stand.
-PLACES: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
-    "secrets": (
-        ("imagePullSecrets", "name"),
-        ("volumes", "secret", "secretName"),
-        ("volumes", "projected", "sources", "secret", "name"),
-        ("volumes", "csi", "nodePublishSecretRef", "name"),
-        ("volumes", "azureFile", "secretName"),
-        *(("volumes", volume, "secretRef", "name") for volume in _SECRET_VOLUMES),
-        *((containers, "envFrom", "secretRef", "name") for containers in _CONTAINERS),
-        *((containers, "env", "valueFrom", "secretKeyRef", "name") for containers in _CONTAINERS),
-    ),
-    "configmaps": (
-        ("volumes", "configMap", "name"),
-        ("volumes", "projected", "sources", "configMap", "name"),
-        *((containers, "envFrom", "configMapRef", "name") for containers in _CONTAINERS),
-        *(
-            (containers, "env", "valueFrom", "configMapKeyRef", "name")
-            for containers in _CONTAINERS
-        ),
-    ),
-    "serviceaccounts": (("serviceAccountName",),),
-}
 
 
 class NodeAuthorizer:
@@ -85,10 +60,12 @@ class NodeAuthorizer:
         if not user.username.startswith(NODE_PREFIX):
             return NOT_ASKED  # said first and plainly: nearly everybody is no node
         node = node_name(user)
-        if node is None or not target.is_resource:
+        if node is None:
             return NOT_ASKED
         if not node:
             return undecided(f"unknown node for user {quote(user.username)}")
+        if not target.is_resource:
+            return NOT_ASKED
         rule = self._table.get((target.group, target.resource))
         return self._static(target) if rule is None else rule(node, target)
 
@@ -114,7 +91,7 @@ class NodeAuthorizer:
 
     def _account(self, node: str, target: Target) -> Decision:
         if target.verb == "get" and not target.subresource:
-            return self._related(node, target)
+            return self._reading(node, target)
         if target.verb != "create" or not target.name:
             return undecided("can only create tokens for individual service accounts")
         if target.subresource != "token":
@@ -126,13 +103,16 @@ class NodeAuthorizer:
             return self._static(target)
         if target.verb == "get":
             return self._related(node, target)
-        if selected(target, "spec.nodeName") != node:
-            return undecided("can only list/watch pods with spec.nodeName field selector")
-        return ALLOWED
+        if selected(target, "spec.nodeName") == node:
+            return ALLOWED
+        if target.name:
+            return self._related(node, target)
+        return undecided("can only list/watch pods with spec.nodeName field selector")
 
     def _node(self, node: str, target: Target) -> Decision:
         if target.verb in READS and not target.subresource and target.name != node:
-            return undecided(f"node '{node}' cannot read all nodes, only its own Node object")
+            wanted = f"'{target.name}'" if target.name else "all nodes"
+            return undecided(f"node '{node}' cannot read {wanted}, only its own Node object")
         return self._static(target)
 
     def _lease(self, node: str, target: Target) -> Decision:
@@ -219,17 +199,6 @@ class PodReferences:
                 for found in leaves(spec, path)
             }
         return node, references
-
-
-def leaves(value: Any, path: tuple[str, ...]) -> Iterator[str]:
-    """The texts at the end of a path, through lists where there are any; odd shapes have none."""
-    if not path:
-        if isinstance(value, str) and value:
-            yield value
-    elif isinstance(value, dict):
-        inner = value.get(path[0])
-        for item in inner if isinstance(inner, list) else (inner,):
-            yield from leaves(item, path[1:])
 
 
 def selected(target: Target, field: str) -> str | None:

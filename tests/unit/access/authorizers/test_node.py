@@ -148,6 +148,9 @@ async def test_odd_pods_are_no_trouble(here: World, nodes: NodeAuthorizer, spec:
         (ask("get", "serviceaccounts", "ci", "other"), UNRELATED),
         (ask("get", "pods", "ci", "other"), UNRELATED),
         (ask("list", "pods"), "can only list/watch pods with spec.nodeName field selector"),
+        (ask("list", "pods", "ci", "other"), UNRELATED),
+        (ask("get", "serviceaccounts"), "can only read namespaced object of this type"),
+        (ask("get", "nodes", name="n2"), "node 'n1' cannot read 'n2', only its own Node object"),
         (ask("update", "clusterroles", name="x", group=ORCH.rbac), ""),
         (
             ask("get", "leases", "orch-node-lease", "n2", ORCH.coordination),
@@ -216,6 +219,7 @@ async def test_only_nodes_are_judged(nodes: NodeAuthorizer) -> None:
     decision = await nodes.authorize(nameless, ask("create", "nodes"))
 
     assert decision.reason == 'unknown node for user "system:node:"'
+    assert (await nodes.authorize(nameless, ask_path("get", "/x"))).reason == decision.reason
     assert not (await nodes.authorize(N1, ask_path("get", "/metrics"))).allowed
 
 

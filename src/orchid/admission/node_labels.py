@@ -1,0 +1,44 @@
+"""Which labels a node may not give itself: those by which work is sent to nodes one trusts.
+
+Labels outside of the product's domain are free, those of `node-restriction` are never, and of the
+rest a node sets those that tell what it is. Start with `NodeLabels.forbidden`.
+"""
+
+from orchid.wire.naming import Naming
+
+# The labels of the product's domain, under its parts, by which a node tells what it is.
+KNOWN_NODE_LABELS = {
+    "": ("hostname", "os", "arch"),
+    "topology.": ("zone", "region"),
+    "failure-domain.beta.": ("zone", "region"),
+    "beta.": ("instance-type", "os", "arch"),
+}
+
+
+class NodeLabels:
+    def __init__(self, names: Naming) -> None:
+        domain = names.domain
+        self._reserved = f"node-restriction.{domain}"
+        self._domains = (domain, names.group_domain)
+        self._own = (f"{names.agent}.{domain}", f"node.{domain}")
+        self._known = frozenset(
+            f"{prefix}{domain}/{word}"
+            for prefix, words in KNOWN_NODE_LABELS.items()
+            for word in words
+        )
+
+    def forbidden(self, new: dict[str, str], old: dict[str, str]) -> list[str]:
+        changed = (key for key in new.keys() | old.keys() if new.get(key) != old.get(key))
+        return sorted(key for key in changed if self._is_forbidden(key))
+
+    def _is_forbidden(self, key: str) -> bool:
+        space = key.rpartition("/")[0]
+        if is_within(space, self._reserved):
+            return True
+        if not any(is_within(space, domain) for domain in self._domains):
+            return False
+        return key not in self._known and not any(is_within(space, own) for own in self._own)
+
+
+def is_within(space: str, domain: str) -> bool:
+    return space == domain or space.endswith(f".{domain}")

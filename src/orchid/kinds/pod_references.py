@@ -1,0 +1,92 @@
+"""What a Pod refers to: the other objects of the API that it cannot run without.
+
+`PLACES` says where in a spec the names of Secrets, config maps and accounts stand, `leaves` finds
+them there. `reference_of` tells whether there is any reference at all, by a name or without one.
+
+A spec may hold anything in any place: what has another shape refers to nothing.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+_CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
+_SECRET_VOLUMES = ("cephfs", "cinder", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos")
+# Where in a Pod's spec the names of other objects stand.
+PLACES: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
+    "secrets": (
+        ("imagePullSecrets", "name"),
+        ("volumes", "secret", "secretName"),
+        ("volumes", "projected", "sources", "secret", "name"),
+        ("volumes", "csi", "nodePublishSecretRef", "name"),
+        ("volumes", "azureFile", "secretName"),
+        *(("volumes", volume, "secretRef", "name") for volume in _SECRET_VOLUMES),
+        *((containers, "envFrom", "secretRef", "name") for containers in _CONTAINERS),
+        *((containers, "env", "valueFrom", "secretKeyRef", "name") for containers in _CONTAINERS),
+    ),
+    "configmaps": (
+        ("volumes", "configMap", "name"),
+        ("volumes", "projected", "sources", "configMap", "name"),
+        *((containers, "envFrom", "configMapRef", "name") for containers in _CONTAINERS),
+        *(
+            (containers, "env", "valueFrom", "configMapKeyRef", "name")
+            for containers in _CONTAINERS
+        ),
+    ),
+    "serviceaccounts": (("serviceAccountName",),),
+}
+
+# Volumes that stand for an object of the API, even if they do not name one.
+VOLUMES: Final = {
+    "configMap": "configmaps (via configmap volumes)",
+    "secret": "secrets (via secret volumes)",
+    "csi": "csidrivers (via CSI volumes)",
+    "glusterfs": "endpoints (via glusterFS volumes)",
+    "persistentVolumeClaim": "persistentvolumeclaims",
+    "ephemeral": "persistentvolumeclaims (via ephemeral volumes)",
+    "azureFile": "secrets (via azureFile volumes)",
+}
+PROJECTED: Final = {
+    "configMap": "configmaps (via projected volumes)",
+    "secret": "secrets (via projected volumes)",
+    "serviceAccountToken": "serviceaccounts (via projected volumes)",
+    "clusterTrustBundle": "clustertrustbundles",
+    "podCertificate": "podcertificates",
+}
+
+
+def leaves(value: Any, path: tuple[str, ...]) -> Iterator[str]:
+    """The texts at the end of a path, through lists where there are any; odd shapes have none."""
+    if not path:
+        if isinstance(value, str) and value:
+            yield value
+    elif isinstance(value, dict):
+        inner = value.get(path[0])
+        for item in inner if isinstance(inner, list) else (inner,):
+            yield from leaves(item, path[1:])
+
+
+def items(value: Any) -> Iterator[dict[str, Any]]:
+    """The objects in a list; a Pod may hold anything in its place."""
+    if isinstance(value, list | tuple):
+        yield from (item for item in value if isinstance(item, dict))
+
+
+def reference_of(spec: dict[str, Any]) -> str:
+    """What a Pod refers to, besides the account it runs as; nothing if it stands alone."""
+    for resource in ("secrets", "configmaps"):
+        if any(True for path in PLACES[resource] for _ in leaves(spec, path)):
+            return resource
+    if spec.get("resourceClaims"):
+        return "resourceclaims"
+    for volume in items(spec.get("volumes")):
+        if found := _known(volume, VOLUMES):
+            return found
+        projected = volume.get("projected")
+        for source in items(projected.get("sources") if isinstance(projected, dict) else None):
+            if found := _known(source, PROJECTED):
+                return found
+    return ""
+
+
+def _known(source: dict[str, Any], names: Mapping[str, str]) -> str:
+    return next((text for key, text in names.items() if source.get(key) is not None), "")
