@@ -19,6 +19,7 @@ from orchid.engine.request import Target
 from orchid.wire.errors import BadRequest
 from orchid.wire.name_rules import label_errors, subdomain_errors
 from orchid.wire.naming import Naming
+from orchid.wire.text import header_text
 from orchid.wire.user import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, UserInfo
 
 USER: Final = "impersonate-user"
@@ -83,9 +84,9 @@ def read_headers(presented: Presented) -> Wanted | None:
     if not names:
         return None
     wanted = Wanted(
-        username=headers.get(USER, ""),
-        uid=headers.get(UID, ""),
-        groups=tuple(presented.all(GROUP)),
+        username=header_text(headers.get(USER, "")),
+        uid=header_text(headers.get(UID, "")),
+        groups=tuple(map(header_text, presented.all(GROUP))),
         extra=read_extra(presented, names),
     )
     if wanted.username:
@@ -103,7 +104,7 @@ def read_extra(presented: Presented, names: list[str]) -> dict[str, tuple[str, .
     for name in sorted(names):
         if name.startswith(EXTRA_PREFIX):
             key = unescaped(name[len(EXTRA_PREFIX) :].lower())
-            extra[key] = extra.get(key, ()) + tuple(presented.all(name))
+            extra[key] = extra.get(key, ()) + tuple(map(header_text, presented.all(name)))
     return extra
 
 

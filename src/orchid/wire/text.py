@@ -18,6 +18,14 @@ def shown(text: str) -> str:
     return text if len(text) <= LONGEST_SHOWN else OMITTED
 
 
+def header_text(value: str) -> str:
+    """The UTF-8 text of a header, which the listener hands on as one character for each byte.
+
+    Bytes that are no UTF-8 become the mark for that, which is nobody's name.
+    """
+    return value if value.isascii() else value.encode("latin-1", "replace").decode(errors="replace")
+
+
 def quote(text: str) -> str:
     """Quote a string; what cannot be printed becomes an escape."""
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:

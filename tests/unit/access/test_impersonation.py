@@ -207,6 +207,16 @@ async def test_attributes_without_a_user_are_a_bad_request(headers: list[tuple[s
     assert rights.asked == []
 
 
+async def test_names_are_utf_8() -> None:
+    """The listener hands on bytes as characters; what they spell is the name, or nobody's."""
+    wire = "zoë".encode().decode("latin-1")
+
+    found = await become(("Impersonate-User", wire), ("Impersonate-Group", "\xeb"))
+
+    assert found is not None
+    assert (found.username, found.groups[0]) == ("zoë", "\ufffd")
+
+
 @given(st.text(alphabet="aF0%2/é\x00", max_size=12))
 def test_any_key_can_be_decoded(key: str) -> None:
     """Whatever stands in a header name comes out as text, never as an error."""

@@ -15,6 +15,7 @@ from orchid.access.authenticators.client_certificate import CertificateProof
 from orchid.credentials.certificates import ClientVerifier, encode
 from orchid.engine.interfaces import Authenticated, Clock, Presented, Rejected
 from orchid.wire.naming import Naming
+from orchid.wire.text import header_text
 from orchid.wire.user import UserInfo
 
 # A percent sign that is no escape: then the whole key is taken as it stands.
@@ -86,7 +87,7 @@ class RequestHeaderAuthenticator:
 
     def _groups(self, presented: Presented) -> tuple[str, ...]:
         values = (value for name in self._group for value in presented.all(name))
-        return tuple(value for value in values if value)
+        return tuple(header_text(value) for value in values if value)
 
     def _extras(self, presented: Presented) -> dict[str, tuple[str, ...]]:
         found: dict[str, tuple[str, ...]] = {}
@@ -94,7 +95,7 @@ class RequestHeaderAuthenticator:
             for name in presented.headers:
                 if name.startswith(prefix):
                     key = extra_key(name[len(prefix) :])
-                    found[key] = (*found.get(key, ()), *presented.all(name))
+                    found[key] = (*found.get(key, ()), *map(header_text, presented.all(name)))
         return found
 
 
@@ -128,7 +129,7 @@ def _first(presented: Presented, names: tuple[str, ...]) -> str:
     for name in names:
         value = presented.headers.get(name)
         if value:
-            return value
+            return header_text(value)
     return ""
 
 
