@@ -125,9 +125,10 @@ USERLESS = [
 
 async def test_attributes_without_a_user_are_refused_and_not_overlooked(server: Api) -> None:
     """Who leaves the user out does not go on as oneself with more groups."""
-    passed = [lines for lines in USERLESS if (await sent(server, *lines)).status != 400]
+    answers = [await sent(server, *lines) for lines in USERLESS]
 
-    assert passed == []
+    assert {answer.status for answer in answers} == {400}
+    assert {answer.header("x-content-type-options") for answer in answers} == {"nosniff"}
 
 
 ODD = [

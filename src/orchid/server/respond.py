@@ -36,7 +36,7 @@ from orchid.server.packed import entry_body, list_body
 from orchid.server.parse import Located, Query
 from orchid.wire import yaml_text
 from orchid.wire.codec import encode, pretty
-from orchid.wire.errors import ApiError, NotAcceptable
+from orchid.wire.errors import ApiError, BadRequest, Forbidden, NotAcceptable
 from orchid.wire.protobuf import sealed_status
 from orchid.wire.status import ListMeta, Status
 
@@ -240,9 +240,16 @@ def error_response(exchange: Exchange, error: ApiError) -> Response:
     form = form_of(exchange.accept, table=False, transforms=False, streams=False) or RAW
     if error.details and error.details.retry_after_seconds:
         exchange.extra_headers += b"Retry-After: %d\r\n" % error.details.retry_after_seconds
-    if error.code == 403:  # noqa: PLR2004 -- Forbidden alone shows text that others chose
+    if turned_away(exchange, error):
         exchange.extra_headers += _NOSNIFF
     return status_response(exchange, error.code, error.status(), form)
+
+
+def turned_away(exchange: Exchange, error: ApiError) -> bool:
+    """Whether the caller is known and got no further: whom to act as, and whether they may."""
+    if exchange.caller is None or (exchange.decision and exchange.decision.allowed):
+        return False
+    return isinstance(error, BadRequest | Forbidden)
 
 
 def warning_headers(texts: list[str]) -> bytes:
