@@ -200,7 +200,11 @@ def aggregation_errors(rule: AggregationRule) -> Iterator[FieldError]:
         text = "at least one clusterRoleSelector required if aggregationRule is non-nil"
         yield required(SELECTORS, text)
     for index, selector in enumerate(rule.cluster_role_selectors):
-        yield from selector_errors(selector, SELECTORS[index])
+        path = SELECTORS[index]
+        errors = list(selector_errors(selector, path))
+        yield from errors
+        if errors:
+            yield invalid(path, None, "invalid label selector.")
 
 
 def selector_errors(selector: LabelSelector, path: Path) -> Iterator[FieldError]:

@@ -303,16 +303,16 @@ def selectors_errors(resource: ResourceAttributes | None) -> Iterator[FieldError
         return
     if resource.field_selector is not None:
         path = RESOURCE / "fieldSelector"
-        yield from selector_errors(resource.field_selector, path, field_key_errors)
+        yield from selector_errors(resource.field_selector, path, field_requirement_errors)
     if resource.label_selector is not None:
         path = RESOURCE / "labelSelector"
-        yield from selector_errors(resource.label_selector, path, label_key_errors)
+        yield from selector_errors(resource.label_selector, path, label_requirement_errors)
 
 
 def selector_errors(
     selector: FieldSelectorAttributes | LabelSelectorAttributes,
     path: Path,
-    key_errors: Callable[[SelectorRequirement, Path], Iterator[FieldError]],
+    requirement_errors: Callable[[SelectorRequirement, Path], Iterator[FieldError]],
 ) -> Iterator[FieldError]:
     if selector.raw_selector and selector.requirements:
         text = "may not specified at the same time as requirements"
@@ -321,27 +321,32 @@ def selector_errors(
         text = f"when {path} is specified, requirements or rawSelector is required"
         yield required(path / "requirements", text)
     for index, requirement in enumerate(selector.requirements):
-        place = (path / "requirements")[index]
-        if requirement.operator in ("In", "NotIn") and not requirement.values:
-            text = "must be specified when `operator` is 'In' or 'NotIn'"
-            yield required(place / "values", text)
-        if requirement.operator in ("Exists", "DoesNotExist") and requirement.values:
-            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            yield forbidden(place / "values", text)
-        yield from key_errors(requirement, place)
+        yield from requirement_errors(requirement, (path / "requirements")[index])
 
 
-def field_key_errors(requirement: SelectorRequirement, path: Path) -> Iterator[FieldError]:
+def field_requirement_errors(requirement: SelectorRequirement, path: Path) -> Iterator[FieldError]:
     if not requirement.key:
         yield required(path / "key", "must be specified")
+    yield from presence_errors(requirement, path)
 
 
-def label_key_errors(requirement: SelectorRequirement, path: Path) -> Iterator[FieldError]:
+def label_requirement_errors(requirement: SelectorRequirement, path: Path) -> Iterator[FieldError]:
+    yield from presence_errors(requirement, path)
     for text in qualified_name_errors(requirement.key):
         yield invalid(path / "key", requirement.key, text)
     for index, value in enumerate(requirement.values):
         for text in label_value_errors(value):
             yield invalid((path / "values")[index], value, text)
+
+
+def presence_errors(requirement: SelectorRequirement, path: Path) -> Iterator[FieldError]:
+    """Values where the operator takes none, or none where it takes some."""
+    if requirement.operator in ("In", "NotIn") and not requirement.values:
+        text = "must be specified when `operator` is 'In' or 'NotIn'"
+        yield required(path / "values", text)
+    if requirement.operator in ("Exists", "DoesNotExist") and requirement.values:
+        text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+        yield forbidden(path / "values", text)
 
 
 def capitalised(other: NonResourceAttributes) -> dict[str, str]:

@@ -90,6 +90,7 @@ def test_aggregation_needs_selectors_that_can_be_read() -> None:
         "is 'Exists' or 'DoesNotExist'",
         f'{place}[0].matchExpressions[2].operator: Invalid value: "Like": not a valid selector '
         "operator",
+        f"{place}[0]: Invalid value: null: invalid label selector.",
     ]
 
 

@@ -189,6 +189,17 @@ async def test_the_answer(decision: Decision, status: dict[str, Any]) -> None:
             SELF,
             {
                 "resourceAttributes": POD
+                | {"fieldSelector": {"requirements": [{"operator": "NotIn"}]}}
+            },
+            {},
+            "[spec.resourceAttributes.fieldSelector.requirements[0].key: Required value: must be "
+            "specified, spec.resourceAttributes.fieldSelector.requirements[0].values: Required "
+            "value: must be specified when `operator` is 'In' or 'NotIn']",
+        ),
+        (
+            SELF,
+            {
+                "resourceAttributes": POD
                 | {"labelSelector": {"requirements": [{"key": "a", "operator": "In"}]}}
             },
             {},
