@@ -97,6 +97,13 @@ async def test_an_unknown_method_has_no_verb(server: Api) -> None:
     shaped(brewed, 405, "MethodNotAllowed")
 
 
+async def test_a_question_about_a_namespace_is_asked_in_one(server: Api) -> None:
+    """There is no path over all namespaces for what is only created."""
+    path = "/apis/authorization.orch.io/v1/localsubjectaccessreviews"
+
+    shaped(await server.call("POST", path, b"{}"), 404, "NotFound")
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [

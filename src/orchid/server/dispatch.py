@@ -110,7 +110,7 @@ class Dispatch:
         if kind is None or len(tail) > 3 or (scoped and not kind.namespaced):  # noqa: PLR2004
             raise NoSuchRoute
         everywhere = kind.namespaced and not scoped
-        if everywhere and len(tail) > 1:
+        if everywhere and (len(tail) > 1 or kind.acts):
             raise NoSuchRoute
         if len(tail) == 3:  # noqa: PLR2004 -- resource, name, subresource
             return self._endpoint_route(exchange, kind, tail[2], target)
