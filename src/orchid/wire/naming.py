@@ -165,7 +165,7 @@ class Naming:
 
     @property
     def autoupdate_annotation(self) -> str:
-        return f"{self.rbac}/autoupdate"
+        return f"rbac.authorization.{self.domain}/autoupdate"
 
     # Namespaces and well-known objects
     @property

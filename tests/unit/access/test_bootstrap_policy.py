@@ -91,6 +91,8 @@ def test_every_object_carries_the_marks() -> None:
     for wanted in all_objects(POLICY):
         assert wanted.metadata.labels["orch.io/bootstrapping"] == "rbac-defaults"
         assert wanted.metadata.annotations["rbac.authorization.orch.io/autoupdate"] == "true"
+    for wanted in all_objects(bootstrap_policy(KUBERNETES)):
+        assert wanted.metadata.annotations["rbac.authorization.kubernetes.io/autoupdate"] == "true"
 
 
 def test_lists_inside_rules_are_sorted() -> None:
