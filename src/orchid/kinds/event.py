@@ -49,10 +49,10 @@ class Event(Object):
     )
     first_timestamp: Annotated[
         Time | None, proto(6, embedded=True), describe("When it happened first.")
-    ] = None
+    ] = always(null)
     last_timestamp: Annotated[
         Time | None, proto(7, embedded=True), describe("When it happened last.")
-    ] = None
+    ] = always(null)
     count: Annotated[int, proto(8, "int32"), describe("How often it happened.")] = 0
     type: Annotated[str, proto(9), describe("Normal or Warning.")] = ""
     event_time: Annotated[

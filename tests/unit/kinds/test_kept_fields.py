@@ -122,3 +122,14 @@ def test_it_travels_as_protobuf(type_: type[Object], said: dict[str, Any]) -> No
 def assert_says(new: Object, said: dict[str, Any]) -> None:
     written = msgspec.json.decode(encode(new))
     assert {name: written.get(name) for name in said} == said
+
+
+def test_an_event_shows_the_times_it_lacks() -> None:
+    """Clients find all three of them, set or not."""
+    shown = msgspec.json.decode(encode(Event()))
+
+    assert {name: shown[name] for name in ("firstTimestamp", "lastTimestamp", "eventTime")} == {
+        "firstTimestamp": None,
+        "lastTimestamp": None,
+        "eventTime": None,
+    }
