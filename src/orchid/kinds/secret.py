@@ -13,8 +13,9 @@ from orchid.engine.kind import Column, Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
+from orchid.wire.codec import Undecodable, plain
 from orchid.wire.data_rules import LARGEST_DATA, immutable_data_errors, key_errors
-from orchid.wire.fields import METADATA, FieldError, Path, immutable, required, too_long
+from orchid.wire.fields import METADATA, FieldError, Path, immutable, invalid, required, too_long
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.struct import describe, proto, replace
@@ -49,7 +50,13 @@ class Rules(Strategy[Secret]):
     def __init__(self, names: Naming) -> None:
         self._token_type = names.token_secret_type
         self._account_annotation = names.account_name_annotation
-        self._tls_type = names.own("tls")
+        self._needed = {
+            names.own("tls"): ("tls.crt", "tls.key"),
+            names.own("ssh-auth"): ("ssh-privatekey",),
+            names.own("dockercfg"): (".dockercfg",),
+            names.own("dockerconfigjson"): (".dockerconfigjson",),
+        }
+        self._password_type = names.own("basic-auth")
 
     def prepare_for_update(self, new: Secret, old: Secret, request: Request) -> Secret:
         return new if new.type else replace(new, type=old.type)
@@ -58,19 +65,33 @@ class Rules(Strategy[Secret]):
         yield from key_errors(DATA, new.data)
         if sum(map(len, new.data.values())) > LARGEST_DATA:
             yield too_long(DATA, LARGEST_DATA)
-        if new.type == self._token_type:
-            if not new.metadata.annotations.get(self._account_annotation):
-                yield required((METADATA / "annotations")[self._account_annotation])
-        elif new.type == self._tls_type:
-            for key in ("tls.crt", "tls.key"):
-                if key not in new.data:
-                    yield required(DATA[key])
+        mark = self._account_annotation
+        if new.type == self._token_type and not new.metadata.annotations.get(mark):
+            yield required((METADATA / "annotations")[mark])
+        if new.type == self._password_type and not new.data.keys() & {"username", "password"}:
+            yield required(DATA["username"])
+            yield required(DATA["password"])
+        for key in self._needed.get(new.type, ()):
+            if key not in new.data:
+                yield required(DATA[key])
+            elif key.startswith(".docker"):
+                yield from object_errors(DATA[key], new.data[key])
 
     def validate_update(self, new: Secret, old: Secret) -> Iterator[FieldError]:
         yield from immutable(Path() / "type", new.type, old.type)
         if old.immutable:
             yield from immutable_data_errors(bool(new.immutable), {"data": (new.data, old.data)})
         yield from self.validate(new)
+
+
+def object_errors(path: Path, text: bytes) -> Iterator[FieldError]:
+    """A registry's credentials are a JSON object. What stands there instead is not repeated."""
+    try:
+        found = plain(text)
+    except Undecodable:
+        found = None
+    if not isinstance(found, dict):
+        yield invalid(path, "<secret contents redacted>", "must be a JSON object")
 
 
 def with_defaults(new: Secret) -> Secret:

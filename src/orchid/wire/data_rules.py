@@ -26,7 +26,9 @@ def key_errors(path: Path, data: Mapping[str, Any]) -> Iterator[FieldError]:
             yield invalid(path[key], key, _KEY_TEXT)
         elif key == ".":
             yield invalid(path[key], key, "must not be '.'")
-        elif key == ".." or key.startswith(".."):
+        elif key == "..":
+            yield invalid(path[key], key, "must not be '..'")
+        elif key.startswith(".."):
             yield invalid(path[key], key, "must not start with '..'")
 
 
