@@ -136,6 +136,18 @@ async def test_methods_of_discovery(server: Api) -> None:
     assert (await server.call("HEAD", "/api")).status == 405
 
 
+@pytest.mark.parametrize("path", ["/.well-known/openid-configuration", "/openid/v1/jwks"])
+async def test_documents_about_the_issuer(server: Api, path: str) -> None:
+    """Read with or without a slash at the end, by GET only; below them there is nothing."""
+    anything = {"accept": "*/*"}
+    one, other = [await server.call("GET", place, headers=anything) for place in (path, f"{path}/")]
+
+    assert (one.status, one.body) == (200, other.body)
+    for method in ("HEAD", "POST", "OPTIONS"):
+        assert (await server.call(method, path, headers=anything)).status == 405
+    assert (await server.call("GET", f"{path}/x", headers=anything)).json["reason"] == "NotFound"
+
+
 async def test_discovery_in_yaml(server: Api) -> None:
     """Any document can be had as YAML."""
     answer = await server.call("GET", "/api", headers={"accept": "application/yaml"})

@@ -17,6 +17,7 @@ from orchid.credentials.keys import VerificationKey
 
 CONFIGURATION_PATH: Final = "/.well-known/openid-configuration"
 KEY_SET_PATH: Final = "/openid/v1/jwks"
+PATHS: Final = (CONFIGURATION_PATH, KEY_SET_PATH)
 MAX_AGE: Final = 3600
 
 

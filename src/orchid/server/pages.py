@@ -58,6 +58,8 @@ class Pages:
     def answer(self, exchange: Exchange) -> Response:
         path = exchange.located.target.path
         page = self._extra.get(path)
+        if page is None and path.removesuffix("/") in openid.PATHS:
+            page = self._extra.get(path.removesuffix("/"))
         if page is not None:
             return page(exchange)
         for prefix, prefixed in self._prefixes:
@@ -73,7 +75,7 @@ class Pages:
     def is_served(self, path: str) -> bool:
         """Whether a path lies below something we serve, so that its 404 is a Status."""
         parts = path.strip("/").split("/")
-        if parts[0] == "api":
+        if parts[0] == "api" or path.startswith(tuple(f"{known}/" for known in openid.PATHS)):
             return True
         return parts[0] == "apis" and len(parts) > 1 and parts[1] in self._discovery.groups
 
@@ -130,7 +132,7 @@ def openid_page(keys: Callable[[], KeySet], make: Callable[[KeySet], openid.Docu
     made: dict[int, tuple[KeySet, openid.Document]] = {}
 
     def page(exchange: Exchange) -> Response:
-        if exchange.http.method not in ("GET", "HEAD"):
+        if exchange.http.method != "GET":
             raise MethodNotAllowed
         found = keys()
         known = made.get(0)
