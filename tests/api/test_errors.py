@@ -315,3 +315,17 @@ async def test_a_failed_patch_reveals_nothing(server: Api) -> None:
 
     status = shaped(answer, 422, "Invalid")
     assert status["details"]["causes"][0]["field"] == "patch"
+
+
+@pytest.mark.parametrize(
+    ("meta", "status"),
+    [({"uid": "u"}, 409), ({"resourceVersion": "7"}, 201), ({"resourceVersion": "x"}, 400)],
+)
+async def test_a_put_where_nothing_is(server: Api, meta: dict[str, str], status: int) -> None:
+    """It may not mean one that was there; a version is not held against it."""
+    body = {"metadata": {"name": "r"} | meta, "roleRef": {"kind": "ClusterRole", "name": "view"}}
+    path = "/apis/rbac.authorization.orch.io/v1/clusterrolebindings/r"
+
+    answer = await server.call("PUT", path, json.dumps(body).encode())
+
+    assert answer.status == status

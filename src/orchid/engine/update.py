@@ -56,7 +56,7 @@ class Updating:
         new = deduplicated(new, request)
 
         def change(entry: Entry[T]) -> T:
-            require_uid(kind, new, entry)
+            require_uid(kind, new, entry.meta.uid)
             return self._ownership.after_update(kind, endpoint, entry.object, new, request)
 
         return await self.change(kind, endpoint, change, request)
@@ -159,9 +159,19 @@ def require_name(new: Object, request: Request) -> None:
         )
 
 
-def require_uid(kind: Kind[Any], new: Object, entry: Entry[Any]) -> None:
+def as_new(kind: Kind[T], new: T) -> T:
+    """What an update brings where nothing is: it may not mean one that was there before."""
+    require_uid(kind, new, "")
+    version = new.metadata.resource_version
+    if not version:
+        return new
+    parse_version(version)
+    return new.with_meta(resource_version="")
+
+
+def require_uid(kind: Kind[Any], new: Object, there: str) -> None:
     """A uid in the body says which incarnation the client means."""
-    wanted, there = new.metadata.uid, entry.meta.uid
+    wanted = new.metadata.uid
     if wanted and wanted != there:
         raise Conflict(
             kind.about(new.name),

@@ -17,7 +17,7 @@ from orchid.engine.interfaces import Authorizer
 from orchid.engine.kind import Endpoint, Kind
 from orchid.engine.patching import APPLY, MEDIA_TYPES
 from orchid.engine.request import Request, Target
-from orchid.engine.update import require_name
+from orchid.engine.update import as_new, require_name
 from orchid.engine.verbs import Verbs
 from orchid.server import parse, websocket
 from orchid.server.authorize import require_allowed
@@ -221,6 +221,7 @@ class Dispatch:
         require_name(new, request)
         creating = request.with_target(request.target._replace(verb="create"))
         await require_allowed(self._authorizer, request.user, creating.target)
+        new = as_new(kind, new)
         return entry_response(exchange, 201, await self._verbs.creating.create(kind, new, creating))
 
     async def _patch(self, exchange: Exchange, request: Request, route: Route) -> Answer:
