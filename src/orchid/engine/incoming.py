@@ -32,21 +32,17 @@ def decode_object(
         new, findings = kind.decoder.decode(body, yaml=yaml, findings=mode != "Ignore")
     except Undecodable as failure:
         raise undecodable(kind, body, failure, yaml=yaml) from None
+    new = as_kind(catalog, kind, new)
     if findings:
         if mode == "Strict":
-            raise cannot_be_handled(
-                new.kind or kind.name,
-                new.api_version or kind.api_version,
-                kind,
-                strict_error(findings),
-            )
+            raise cannot_be_handled(kind.name, kind.api_version, kind, strict_error(findings))
         for finding in findings:
             request.warn(finding)
     if b"managedFields" in body and not new.metadata.managed_fields:
         document = yaml_text.load(body)[0] if yaml else plain(body)
         if resets_ownership(document):
             new = new.with_meta(managed_fields=NO_OWNERS)
-    return as_kind(catalog, kind, new)
+    return new
 
 
 def resets_ownership(document: Any) -> bool:
@@ -94,6 +90,8 @@ def _identified(catalog: Catalog, kind: Kind[T], new: T) -> T:
     if name == kind.name and api_version == kind.api_version:
         return replace(new, kind=name, api_version=api_version)
     known = catalog.named(api_version, name)
+    if (name, group) == (kind.name, kind.group) and version in kind.known_versions:
+        known = kind
     if known is None:
         problem = f"no kind {quote(name)} is registered for version {quote(api_version)}"
     elif known.name == kind.name and known.group == kind.group:

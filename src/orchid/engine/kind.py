@@ -92,6 +92,8 @@ class Kind(Generic[T]):
     verbs: tuple[str, ...] = STORED_VERBS
     # Defaults are put into what a client sends before anything looks at it (and only then).
     defaults: Callable[[T], T] | None = None
+    # Versions that clients may know and that are not served: a body in one of them says so.
+    known_versions: tuple[str, ...] = ()
 
     @cached_property
     def name(self) -> str:

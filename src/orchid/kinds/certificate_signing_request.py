@@ -262,6 +262,7 @@ def declare(names: Naming) -> Kind[CertificateSigningRequest]:
         type=CertificateSigningRequest,
         group=names.certificates,
         version="v1",
+        known_versions=("v1beta1",),
         plural="certificatesigningrequests",
         scope=Scope.CLUSTER,
         rules=Rules(names),

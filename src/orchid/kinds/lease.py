@@ -73,6 +73,7 @@ def declare(names: Naming) -> Kind[Lease]:
         type=Lease,
         group=names.coordination,
         version="v1",
+        known_versions=("v1beta1",),
         plural="leases",
         scope=Scope.NAMESPACED,
         creates_on_update=True,

@@ -49,6 +49,7 @@ def declare(names: Naming) -> Kind[SelfSubjectReview]:
         type=SelfSubjectReview,
         group=names.authentication,
         version="v1",
+        known_versions=("v1alpha1", "v1beta1"),
         plural="selfsubjectreviews",
         scope=Scope.CLUSTER,
         acts=TellWhoIsCalling(),

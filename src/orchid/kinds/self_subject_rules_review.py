@@ -102,6 +102,7 @@ def declare(names: Naming, rules: RuleLister) -> Kind[SelfSubjectRulesReview]:
         type=SelfSubjectRulesReview,
         group=names.authorization,
         version="v1",
+        known_versions=("v1beta1",),
         plural="selfsubjectrulesreviews",
         scope=Scope.CLUSTER,
         acts=ListRules(rules),

@@ -233,6 +233,7 @@ def declare(
             type=type_,
             group=group,
             version="v1",
+            known_versions=("v1beta1",),
             plural=f"{type_.__name__.lower()}s",
             scope=scope,
             acts=Reviewing[R](group, authorizer, errors=errors, subject=subject),

@@ -93,6 +93,7 @@ def declare(
         type=TokenReview,
         group=names.authentication,
         version="v1",
+        known_versions=("v1beta1",),
         plural="tokenreviews",
         scope=Scope.CLUSTER,
         acts=ReviewToken(tokens, api_audiences),

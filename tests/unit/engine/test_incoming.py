@@ -1,5 +1,7 @@
 """From a body to an object: what it may leave out, what must fit, what is reported."""
 
+import dataclasses
+
 import pytest
 
 from orchid.engine.incoming import decode_object
@@ -57,6 +59,29 @@ async def test_what_does_not_fit_is_refused(world: Engine, body: bytes, message:
         decode(world, body)
 
     assert message in str(refused.value)
+
+
+async def test_a_version_that_clients_know_is_named(world: Engine) -> None:
+    """It is the right kind, sent to the wrong place."""
+    kind = dataclasses.replace(world.accounts, known_versions=("v1beta1",))
+    body = b'{"kind":"ServiceAccount","apiVersion":"v1beta1"}'
+    with pytest.raises(BadRequest) as refused:
+        decode_object(world.catalog, kind, body, world.ask("create", kind))
+
+    assert str(refused.value) == (
+        "the API version in the data (v1beta1) does not match the expected API version (v1)"
+    )
+
+
+async def test_fields_of_another_kind_are_not_reported(world: Engine) -> None:
+    """That it is another kind says it all."""
+    request = world.ask("create", world.accounts, field_validation="Warn")
+    with pytest.raises(BadRequest, match="cannot be handled as a ServiceAccount"):
+        decode_object(
+            world.catalog, world.accounts, b'{"kind":"Other","apiVersion":"v1","x":1}', request
+        )
+
+    assert not request.warnings
 
 
 async def test_unknown_and_repeated_fields(world: Engine) -> None:
