@@ -23,6 +23,27 @@ async def test_one_comes_into_being_with_its_first_object(server: Api) -> None:
     assert made.json["metadata"]["labels"]
 
 
+async def test_whoever_names_one_owns_the_label_with_its_name(server: Api) -> None:
+    """It is a default, put in before anybody looks who set what."""
+    made = await server.call("POST", "/api/v1/namespaces", {"metadata": {"name": "named"}})
+    (entry,) = made.json["metadata"]["managedFields"]
+
+    assert entry["fieldsV1"]["f:metadata"]["f:labels"] == {
+        ".": {},
+        **{f"f:{label}": {} for label in made.json["metadata"]["labels"]},
+    }
+
+
+async def test_an_event_owns_its_object_as_a_whole(server: Api) -> None:
+    """And says so when it does not know when it happened."""
+    event = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "namespace": "n"}}
+    made = await server.call("POST", "/api/v1/namespaces/n/events", event)
+    (entry,) = made.json["metadata"]["managedFields"]
+
+    assert entry["fieldsV1"]["f:involvedObject"] == {}
+    assert (made.json["firstTimestamp"], made.json["lastTimestamp"]) == (None, None)
+
+
 async def test_a_bad_name_makes_no_namespace(server: Api) -> None:
     """What could not be a namespace is refused, and nothing is left behind."""
     answer = await server.call("POST", accounts("Bad_Name"), {"metadata": {"name": "a"}})

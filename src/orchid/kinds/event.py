@@ -14,7 +14,7 @@ from orchid.wire.fields import FieldError, Path, invalid
 from orchid.wire.meta import Object, Time
 from orchid.wire.naming import Naming
 from orchid.wire.references import ObjectReference
-from orchid.wire.struct import Wire, always, describe, null, proto
+from orchid.wire.struct import Wire, always, atomic_map, describe, null, proto
 from orchid.wire.text import age
 
 WIDE = 1  # a column that is shown with -o wide
@@ -40,7 +40,10 @@ class Event(Object):
     """Something that happened to an object, kept for a while so that people can look it up."""
 
     involved_object: Annotated[
-        ObjectReference, proto(2), describe("What it happened to.", required=True)
+        ObjectReference,
+        atomic_map(),
+        proto(2),
+        describe("What it happened to.", required=True),
     ] = field(default_factory=ObjectReference)
     reason: Annotated[str, proto(3), describe("What happened, in one word.")] = ""
     message: Annotated[str, proto(4), describe("What happened, in a sentence.")] = ""
@@ -48,10 +51,14 @@ class Event(Object):
         default_factory=EventSource
     )
     first_timestamp: Annotated[
-        Time | None, proto(6, embedded=True), describe("When it happened first.")
+        Time | None,
+        proto(6, embedded=True),
+        describe("When it happened first.", required=False),
     ] = always(null)
     last_timestamp: Annotated[
-        Time | None, proto(7, embedded=True), describe("When it happened last.")
+        Time | None,
+        proto(7, embedded=True),
+        describe("When it happened last.", required=False),
     ] = always(null)
     count: Annotated[int, proto(8, "int32"), describe("How often it happened.")] = 0
     type: Annotated[str, proto(9), describe("Normal or Warning.")] = ""
@@ -63,7 +70,7 @@ class Event(Object):
     ] = None
     action: Annotated[str, proto(12), describe("What was done about it.")] = ""
     related: Annotated[
-        ObjectReference | None, proto(13), describe("What else had a part in it.")
+        ObjectReference | None, atomic_map(), proto(13), describe("What else had a part in it.")
     ] = None
     reporting_component: Annotated[
         str, proto(14), describe("The controller that tells.", required=False)

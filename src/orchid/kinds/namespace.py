@@ -85,13 +85,13 @@ class Rules(Strategy[Namespace]):
         if self._finalizer not in finalizers:
             finalizers = (*finalizers, self._finalizer)
         return replace(
-            self._labelled(new),
+            self.labelled(new),
             spec=NamespaceSpec(finalizers=finalizers),
             status=NamespaceStatus(phase=ACTIVE),
         )
 
     def prepare_for_update(self, new: Namespace, old: Namespace, request: Request) -> Namespace:
-        return self._labelled(new)
+        return self.labelled(new)
 
     def validate(self, new: Namespace) -> Iterator[FieldError]:
         yield from finalizer_errors(new.spec.finalizers)
@@ -102,10 +102,10 @@ class Rules(Strategy[Namespace]):
     def prepare_for_deletion(self, marked: Namespace, request: Request) -> Namespace:
         return replace(marked, status=replace(marked.status, phase=TERMINATING))
 
-    def _labelled(self, new: Namespace) -> Namespace:
+    def labelled(self, new: Namespace) -> Namespace:
         """Every namespace carries its own name as a label, so that selectors can find it."""
         labels = new.metadata.labels
-        if labels.get(self._name_label) == new.name:
+        if not new.name or labels.get(self._name_label) == new.name:
             return new
         return new.with_meta(labels={**labels, self._name_label: new.name})
 
@@ -117,13 +117,15 @@ def finalizer_errors(finalizers: tuple[str, ...]) -> Iterator[FieldError]:
 
 
 def declare(names: Naming) -> Kind[Namespace]:
+    rules = Rules(names)
     return Kind(
         type=Namespace,
         group="",
         version="v1",
         plural="namespaces",
         scope=Scope.CLUSTER,
-        rules=Rules(names),
+        rules=rules,
+        defaults=rules.labelled,  # so that whoever names the namespace owns the label
         short_names=("ns",),
         verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
         writes=("metadata",),
