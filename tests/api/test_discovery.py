@@ -88,6 +88,7 @@ async def test_all_at_once(server: Api, path: str) -> None:
     assert (first.header("vary"), first.header("cache-control")) == ("Accept", "public")
     assert first.json["apiVersion"] == "apidiscovery.orch.io/v2"
     assert (again.status, again.body, again.header("etag")) == (304, b"", tag)
+    assert again.header("content-type") is None
     assert bare.status == 200
     content = first.body.replace(
         b'"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.orch.io/v2",', b"", 1

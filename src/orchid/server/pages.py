@@ -86,7 +86,7 @@ class Pages:
             trimmed.startswith("/apis/") and trimmed.count("/") == 2  # noqa: PLR2004
         )
         accept = exchange.accept
-        if path in ("/api", "/api/", "/apis"):
+        if path in ("/api", "/api/", "/apis") and (any_method or exchange.http.method == "GET"):
             group = _aggregated_group(accept)
             if group:
                 return self._aggregate(exchange, trimmed, group)
@@ -105,14 +105,16 @@ class Pages:
         if tag is None:
             tag = self._tags[path] = f'"{hashlib.sha512(items).hexdigest().upper()}"'
         kind = b'{"kind":"APIGroupDiscoveryList","apiVersion":"%b/v2",' % group.encode()
+        known = b"Etag: %b\r\nVary: Accept\r\n" % tag.encode()
+        if exchange.http.headers.get("if-none-match") == tag:
+            return Response(304, head(exchange, known, cache=b"public"))
         headers = head(
             exchange,
             b"Content-Type: application/json;g=%b;v=v2;as=APIGroupDiscoveryList\r\n"
-            b"Etag: %b\r\nVary: Accept\r\n" % (group.encode(), tag.encode()),
+            % group.encode()
+            + known,
             cache=b"public",
         )
-        if exchange.http.headers.get("if-none-match") == tag:
-            return Response(304, headers)
         body = kind + items[1:]
         return Response(200, headers, pretty(body) if exchange.pretty else body + b"\n")
 

@@ -87,8 +87,13 @@ def _start(api_version: str, kind: str) -> bytes:
 
 def opened(body: bytes) -> tuple[SealedType, bytes]:
     """What a body says it holds, and the message; raises Malformed when it is no such body."""
+    if not body:
+        raise Malformed("empty data")
     if not body.startswith(MAGIC):
-        raise Malformed("the body does not begin as a protobuf body does")
+        first = " ".join(map(str, MAGIC))
+        raise Malformed(
+            f"provided data does not appear to be a protobuf message, expected prefix [{first}]"
+        )
     try:
         found = _opened_as_sealed(body) or message_of(_Sealed).decode(body[len(MAGIC) :])
     except Undecodable as fault:
