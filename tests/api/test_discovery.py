@@ -192,3 +192,36 @@ def test_the_accept_header_is_short_enough_to_be_read() -> None:
     sent: Any = ",".join((V2, V2.replace("v2", "v2beta1"), json.dumps("application/json")))
 
     assert len(sent) * 3 < LONGEST_ACCEPT
+
+
+async def test_the_same_in_protobuf(server: Api) -> None:
+    """A group, its resources, and all at once, in the numbers that clients know."""
+    media = "application/vnd.kubernetes.protobuf"
+    aggregated = V2.replace("application/json", media)
+    base = "/apis/authentication.orch.io"
+    group = await server.call("GET", base, headers={"accept": media})
+    resources = await server.call("GET", f"{base}/v1", headers={"accept": media})
+    everything = await server.call("GET", "/apis", headers={"accept": aggregated})
+
+    assert group.header("content-type") == resources.header("content-type") == media
+    assert group.body == (
+        b"k8s\0\n\x0e\n\x02v1\x12\x08APIGroup\x12Z\n\x16authentication.orch.io"
+        b"\x12\x1f\n\x19authentication.orch.io/v1\x12\x02v1"
+        b'\x1a\x1f\n\x19authentication.orch.io/v1\x12\x02v1\x1a\0"\0'
+    )
+    assert resources.body.startswith(b"k8s\0\n\x15\n\x02v1\x12\x0fAPIResourceList\x12")
+    assert (
+        b'\x12:\n\x0ctokenreviews\x10\0\x1a\x0bTokenReview"\x08\n\x06create2\x0btokenreview'
+        b"B\0J\0R\0"
+    ) in resources.body
+    assert everything.header("content-type") == aggregated
+    assert (
+        b'\n\x0ctokenreviews\x12\x11\n\0\x12\0\x1a\x0bTokenReview\x1a\x07Cluster"\x0btokenreview'
+        b"*\x06create"
+    ) in everything.body
+
+
+async def test_the_core_group_is_read_and_nothing_else(server: Api) -> None:
+    """Whatever form is asked for."""
+    for accept in (V2, "application/json"):
+        assert (await server.call("HEAD", "/api", headers={"accept": accept})).status == 405

@@ -11,7 +11,7 @@ from msgspec import field
 
 from orchid.engine.catalog import Catalog
 from orchid.server import openid
-from orchid.server.negotiate import JSON, YAML
+from orchid.server.negotiate import JSON, SERVED
 from orchid.server.openapi_paths import FAILURE, PathItem, group_path, group_words
 from orchid.server.openapi_schemas import META, Definitions, Schema
 from orchid.wire.naming import Naming
@@ -133,7 +133,7 @@ def page_documents(
 
     def discovered(type_: type[Wire], path: str, name: str, text: str) -> dict[str, PathItem]:
         schema = definitions.of_type(type_, META)
-        return {path: _page(name, text, schema, (JSON, YAML))}
+        return {path: _page(name, text, schema, SERVED)}
 
     pages: Pages = {
         "api": discovered(APIVersions, "/api/", "getCoreAPIVersions", "Which versions there are."),

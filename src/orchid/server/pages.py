@@ -13,11 +13,13 @@ import msgspec
 from orchid.credentials.tokens import KeySet
 from orchid.server import openid
 from orchid.server.discovery import Discovery
+from orchid.server.discovery_messages import packed
 from orchid.server.exchange import Response
 from orchid.server.health import Health
 from orchid.server.negotiate import (
     JSON,
-    YAML,
+    PROTOBUF,
+    SERVED,
     clauses,
     form_of,
     not_acceptable,
@@ -30,8 +32,6 @@ from orchid.wire.errors import MethodNotAllowed, NoSuchRoute
 from orchid.wire.naming import DISCOVERY_GROUPS
 
 Page = Callable[[Exchange], Response]
-
-_SERVED = (JSON, YAML)
 
 
 class Pages:
@@ -87,19 +87,20 @@ class Pages:
         )
         accept = exchange.accept
         if path in ("/api", "/api/", "/apis") and (any_method or exchange.http.method == "GET"):
-            group = _aggregated_group(accept)
-            if group:
-                return self._aggregate(exchange, trimmed, group)
+            wanted = _aggregated_form(accept)
+            if wanted:
+                return self._aggregate(exchange, trimmed, *wanted)
         if not any_method:
             if exchange.http.method != "GET":
                 raise MethodNotAllowed
-            require_route_accepts(accept, _SERVED)
-        form = form_of(accept, table=False, transforms=False, streams=False, served=_SERVED)
+            require_route_accepts(accept, SERVED)
+        form = form_of(accept, table=False, transforms=False, streams=False)
         if form is None:
-            raise not_acceptable(_SERVED)
-        return document(exchange, 200, self._discovery.documents[trimmed], form)
+            raise not_acceptable(SERVED)
+        data = self._discovery.documents[trimmed]
+        return document(exchange, 200, data, form, packed(data) if form.media == PROTOBUF else None)
 
-    def _aggregate(self, exchange: Exchange, path: str, group: str) -> Response:
+    def _aggregate(self, exchange: Exchange, path: str, group: str, media: str) -> Response:
         items = self._discovery.aggregated(path)
         tag = self._tags.get(path)
         if tag is None:
@@ -110,12 +111,12 @@ class Pages:
             return Response(304, head(exchange, known, cache=b"public"))
         headers = head(
             exchange,
-            b"Content-Type: application/json;g=%b;v=v2;as=APIGroupDiscoveryList\r\n"
-            % group.encode()
-            + known,
+            f"Content-Type: {media};g={group};v=v2;as=APIGroupDiscoveryList\r\n".encode() + known,
             cache=b"public",
         )
         body = kind + items[1:]
+        if media == PROTOBUF:
+            return Response(200, headers, packed(body))
         return Response(200, headers, pretty(body) if exchange.pretty else body + b"\n")
 
     def _show_version(self, exchange: Exchange) -> Response:
@@ -125,7 +126,8 @@ class Pages:
         return raw_json(exchange, self._version)
 
     def _index(self, exchange: Exchange) -> Response:
-        paths = sorted({*self._discovery.documents, *self._extra, "/version"})
+        pages = self._extra.keys() - {"/", "/index.html"}
+        paths = sorted({*self._discovery.documents, *pages, "/apis/", "/version"})
         return raw_json(exchange, msgspec.json.encode({"paths": paths}))
 
 
@@ -157,20 +159,20 @@ def not_found_text(exchange: Exchange) -> Response:
     return text(exchange, 404, "404 page not found\n", content_type=TEXT)
 
 
-def _aggregated_group(accept: str) -> str:
-    """The group in which a client asks for aggregated discovery, if it does."""
+def _aggregated_form(accept: str) -> tuple[str, str] | None:
+    """The group and media type in which a client asks for aggregated discovery, if it does."""
     if "APIGroupDiscoveryList" not in accept:
-        return ""
+        return None
     for clause in clauses(accept):
-        group = clause.get("g")
+        group, media = clause.get("g"), f"{clause.type}/{clause.subtype}"
         if (
             group in DISCOVERY_GROUPS
             and clause.get("v") == "v2"
             and clause.get("as") == "APIGroupDiscoveryList"
-            and (clause.type, clause.subtype) == ("application", "json")
+            and media in (JSON, PROTOBUF)
         ):
-            return group
-    return ""
+            return group, media
+    return None
 
 
 def version_document() -> bytes:
