@@ -44,7 +44,7 @@ def answer(
     refused = _precondition(http, document)
     if refused:
         return Response(refused, known)
-    described = known + headers + document.last_modified
+    described = known + headers + document.last_modified + b"Accept-Ranges: bytes\r\n"
     wanted = _wanted_range(http, document)
     if wanted is None:
         return Response(200, described, document.body)

@@ -48,6 +48,12 @@ def test_conditions_decide_whether_it_is_sent(headers: dict[str, str], status: i
     assert bool(found.body) is (status == 200)
 
 
+def test_a_document_says_that_parts_of_it_can_be_had() -> None:
+    """With the document; not with the news that the client has it."""
+    assert header(asked(), "Accept-Ranges") == ["bytes"]
+    assert not header(asked(if_none_match="*"), "Accept-Ranges")
+
+
 def test_a_write_with_a_known_tag_fails() -> None:
     """Only reading can be answered with "you have it"."""
     assert asked("POST", if_none_match='"TAG"').status == 412
