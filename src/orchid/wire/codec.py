@@ -34,6 +34,7 @@ __all__ = [
     "encode",
     "plain",
     "pretty",
+    "repeated_fields",
     "strict_error",
     "to_builtins",
     "type_meta",
@@ -228,6 +229,15 @@ def _with_repeats(body: bytes) -> Any:
         raise Malformed("exceeded max depth") from None
     except ValueError as fault:
         raise Malformed(str(fault)) from None
+
+
+def repeated_fields(body: bytes) -> list[str]:
+    """The repeated keys of a JSON document of any form, as findings."""
+    if body.count(b":") < 2:  # noqa: PLR2004 -- it takes two keys to repeat one
+        return []
+    shaping = Shaping()
+    shaping.look(_with_repeats(body))
+    return shaping.findings
 
 
 def _load_yaml(body: bytes) -> tuple[Any, list[str]]:

@@ -21,13 +21,18 @@ from orchid.wire.schema import Anything, Field, Fields, Leaf, Mapping, Node, Sca
 from orchid.wire.text import quote, shown, timestamp
 
 MAX_DEPTH = 256  # of values nobody declared; declared ones are as deep as their types
+INT32 = "int32"  # beside a field: an integer of half the width
 MICRO_TIME = "micro-time"  # beside a field: a time that keeps its microseconds
 
 _MOST_FINDINGS = 100
 _MOST_FINDING_TEXT = 64 * 1024  # characters, lest long keys make the answer outgrow the question
+_INT32 = range(-(2**31), 2**31)
 _INT64 = range(-(2**63), 2**63)
 _WHOLE_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z", re.ASCII)
 _MICRO_TIME = re.compile(_WHOLE_TIME.pattern[:-1] + r"(?:\.[0-9]{1,6})?Z", re.ASCII)
+_MICRO_TEXT = re.compile(
+    _WHOLE_TIME.pattern[:-1] + r"\.[0-9]{6}(?:Z|[+-][0-9]{2}:[0-9]{2})", re.ASCII
+)
 _ANY_TIME = re.compile(
     r"(?P<moment>[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})"
     r"(?:[.,](?P<fraction>[0-9]+))?(?P<zone>Z|[+-][0-9]{2}:[0-9]{2})",
@@ -68,11 +73,11 @@ def glance_of(schema: Fields) -> Glance:
 _Known = dict[tuple[int, bool], Glance]
 
 
-def _glance(node: Node, raw: bool, known: _Known, micro: bool = False) -> Glance | None:
+def _glance(node: Node, raw: bool, known: _Known, encoding: str = "") -> Glance | None:
     """None when there is nothing to look at. `raw` parts have not been type-checked before."""
     match node:
         case Leaf(scalar=scalar):
-            return _glance_leaf(scalar, raw, micro)
+            return _glance_leaf(scalar, raw, encoding)
         case Anything():
             return _glance_anything
         case Fields():
@@ -114,7 +119,7 @@ def _glance_fields(node: Fields, raw: bool, known: _Known) -> Glance:
 
     known[id(node), raw] = glance
     for name, field in node.fields.items():
-        members[name] = _glance(field.node, raw, known, _is_micro(field))
+        members[name] = _glance(field.node, raw, known, _encoding(field))
     return glance
 
 
@@ -141,11 +146,13 @@ def _glance_sequence(items: Glance | None, raw: bool) -> Glance | None:
     return glance
 
 
-def _glance_leaf(scalar: Scalar, raw: bool, micro: bool) -> Glance | None:
+def _glance_leaf(scalar: Scalar, raw: bool, encoding: str) -> Glance | None:
     if scalar is Scalar.INTEGER:
-        return _glance_integer
+        return _glance_small_integer if encoding == INT32 else _glance_integer
     if scalar is Scalar.TIME:
-        return _glance_micro_time if micro else _glance_time
+        return _glance_micro_time if encoding == MICRO_TIME else _glance_time
+    if scalar is Scalar.STRING and encoding == MICRO_TIME:
+        return _glance_micro_text
     if not raw:
         return None
     return {
@@ -164,6 +171,22 @@ def _glance_integer(value: Any) -> int:
     if type(value) is int and value in _INT64:
         return 0
     raise Odd
+
+
+def _glance_small_integer(value: Any) -> int:
+    if type(value) is int and value in _INT32:
+        return 0
+    raise Odd
+
+
+def _glance_micro_text(value: Any) -> int:
+    if type(value) is not str or not value.endswith("Z") or not _MICRO_TEXT.fullmatch(value):
+        raise Odd
+    try:
+        datetime.datetime.fromisoformat(value)
+    except ValueError:
+        raise Odd from None
+    return 0
 
 
 def _glance_time(value: Any) -> int:
@@ -242,10 +265,14 @@ class Shaping:
             return {}
         return self._fields(schema, value, None, schema.open)
 
-    def _node(self, node: Node, value: Any, place: Place, raw: bool, micro: bool = False) -> Any:
+    def look(self, value: Any) -> None:
+        """Find repeated keys, whatever the document is."""
+        self._anything(value, None, 1)
+
+    def _node(self, node: Node, value: Any, place: Place, raw: bool, encoding: str = "") -> Any:
         match node:
             case Leaf(scalar=scalar):
-                return _leaf(scalar, value, place, raw, micro)
+                return _leaf(scalar, value, place, raw, encoding)
             case Anything():
                 return self._anything(value, place, 1)
             case Fields():
@@ -272,7 +299,7 @@ class Shaping:
             elif item is None:
                 shaped.pop(key, None)
             else:
-                shaped[key] = self._node(field.node, item, here, raw, _is_micro(field))
+                shaped[key] = self._node(field.node, item, here, raw, _encoding(field))
         return shaped
 
     def _mapping(self, values: Node, value: Any, place: Place, raw: bool) -> dict[str, Any]:
@@ -296,7 +323,7 @@ class Shaping:
             value = _empty(node, place)
         return self._node(node, value, place, raw)
 
-    def _anything(self, value: Any, place: Place, depth: int) -> Any:
+    def _anything(self, value: Any, place: Place | None, depth: int) -> Any:
         if depth > MAX_DEPTH:
             raise Undecodable("the document is nested too deeply")
         if isinstance(value, dict | Pairs):
@@ -333,18 +360,19 @@ class Shaping:
             self._room -= len(text)
 
 
-def _is_micro(field: Field) -> bool:
-    return field.proto is not None and field.proto.encoding == MICRO_TIME
+def _encoding(field: Field) -> str:
+    """How the field travels as protobuf, which tells its form and range beyond its type."""
+    return field.proto.encoding if field.proto is not None else ""
 
 
-def _leaf(scalar: Scalar, value: Any, place: Place, raw: bool, micro: bool) -> Any:
+def _leaf(scalar: Scalar, value: Any, place: Place, raw: bool, encoding: str) -> Any:
     match scalar:
         case Scalar.STRING if type(value) is str:
-            return value
+            return _micro_text(value, place) if encoding == MICRO_TIME else value
         case Scalar.BOOLEAN if type(value) is bool:
             return value
         case Scalar.INTEGER if type(value) is int:
-            if value not in _INT64:
+            if value not in (_INT32 if encoding == INT32 else _INT64):
                 raise Undecodable(f"{_named(place)}: integer out of range")
             return value
         case Scalar.NUMBER if type(value) in (int, float):
@@ -355,6 +383,7 @@ def _leaf(scalar: Scalar, value: Any, place: Place, raw: bool, micro: bool) -> A
         case Scalar.BYTES if type(value) is bytes and not raw:
             return value
         case Scalar.TIME if type(value) is str:
+            micro = encoding == MICRO_TIME
             moment = _time(value, place, micro)
             return timestamp(moment) if raw and not micro else moment
         case Scalar.TIME if isinstance(value, datetime.datetime) and not raw:
@@ -363,7 +392,7 @@ def _leaf(scalar: Scalar, value: Any, place: Place, raw: bool, micro: bool) -> A
     raise _wrong(place, expected, value)
 
 
-def _number(value: int | float, place: Place) -> int | float:
+def _number(value: int | float, place: Place | None) -> int | float:
     """Integers beyond 64 bits become floating-point numbers, as in the reference."""
     if type(value) is int and value in _INT64:
         return value
@@ -388,6 +417,14 @@ def _time(text: str, place: Place, micro: bool) -> datetime.datetime:
         raise Undecodable(f"{_named(place)}: expected a time as in RFC 3339") from None
     fraction = found["fraction"] if micro else None
     return moment.replace(microsecond=int(fraction[:6].ljust(6, "0"))) if fraction else moment
+
+
+def _micro_text(text: str, place: Place) -> str:
+    """A time that is kept as text, always with its microseconds."""
+    if not _MICRO_TEXT.fullmatch(text):
+        raise Undecodable(f"{_named(place)}: expected a time with microseconds as in RFC 3339")
+    moment = _time(text, place, micro=True).replace(tzinfo=None)
+    return f"{moment.isoformat(timespec='microseconds')}Z"
 
 
 def _empty(node: Node, place: Place) -> Any:
