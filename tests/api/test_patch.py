@@ -189,3 +189,69 @@ async def test_what_a_patch_writes_simply_is_completed(server: Api, media: dict[
     assert answer.json["data"] == {"old": "dg==", "new": "dw=="}
     assert answer.json["type"] == "Opaque"
     assert "stringData" not in answer.json
+
+
+@pytest.mark.parametrize("media", [JSON_PATCH, MERGE])
+@pytest.mark.parametrize(
+    ("member", "value", "status"),
+    [("kind", "Pod", 422), ("apiVersion", "v2", 422), ("apiVersion", None, 400)],
+)
+async def test_a_patch_cannot_make_something_else_of_an_object(
+    server: Api, media: dict[str, str], member: str, value: str | None, status: int
+) -> None:
+    """Another kind or version is invalid; without a version nothing in it has a meaning."""
+    await server.account("a")
+    body: Any = {member: value}
+    if media is JSON_PATCH:
+        op = "remove" if value is None else "replace"
+        body = [{"op": op, "path": f"/{member}", "value": value}]
+    answer = await patch(server, "a", body, media)
+
+    assert answer.status == status
+
+
+@pytest.mark.parametrize(
+    ("body", "media", "finding"),
+    [
+        (b'{"metadata":{"labels":{"b":"1","b":"2"}}}', MERGE, "metadata.labels.b"),
+        (b'{"metadata":{"labels":{"b":"1","b":"2"}}}', STRATEGIC, "metadata.labels.b"),
+        (b'[{"op":"x","op":"test","path":"/secrets","value":null}]', JSON_PATCH, "[0].op"),
+    ],
+)
+async def test_a_repeated_key_in_a_patch_is_told(
+    server: Api, body: bytes, media: dict[str, str], finding: str
+) -> None:
+    """As an error to those who are strict, not at all to those who do not care."""
+    await server.account("a")
+    for mode, status, told in (("Ignore", 200, 0), ("Strict", 422, 1)):
+        answer = await server.call("PATCH", f"{SA}/a?fieldValidation={mode}", body, headers=media)
+        assert answer.status == status
+        assert answer.json.get("message", "").count(f'duplicate field "{finding}"') == told
+
+
+async def test_operations_of_the_wrong_form_are_a_bad_request(server: Api) -> None:
+    """A number is no operation and no path; a patch that leaves nothing does not apply."""
+    await server.account("a")
+    for operation in ({"op": 1, "path": "/kind"}, {"op": "remove", "path": 1}):
+        assert (await patch(server, "a", [operation], JSON_PATCH)).status == 400
+    nothing = await patch(server, "a", [{"op": "replace", "path": "", "value": None}], JSON_PATCH)
+
+    assert (nothing.status, nothing.json["details"]) == (422, {})
+
+
+async def test_a_version_in_a_patch_must_be_a_number(server: Api) -> None:
+    """The message is about the text alone: there is no parameter to name."""
+    await server.account("a")
+    answer = await patch(server, "a", {"metadata": {"resourceVersion": "x"}}, MERGE)
+
+    assert answer.status == 400
+    assert answer.json["message"].startswith("strconv.ParseUint: ")
+
+
+async def test_elements_that_share_a_key_are_owned_as_one(server: Api) -> None:
+    """Who repeats an element owns it, and whoever owned one that went owns it no longer."""
+    await server.make(SA, {"metadata": {"name": "a"}, "secrets": [{"name": "x"}, {"name": "y"}]})
+    answer = await patch(server, "a", {"secrets": [{"name": "x"}, {"name": "x"}]}, MERGE)
+    fields = answer.json["metadata"]["managedFields"][0]["fieldsV1"]
+
+    assert fields == {"f:secrets": {".": {}, 'k:{"name":"x"}': {}}}

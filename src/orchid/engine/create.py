@@ -90,7 +90,10 @@ class Creating:
         errors = gathered(
             chain(
                 creation_errors(
-                    new.metadata, namespaced=kind.namespaced, name_errors=kind.rules.name_errors
+                    new.metadata,
+                    namespaced=kind.namespaced,
+                    name_errors=kind.rules.name_errors,
+                    only_known_finalizers=kind.rules.only_known_finalizers,
                 ),
                 kind.rules.validate(new),
             )
@@ -160,10 +163,12 @@ def wiped(new: T) -> T:
     )
 
 
-def deduplicated(new: T, request: Request) -> T:
+def deduplicated(new: T, request: Request, *, patched: bool = False) -> T:
     if not new.metadata.owner_references:
         return new
-    references, warning = dedup_owner_references(new.metadata.owner_references)
+    references, warning = dedup_owner_references(
+        new.metadata.owner_references, after_admission=patched
+    )
     if warning is None:
         return new
     request.warn(warning)

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,7 +18,7 @@ from orchid.engine.ownership import Ownership
 from orchid.engine.patch import json_patch, merge_patch, server_side_apply, strategic_merge
 from orchid.engine.request import Request
 from orchid.engine.update import Updating, require_name
-from orchid.wire.codec import Undecodable, encode, plain, strict_error
+from orchid.wire.codec import Undecodable, encode, plain, repeated_fields, strict_error
 from orchid.wire.errors import (
     AlreadyExists,
     BadRequest,
@@ -29,7 +30,7 @@ from orchid.wire.errors import (
 from orchid.wire.fields import Path, invalid
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
-from orchid.wire.text import timestamp
+from orchid.wire.text import quote, timestamp
 
 T = TypeVar("T", bound=Object)
 
@@ -39,8 +40,16 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 MEDIA_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY)
 
-Edit = Callable[[dict[str, Any]], Any]
 PATCH = Path() / "patch"
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A change to make: how, what is odd about the patch, and what an error shows of it."""
+
+    apply: Callable[[dict[str, Any]], Any]
+    findings: list[str]
+    shown: Any = None  # None: the patched document
 
 
 class Patching:
@@ -69,18 +78,18 @@ class Patching:
         request: Request,
     ) -> Entry[T]:
         """Every patch but apply."""
-        edit, shown = await off_loop(len(body), lambda: self._edit(kind, media_type, body, request))
+        edit = await off_loop(len(body), lambda: self._edit(kind, media_type, body, request))
 
         def change(entry: Entry[T]) -> T:
             old = entry.object
             current = msgspec.json.decode(entry.data)
-            patched = edit(current)
-            new = self._decoded(kind, patched, shown, request)
+            patched = edit.apply(current)
+            new = self._decoded(kind, patched, edit, request)
             if resets_ownership(patched):
                 new = new.with_meta(managed_fields=NO_OWNERS)
             new = in_namespace(kind, new, request.namespace)
             require_name(new, request)
-            new = deduplicated(new, request)
+            new = deduplicated(new, request, patched=True)
             return self._ownership.after_update(kind, endpoint, old, new, request)
 
         return await self._updating.change(kind, endpoint, change, request)
@@ -177,69 +186,97 @@ class Patching:
                 request.warn(line)
         return config
 
-    def _edit(
-        self, kind: Kind[Any], media_type: str, body: bytes, request: Request
-    ) -> tuple[Edit, Any]:
-        """The function that makes the change, and what an error shows of the patch."""
-        findings = request.options.field_validation != "Ignore"
+    def _edit(self, kind: Kind[Any], media_type: str, body: bytes, request: Request) -> Edit:
+        """How to make the change, and what there is to say about the patch itself."""
+        looks = request.options.field_validation != "Ignore"
         try:
             patch = plain(body)
         except Undecodable as failure:
-            reason = str(failure)
-            if media_type == STRATEGIC_MERGE_PATCH:
-                raise BadRequest(reason) from None
-            if media_type == MERGE_PATCH and not findings:
-                raise BadRequest("Invalid JSON Patch") from None
-            raise BadRequest(f"error decoding patch: {reason}" if findings else reason) from None
+            raise _unreadable(media_type, str(failure), looks=looks) from None
+        found = repeated_fields(body) if looks else []
         if media_type == JSON_PATCH:
             if not isinstance(patch, list):
                 raise BadRequest("error decoding patch: the patch is not a list of operations")
-            return self._json_edit(patch, request), None
+            found = [f"json patch {finding}" for finding in found]
+            found += json_patch.unknown_members(patch) if looks else []
+            return Edit(lambda document: json_patch.apply(document, patch), found)
         if media_type == MERGE_PATCH:
             if patch is None:
                 raise BadRequest("Invalid JSON Patch")
+            if isinstance(patch, list) and not looks:
+                return Edit(lambda document: patch, found)
             if not isinstance(patch, dict):
                 raise BadRequest("error decoding patch: the patch is not an object")
-            return lambda document: merge_patch.apply(document, patch), None
+            return Edit(lambda document: merge_patch.apply(document, patch), found)
         if patch is None:
             patch = {}
         if not isinstance(patch, dict):
             raise BadRequest("the patch is not an object")
-        return lambda document: strategic_merge.apply(document, patch, kind.schema), patch
+        return Edit(
+            lambda document: _still_of(kind, strategic_merge.apply(document, patch, kind.schema)),
+            found,
+            shown=patch,
+        )
 
-    def _json_edit(self, operations: list[Any], request: Request) -> Edit:
-        found = json_patch.unknown_members(operations)
-        mode = request.options.field_validation
-        if found and mode == "Strict":
-            raise patch_invalid(encode(operations).decode(), strict_error(found))
-        if mode != "Ignore":
-            for finding in found:
-                request.warn(finding)
-        return lambda document: json_patch.apply(document, operations)
-
-    def _decoded(self, kind: Kind[T], patched: Any, shown: Any, request: Request) -> T:
+    def _decoded(self, kind: Kind[T], patched: Any, edit: Edit, request: Request) -> T:
         """The patched document as an object, with unknown fields named."""
-        shown = patched if shown is None else shown
+        shown = patched if edit.shown is None else edit.shown
         if not isinstance(patched, dict):
             raise patch_invalid(encode(patched).decode(), "the result is not an object")
         mode = request.options.field_validation
-        new, found = self._converted(kind, patched, shown, findings=mode != "Ignore")
+        new, found = self._identified(kind, patched, shown, findings=mode != "Ignore")
+        found = list(dict.fromkeys([*edit.findings, *found]))
         if found and mode == "Strict":
             raise patch_invalid(encode(shown).decode(), strict_error(found))
         for finding in found:
             request.warn(finding)
         return new
 
+    def _identified(
+        self, kind: Kind[T], document: dict[str, Any], shown: Any, *, findings: bool
+    ) -> tuple[T, list[str]]:
+        """Read a document as what it says it is, which must still be what it was.
+
+        One that no longer says its version is of no known form: nothing in it has a meaning.
+        """
+        api_version, name = document.get("apiVersion") or "", document.get("kind") or ""
+        if not api_version:
+            unknown = [
+                f"unknown field {quote(field)}"
+                for field in sorted(document)
+                if field not in ("apiVersion", "kind")
+            ]
+            return kind.type(), unknown if findings else []
+        if isinstance(api_version, str) and isinstance(name, str):
+            name = name or kind.name
+            if (api_version, name) != (kind.api_version, kind.name):
+                problem = f"{name} of {api_version} is no {kind.name} of {kind.api_version}"
+                raise patch_invalid(encode(shown).decode(), problem)
+        return self._converted(kind, document, shown, findings=findings)
+
     def _converted(
         self, kind: Kind[T], document: dict[str, Any], shown: Any, *, findings: bool = False
     ) -> tuple[T, list[str]]:
-        if document.get("kind") != kind.name or document.get("apiVersion") != kind.api_version:
-            document = {**document, "kind": kind.name, "apiVersion": kind.api_version}
         try:
-            new, found = kind.decoder.convert(document, findings=findings)
+            new, found = kind.decoder.convert(_still_of(kind, document), findings=findings)
         except Undecodable as failure:
             raise patch_invalid(encode(shown).decode(), str(failure)) from None
         return kind.defaults(new) if kind.defaults else new, found
+
+
+def _still_of(kind: Kind[Any], document: dict[str, Any]) -> dict[str, Any]:
+    """The document as one of its kind, whatever it says itself."""
+    if document.get("kind") == kind.name and document.get("apiVersion") == kind.api_version:
+        return document
+    return {**document, "kind": kind.name, "apiVersion": kind.api_version}
+
+
+def _unreadable(media_type: str, reason: str, *, looks: bool) -> BadRequest:
+    if media_type == STRATEGIC_MERGE_PATCH:
+        return BadRequest(reason)
+    if media_type == MERGE_PATCH and not looks:
+        return BadRequest("Invalid JSON Patch")
+    return BadRequest(f"error decoding patch: {reason}" if looks else reason)
 
 
 def patch_invalid(shown: str, problem: str) -> Invalid:

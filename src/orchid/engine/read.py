@@ -37,15 +37,16 @@ class Reading:
         return entry
 
 
-def parse_version(text: str) -> int:
-    """A resourceVersion that a client names; what is no number is its mistake."""
+def parse_version(text: str, *, of: str = "resourceVersion: Invalid value: ") -> int:
+    """A resourceVersion that a client names; what is no number is its mistake.
+
+    `of` begins the sentence for one that came in the query; one in a body has no such beginning.
+    """
     try:
         return revision_number(text)
     except ValueError as fault:
-        raise BadRequest(
-            f"resourceVersion: Invalid value: {quote(text)}: "
-            f"strconv.ParseUint: parsing {quote(text)}: {fault}"
-        ) from None
+        named = f"{of}{quote(text)}: " if of else ""
+        raise BadRequest(f"{named}strconv.ParseUint: parsing {quote(text)}: {fault}") from None
 
 
 def revision_number(text: str) -> int:

@@ -25,6 +25,9 @@ T = TypeVar("T", bound=Object)
 class Strategy(Generic[T]):
     """What is special about a kind. Every hook does nothing unless the kind says so."""
 
+    # Whether a finalizer without a prefix must be one that the server knows itself.
+    only_known_finalizers = True
+
     def name_errors(self, name: str, prefix: bool) -> Iterable[str]:
         """Say what is wrong with a name, or with a generateName when `prefix`."""
         return subdomain_errors(name, prefix=prefix)

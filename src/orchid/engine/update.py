@@ -95,6 +95,7 @@ class Updating:
                     old.metadata,
                     namespaced=kind.namespaced,
                     name_errors=kind.rules.name_errors,
+                    only_known_finalizers=kind.rules.only_known_finalizers,
                 ),
                 rules.validate_update(new, old),
             )
@@ -187,7 +188,7 @@ def require_version(kind: Kind[Any], new: Object, entry: Entry[Any]) -> None:
             problem = invalid(METADATA / "resourceVersion", 0, "must be specified for an update")
             raise Invalid(kind.about(new.name), [problem])
         return
-    if parse_version(wanted) != entry.revision:
+    if parse_version(wanted, of="") != entry.revision:
         raise Conflict(kind.about(new.name), MODIFIED)
 
 

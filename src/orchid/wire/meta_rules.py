@@ -64,14 +64,19 @@ _DUPLICATE_OWNERS = (
 
 
 def creation_errors(
-    meta: ObjectMeta, *, namespaced: bool, name_errors: NameErrors
+    meta: ObjectMeta,
+    *,
+    namespaced: bool,
+    name_errors: NameErrors,
+    only_known_finalizers: bool = True,
 ) -> Iterator[FieldError]:
     """Everything wrong with the metadata of a new object, in the order clients know."""
     yield from _place_errors(meta, namespaced, name_errors)
     yield from _content_errors(meta)
     yield from _finalizer_errors(meta.finalizers)
     yield from _managed_fields_errors(meta.managed_fields)
-    yield from _standard_finalizer_errors(meta.finalizers)
+    if only_known_finalizers:
+        yield from _standard_finalizer_errors(meta.finalizers)
 
 
 def path_errors(meta: ObjectMeta) -> Iterator[FieldError]:
@@ -82,14 +87,21 @@ def path_errors(meta: ObjectMeta) -> Iterator[FieldError]:
 
 
 def update_errors(
-    new: ObjectMeta, old: ObjectMeta, *, namespaced: bool, name_errors: NameErrors
+    new: ObjectMeta,
+    old: ObjectMeta,
+    *,
+    namespaced: bool,
+    name_errors: NameErrors,
+    only_known_finalizers: bool = True,
 ) -> Iterator[FieldError]:
     """Everything wrong with changed metadata, each finding as often as the reference repeats it."""
     changes = gathered(_change_errors(new, old))
     content = gathered(_content_errors(new))
     finalizers = gathered(_finalizer_errors(new.finalizers))
     managed = gathered(_managed_fields_errors(new.managed_fields))
-    nonstandard = gathered(_standard_finalizer_errors(new.finalizers))
+    nonstandard = gathered(
+        _standard_finalizer_errors(new.finalizers) if only_known_finalizers else ()
+    )
 
     yield from _place_errors(new, namespaced, path_segment_errors)
     yield from (*content, *finalizers, *managed)

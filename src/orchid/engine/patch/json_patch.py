@@ -43,14 +43,15 @@ def apply(document: dict[str, Any], operations: Any) -> Any:
             f"got {len(operations)}"
         )
     for operation in operations:
-        if operation is not None and not isinstance(operation, dict):
-            raise BadRequest("error decoding patch: an operation must be a JSON object")
+        _require_form(operation)
     draft = _Draft(document)
     try:
         for operation in operations:
             draft.perform(operation or {})
     except _DoesNotApply:
         raise Unprocessable from None
+    if draft.root is None:
+        raise Unprocessable
     return draft.root
 
 
@@ -63,6 +64,17 @@ def unknown_members(operations: Any) -> list[str]:
         for name in operation
         if name not in _MEMBERS
     ]
+
+
+def _require_form(operation: Any) -> None:
+    """An operation is an object, and what it names are strings."""
+    if operation is None:
+        return
+    if not isinstance(operation, dict):
+        raise BadRequest("error decoding patch: an operation must be a JSON object")
+    for member in ("op", "path", "from"):
+        if not isinstance(operation.get(member, ""), str | None):
+            raise BadRequest(f"error decoding patch: {member} of an operation must be a string")
 
 
 class _Draft:

@@ -101,7 +101,7 @@ def _merge_member(result: Object, name: str, value: Any, node: Node) -> None:
 
 def _merge_list(live: list[Any], patch: list[Any], node: Node) -> list[Any]:
     if not isinstance(node, Sequence) or node.atomic:
-        return _added_list(patch)
+        return patch  # as it is: nothing in it is a directive
     _check_elements(live, patch, node)
     if node.is_set:
         merged = list(dict.fromkeys([*live, *patch]))

@@ -61,13 +61,11 @@ def test_an_operation_changes_what_it_names_and_nothing_else(
         {"op": "add", "path": "/a/b/c", "value": 1},
         {"op": "add", "path": "a", "value": 1},
         {"op": "add", "value": 1},
-        {"op": "add", "path": 3, "value": 1},
         {"op": "replace", "path": "/list/3", "value": 1},
         {"op": "move", "from": "/a", "path": "/a/b"},
         {"op": "move", "from": "/zz", "path": "/y"},
         {"op": "copy", "path": "/y"},
         {"op": "jump", "path": "/x"},
-        {"op": ["add"], "path": "/x"},
         {},
         None,
         {"op": "add", "path": "/a" * 200, "value": 1},
@@ -212,3 +210,12 @@ def _paths(value: Any, above: str = "") -> list[str]:
         for place, member in enumerate(value):
             found += _paths(member, f"{above}/{place}")
     return found
+
+
+@pytest.mark.parametrize(
+    "operation", [{"op": 3, "path": "/a"}, {"op": "add", "path": 3}, {"op": "move", "from": 3}]
+)
+def test_what_an_operation_names_is_text(operation: Any) -> None:
+    """Anything else is no operation at all, and that is said."""
+    with pytest.raises(BadRequest, match="must be a string"):
+        json_patch.apply({"a": 1}, [operation])
