@@ -225,3 +225,12 @@ async def test_a_default_comes_back_when_its_owner_leaves_it_out(server: Api) ->
 async def apply_at(server: Api, target: str, body: dict[str, Any]) -> Any:
     data = json.dumps(body).encode()
     return await server.call("PATCH", f"{target}?fieldManager=m", data, headers=APPLY)
+
+
+async def test_a_key_that_is_always_there_is_empty_where_it_is_left_out(server: Api) -> None:
+    """An owner without a uid is judged by the rules for owners, not as a list without keys."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p"}
+    answer = await apply(server, config(metadata={"ownerReferences": [owner]}))
+
+    assert answer.status == 422
+    assert answer.json["details"]["causes"][0]["field"] == "metadata.ownerReferences.uid"

@@ -158,8 +158,7 @@ def _compare_values(node: Node, old: Any, new: Any) -> tuple[Tree | None, Tree]:
             return LEAF, {}
         changed, removed = _compare_elements(node.items, before, after)
         return changed or None, removed
-    lost = {key: below for key, below in _everything(node, old).items() if key != SELF}
-    return owned_too(_everything(node, new)), lost
+    return owned_too(_everything(node, new)), _below(_everything(node, old))
 
 
 def _compare_elements(items: Node, old: dict[str, Any], new: dict[str, Any]) -> tuple[Tree, Tree]:
@@ -167,8 +166,14 @@ def _compare_elements(items: Node, old: dict[str, Any], new: dict[str, Any]) -> 
     removed: Tree = {}
     for key, value in new.items():
         before = old.get(key, _ABSENT)
-        if before is _ABSENT:
+        if before is _ABSENT or (type(before) is _Repeated and type(value) is not _Repeated):
             changed[key] = _everything(items, value)
+        elif type(value) is _Repeated:
+            if before == value:
+                continue
+            changed[key] = LEAF
+            if type(before) is not _Repeated and (lost := _below(_everything(items, before))):
+                removed[key] = lost
         elif before != value:
             gained, lost = _compare_values(items, before, value)
             if gained is not None:
@@ -181,14 +186,27 @@ def _compare_elements(items: Node, old: dict[str, Any], new: dict[str, Any]) -> 
     return in_order(changed), in_order(removed)
 
 
+class _Repeated(list[Any]):
+    """Elements that share a key. Together they are one thing, which has no parts."""
+
+
+def _below(tree: Tree) -> Tree:
+    return {key: below for key, below in tree.items() if key != SELF}
+
+
 def _elements(node: Sequence, values: list[Any]) -> dict[str, Any] | None:
-    """The elements by their key; None if one has no key or two have the same."""
+    """The elements by their key, those that share one together; None if one has no key."""
     found: dict[str, Any] = {}
     for value in values:
         key = element_key(node, value)
-        if key is None or key in found:
+        if key is None:
             return None
-        found[key] = value
+        if key not in found:
+            found[key] = value
+        elif type(found[key]) is _Repeated:
+            found[key].append(value)
+        else:
+            found[key] = _Repeated([found[key], value])
     return found
 
 
@@ -215,7 +233,7 @@ def _usual_keys(node: Sequence) -> dict[str, Any]:
 
 def _everything(node: Node, value: Any) -> Tree:
     """All paths of a value that comes or goes as a whole, itself included."""
-    if not value or isinstance(node, Leaf):
+    if not value or isinstance(node, Leaf) or type(value) is _Repeated:
         return LEAF
     if _is_granular_object(node, value):
         tree: Tree = {SELF: LEAF}
@@ -234,7 +252,7 @@ def _everything(node: Node, value: Any) -> Tree:
 
 def _claims(node: Node, value: Any) -> Tree | None:
     """The paths of a value; LEAF for itself alone, None for none at all (an empty keyed list)."""
-    if value is None or isinstance(node, Leaf):
+    if value is None or isinstance(node, Leaf) or type(value) is _Repeated:
         return LEAF
     if _is_granular_object(node, value):
         tree: Tree = {}

@@ -78,6 +78,8 @@ def _list(node: Sequence, value: Any, path: str) -> Iterator[str]:
 def _without_key(node: Sequence, item: Any) -> str:
     if not node.keys:
         return "a set may hold scalars only"
+    if item is None:
+        return "associative list with keys may not have a null element"
     if not isinstance(item, dict):
         return "associative list with keys may not have non-map elements"
     names = " ".join(quote(name) for name in node.keys)
