@@ -329,3 +329,25 @@ async def test_a_put_where_nothing_is(server: Api, meta: dict[str, str], status:
     answer = await server.call("PUT", path, json.dumps(body).encode())
 
     assert answer.status == status
+
+
+@pytest.mark.parametrize(
+    ("media", "body", "message"),
+    [
+        (
+            "application/json",
+            b'{"apiVersion":"a/b/c"}',
+            'unexpected GroupVersion string: a/b/c ({"apiVersion":"a/b/c"})',
+        ),
+        ("application/yaml", b"kind: [\n", "yaml: line 1: did not find expected node content"),
+    ],
+)
+async def test_what_has_no_kind_is_told_by_its_beginning(
+    server: Api, media: str, body: bytes, message: str
+) -> None:
+    """The fault itself, without a word about a kind that nobody looked for yet."""
+    path = "/api/v1/namespaces/default/serviceaccounts"
+    answer = await server.call("POST", path, body, headers={"content-type": media})
+
+    assert answer.status == 400
+    assert f"(must be of type ServiceAccount): {message}" in answer.json["message"]

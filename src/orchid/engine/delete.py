@@ -156,12 +156,13 @@ def adjusted_finalizers(finalizers: tuple[str, ...], options: DeleteOptions) -> 
     policy, orphan = options.propagation_policy, options.orphan_dependents
     if policy is None and orphan is None:
         return finalizers
-    others = tuple(f for f in finalizers if f not in (ORPHAN, FOREGROUND))
+    wanted = ""
     if orphan or policy == "Orphan":
-        return (*others, ORPHAN)
-    if policy == "Foreground":
-        return (*others, FOREGROUND)
-    return others
+        wanted = ORPHAN
+    elif policy == "Foreground":
+        wanted = FOREGROUND
+    kept = tuple(f for f in finalizers if f == wanted or f not in (ORPHAN, FOREGROUND))
+    return kept if not wanted or wanted in kept else (*kept, wanted)
 
 
 def require_preconditions(kind: Kind[Any], options: DeleteOptions, entry: Entry[Any]) -> None:

@@ -22,6 +22,8 @@ T = TypeVar("T", bound=Object)
 # An object does not tell an empty list from a missing one; a list of nothing means the same.
 NO_OWNERS = (ManagedFieldsEntry(),)
 
+VERSION_UNREADABLE = "couldn't get version/kind; json parse error: "
+
 
 def decode_object(
     catalog: Catalog, kind: Kind[T], body: bytes, request: Request, *, yaml: bool = False
@@ -32,6 +34,7 @@ def decode_object(
         new, findings = kind.decoder.decode(body, yaml=yaml, findings=mode != "Ignore")
     except Undecodable as failure:
         raise undecodable(kind, body, failure, yaml=yaml) from None
+    _require_readable_version(kind, new, body)
     new = as_kind(catalog, kind, new)
     if findings:
         if mode == "Strict":
@@ -43,6 +46,14 @@ def decode_object(
         if resets_ownership(document):
             new = new.with_meta(managed_fields=NO_OWNERS)
     return new
+
+
+def _require_readable_version(kind: Kind[Any], new: Object, body: bytes) -> None:
+    if new.api_version.count("/") > 1:
+        raise BadRequest(
+            f"the object provided is unrecognized (must be of type {kind.name}): unexpected "
+            f"GroupVersion string: {shown(new.api_version)} ({body_summary(body)})"
+        )
 
 
 def resets_ownership(document: Any) -> bool:
@@ -124,7 +135,9 @@ def undecodable(kind: Kind[Any], body: bytes, failure: Undecodable, *, yaml: boo
                 kind,
                 str(failure),
             )
+    # What cannot even be read as YAML never comes as far as being asked for its kind.
+    blame = "" if yaml and isinstance(failure, Malformed) else VERSION_UNREADABLE
     return BadRequest(
         f"the object provided is unrecognized (must be of type {kind.name}): "
-        f"couldn't get version/kind; json parse error: {failure} ({body_summary(body)})"
+        f"{blame}{failure} ({body_summary(body)})"
     )

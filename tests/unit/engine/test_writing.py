@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orchid.engine.create import NAME_ATTEMPTS
-from orchid.engine.delete import Preconditions
+from orchid.engine.delete import DeleteOptions, Preconditions, adjusted_finalizers
 from orchid.engine.objects import LARGEST_OBJECT
 from orchid.wire.errors import (
     AlreadyExists,
@@ -364,3 +364,19 @@ class TestDelete:
 
         assert meta_of(again.entry).deletion_timestamp == world.clock.now()
         assert world.clock.now() + timedelta(0) == world.clock.now()
+
+
+@pytest.mark.parametrize(
+    ("there", "policy", "left"),
+    [
+        (("foregroundDeletion", "a/b"), "Foreground", ("foregroundDeletion", "a/b")),
+        (("orphan", "a/b"), "Foreground", ("a/b", "foregroundDeletion")),
+        (("orphan", "a/b"), "Background", ("a/b",)),
+        (("a/b",), "Orphan", ("a/b", "orphan")),
+    ],
+)
+def test_a_policy_that_is_set_already_moves_nothing(
+    there: tuple[str, ...], policy: str, left: tuple[str, ...]
+) -> None:
+    """Finalizers keep their places; only what the policy adds goes to the end."""
+    assert adjusted_finalizers(there, DeleteOptions(propagation_policy=policy)) == left
