@@ -41,6 +41,7 @@ _BASE_60 = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([Tt ].*)?", re.ASCII)
 _LONGEST_NUMBER = 400
 _LARGEST_INTEGER = 2**64
+_EXACT = 2**53  # up to here every whole number has a float of its own
 _TAG = "tag:yaml.org,2002:"
 _MERGE = "<<"
 
@@ -86,7 +87,7 @@ def dump(value: Any) -> bytes:
         default_flow_style=False,
         allow_unicode=True,
         sort_keys=True,
-        width=1 << 30,
+        width=80,
         encoding="utf-8",
     )
 
@@ -246,7 +247,8 @@ def _resolved(text: str, event: Any) -> Any:
         number = float(text)
         if math.isinf(number):
             raise _error(event, f"{text} is out of range")
-        return number
+        # Only the text of a number tells 1.0 from 1, and the JSON that YAML stands for says 1.
+        return int(number) if number.is_integer() and abs(number) < _EXACT else number
     if _NOT_FINITE.fullmatch(text):
         raise _error(event, f"{text} has no JSON form")
     return text

@@ -175,3 +175,23 @@ def test_no_input_raises_anything_else(body: bytes) -> None:
     """Bad input is an error with a name."""
     with contextlib.suppress(YamlError):
         load(body)
+
+
+def test_a_whole_number_is_an_integer_however_it_is_written() -> None:
+    """YAML has one kind of number as JSON has; only the text tells 1.0 from 1."""
+    value, _ = load(b"a: 1.0\nb: 1e2\nc: 1.5\n")
+
+    assert [(number, type(number)) for number in value.values()] == [
+        (1, int),
+        (100, int),
+        (1.5, float),
+    ]
+
+
+def test_long_text_is_folded() -> None:
+    """Lines stay as short as other writers keep them, and mean the same."""
+    text = "word " * 40
+    written = dump({"a": text})
+
+    assert max(map(len, written.splitlines())) <= 90
+    assert load(written)[0] == {"a": text}
