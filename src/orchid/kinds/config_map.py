@@ -39,7 +39,7 @@ class Rules(Strategy[ConfigMap]):
         yield from key_errors(BINARY_DATA, new.binary_data)
         size = sum(len(text.encode()) for text in new.data.values())
         if size + sum(map(len, new.binary_data.values())) > LARGEST_DATA:
-            yield too_long(Path(), LARGEST_DATA)
+            yield too_long(Path()[""], LARGEST_DATA)
 
     def validate_update(self, new: ConfigMap, old: ConfigMap) -> Iterator[FieldError]:
         if old.immutable:
@@ -64,7 +64,6 @@ def declare(names: Naming) -> Kind[ConfigMap]:
             Column(
                 "Data",
                 lambda config, now: len(config.data) + len(config.binary_data),
-                type="integer",
                 description="How many keys there are.",
             ),
             AGE,

@@ -1,21 +1,20 @@
 """Lease: a claim that somebody renews while they live. Leaders and node agents hold them."""
 
-import re
 from collections.abc import Iterator
 from typing import Annotated
 
 from msgspec import field
 
 from orchid.engine.kind import Column, Kind, Scope
+from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
 from orchid.wire.fields import FieldError, Path, invalid
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
-from orchid.wire.struct import Wire, describe, proto
+from orchid.wire.struct import Wire, describe, proto, replace
 
 SPEC = Path() / "spec"
-_MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)").fullmatch
 
 
 class LeaseSpec(Wire):
@@ -49,6 +48,14 @@ class Lease(Object):
 
 
 class Rules(Strategy[Lease]):
+    only_known_finalizers = False
+
+    def prepare_for_create(self, new: Lease, request: Request) -> Lease:
+        return _without_election(new, LeaseSpec())
+
+    def prepare_for_update(self, new: Lease, old: Lease, request: Request) -> Lease:
+        return _without_election(new, old.spec)
+
     def validate(self, new: Lease) -> Iterator[FieldError]:
         spec = new.spec
         if spec.lease_duration_seconds is not None and spec.lease_duration_seconds <= 0:
@@ -63,9 +70,15 @@ class Rules(Strategy[Lease]):
                 spec.lease_transitions,
                 "must be greater than or equal to 0",
             )
-        for name, value in (("acquireTime", spec.acquire_time), ("renewTime", spec.renew_time)):
-            if value is not None and not _MICRO_TIME(value):
-                yield invalid(SPEC / name, value, "must be a time as in RFC 3339")
+
+
+def _without_election(new: Lease, before: LeaseSpec) -> Lease:
+    """Nobody here elects a holder for others, so what steers such an election is not kept."""
+    strategy = new.spec.strategy if before.strategy else None
+    preferred = new.spec.preferred_holder if before.preferred_holder else None
+    if (strategy, preferred) == (new.spec.strategy, new.spec.preferred_holder):
+        return new
+    return replace(new, spec=replace(new.spec, strategy=strategy, preferred_holder=preferred))
 
 
 def declare(names: Naming) -> Kind[Lease]:
@@ -76,6 +89,7 @@ def declare(names: Naming) -> Kind[Lease]:
         known_versions=("v1beta1",),
         plural="leases",
         scope=Scope.NAMESPACED,
+        may_update_unconditionally=False,
         creates_on_update=True,
         rules=Rules(),
         columns=(

@@ -15,12 +15,14 @@ from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
 from orchid.wire.fields import FieldError, Path, invalid
 from orchid.wire.meta import Object, Time
+from orchid.wire.meta_rules import STANDARD_FINALIZERS
 from orchid.wire.name_rules import label_errors, qualified_name_errors
 from orchid.wire.naming import Naming
-from orchid.wire.struct import Wire, describe, merge_key, proto, replace
+from orchid.wire.struct import Wire, always, describe, merge_key, null, proto, replace
 
 ACTIVE, TERMINATING = "Active", "Terminating"
 FINALIZERS = Path() / "spec" / "finalizers"
+PHASE = Path() / "status" / "Phase"
 
 
 class NamespaceSpec(Wire):
@@ -44,7 +46,7 @@ class NamespaceCondition(Wire):
     )
     last_transition_time: Annotated[
         Time | None, proto(4, embedded=True), describe("When the status last changed.")
-    ] = None
+    ] = always(null)
     reason: Annotated[str, proto(5), describe("Why, in one word.")] = ""
     message: Annotated[str, proto(6), describe("Why, in a sentence.")] = ""
 
@@ -94,7 +96,11 @@ class Rules(Strategy[Namespace]):
         return self.labelled(new)
 
     def validate(self, new: Namespace) -> Iterator[FieldError]:
-        yield from finalizer_errors(new.spec.finalizers)
+        for name in new.spec.finalizers:
+            yield from _finalizer_errors(FINALIZERS, name)
+
+    def validate_update(self, new: Namespace, old: Namespace) -> Iterator[FieldError]:
+        yield from ()  # this endpoint does not write the finalizers
 
     def holds_deletion(self, old: Namespace) -> bool:
         return bool(old.spec.finalizers)
@@ -110,10 +116,36 @@ class Rules(Strategy[Namespace]):
         return new.with_meta(labels={**labels, self._name_label: new.name})
 
 
-def finalizer_errors(finalizers: tuple[str, ...]) -> Iterator[FieldError]:
-    for name in finalizers:
-        for problem in qualified_name_errors(name):
-            yield invalid(FINALIZERS, name, problem)
+class StatusRules(Rules):
+    """What may be said of a namespace depends on whether it is on its way out."""
+
+    def validate_update(self, new: Namespace, old: Namespace) -> Iterator[FieldError]:
+        going = new.metadata.deletion_timestamp is not None
+        expected = TERMINATING if going else ACTIVE
+        if new.status.phase != expected:
+            state = "not empty" if going else "empty"
+            yield invalid(
+                PHASE,
+                new.status.phase,
+                f"may only be '{expected}' if `deletionTimestamp` is {state}",
+            )
+
+
+class FinalizeRules(Rules):
+    """The endpoint that writes the finalizers of the namespace itself."""
+
+    def validate_update(self, new: Namespace, old: Namespace) -> Iterator[FieldError]:
+        for index, name in enumerate(new.spec.finalizers):
+            yield from _finalizer_errors(FINALIZERS[index], name)
+
+
+def _finalizer_errors(path: Path, name: str) -> Iterator[FieldError]:
+    for problem in qualified_name_errors(name):
+        yield invalid(path, name, problem)
+    if "/" not in name and name not in STANDARD_FINALIZERS:
+        yield invalid(
+            path, name, "name is neither a standard finalizer name nor is it fully qualified"
+        )
 
 
 def declare(names: Naming) -> Kind[Namespace]:
@@ -138,7 +170,12 @@ def declare(names: Naming) -> Kind[Namespace]:
         ),
         selectable={"status.phase": lambda ns: ns.status.phase},
         endpoints=(
-            Endpoint("finalize", writes=("metadata", "spec"), verbs=("update",)),
-            Endpoint("status", writes=("metadata", "status")),
+            Endpoint(
+                "finalize",
+                writes=("metadata", "spec"),
+                rules=FinalizeRules(names),
+                verbs=("update",),
+            ),
+            Endpoint("status", writes=("metadata", "status"), rules=StatusRules(names)),
         ),
     )

@@ -72,7 +72,7 @@ class Rules(Strategy[Secret]):
             yield required(DATA["username"])
             yield required(DATA["password"])
         for key in self._needed.get(new.type, ()):
-            if key not in new.data:
+            if key not in new.data or (key == "ssh-privatekey" and not new.data[key]):
                 yield required(DATA[key])
             elif key.startswith(".docker"):
                 yield from object_errors(DATA[key], new.data[key])
@@ -117,7 +117,6 @@ def declare(names: Naming) -> Kind[Secret]:
             Column(
                 "Data",
                 lambda secret, now: len(secret.data),
-                type="integer",
                 description="How many keys there are.",
             ),
             AGE,
