@@ -1,6 +1,6 @@
 """Memory: fewer looks by the collector, larger pages, and nothing kept that is of no more use.
 
-`settle` is called once, before the first request, `give_back` after many connections have come at
+`settle` is called once, before the first request, `give_back` when many connections have come at
 once. What they ask of the system is a favour: where it knows nothing of that, the server runs as
 well, a tenth slower and somewhat larger.
 """

@@ -15,6 +15,7 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import copy_context
+from math import inf
 from time import monotonic
 from typing import Final
 
@@ -31,8 +32,9 @@ log = logging.getLogger(__name__)
 _BACKLOG: Final = 1024
 _ACCEPTS_AT_ONCE: Final = 64
 _LOOK_AT_FILES_EVERY: Final = 5.0
-_RUSH: Final = 100  # handshakes that leave enough behind to be worth cleaning up
-_RUSH_SECONDS: Final = 10.0
+_RUSH: Final = 100  # handshakes that leave enough behind to be worth cleaning up at once
+_RUSH_SECONDS: Final = 0.2  # between two times, however many there are
+_CALM_SECONDS: Final = 10.0  # and so long where there are few
 _KEEP_ALIVE_SECONDS: Final = 180  # as the reference: a dead client's watch ends
 _SHUTDOWN_SECONDS: Final = 2.0
 _INTERNET: Final = frozenset({socket.AF_INET, socket.AF_INET6})
@@ -53,7 +55,7 @@ class Listener:
         tls: TlsFiles | None = None,
         after_rush: Callable[[], None] = lambda: None,
     ) -> None:
-        """`after_rush` is called when many handshakes in a short time are over."""
+        """`after_rush` is called when many handshakes have come to an end."""
         self._limits = limits or Limits()
         self._tls = tls
         self._service = Service(handler, self._limits, timeout_response, failure)
@@ -67,7 +69,7 @@ class Listener:
         self._look_at_files = 0.0
         self._after_rush = after_rush
         self._rush = 0  # handshakes since it was last called
-        self._rush_ends = 0.0  # not before
+        self._tidied = -inf  # when that was
         self.failed_handshakes = 0
 
     # What it says of itself
@@ -213,12 +215,20 @@ class Listener:
         def opened(channel: TlsChannel) -> Connection:
             self._shaking_hands.discard(channel)
             self._rush += 1
+            if self._rush >= _RUSH:
+                self._tidy(_RUSH_SECONDS)
             return Connection(self._service, peer_is_verified=verified)
 
         patience = self._limits.header_timeout
         channel = TlsChannel(tls.context, opened, self._handshake_failed, patience=patience)
         self._shaking_hands.add(channel)
         return channel
+
+    def _tidy(self, pause: float) -> None:
+        now = monotonic()
+        if now >= self._tidied + pause:
+            self._rush, self._tidied = 0, now
+            self._after_rush()
 
     def _handshake_failed(self, channel: TlsChannel) -> None:
         """Noise, a scan, a client that does not trust us."""
@@ -238,9 +248,8 @@ class Listener:
             channel.abort()
         if not self._is_full():
             self._accept_again()
-        if self._rush >= _RUSH and not self._shaking_hands and now >= self._rush_ends:
-            self._rush, self._rush_ends = 0, now + _RUSH_SECONDS
-            self._after_rush()
+        if self._rush and not self._shaking_hands:
+            self._tidy(_CALM_SECONDS)
         if self._tls is not None and now >= self._look_at_files:
             self._look_at_files = now + _LOOK_AT_FILES_EVERY
             self._tls.poll()
