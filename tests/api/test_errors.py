@@ -34,6 +34,14 @@ async def test_not_found(server: Api) -> None:
     assert group["details"]["group"] == "certificates.orch.io"
 
 
+@pytest.mark.parametrize("path", [f"/{SA}", f"/{SA}/x", f"//{CSR}", "//livez", "//apis"])
+async def test_path_that_begins_with_two_slashes_leads_nowhere(server: Api, path: str) -> None:
+    """Whoever stands before us may read it otherwise; what it seems to name is not served."""
+    answer = await server.call("GET", path)
+
+    assert (answer.status, answer.text) == (404, "404 page not found\n")
+
+
 async def test_already_exists(server: Api) -> None:
     """A name that is taken."""
     await server.account("a")

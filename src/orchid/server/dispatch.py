@@ -103,6 +103,8 @@ class Dispatch:
 
     def _route(self, exchange: Exchange, target: Target) -> Route:
         """The kind and endpoint that a path names, if the method goes there."""
+        if target.path.startswith("//"):
+            raise NoSuchRoute  # what it means was judged already; as it stands it leads nowhere
         rest = exchange.located.rest
         scoped = len(rest) > 2 and rest[0] == "namespaces" and rest[2] == target.resource  # noqa: PLR2004
         tail = rest[2:] if scoped else rest

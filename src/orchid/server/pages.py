@@ -74,7 +74,7 @@ class Pages:
 
     def is_served(self, path: str) -> bool:
         """Whether a path lies below something we serve, so that its 404 is a Status."""
-        parts = path.strip("/").split("/")
+        parts = path.removeprefix("/").rstrip("/").split("/")
         if parts[0] == "api" or path.startswith(tuple(f"{known}/" for known in openid.PATHS)):
             return True
         return parts[0] == "apis" and len(parts) > 1 and parts[1] in self._discovery.groups
