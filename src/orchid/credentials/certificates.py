@@ -43,6 +43,7 @@ from orchid.credentials.refusals import (
     MalformedCertificate,
     Refusal,
     UnsupportedKey,
+    is_panic,
     panics_as,
 )
 
@@ -60,13 +61,22 @@ _UNREADABLE_FOR = (
     x509.InvalidVersion,
 )
 _VERSION = 0xA0
-# The beginning of every usual certificate, up to the length and first octet of its serial number.
+# The beginning of every usual certificate, up to the length of its serial number, which is above 0.
 _BEFORE_SERIAL = re.compile(
-    rb"(?:\x30(?:[\x00-\x7f]|\x81.|\x82..|\x83...)){2}(?:\xa0\x03\x02\x01.)?\x02([\x02-\x7f])[\x00-\x7f]",
+    rb"(?:\x30(?:[\x00-\x7f]|\x81.|\x82..|\x83...)){2}(?:\xa0\x03\x02\x01.)?"
+    rb"\x02([\x02-\x7f](?=[\x00-\x7f])|\x01(?=[\x01-\x7f]))",
     re.DOTALL,
 )
 _CURVES = ("secp256r1", "secp384r1", "secp521r1")
-_KNOWN_CURVES = ("secp224r1", *_CURVES)
+_EC_KEY = der.encode_oid("1.2.840.10045.2.1")
+_KNOWN_CURVES = tuple(
+    der.encode_oid(curve)
+    for curve in ("1.3.132.0.33", "1.2.840.10045.3.1.7", "1.3.132.0.34", "1.3.132.0.35")
+)
+_BEFORE_KEY = 8  # the most that stands between the beginning of a key and its algorithm
+_LONG_FORM = 0x80
+# ASCII, and no tag of a string with more than one octet to a character.
+_PLAIN_NAME = re.compile(rb"[\x00-\x1b\x1d\x1f-\x7f]*+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +101,17 @@ class Contents:
 
 
 def parse(data: bytes) -> x509.Certificate:
-    """Read one DER certificate completely, extensions and key included."""
+    """Read one DER certificate completely, extensions and names included."""
     if len(data) > _MAX_CERTIFICATE:
         raise MalformedCertificate(f"a certificate has at most {_MAX_CERTIFICATE} bytes")
-    if _BEFORE_SERIAL.match(data) or _serial_bytes(data) != b"\x00":
+    usual = _BEFORE_SERIAL.match(data)
+    if usual or _serial_bytes(data) != b"\x00":
         certificate = _load(data)
     else:
         # Some old roots have this number; they pass, without the library's warning.
         with warnings.catch_warnings(action="ignore", category=CryptographyDeprecationWarning):
             certificate = _load(data)
-    _refuse_unreadable_parts(certificate, data)
+    _refuse_unreadable_parts(data, usual)
     return certificate
 
 
@@ -359,27 +370,52 @@ def _serial_bytes(data: bytes) -> bytes:
 
 
 def _load(data: bytes) -> x509.Certificate:
-    with _panic_is_unreadable:
-        try:
-            certificate = x509.load_der_x509_certificate(data)
-            # The library reads lazily; a certificate that cannot be read whole is none.
-            certificate.extensions  # noqa: B018 - read for its refusal
-        except _UNREADABLE_FOR:
-            # A warning arrives here only where warnings are errors: the library will refuse soon.
-            raise MalformedCertificate(_fault(data)) from None
+    try:
+        certificate = x509.load_der_x509_certificate(data)
+        # The library reads lazily; a certificate that cannot be read whole is none.
+        certificate.extensions  # noqa: B018 - read for its refusal
+    except _UNREADABLE_FOR:
+        # A warning arrives here only where warnings are errors: the library will refuse soon.
+        raise MalformedCertificate(_fault(data)) from None
+    except BaseException as problem:  # as `panics_as`, which costs as much as the reading itself
+        if is_panic(type(problem)):
+            raise MalformedCertificate(_UNREADABLE) from None
+        raise
     return certificate
 
 
-def _refuse_unreadable_parts(certificate: x509.Certificate, data: bytes) -> None:
+def _refuse_unreadable_parts(data: bytes, usual: re.Match[bytes] | None) -> None:
     """What the library reads only when asked: the names, and a key on a curve that few know."""
-    _read_names(data)
-    with _panic_is_unreadable, contextlib.suppress(ValueError, Warning):
-        try:
-            key = certificate.public_key()
-        except UnsupportedAlgorithm:
-            return  # a key of another kind is carried along unread
-        if isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name not in _KNOWN_CURVES:
-            raise MalformedCertificate("x509: unsupported elliptic curve")
+    key = _behind_plain_names(data, usual) if usual else 0
+    if not key:
+        _read_names(data)
+        key = _name_elements(data)[1].stop
+    algorithm = data.find(_EC_KEY, key, key + _BEFORE_KEY + len(_EC_KEY))
+    if algorithm > 0 and not data.startswith(_KNOWN_CURVES, algorithm + len(_EC_KEY)):
+        raise MalformedCertificate("x509: unsupported elliptic curve")
+
+
+def _behind_plain_names(data: bytes, usual: re.Match[bytes]) -> int:
+    """Where the key begins, if all before it is short and its names cannot be misread; else 0.
+
+    Almost all certificates are so, and the thousands in a bundle are to be read in a moment. The
+    library has read this one, so that every length in it is right.
+    """
+    algorithm = usual.end(1) + data[usual.start(1)]
+    try:
+        issuer = algorithm + 2 + data[algorithm + 1]
+        validity = issuer + 2 + data[issuer + 1]
+        subject = validity + 2 + data[validity + 1]
+        key = subject + 2 + data[subject + 1]
+    except IndexError:  # what was taken for a length says how long the length is
+        return 0
+    longest = max(data[algorithm + 1], data[issuer + 1], data[validity + 1], data[subject + 1])
+    plain = (
+        longest < _LONG_FORM
+        and _PLAIN_NAME.fullmatch(data, issuer, validity)
+        and _PLAIN_NAME.fullmatch(data, subject, key)
+    )
+    return key if plain else 0
 
 
 def _fault(data: bytes) -> str:

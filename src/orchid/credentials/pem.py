@@ -29,6 +29,8 @@ _BLANKS = b" \t\r\n"
 _COLON = ord(":")
 _MAX_LABEL = 1000  # a refusal repeats it
 _MAX_HEADERS = 64
+# A block as everybody writes it, behind its BEGIN; what is written otherwise takes the longer way.
+_USUAL = re.compile(rb"([A-Z0-9 ]{1,64})-----\n((?:[A-Za-z0-9+/=]++\n)*+)-----END \1-----(?:\n|\Z)")
 _HEADERS = re.compile(rb"(?:\n[^-\n:][^\n:]*+:[^\n]*+)*+")
 
 
@@ -86,6 +88,9 @@ def _scan(data: bytes, max_blocks: int) -> Iterator[Block]:
 
 def _read(piece: bytes) -> Block | None:
     """Read what stands between a BEGIN and the next; whatever follows its END is ignored."""
+    if usual := _USUAL.match(piece):
+        content = usual[2].replace(b"\n", b"")
+        return _block(usual[1], b"", content)
     start = piece.find(b"\n")
     label = _label(piece[:start])
     if label is None or start < 0:
@@ -97,8 +102,12 @@ def _read(piece: bytes) -> Block | None:
     content, _, closing = piece[start:].partition(_END)
     if _label(closing.partition(b"\n")[0]) != label:
         return None
+    return _block(label, headers, content.translate(None, _BLANKS))
+
+
+def _block(label: bytes, headers: bytes, content: bytes) -> Block | None:
     try:
-        data = binascii.a2b_base64(content.translate(None, _BLANKS), strict_mode=True)
+        data = binascii.a2b_base64(content, strict_mode=True)
     except binascii.Error:
         return None
     return Block(label.decode("utf-8", "replace"), _headers(headers) if headers else (), data)

@@ -33,8 +33,8 @@ from orchid.credentials.refusals import (
 
 MAX_DER = 64 * 1024
 # What `parse_once` remembers: at most 2 MiB of text, however large requests are.
-_REMEMBERED = 512
-_LARGEST_REMEMBERED = 4 * 1024
+_USUAL_SIZE = 4 * 1024
+_REMEMBERED, _REMEMBERED_LARGE = 512, 8
 
 SUBJECT_ALTERNATIVE_NAME = "2.5.29.17"
 _EXTENSION_REQUEST = der.encode_oid("1.2.840.113549.1.9.14")[2:]
@@ -137,10 +137,11 @@ def parse_once(text: bytes) -> SigningRequest:
     Validation, admission and signing ask about the same request one after the other, and
     verifying its signature is what costs. A request is its bytes, so the answer cannot age.
     """
-    return _parse_remembering(text) if len(text) <= _LARGEST_REMEMBERED else parse(text)
+    return _parse_usual(text) if len(text) <= _USUAL_SIZE else _parse_large(text)
 
 
-_parse_remembering = lru_cache(maxsize=_REMEMBERED)(parse)
+_parse_usual = lru_cache(maxsize=_REMEMBERED)(parse)
+_parse_large = lru_cache(maxsize=_REMEMBERED_LARGE)(parse)
 
 
 def parse_der(data: bytes) -> SigningRequest:

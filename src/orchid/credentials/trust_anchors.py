@@ -65,6 +65,8 @@ def _complaint(block: pem.Block) -> str | None:
 
 
 def _duplicates(blocks: tuple[pem.Block, ...]) -> list[Problem]:
+    if len({block.data for block in blocks}) == len(blocks):
+        return []
     places: dict[bytes, list[int]] = {}
     for index, block in enumerate(blocks):
         places.setdefault(block.data, []).append(index)
