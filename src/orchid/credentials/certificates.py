@@ -51,7 +51,6 @@ MAX_CHAIN = 8
 _MAX_CERTIFICATE = 128 * 1024
 
 _UNREADABLE = "x509: malformed certificate"
-_panic_is_unreadable = panics_as(MalformedCertificate, _UNREADABLE)
 _UNREADABLE_FOR = (
     ValueError,
     TypeError,
