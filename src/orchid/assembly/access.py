@@ -52,7 +52,7 @@ from orchid.admission.role_escalation import RoleEscalation
 from orchid.admission.signer_permission import SignerPermission
 from orchid.admission.subject_restriction import SubjectRestriction
 from orchid.credentials import keys as key_files
-from orchid.credentials.certificates import ClientVerifier
+from orchid.credentials.certification_path import ClientVerifier
 from orchid.credentials.files import Reloading, read_bounded
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import Issuer, KeySet

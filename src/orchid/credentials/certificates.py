@@ -1,35 +1,25 @@
-"""Certificates as they reach us: who does a client certificate speak for, and is it true?
+"""Certificates as they reach us: read one, and say whom it names.
 
-`ClientVerifier` proves a chain up to a pool of authorities, at a moment that the caller gives;
-`identify` reads user, groups and uid out of a leaf. The order matters: verify first. Two
-certificates are the same only if all their bytes are (`same`): serial numbers and key ids can be
-forged. `parse_blocks` reads the PEM of an issued certificate by the reference's rules.
-
-The X.509 library's verifier does the path building and the signatures. It knows no policy for
-certificates without alternative names except "permit everything", so what it would then let
-through is refused here by hand: wrong usage, weak keys, authorities that are none.
+`parse` reads one completely, `parse_blocks` the PEM of an issued one by the reference's rules.
+`identify` reads user, groups and uid out of a client's; certification_path.py proves them, and has
+to be asked first. Two certificates are the same only if all their bytes are (`same`): serial
+numbers and key ids can be forged.
 """
 
 import contextlib
-import datetime
 import hashlib
 import hmac
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.utils import CryptographyDeprecationWarning
-from cryptography.x509 import verification
-from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from orchid.credentials import der, files, pem
-from orchid.credentials.keys import refuse_weak_rsa
+from orchid.credentials import der, pem
 from orchid.credentials.names import (
     USER_UID,
     BadString,
@@ -41,13 +31,9 @@ from orchid.credentials.names import (
 from orchid.credentials.refusals import (
     CertificateRefused,
     MalformedCertificate,
-    Refusal,
-    UnsupportedKey,
     is_panic,
-    panics_as,
 )
 
-MAX_CHAIN = 8
 _MAX_CERTIFICATE = 128 * 1024
 
 _UNREADABLE = "x509: malformed certificate"
@@ -66,7 +52,6 @@ _BEFORE_SERIAL = re.compile(
     rb"\x02([\x02-\x7f](?=[\x00-\x7f])|\x01(?=[\x01-\x7f]))",
     re.DOTALL,
 )
-_CURVES = ("secp256r1", "secp384r1", "secp521r1")
 _EC_KEY = der.encode_oid("1.2.840.10045.2.1")
 _KNOWN_CURVES = tuple(
     der.encode_oid(curve)
@@ -206,95 +191,6 @@ def is_authority(certificate: x509.Certificate) -> bool:
     return False
 
 
-class ClientVerifier:
-    """Prove client certificates against a pool of authorities.
-
-    Made once per pool and never changed; give it to `files.Reloading` to follow a file. With
-    `lenient_usage` a leaf without any extended usage passes too, as in the reference; otherwise
-    it must say "client auth" (or "any").
-    """
-
-    def __init__(
-        self, authorities: Iterable[x509.Certificate], *, lenient_usage: bool = False
-    ) -> None:
-        self.authorities = tuple(authorities)
-        if not self.authorities:
-            raise CertificateRefused("the pool of client authorities is empty")
-        for authority in self.authorities:
-            _refuse_unfit_authority(authority)
-        self._store = verification.Store(list(self.authorities))
-        self._lenient = lenient_usage
-        self._leaf_policy = verification.ExtensionPolicy.permit_all()
-        # A basic constraint is demanded of every issuer; without the key usage extension an
-        # authority may sign (many older ones lack it), with it only if it says so.
-        self._issuer_policy = (
-            verification.ExtensionPolicy.permit_all()
-            .require_present(
-                x509.BasicConstraints, verification.Criticality.AGNOSTIC, _require_authority
-            )
-            .may_be_present(
-                x509.KeyUsage, verification.Criticality.AGNOSTIC, _require_certificate_signing
-            )
-        )
-
-    @classmethod
-    def load(cls, path: Path, *, lenient_usage: bool = False) -> "ClientVerifier":
-        """Read the pool from a PEM file."""
-        return cls(parse_blocks(files.read_bounded(path)), lenient_usage=lenient_usage)
-
-    def verify(
-        self, leaf: bytes, intermediates: Sequence[bytes], now: datetime.datetime
-    ) -> x509.Certificate:
-        """Return the parsed leaf if it proves a client now; raise CertificateRefused otherwise."""
-        certificate = parse(leaf)
-        try:
-            # All of it: the library also reads keys only when they are asked for.
-            with panics_as(CertificateRefused, "x509: certificate cannot be verified"):
-                self._verify(certificate, [parse(data) for data in intermediates[:MAX_CHAIN]], now)
-        except Refusal as refusal:
-            raise CertificateRefused(
-                f"verifying certificate {describe(certificate)} failed: {refusal}"
-            ) from None
-        return certificate
-
-    def _verify(
-        self,
-        leaf: x509.Certificate,
-        intermediates: list[x509.Certificate],
-        now: datetime.datetime,
-    ) -> None:
-        _refuse_out_of_time(leaf, now)
-        self._refuse_wrong_usage(leaf)
-        for certificate in (leaf, *intermediates):
-            _refuse_weak_key(certificate)
-        verifier = (
-            verification.PolicyBuilder()
-            .store(self._store)
-            .time(now)
-            .max_chain_depth(MAX_CHAIN)
-            .extension_policies(ca_policy=self._issuer_policy, ee_policy=self._leaf_policy)
-            .build_client_verifier()
-        )
-        try:
-            verifier.verify(leaf, intermediates)
-        except (verification.VerificationError, ValueError, UnsupportedAlgorithm):
-            # The library's text names its own internals; ours says what it means.
-            raise CertificateRefused("x509: certificate signed by unknown authority") from None
-
-    def _refuse_wrong_usage(self, leaf: x509.Certificate) -> None:
-        if is_authority(leaf):
-            raise CertificateRefused("x509: an authority's certificate does not prove a client")
-        try:
-            usages = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-        except x509.ExtensionNotFound:
-            if self._lenient:
-                return
-            raise CertificateRefused("x509: certificate does not permit client auth") from None
-        permitted = (ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE)
-        if not any(usage in permitted for usage in usages):
-            raise CertificateRefused("x509: certificate specifies an incompatible key usage")
-
-
 def describe(certificate: x509.Certificate) -> str:
     """Name a certificate in a message: serial number and key ids, nothing a client wrote."""
     subject_key = authority_key = b""
@@ -308,53 +204,6 @@ def describe(certificate: x509.Certificate) -> str:
     return (
         f"SN={serial}, SKID={subject_key.hex(':').upper()}, AKID={authority_key.hex(':').upper()}"
     )
-
-
-def _refuse_out_of_time(leaf: x509.Certificate, now: datetime.datetime) -> None:
-    if now < leaf.not_valid_before_utc:
-        raise CertificateRefused("x509: certificate is not yet valid")
-    if now > leaf.not_valid_after_utc:
-        raise CertificateRefused("x509: certificate has expired")
-
-
-def _refuse_unfit_authority(certificate: x509.Certificate) -> None:
-    if not is_authority(certificate):
-        raise CertificateRefused(
-            f"certificate {describe(certificate)} in the pool is not an authority's"
-        )
-    _refuse_weak_key(certificate)
-    if isinstance(certificate.public_key(), ed25519.Ed25519PublicKey):
-        # The path builder of the X.509 library knows no Ed25519 issuers: say so at start,
-        # not at the first client.
-        raise CertificateRefused("client authorities with Ed25519 keys are not supported")
-
-
-def _refuse_weak_key(certificate: x509.Certificate) -> None:
-    try:
-        key = certificate.public_key()
-        if isinstance(key, rsa.RSAPublicKey):
-            refuse_weak_rsa(key)
-            return
-    except (UnsupportedKey, UnsupportedAlgorithm, ValueError):
-        raise CertificateRefused("x509: the certificate's key is not acceptable") from None
-    if isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in _CURVES:
-        return
-    if not isinstance(key, ed25519.Ed25519PublicKey):
-        raise CertificateRefused("x509: the certificate's key is not acceptable")
-
-
-def _require_authority(
-    _policy: verification.Policy, _certificate: x509.Certificate, value: x509.BasicConstraints
-) -> None:
-    if not value.ca:
-        raise ValueError("not an authority")
-
-
-def _require_certificate_signing(
-    _policy: verification.Policy, _certificate: x509.Certificate, value: x509.KeyUsage | None
-) -> None:
-    if value is not None and not value.key_cert_sign:
-        raise ValueError("not permitted to sign certificates")
 
 
 def _serial_bytes(data: bytes) -> bytes:

@@ -26,6 +26,7 @@ from orchid.credentials import (
     usages,
 )
 from orchid.credentials.authority import Authority
+from orchid.credentials.certification_path import ClientVerifier
 from orchid.credentials.keys import encode_private, spki
 from orchid.credentials.refusals import (
     AuthorityExpired,
@@ -339,7 +340,7 @@ def test_an_intermediate_authority_hands_out_its_chain() -> None:
     leaf, link = certificates.parse_blocks(chain)
     leaf.verify_directly_issued_by(link)
     assert link == middle
-    verifier = certificates.ClientVerifier([root])
+    verifier = ClientVerifier([root])
     verifier.verify(certificates.encode(leaf), [certificates.encode(link)], NOW)
 
 
@@ -572,7 +573,7 @@ def test_a_tls_handshake_accepts_our_server_and_client(tmp_path: Path) -> None:
 
     peer = handshake(contexts[0], contexts[1])
 
-    certificates.ClientVerifier([ca.certificate]).verify(peer, [], now)
+    ClientVerifier([ca.certificate]).verify(peer, [], now)
     assert certificates.identify(peer).user == "alice"
 
 

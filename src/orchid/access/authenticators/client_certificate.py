@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from orchid.access.authenticators.audiences import with_group
-from orchid.credentials.certificates import ClientVerifier, Identity, identify
+from orchid.credentials.certificates import Identity, identify
+from orchid.credentials.certification_path import ClientVerifier
 from orchid.credentials.refusals import Refusal
 from orchid.engine.interfaces import Authenticated, Clock, Presented, PresentedPeer, Rejected
 from orchid.wire.naming import Naming

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from orchid.access.authenticators.client_certificate import CertificateProof
-from orchid.credentials.certificates import ClientVerifier, encode
+from orchid.credentials.certificates import encode
+from orchid.credentials.certification_path import ClientVerifier
 from orchid.engine.interfaces import Authenticated, Clock, Presented, Rejected
 from orchid.wire.naming import Naming
 from orchid.wire.text import header_text

@@ -1,0 +1,180 @@
+"""Certification paths (RFC 5280 section 6): does a chain prove a client?
+
+Start with `ClientVerifier`: it proves a chain up to a pool of authorities, at a moment that the
+caller gives. Whom the leaf names is read afterwards (`certificates.identify`).
+
+The X.509 library's verifier does the path building, the signatures and the name constraints. It
+knows no policy for certificates without alternative names except "permit everything", so what it
+would then let through is refused here by hand: authorities that are none or are limited to other
+purposes, a leaf of the wrong usage, weak keys. Revocation is not looked at.
+"""
+
+import datetime
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.x509 import verification
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from orchid.credentials import files
+from orchid.credentials.certificates import describe, is_authority, parse, parse_blocks
+from orchid.credentials.keys import refuse_weak_rsa
+from orchid.credentials.refusals import CertificateRefused, Refusal, UnsupportedKey, panics_as
+
+MAX_CHAIN = 8
+
+_CURVES = ("secp256r1", "secp384r1", "secp521r1")
+_FOR_CLIENTS = frozenset(
+    (ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE)
+)
+
+
+class ClientVerifier:
+    """Prove client certificates against a pool of authorities.
+
+    Made once per pool and never changed; give it to `files.Reloading` to follow a file. With
+    `lenient_usage` a leaf without any extended usage passes too, as in the reference; otherwise
+    it must say "client auth" (or "any").
+    """
+
+    def __init__(
+        self, authorities: Iterable[x509.Certificate], *, lenient_usage: bool = False
+    ) -> None:
+        self.authorities = tuple(authorities)
+        if not self.authorities:
+            raise CertificateRefused("the pool of client authorities is empty")
+        for authority in self.authorities:
+            _refuse_unfit_authority(authority)
+        self._store = verification.Store(list(self.authorities))
+        self._lenient = lenient_usage
+        self._leaf_policy = verification.ExtensionPolicy.permit_all()
+        # A basic constraint is demanded of every issuer, the one in the pool included. Without the
+        # key usage extension an authority may sign (many older ones lack it), with it only if it
+        # says so; and one that is limited to some purposes makes no certificates for others.
+        self._issuer_policy = (
+            verification.ExtensionPolicy.permit_all()
+            .require_present(
+                x509.BasicConstraints, verification.Criticality.AGNOSTIC, _require_authority
+            )
+            .may_be_present(
+                x509.KeyUsage, verification.Criticality.AGNOSTIC, _require_certificate_signing
+            )
+            .may_be_present(
+                x509.ExtendedKeyUsage, verification.Criticality.AGNOSTIC, _require_client_purpose
+            )
+        )
+
+    @classmethod
+    def load(cls, path: Path, *, lenient_usage: bool = False) -> "ClientVerifier":
+        """Read the pool from a PEM file."""
+        return cls(parse_blocks(files.read_bounded(path)), lenient_usage=lenient_usage)
+
+    def verify(
+        self, leaf: bytes, intermediates: Sequence[bytes], now: datetime.datetime
+    ) -> x509.Certificate:
+        """Return the parsed leaf if it proves a client now; raise CertificateRefused otherwise."""
+        certificate = parse(leaf)
+        try:
+            # All of it: the library also reads keys only when they are asked for.
+            with panics_as(CertificateRefused, "x509: certificate cannot be verified"):
+                self._verify(certificate, [parse(data) for data in intermediates[:MAX_CHAIN]], now)
+        except Refusal as refusal:
+            raise CertificateRefused(
+                f"verifying certificate {describe(certificate)} failed: {refusal}"
+            ) from None
+        return certificate
+
+    def _verify(
+        self,
+        leaf: x509.Certificate,
+        intermediates: list[x509.Certificate],
+        now: datetime.datetime,
+    ) -> None:
+        _refuse_out_of_time(leaf, now)
+        self._refuse_wrong_usage(leaf)
+        for certificate in (leaf, *intermediates):
+            _refuse_weak_key(certificate)
+        verifier = (
+            verification.PolicyBuilder()
+            .store(self._store)
+            .time(now)
+            .max_chain_depth(MAX_CHAIN)
+            .extension_policies(ca_policy=self._issuer_policy, ee_policy=self._leaf_policy)
+            .build_client_verifier()
+        )
+        try:
+            verifier.verify(leaf, intermediates)
+        except (verification.VerificationError, ValueError, UnsupportedAlgorithm):
+            # The library's text names its own internals; ours says what it means.
+            raise CertificateRefused("x509: certificate signed by unknown authority") from None
+
+    def _refuse_wrong_usage(self, leaf: x509.Certificate) -> None:
+        if is_authority(leaf):
+            raise CertificateRefused("x509: an authority's certificate does not prove a client")
+        try:
+            usages = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        except x509.ExtensionNotFound:
+            if self._lenient:
+                return
+            raise CertificateRefused("x509: certificate does not permit client auth") from None
+        if _FOR_CLIENTS.isdisjoint(usages):
+            raise CertificateRefused("x509: certificate specifies an incompatible key usage")
+
+
+def _refuse_out_of_time(leaf: x509.Certificate, now: datetime.datetime) -> None:
+    if now < leaf.not_valid_before_utc:
+        raise CertificateRefused("x509: certificate is not yet valid")
+    if now > leaf.not_valid_after_utc:
+        raise CertificateRefused("x509: certificate has expired")
+
+
+def _refuse_unfit_authority(certificate: x509.Certificate) -> None:
+    if not is_authority(certificate):
+        raise CertificateRefused(
+            f"certificate {describe(certificate)} in the pool is not an authority's"
+        )
+    _refuse_weak_key(certificate)
+    if isinstance(certificate.public_key(), ed25519.Ed25519PublicKey):
+        # The path builder of the X.509 library knows no Ed25519 issuers: say so at start,
+        # not at the first client.
+        raise CertificateRefused("client authorities with Ed25519 keys are not supported")
+
+
+def _refuse_weak_key(certificate: x509.Certificate) -> None:
+    try:
+        key = certificate.public_key()
+        if isinstance(key, rsa.RSAPublicKey):
+            refuse_weak_rsa(key)
+            return
+    except (UnsupportedKey, UnsupportedAlgorithm, ValueError):
+        raise CertificateRefused("x509: the certificate's key is not acceptable") from None
+    if isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in _CURVES:
+        return
+    if not isinstance(key, ed25519.Ed25519PublicKey):
+        raise CertificateRefused("x509: the certificate's key is not acceptable")
+
+
+def _require_authority(
+    _policy: verification.Policy, _certificate: x509.Certificate, value: x509.BasicConstraints
+) -> None:
+    if not value.ca:
+        raise ValueError("not an authority")
+
+
+def _require_certificate_signing(
+    _policy: verification.Policy, _certificate: x509.Certificate, value: x509.KeyUsage | None
+) -> None:
+    if value is not None and not value.key_cert_sign:
+        raise ValueError("not permitted to sign certificates")
+
+
+def _require_client_purpose(
+    _policy: verification.Policy,
+    _certificate: x509.Certificate,
+    value: x509.ExtendedKeyUsage | None,
+) -> None:
+    if value is not None and _FOR_CLIENTS.isdisjoint(value):
+        raise ValueError("limited to other purposes than client auth")
