@@ -1,21 +1,23 @@
 # Thin targets over a .venv that plain python3 and pip fill from hash-locked files.
 #   make run     start the server            make test    set up and run all tests
 #   make check   what CI runs                make fix     let the tools mend what they can
+#   make dist    wheel, sdist and SBOM       make install PREFIX=/opt/orchid
 
 PYTHON ?= python3
 JOBS ?= auto
 ARGS ?=
 MINUTES ?= 10
+PREFIX ?= $(HOME)/.local/share/orchid
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 CODE := src tests benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint fix bench torture lock
+.PHONY: help setup run test check lint fix bench torture lock dist install
 
 help:
-	@sed -n 's/^# \{0,1\}//; 1,3p' Makefile
+	@sed -n 's/^# \{0,1\}//; 1,4p' Makefile
 
 setup: .venv/.installed
 
@@ -51,6 +53,19 @@ torture: .venv/.installed-dev
 
 lock: .venv/.installed-dev
 	scripts/lock $(ARGS)
+
+# Wheel, sdist and SBOM of the last commit, into dist/: the same commit gives the same bytes.
+dist: setup
+	scripts/dist
+
+# A server of one's own, apart from this checkout: locked packages and Orchid in a venv at PREFIX.
+install: setup
+	$(PYTHON) -m venv $(PREFIX)
+	$(PREFIX)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/runtime.txt
+	rm -rf .venv/wheel
+	$(BIN)/python -m hatchling build -t wheel -d .venv/wheel
+	$(PREFIX)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --force-reinstall .venv/wheel/*.whl
+	@echo "installed $(PREFIX)/bin/orchid"
 
 # The stamps make the second time quick; pip is looked for, because an interrupted venv lacks it.
 .venv/.installed: requirements/build.txt requirements/runtime.txt pyproject.toml

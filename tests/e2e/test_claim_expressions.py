@@ -244,5 +244,5 @@ def test_missing_library_stops_the_start_and_names_the_extra(
     )
 
     assert code == 2
-    assert "pip install 'orchid[cel]'" in log
+    assert "pip install 'orchid-identity[cel]'" in log
     assert "Traceback" not in log

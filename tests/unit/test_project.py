@@ -1,6 +1,7 @@
 """The project's own files keep the promises that its documents make."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,22 @@ def test_decisions_are_numbered_without_gaps() -> None:
     numbers = sorted(int(path.name[:4]) for path in (ROOT / "docs" / "decisions").glob("*.md"))
 
     assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_everything_installs_our_distribution() -> None:
+    """`orchid` on PyPI is somebody else's: what tells people what to install names ours."""
+    name = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"]
+    wrong = re.compile(
+        r"(?<![\w/.-])orchid\[|pipx? install\b[^\n`]*?(?<![\w/.-])orchid(?![\w/.{-])"
+    )
+    texts = list(ROOT.glob("*.md"))
+    for folder in ("docs", "src", "deploy", "scripts"):
+        texts += [path for path in (ROOT / folder).rglob("*") if path.is_file()]
+
+    found = [path for path in texts if wrong.search(path.read_text(errors="replace"))]
+
+    assert name == "orchid-identity"
+    assert wrong.search("pip install 'orchid[cel]'")
+    assert wrong.search("pip install orchid")
+    assert not wrong.search(f"pip install '{name}[cel]'; pip install ./orchid")
+    assert [str(path) for path in found] == []

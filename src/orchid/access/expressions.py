@@ -1,7 +1,7 @@
 """Expressions (CEL) in configuration: compiled at start, evaluated over claims or a user.
 
-Start with `Compiler`. The library is an extra (`orchid[cel]`) and is loaded by the first expression
-that is compiled, never before. docs/decisions/0014-expressions.md says why it is this one.
+Start with `Compiler`. The library is an extra (`orchid-identity[cel]`) and is loaded by the first
+expression that is compiled. docs/decisions/0014-expressions.md says why it is this one.
 
     expression = Compiler().over_claims("'a:' + claims.sub")     raises Unusable, LibraryMissing
     expression.text(Given(claims))                               raises Failed
@@ -228,7 +228,7 @@ def _environment(variable: str) -> Any:
         from cel_expr_python.ext import ext_optional, ext_strings
     except ImportError:
         raise LibraryMissing(
-            "expressions need one more package: pip install 'orchid[cel]'"
+            "expressions need one more package: pip install 'orchid-identity[cel]'"
         ) from None
     # The versions of the extensions are those whose functions the reference has.
     return cel.NewEnv(

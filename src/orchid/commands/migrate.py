@@ -79,7 +79,9 @@ async def _etcd(chosen: argparse.Namespace) -> "Store":
     try:
         from orchid.store.etcd import EtcdStore
     except ImportError:
-        raise Complaint("etcd needs two more packages: pip install 'orchid[etcd]'", USAGE) from None
+        raise Complaint(
+            "etcd needs two more packages: pip install 'orchid-identity[etcd]'", USAGE
+        ) from None
     if chosen.etcd_keyfile:
         _refuse_exposed(chosen.etcd_keyfile)
     return await EtcdStore.open(

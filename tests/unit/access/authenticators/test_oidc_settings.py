@@ -312,7 +312,7 @@ def test_missing_library_is_told_with_place_and_extra(monkeypatch: pytest.Monkey
 
     assert found == (
         "jwt[0].claimMappings.uid.expression: "
-        "expressions need one more package: pip install 'orchid[cel]'"
+        "expressions need one more package: pip install 'orchid-identity[cel]'"
     )
     assert read_configuration(document(JWT), ORCH).issuers
 
