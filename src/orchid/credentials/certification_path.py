@@ -65,6 +65,9 @@ class ClientVerifier:
             .may_be_present(
                 x509.ExtendedKeyUsage, verification.Criticality.AGNOSTIC, _require_client_purpose
             )
+            .may_be_present(
+                x509.NameConstraints, verification.Criticality.AGNOSTIC, _refuse_subject_limits
+            )
         )
 
     @classmethod
@@ -127,7 +130,8 @@ class ClientVerifier:
 def _refuse_out_of_time(leaf: x509.Certificate, now: datetime.datetime) -> None:
     if now < leaf.not_valid_before_utc:
         raise CertificateRefused("x509: certificate is not yet valid")
-    if now > leaf.not_valid_after_utc:
+    # The last second counts, to its end (RFC 5280 section 4.1.2.5).
+    if now.replace(microsecond=0) > leaf.not_valid_after_utc:
         raise CertificateRefused("x509: certificate has expired")
 
 
@@ -178,3 +182,19 @@ def _require_client_purpose(
 ) -> None:
     if value is not None and _FOR_CLIENTS.isdisjoint(value):
         raise ValueError("limited to other purposes than client auth")
+
+
+def _refuse_subject_limits(
+    _policy: verification.Policy,
+    _certificate: x509.Certificate,
+    value: x509.NameConstraints | None,
+) -> None:
+    """Refuse limits on subjects, which the library passes over if they are not critical.
+
+    It refuses critical ones itself. To us the subject is who the client is.
+    """
+    if value is None:
+        return
+    limits = (*(value.permitted_subtrees or ()), *(value.excluded_subtrees or ()))
+    if any(isinstance(limit, x509.DirectoryName) for limit in limits):
+        raise ValueError("limits on subjects are not supported")

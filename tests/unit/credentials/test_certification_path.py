@@ -1,12 +1,13 @@
 """Certification paths: which chains prove a client, and every way in which others do not."""
 
+import datetime
 from pathlib import Path
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from orchid.credentials import certificates, files, pem
 from orchid.credentials.authority import Authority
@@ -159,6 +160,32 @@ def test_every_issuer_must_be_one_for_clients(limited: str, limit: str) -> None:
         free = make(issuer="lower", signer=lower_key, usages=None)
         with pytest.raises(CertificateRefused, match="unknown authority"):
             verify(free, lower, upper, pool=(root,), lenient=True)
+
+
+@pytest.mark.parametrize("critical", [True, False])
+@pytest.mark.parametrize("place", ["root", "middle"])
+def test_an_authority_with_limits_on_subjects_makes_no_clients(place: str, critical: bool) -> None:
+    """The limits cannot be enforced here, so nobody is let in by them, critical or not."""
+    key = ec.derive_private_key(99, ec.SECP256R1())
+    alice = x509.DirectoryName(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "alice")]))
+    for limit in (x509.NameConstraints(None, [alice]), x509.NameConstraints([alice], None)):
+        extra = {place: [(limit, critical)]}
+        root = authority(extra=extra.get("root", ()))
+        middle = make("middle", "ca", key=key, ca=True, usages=None, extra=extra.get("middle", ()))
+
+        with pytest.raises(CertificateRefused, match="unknown authority"):
+            verify(make(issuer="middle", signer=key), middle, pool=(root,))
+
+
+def test_a_certificate_is_good_to_the_end_of_its_last_second() -> None:
+    """Its time is written in whole seconds; a clock is finer."""
+    data = certificates.encode(make(end=NOW))
+    verifier = ClientVerifier([ROOT])
+    last, over = NOW.replace(microsecond=999_999), NOW + datetime.timedelta(seconds=1)
+
+    assert verifier.verify(data, [], last)
+    with pytest.raises(CertificateRefused, match="expired"):
+        verifier.verify(data, [], over)
 
 
 def test_another_way_up_is_found_beside_a_limited_one() -> None:
