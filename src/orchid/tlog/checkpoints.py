@@ -1,0 +1,58 @@
+"""Checkpoints: how large a log is and its root, signed; as in C2SP tlog-checkpoint.
+
+A checkpoint of the past is worth keeping: with it, a log that was cut short or rewritten since is
+found out. `Checkpoint.opened` takes only what the log's own key has signed.
+"""
+
+import base64
+import binascii
+import re
+from dataclasses import dataclass
+
+from orchid.tlog.merkle import HASH_SIZE
+from orchid.tlog.notes import NoteRefused, Signer, Verifier, text_of
+
+_SIZE = re.compile("0|[1-9][0-9]{0,18}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A log of some origin had `size` entries, and this root."""
+
+    origin: str
+    size: int
+    root: bytes
+
+    @property
+    def text(self) -> str:
+        return f"{self.origin}\n{self.size}\n{base64.b64encode(self.root).decode()}\n"
+
+    def signed(self, signer: Signer) -> bytes:
+        return signer.signed(self.text)
+
+    @classmethod
+    def opened(cls, note: bytes, verifier: Verifier) -> "Checkpoint":
+        """Read a signed checkpoint; raises NoteRefused unless this log's key signed it."""
+        checkpoint = cls._parse(verifier.opened(note))
+        if checkpoint.origin != verifier.name:
+            raise NoteRefused(f"the checkpoint is of {checkpoint.origin!r}, not {verifier.name!r}")
+        return checkpoint
+
+    @classmethod
+    def claimed(cls, note: bytes) -> "Checkpoint":
+        """Read a checkpoint without asking who signed it: to say what it claims."""
+        return cls._parse(text_of(note))
+
+    @classmethod
+    def _parse(cls, text: str) -> "Checkpoint":
+        lines = text.split("\n")
+        origin, size, encoded, *extensions = lines[:-1] + [""] * (4 - len(lines))
+        if not origin or not _SIZE.fullmatch(size) or "" in extensions:
+            raise NoteRefused("the note is no checkpoint")
+        try:
+            root = base64.b64decode(encoded, validate=True)
+        except (binascii.Error, ValueError):
+            raise NoteRefused("the checkpoint's root is malformed") from None
+        if len(root) != HASH_SIZE or base64.b64encode(root).decode() != encoded:
+            raise NoteRefused("the checkpoint's root is malformed")
+        return cls(origin, int(size), root)

@@ -1,0 +1,72 @@
+"""The Merkle tree of RFC 6962: hashes of entries, of nodes, and of stretches of a log.
+
+A log is a list of entries. Its root hash stands for all of them, in their order: whoever knows the
+root can be shown that an entry is in the log (inclusion), or that a longer log begins with this one
+(consistency), by a few hashes. Start with `Subtree`, a stretch of entries with one hash of its own;
+a proof is a list of them (proofs.py). A *node* is a subtree whose size is a power of two, and is
+what tiles keep (tiles.py). Nothing here reads or writes anything.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+HASH_SIZE: Final = 32
+EMPTY_ROOT: Final = sha256(b"").digest()
+
+
+def leaf_hash(entry: bytes) -> bytes:
+    return sha256(b"\x00" + entry).digest()
+
+
+def node_hash(left: bytes, right: bytes) -> bytes:
+    return sha256(b"\x01" + left + right).digest()
+
+
+def tree_hash(hashes: Sequence[bytes]) -> bytes:
+    """The root over hashes that stand side by side, however many there are."""
+    if not hashes:
+        return EMPTY_ROOT
+    # The last one of an odd row has no partner: it waits, on the right, for the row above.
+    row = list(hashes)
+    while len(row) > 1:
+        pairs = [node_hash(row[i], row[i + 1]) for i in range(0, len(row) - 1, 2)]
+        row = pairs + row[len(pairs) * 2 :]
+    return row[0]
+
+
+class Node(NamedTuple):
+    """A complete subtree: the entries from `place << height` on, `1 << height` of them."""
+
+    height: int
+    place: int
+
+
+class Subtree(NamedTuple):
+    """The entries from `start` up to, but without, `end`, as RFC 6962 splits a tree."""
+
+    start: int
+    end: int
+
+    def nodes(self) -> Iterator[Node]:
+        """The complete subtrees it consists of, from left to right, the largest first."""
+        start = self.start
+        while start < self.end:
+            height = (self.end - start).bit_length() - 1
+            yield Node(height, start >> height)
+            start += 1 << height
+
+    def hash(self, of_node: Callable[[Node], bytes]) -> bytes:
+        """Its hash, from those of its nodes."""
+        hashes = [of_node(node) for node in self.nodes()]
+        if not hashes:
+            return EMPTY_ROOT
+        total = hashes.pop()
+        while hashes:
+            total = node_hash(hashes.pop(), total)
+        return total
+
+    def halves(self) -> "tuple[Subtree, Subtree]":
+        """Split it as RFC 6962 does: the left half is the largest power of two that leaves some."""
+        middle = self.start + (1 << (self.end - self.start - 1).bit_length() - 1)
+        return Subtree(self.start, middle), Subtree(middle, self.end)

@@ -1,0 +1,130 @@
+"""Signed notes: a text with lines under it that say who signed it, as in C2SP signed-note.
+
+`Signer` signs with Ed25519; `Verifier` opens what it signed and raises `NoteRefused` otherwise. A
+verifier is handed around as one line of text (`vkey`). Signatures of keys that nobody told us of
+are passed over, as the format wants.
+"""
+
+import base64
+import binascii
+import re
+from hashlib import sha256
+from typing import Final
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+ED25519: Final = b"\x01"
+MAX_NOTE: Final = 1 << 16  # bytes; larger texts are no notes of a log
+MAX_SIGNATURES: Final = 64
+
+_BAD_NAME = re.compile(r"[\s+]|[\x00-\x1f]")
+_SIGNATURE = re.compile("\N{EM DASH} ([^ ]+) ([A-Za-z0-9+/]+={0,2})")
+
+
+class NoteRefused(Exception):
+    """A note is malformed, or nobody whom we know has signed it."""
+
+
+class Verifier:
+    """Who signs: a name and a public key."""
+
+    def __init__(self, name: str, key: Ed25519PublicKey) -> None:
+        if not name or _BAD_NAME.search(name):
+            raise ValueError(f"a key's name has no space and no plus sign: {name!r}")
+        self.name = name
+        self._key = key
+        self._public = ED25519 + key.public_bytes_raw()
+        self.id = sha256(name.encode() + b"\n" + self._public).digest()[:4]
+
+    @property
+    def vkey(self) -> str:
+        return f"{self.name}+{self.id.hex()}+{base64.b64encode(self._public).decode()}"
+
+    @classmethod
+    def parse(cls, vkey: str) -> "Verifier":
+        """Read the line that `vkey` gives; raises NoteRefused."""
+        name, _, rest = vkey.strip().partition("+")
+        given_id, _, encoded = rest.partition("+")
+        public = _decoded(encoded)
+        if public[:1] != ED25519 or len(public) != 1 + 32:
+            raise NoteRefused(f"the key of {name!r} is not an Ed25519 key")
+        try:
+            verifier = cls(name, Ed25519PublicKey.from_public_bytes(public[1:]))
+        except ValueError as problem:
+            raise NoteRefused(str(problem)) from None
+        if verifier.id.hex() != given_id:
+            raise NoteRefused(f"the key of {name!r} has the id {verifier.id.hex()}, not {given_id}")
+        return verifier
+
+    def opened(self, note: bytes) -> str:
+        """The text of a note that this key has signed."""
+        text, signatures = _parse(note)
+        mine = [
+            given[4:] for name, given in signatures if (name, given[:4]) == (self.name, self.id)
+        ]
+        if not mine:
+            raise NoteRefused(f"the note is not signed by {self.name}+{self.id.hex()}")
+        try:
+            for signature in mine:
+                self._key.verify(signature, text.encode())
+        except InvalidSignature:
+            raise NoteRefused(f"the signature of {self.name} does not fit the note") from None
+        return text
+
+
+class Signer:
+    """Signs notes under a name; holds the private key and never shows it."""
+
+    def __init__(self, name: str, key: Ed25519PrivateKey) -> None:
+        self._key = key
+        self.verifier = Verifier(name, key.public_key())
+
+    def signed(self, text: str) -> bytes:
+        if not text.endswith("\n"):
+            raise ValueError("the text of a note ends with a newline")
+        signature = base64.b64encode(self.verifier.id + self._key.sign(text.encode())).decode()
+        return f"{text}\n\N{EM DASH} {self.verifier.name} {signature}\n".encode()
+
+
+def text_of(note: bytes) -> str:
+    """The text of a note, whoever signed it: to say what is claimed, never to rely on it."""
+    return _parse(note)[0]
+
+
+def _parse(note: bytes) -> tuple[str, list[tuple[str, bytes]]]:
+    if len(note) > MAX_NOTE:
+        raise NoteRefused(f"a note has at most {MAX_NOTE} bytes")
+    try:
+        whole = note.decode()
+    except UnicodeDecodeError:
+        raise NoteRefused("the note is not UTF-8 text") from None
+    if any(char < " " and char != "\n" for char in whole):
+        raise NoteRefused("the note has a control character")
+    text, blank, below = whole.rpartition("\n\n")
+    if not blank or not below.endswith("\n"):
+        raise NoteRefused("the note has no signatures under its text")
+    lines = below[:-1].split("\n")
+    if len(lines) > MAX_SIGNATURES:
+        raise NoteRefused(f"a note has at most {MAX_SIGNATURES} signatures")
+    return text + "\n", [_signature(line) for line in lines]
+
+
+def _signature(line: str) -> tuple[str, bytes]:
+    found = _SIGNATURE.fullmatch(line)
+    if found is None:
+        raise NoteRefused("a line under the note is no signature")
+    signature = _decoded(found[2])
+    if len(signature) <= 4:  # noqa: PLR2004 -- of the key's id
+        raise NoteRefused("a signature of the note is too short")
+    return found[1], signature
+
+
+def _decoded(encoded: str) -> bytes:
+    try:
+        data = base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        raise NoteRefused("base64 is malformed") from None
+    if base64.b64encode(data).decode() != encoded:
+        raise NoteRefused("base64 is not in its one right form")
+    return data

@@ -1,0 +1,70 @@
+"""A proof as a file: that an entry is in a log, for anybody to check offline; C2SP tlog-proof.
+
+It holds the signed checkpoint, the place of the entry and the hashes of the inclusion proof. We put
+the entry itself into the `extra` line, so that the file is enough; `opened` checks all of it.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchid.tlog.checkpoints import Checkpoint
+from orchid.tlog.merkle import leaf_hash
+from orchid.tlog.notes import Verifier
+from orchid.tlog.proofs import ProofRefused, check_inclusion
+
+FIRST_LINE = "c2sp.org/tlog-proof@v1"
+MAX_FILE = 1 << 20
+
+_INDEX = re.compile("index (0|[1-9][0-9]{0,18})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class ProofFile:
+    """What a proof file holds; nothing of it is checked yet, see `opened`."""
+
+    entry: bytes
+    index: int
+    hashes: Sequence[bytes]
+    note: bytes
+
+    def encode(self) -> bytes:
+        lines = [FIRST_LINE, f"extra {_text(self.entry)}", f"index {self.index}"]
+        lines += [_text(each) for each in self.hashes]
+        return ("\n".join(lines) + "\n\n").encode() + self.note
+
+    @classmethod
+    def parse(cls, data: bytes) -> "ProofFile":
+        """Read a file in this format; raises ProofRefused."""
+        if len(data) > MAX_FILE:
+            raise ProofRefused(f"a proof has at most {MAX_FILE} bytes")
+        head, blank, note = data.partition(b"\n\n")
+        try:
+            first, extra, index, *hashes = head.decode().split("\n")
+        except ValueError:
+            raise ProofRefused("this is not a proof with its entry in it") from None
+        place = _INDEX.fullmatch(index)
+        if not blank or first != FIRST_LINE or not extra.startswith("extra ") or place is None:
+            raise ProofRefused("this is not a proof with its entry in it")
+        entry = _bytes(extra.removeprefix("extra "))
+        return cls(entry, int(place[1]), [_bytes(each) for each in hashes], note)
+
+    def opened(self, verifier: Verifier) -> Checkpoint:
+        """Check the signature and the inclusion; raises NoteRefused or ProofRefused."""
+        checkpoint = Checkpoint.opened(self.note, verifier)
+        leaf = leaf_hash(self.entry)
+        check_inclusion(leaf, self.index, checkpoint.size, self.hashes, checkpoint.root)
+        return checkpoint
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise ProofRefused("base64 in the proof is malformed") from None
