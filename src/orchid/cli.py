@@ -84,7 +84,7 @@ def build(wanted: Sequence[str] | None = None) -> argparse.ArgumentParser:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    from orchid.commands.output import Complaint
+    from orchid.commands.terminal.output import Complaint
 
     try:
         code: int = chosen.run(chosen)

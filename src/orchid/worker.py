@@ -15,8 +15,8 @@ import uvloop
 from orchid import telemetry
 from orchid.assembly.serving import serve_as_worker
 from orchid.settings import BadSettings, Settings, check
-from orchid.store.interface import Unavailable
-from orchid.workers.messages import Unfit
+from orchid.store.interface import StoreUnavailable
+from orchid.workers.messages import UnfitMessage
 from orchid.workers.remote_store import RemoteStore
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ async def work(link: socket.socket) -> int:
     """Do what the parent says over the link."""
     try:
         store = await RemoteStore.connect(link)
-    except Unavailable:
+    except StoreUnavailable:
         return ORPHANED
     beating = asyncio.create_task(store.beat())
     settings = check(store.begin.given)
@@ -67,7 +67,7 @@ async def _serve(settings: Settings, store: RemoteStore) -> int:
     problem = None if serving.cancelled() else _foreseen(serving.exception())
     if problem is not None:
         # Hanging up with words on their way could lose them: the parent hangs up, having heard.
-        store.link.send(Unfit(str(problem)))
+        store.link.send(UnfitMessage(str(problem)))
         await asyncio.wait([store.link.lost], timeout=HEARD_SECONDS)
     await store.close()
     return UNFIT if problem else 0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orchid.credentials.authority import Authority
 from orchid.credentials.tokens import AccountClaims, Claims, Reference
-from orchid.server.exchange import Peer
+from orchid.server.sockets.messages import Peer
 from tests.api.world import ADMIN, BOB, ISSUER, NODE, Api
 
 VIEWER = "viewer-token-0008"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchid.engine import read
+from orchid.engine.verbs import read
 from tests.api.world import Api, api
 
 

@@ -1,6 +1,6 @@
 """What nobody may learn or leave behind without the right to."""
 
-from orchid.server.exchange import Peer
+from orchid.server.sockets.messages import Peer
 from tests.api.world import ADMIN, BOB, Api
 
 SA = "/api/v1/namespaces/default/serviceaccounts"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchid.engine import feed as feed_module
+from orchid.engine.cache import feed as feed_module
 from tests.api.world import Api, api
 from tests.unit.engine.troubled import TroubledStore
 

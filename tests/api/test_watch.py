@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchid.server import stream as stream_module
+from orchid.server import watch_stream as stream_module
 from orchid.store.interface import Span
 from tests.api.world import BOB, Api, api
 
@@ -233,14 +233,14 @@ async def test_a_watcher_hears_when_history_is_lost(server: Api) -> None:
 
 async def test_closed_streams_leave_nothing_behind(server: Api) -> None:
     """A watcher that goes is forgotten, with its timers."""
-    shelf = server.server.feed.of(server.server.catalog.kinds[0].type)
-    before = len(shelf.listeners)
+    cache = server.server.feed.of(server.server.catalog.kinds[0].type)
+    before = len(cache.listeners)
     for _ in range(20):
         async with server.watch(f"{SA}?watch=1&allowWatchBookmarks=1"):
             pass
     await asyncio.sleep(0)
 
-    assert len(shelf.listeners) == before
+    assert len(cache.listeners) == before
 
 
 async def test_watches_do_not_hold_places(server_files: Path) -> None:

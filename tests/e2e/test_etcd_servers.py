@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from orchid.store.etcd_client import Client, TLSFiles
-from orchid.store.etcd_messages import TXN, PutRequest, RequestOp, TxnRequest
+from orchid.store.etcd.client import EtcdClient, TLSFiles
+from orchid.store.etcd.messages import TXN, PutRequest, RequestOp, TxnRequest
 from tests.conformance.exchanges import (
     TOKENS,
     Caller,
@@ -200,7 +200,7 @@ def test_objects_move_from_a_file_to_etcd_and_back(etcd: str, tmp_path: Path) ->
 
 async def use_up_small_revisions(etcd: str) -> None:
     """Bring etcd to revisions of five digits: the recordings do not know shorter ones in a text."""
-    client = Client([etcd], TLSFiles(), timeout=10)
+    client = EtcdClient([etcd], TLSFiles(), timeout=10)
     put = PutRequest(key=b"/elsewhere", value=b"")
     for _ in range(100):
         await asyncio.gather(*(client.call(TXN, only(put)) for _ in range(100)))

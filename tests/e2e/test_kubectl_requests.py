@@ -33,8 +33,8 @@ from orchid.kinds.subject_access_review import (
     SelfSubjectAccessReviewSpec,
 )
 from orchid.kinds.token_request import BoundObjectReference, TokenRequest, TokenRequestSpec
+from orchid.wire.codec.protobuf import message_of, opened, sealed
 from orchid.wire.meta import ObjectMeta
-from orchid.wire.protobuf import message_of, opened, sealed
 from orchid.wire.status import Status
 from orchid.wire.struct import replace
 from tests.conformance.exchanges import TOKENS

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchid.store.interface import ABSENT, Change, Span
-from orchid.store.sqlite import SQLiteStore
+from orchid.store.sqlite.store import SQLiteStore
 from tests.unit.store import etcd_process
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from orchid.engine.delete import DeleteOptions, Preconditions
+from orchid.engine.verbs.delete import DeleteOptions, Preconditions
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.self_subject_review import SelfSubjectReview
 from orchid.kinds.service_account import ServiceAccount
@@ -21,8 +21,8 @@ from orchid.kinds.subject_access_review import (
 )
 from orchid.kinds.token_request import TokenRequest, TokenRequestSpec
 from orchid.kinds.token_review import TokenReview, TokenReviewSpec
+from orchid.wire.codec.protobuf import message_of, opened, sealed
 from orchid.wire.meta import ObjectMeta
-from orchid.wire.protobuf import message_of, opened, sealed
 from orchid.wire.status import Status
 from orchid.wire.struct import replace
 from tests.conformance.exchanges import TOKENS

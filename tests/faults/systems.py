@@ -18,9 +18,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import ClassVar
 
-from orchid.store.etcd import EtcdStore
+from orchid.store.etcd.store import EtcdStore
 from orchid.store.interface import Store
-from orchid.store.sqlite import SQLiteStore
+from orchid.store.sqlite.store import SQLiteStore
 from tests.conformance.exchanges import TOKENS
 from tests.e2e import serving
 from tests.faults.history import ABSENT, Commit

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from orchid.store.interface import LATEST, Batch, Change, Event, Page, Revision, Span
+from orchid.store.interface import LATEST, Batch, Change, Page, Revision, Span, StoreEvent
 from orchid.store.memory import MemoryStore
 from tests.api.world import Api, api
 from tests.faults.checker import Violation, violations
 from tests.faults.history import Call, Commit, History, Outcome, Segment, Version, Watcher
-from tests.faults.history import Event as Told
+from tests.faults.history import StoreEvent as Told
 from tests.faults.store_log import commits_of
 from tests.faults.workload import NAMESPACE, Lost, Workload
 
@@ -94,7 +94,7 @@ class LosingStore(FaithfulStore):
 class ReorderingStore(FaithfulStore):
     """Shows some changes to watchers after the ones that follow them."""
 
-    held: tuple[Event, ...] = ()
+    held: tuple[StoreEvent, ...] = ()
 
     async def _show(self, batch: Batch, count: int) -> AsyncGenerator[Batch, None]:
         if not self.held and count % 20 == 19:

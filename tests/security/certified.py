@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from orchid.credentials.authority import Authority
-from orchid.server.exchange import Peer
+from orchid.server.sockets.messages import Peer
 
 HOUR = datetime.timedelta(hours=1)
 END = "-----END CERTIFICATE-----\n"

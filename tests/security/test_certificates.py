@@ -13,7 +13,7 @@ from orchid.access.issuing import TokenIssuer
 from orchid.credentials import names, pem
 from orchid.credentials.certificates import encode
 from orchid.credentials.refusals import MalformedRequest
-from orchid.server.exchange import Peer
+from orchid.server.sockets.messages import Peer
 from orchid.settings import BadSettings
 from orchid.wire.naming import ORCH
 from orchid.wire.struct import replace

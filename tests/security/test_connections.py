@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from orchid.server.listen import Listener
+from orchid.server.sockets.listener import Listener
 from tests.api.world import ADMIN, BOB, Api, api
 from tests.security.certified import HOUR, Certified, cluster_authority, issued, other_authority
 from tests.unit.controllers.beside import MovingClock

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from orchid.server.exchange import Peer
-from orchid.server.reader import RequestReader
-from orchid.server.service import Limits
-from orchid.store.sqlite import SQLiteStore
+from orchid.server.sockets.listener_state import ConnectionLimits
+from orchid.server.sockets.messages import Peer
+from orchid.server.sockets.reader import RequestReader
+from orchid.store.sqlite.store import SQLiteStore
 from tests.api.world import ADMIN, BOB, Api, api
 from tests.security.certified import issued, other_authority
 from tests.unit.credentials import samples
@@ -165,7 +165,7 @@ async def test_whatever_is_too_large_is_refused(
 )
 def test_a_head_without_measure_is_refused_before_it_is_kept(head: bytes, status: int) -> None:
     """Headers in number and size, and lengths that are none, end the connection."""
-    limits = Limits()
+    limits = ConnectionLimits()
     reader = RequestReader(
         Peer(""),
         max_header_bytes=limits.max_header_bytes,

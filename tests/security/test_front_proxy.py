@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchid.server.exchange import Peer
+from orchid.server.sockets.messages import Peer
 from orchid.settings import BadSettings
 from tests.api.callers import authority, certificate, front_proxy_settings
 from tests.api.world import BOB, Answer, Api, api

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from orchid.server.exchange import Peer
-from orchid.server.reader import RequestReader
+from orchid.server.sockets.messages import Peer
+from orchid.server.sockets.reader import RequestReader
 from tests.api.world import ADMIN, ALICE, Answer, Api, api, parsed
 from tests.unit.controllers.beside import MovingClock
 

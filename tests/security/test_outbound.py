@@ -7,12 +7,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from orchid.access.authenticators.oidc_keys import KeySource, fetching
-from orchid.access.authenticators.oidc_settings import ClaimMapping, IssuerSettings
 from orchid.access.authenticators.webhook_token import WebhookTimes, WebhookTokenAuthenticator
 from orchid.access.authorizers.webhook import Webhook, WebhookSettings
-from orchid.access.outbound import HttpsClient, Remote, trusting
-from orchid.credentials.secret import Secret
+from orchid.access.https_client import HttpsClient, Remote, trusting
+from orchid.access.oidc.configuration import ClaimMapping, IssuerSettings
+from orchid.access.oidc.keys import KeySource, fetching
+from orchid.credentials.secret import SecretValue
 from orchid.engine.interfaces import Rejected
 from orchid.engine.request import Target
 from orchid.wire.naming import ORCH
@@ -26,7 +26,9 @@ Call = Callable[[Server], Awaitable[None]]
 
 
 def client_of(server: Server) -> HttpsClient:
-    return HttpsClient(Remote(server.url, trusting(PEM), bearer=lambda: Secret("our-credential")))
+    return HttpsClient(
+        Remote(server.url, trusting(PEM), bearer=lambda: SecretValue("our-credential"))
+    )
 
 
 async def ask_token_webhook(server: Server) -> None:

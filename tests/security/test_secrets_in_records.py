@@ -13,12 +13,12 @@ from orchid import data_directory
 from orchid.access.authenticators.static_token import StaticTokenAuthenticator
 from orchid.credentials.authority import Authority
 from orchid.credentials.keys import generate
-from orchid.credentials.secret import Secret as Hidden
+from orchid.credentials.secret import SecretValue as Hidden
 from orchid.engine.interfaces import SystemClock
 from orchid.kinds.secret import Secret
-from orchid.kinds.token_request import Issued, TokenRequest, TokenRequestStatus
+from orchid.kinds.token_request import IssuedToken, TokenRequest, TokenRequestStatus
 from orchid.kinds.token_review import TokenReview, TokenReviewSpec
-from orchid.server.exchange import HttpRequest, Peer, Response
+from orchid.server.sockets.messages import HttpRequest, Peer, Response
 from orchid.settings import BadSettings
 from tests.api.world import Api, api, settings
 
@@ -37,7 +37,7 @@ def carriers(directory: Path) -> list[Any]:
         Secret(data={"k": CANARY.encode()}),
         TokenRequest(status=TokenRequestStatus(token=CANARY)),
         TokenReview(spec=TokenReviewSpec(token=CANARY)),
-        Issued(CANARY, "JTI=1"),
+        IssuedToken(CANARY, "JTI=1"),
         StaticTokenAuthenticator.load(tokens, ()),
         request,
         Response(200, b"", CANARY.encode()),

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from orchid.access.issuing import TokenIssuer
 from orchid.credentials import keys
 from orchid.credentials.keys import generate
-from orchid.server.exchange import Peer
+from orchid.server.sockets.messages import Peer
 from tests.api.world import ADMIN, ALICE, BOB, ISSUER, Api, api
 from tests.unit.controllers.beside import MovingClock
 

@@ -10,7 +10,7 @@ from orchid import telemetry, worker
 from orchid.settings import BadSettings, Given
 from orchid.workers.counter import Counter
 from orchid.workers.framing import Reader
-from orchid.workers.messages import Begin, Unfit, from_worker, packed
+from orchid.workers.messages import Begin, UnfitMessage, from_worker, packed
 
 
 async def test_worker_without_a_parent_ends_at_once() -> None:
@@ -48,7 +48,7 @@ async def test_worker_waits_until_its_last_words_are_heard(
     await asyncio.get_running_loop().sock_sendall(ours, packed(begin))
 
     reader, heard = Reader(), list[object]()
-    while not any(isinstance(word, Unfit) for word in heard):
+    while not any(isinstance(word, UnfitMessage) for word in heard):
         data = await asyncio.get_running_loop().sock_recv(ours, 1 << 16)
         assert data, "the worker hung up first"
         heard += map(from_worker, reader.feed(data))

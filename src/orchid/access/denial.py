@@ -9,7 +9,7 @@ not.
 from collections.abc import Iterable
 
 from orchid.engine.request import Target
-from orchid.wire.errors import Forbidden, Subject
+from orchid.wire.errors import ErrorSubject, Forbidden
 from orchid.wire.text import quote
 from orchid.wire.user import UserInfo
 
@@ -23,8 +23,8 @@ def forbidden(user: UserInfo, target: Target, reason: str = "") -> Forbidden:
     if reason:
         text = f"{text}: {reason}"
     if not target.is_resource:
-        return Forbidden(Subject("", ""), text)
-    return Forbidden(Subject(target.group, target.resource, target.name), text)
+        return Forbidden(ErrorSubject("", ""), text)
+    return Forbidden(ErrorSubject(target.group, target.resource, target.name), text)
 
 
 def sentence(user: UserInfo, target: Target) -> str:

@@ -17,8 +17,8 @@ from orchid.access.denial import forbidden
 from orchid.engine.interfaces import Authorizer, Presented
 from orchid.engine.request import Target
 from orchid.wire.errors import BadRequest
-from orchid.wire.name_rules import label_errors, subdomain_errors
 from orchid.wire.naming import Naming
+from orchid.wire.rules.names import label_errors, subdomain_errors
 from orchid.wire.text import header_text
 from orchid.wire.user import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, UserInfo
 

@@ -12,17 +12,17 @@ from datetime import datetime
 from typing import Any
 
 from orchid.credentials.refusals import Refusal
-from orchid.credentials.tokens import AccountClaims, Claims, Issuer, Reference
-from orchid.engine.entry import Entry
-from orchid.engine.feed import Feed
+from orchid.credentials.tokens import AccountClaims, Claims, Reference, TokenSigner
+from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.feed import Feed
+from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import Randomness
-from orchid.engine.shelf import Shelf
 from orchid.kinds.node import Node
 from orchid.kinds.pod import Pod
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount
-from orchid.kinds.token_request import BoundObjectReference, Issued, TokenRequest
-from orchid.wire.errors import BadRequest, Conflict, InternalError, NotFound, Subject
+from orchid.kinds.token_request import BoundObjectReference, IssuedToken, TokenRequest
+from orchid.wire.errors import BadRequest, Conflict, ErrorSubject, InternalError, NotFound
 from orchid.wire.text import quote
 
 # Agents that never reload a token ask for exactly this lifetime; they get a year, and a claim
@@ -67,7 +67,7 @@ class TokenIssuer:
     def __init__(
         self,
         settings: IssuingSettings,
-        signer: Callable[[], Issuer],
+        signer: Callable[[], TokenSigner],
         feed: Feed,
         randomness: Randomness,
     ) -> None:
@@ -87,7 +87,7 @@ class TokenIssuer:
         await self._feed.fresh()
         entry = self._accounts.get(namespace, name)
         if entry is None:
-            raise NotFound(Subject("", "serviceaccounts", name))
+            raise NotFound(ErrorSubject("", "serviceaccounts", name))
         return entry.meta.uid
 
     def bind(self, reference: BoundObjectReference, namespace: str, account: str) -> Bound:
@@ -119,7 +119,7 @@ class TokenIssuer:
         node = self._nodes.get("", node_name)
         return Bound(pod=bound, node=Reference(node_name, node.meta.uid if node else ""))
 
-    async def sign(self, wanted: TokenRequest, bound: Bound | None, now: datetime) -> Issued:
+    async def sign(self, wanted: TokenRequest, bound: Bound | None, now: datetime) -> IssuedToken:
         """Make the token that a complete request asks for."""
         claims, account = self._claims(wanted, bound or Bound(), now)
         signer = self._signer()
@@ -132,7 +132,7 @@ class TokenIssuer:
                 token = signer.sign(claims, account)
         except Refusal as refusal:
             raise InternalError(f"failed to generate token: {refusal}") from None
-        return Issued(token.reveal(), f"JTI={claims.jti}")
+        return IssuedToken(token.reveal(), f"JTI={claims.jti}")
 
     def close(self) -> None:
         if self._threads is not None:
@@ -186,11 +186,11 @@ def group_and_version(api_version: str) -> tuple[str, str]:
     return ("", "") if "/" in second else (first, second)
 
 
-def _found(shelf: Shelf[Any], namespace: str, reference: BoundObjectReference) -> Entry[Any]:
+def _found(cache: KindCache[Any], namespace: str, reference: BoundObjectReference) -> Entry[Any]:
     refuse_unfit_name(reference.name)
-    entry = shelf.get(namespace, reference.name)
+    entry = cache.get(namespace, reference.name)
     if entry is None:
-        raise NotFound(Subject("", shelf.kind.plural, reference.name))
+        raise NotFound(ErrorSubject("", cache.kind.plural, reference.name))
     return entry
 
 
@@ -199,7 +199,7 @@ def _same(reference: BoundObjectReference, entry: Entry[Any]) -> Reference:
     live = entry.meta.uid
     if reference.uid and reference.uid != live:
         raise Conflict(
-            Subject("", reference.kind, reference.name),
+            ErrorSubject("", reference.kind, reference.name),
             f"the UID in the bound object reference ({reference.uid}) does not match "
             "the UID in record. The object might have been deleted and then recreated",
         )

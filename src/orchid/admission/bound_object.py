@@ -12,7 +12,7 @@ from orchid.engine.interfaces import AdmissionPolicy, Authorizer
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request, Target
 from orchid.kinds.token_request import BoundObjectReference, TokenRequest
-from orchid.wire.errors import NotFound, Subject
+from orchid.wire.errors import ErrorSubject, NotFound
 from orchid.wire.meta import Object
 
 _PLURALS = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
@@ -48,7 +48,7 @@ class BoundObject:
         )
         decision = await self._authorizer.authorize(request.user, target)
         if not decision.allowed:
-            raise NotFound(Subject("", plural, wanted.name))
+            raise NotFound(ErrorSubject("", plural, wanted.name))
 
 
 _: type[AdmissionPolicy] = BoundObject

@@ -9,12 +9,12 @@ namespaces that the server itself lives in stay.
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from orchid.engine.feed import Feed
+from orchid.engine.cache.feed import Feed
+from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import AdmissionPolicy
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request
-from orchid.engine.shelf import Shelf
-from orchid.wire.errors import Forbidden, NotFound, Subject
+from orchid.wire.errors import ErrorSubject, Forbidden, NotFound
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.status import StatusCause
@@ -24,7 +24,7 @@ Ensure = Callable[[str], Awaitable[object]]
 
 class NamespaceLifecycle:
     def __init__(
-        self, names: Naming, feed: Feed, namespaces: Shelf[Any], ensure: Ensure | None = None
+        self, names: Naming, feed: Feed, namespaces: KindCache[Any], ensure: Ensure | None = None
     ) -> None:
         self._feed = feed
         self._namespaces = namespaces
@@ -41,7 +41,7 @@ class NamespaceLifecycle:
         entry = self._namespaces.get("", request.namespace)
         if entry is None:
             if self._ensure is None:
-                raise NotFound(Subject("", "namespaces", request.namespace))
+                raise NotFound(ErrorSubject("", "namespaces", request.namespace))
         elif old is None and entry.meta.deletion_timestamp is not None:
             raise terminating(kind, new, request.namespace)
         return new

@@ -13,7 +13,7 @@ from typing import Any
 from orchid.admission.node_labels import NodeLabels
 from orchid.credentials import signing_request
 from orchid.credentials.refusals import Refusal
-from orchid.engine.feed import Feed
+from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request, Target
@@ -22,7 +22,7 @@ from orchid.kinds.node import Node
 from orchid.kinds.pod import DEFAULT_ACCOUNT, Pod
 from orchid.kinds.pod_references import items, reference_of
 from orchid.kinds.token_request import TokenRequest
-from orchid.wire.errors import Forbidden, NotFound, Subject
+from orchid.wire.errors import ErrorSubject, Forbidden, NotFound
 from orchid.wire.meta import Object, OwnerReference
 from orchid.wire.naming import Naming
 from orchid.wire.text import quote
@@ -85,14 +85,14 @@ class NodeRestriction:
         return node
 
     async def _token(self, node: str, request: Request, new: TokenRequest) -> None:
-        about = Subject("", "serviceaccounts", request.name)
+        about = ErrorSubject("", "serviceaccounts", request.name)
         pod = await self._bound_pod(about, request, new)
         if pod.node != node:
             text = "node requested token bound to a pod scheduled on a different node"
             raise Forbidden(about, text)
         await self._audience(about, request, new, pod)
 
-    async def _bound_pod(self, about: Subject, request: Request, new: TokenRequest) -> Pod:
+    async def _bound_pod(self, about: ErrorSubject, request: Request, new: TokenRequest) -> Pod:
         bound = new.spec.bound_object_ref
         if bound is None or (bound.api_version, bound.kind) != ("v1", "Pod") or not bound.name:
             raise Forbidden(about, "node requested token not bound to a pod")
@@ -101,7 +101,7 @@ class NodeRestriction:
         await self._feed.fresh()
         entry = self._feed.of(Pod).get(request.namespace, bound.name)
         if entry is None:
-            raise NotFound(Subject("", "pod", bound.name))
+            raise NotFound(ErrorSubject("", "pod", bound.name))
         if entry.meta.uid != bound.uid:
             text = (
                 f"the UID in the bound object reference ({bound.uid}) does not match the UID in "
@@ -111,7 +111,7 @@ class NodeRestriction:
         return entry.object
 
     async def _audience(
-        self, about: Subject, request: Request, new: TokenRequest, pod: Pod
+        self, about: ErrorSubject, request: Request, new: TokenRequest, pod: Pod
     ) -> None:
         if len(new.spec.audiences) > 1:
             raise Forbidden(about, "node may only request 0 or 1 audiences")
@@ -209,7 +209,7 @@ class NodeRestriction:
             return f"{who} must not set blockOwnerDeletion on an owner reference"
         entry = self._feed.of(Node).get("", node)
         if entry is None:
-            raise NotFound(Subject("", "node", node))
+            raise NotFound(ErrorSubject("", "node", node))
         if owner.uid != entry.meta.uid:
             return f"node {node} UID mismatch: expected {owner.uid} got {entry.meta.uid}"
         return ""

@@ -16,7 +16,7 @@ from typing import Any
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request, Target
-from orchid.wire.errors import Forbidden, Subject
+from orchid.wire.errors import ErrorSubject, Forbidden
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
@@ -67,7 +67,7 @@ class SignerPermission:
         if signer and not (old is not None and is_upkeep(new, old)):
             await self._require(request, ATTEST, kind.about(new.name), signer)
 
-    async def _require(self, request: Request, verb: str, about: Subject, signer: str) -> None:
+    async def _require(self, request: Request, verb: str, about: ErrorSubject, signer: str) -> None:
         domain = signer.partition("/")[0]
         for name in (signer, f"{domain}/*"):
             target = Target(

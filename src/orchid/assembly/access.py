@@ -17,12 +17,6 @@ from orchid.access.authenticators.bearer import BearerAuthenticator, WebSocketAu
 from orchid.access.authenticators.bootstrap_token import BootstrapTokenAuthenticator
 from orchid.access.authenticators.client_certificate import ClientCertificateAuthenticator
 from orchid.access.authenticators.in_process import InProcessCallers
-from orchid.access.authenticators.oidc import OidcAuthenticator
-from orchid.access.authenticators.oidc_settings import (
-    Configuration,
-    from_flags,
-    read_configuration,
-)
 from orchid.access.authenticators.request_header import (
     InvalidRequestHeaderSettings,
     RequestHeaderAuthenticator,
@@ -43,8 +37,14 @@ from orchid.access.authorizers.node import NodeAuthorizer
 from orchid.access.authorizers.rbac import RBAC
 from orchid.access.authorizers.union import ListingAuthorizer, Union
 from orchid.access.authorizers.webhook import Webhook, WebhookSettings
+from orchid.access.https_client import HttpsClient, read_kubeconfig
 from orchid.access.issuing import InvalidIssuingSettings, IssuingSettings, TokenIssuer
-from orchid.access.outbound import HttpsClient, read_kubeconfig
+from orchid.access.oidc.authenticator import OidcAuthenticator
+from orchid.access.oidc.configuration import (
+    Configuration,
+    from_flags,
+    read_configuration,
+)
 from orchid.admission.bound_object import BoundObject
 from orchid.admission.namespace_lifecycle import Ensure, NamespaceLifecycle
 from orchid.admission.node_restriction import NodeRestriction
@@ -55,9 +55,9 @@ from orchid.credentials import keys as key_files
 from orchid.credentials.certification_path import ClientVerifier
 from orchid.credentials.files import Reloading, read_bounded
 from orchid.credentials.refusals import Refusal
-from orchid.credentials.tokens import Issuer, KeySet
+from orchid.credentials.tokens import KeySet, TokenSigner
 from orchid.data_directory import DataDirectory
-from orchid.engine.feed import Feed
+from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import (
     AdmissionPolicy,
     Authenticator,
@@ -82,9 +82,9 @@ class Keys:
         signing = files.signing_key
         verifying = [Path(path) for path in given.service_account_key_file] or [signing]
 
-        def issuer() -> Issuer:
+        def issuer() -> TokenSigner:
             key = key_files.load_signing_key(signing)
-            return Issuer(key, settings.issuers[0], names.private_claim)
+            return TokenSigner(key, settings.issuers[0], names.private_claim)
 
         def key_set() -> KeySet:
             found = [key for path in verifying for key in key_files.load_verification_keys(path)]

@@ -1,6 +1,6 @@
-"""What the controllers need: their means from settings and files, and a client for each.
+"""What the controllers need: their context from settings and files, and a client for each.
 
-`means` reads the authorities and the signing key, and follows the files as they change.
+`controller_context` reads the authorities and the signing key, and follows their files.
 `InProcessClients` gives each controller a client straight into this server's chain, under a service
 account of its own; `RemoteClients` gives all of them one credential and a server elsewhere.
 """
@@ -13,22 +13,22 @@ from pathlib import Path
 
 from orchid.access.authenticators.in_process import InProcessCallers
 from orchid.access.bootstrap_policy import controller_accounts
-from orchid.access.outbound import Remote
+from orchid.access.https_client import Remote
 from orchid.client.client import Client
 from orchid.client.transport import TlsTransport
-from orchid.controllers.running import EVENTS, Means, platform_profiles
+from orchid.controllers.running import EVENTS, ControllerContext, platform_profiles
 from orchid.controllers.sign_requests import Signer
 from orchid.credentials import certificates, pem
 from orchid.credentials import keys as key_files
 from orchid.credentials.authority import Authority
 from orchid.credentials.files import Reloading, read_bounded
 from orchid.credentials.refusals import Refusal
-from orchid.credentials.tokens import Issuer
+from orchid.credentials.tokens import TokenSigner
 from orchid.data_directory import DataDirectory
 from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import Clock
-from orchid.server.exchange import Handler, Peer
-from orchid.server.in_process import InProcessTransport
+from orchid.server.sockets.in_process import InProcessTransport
+from orchid.server.sockets.messages import Handler, Peer
 from orchid.settings import BadSettings, Settings
 from orchid.version import __version__
 from orchid.wire.naming import Naming
@@ -94,16 +94,16 @@ class RemoteClients:
         await self._transport.close()
 
 
-def means(settings: Settings, files: DataDirectory, clock: Clock) -> Means:
+def controller_context(settings: Settings, files: DataDirectory, clock: Clock) -> ControllerContext:
     """Everything beside the API; raises BadSettings with what a person has to mend."""
     names = settings.names
 
-    def issuer() -> Issuer:
+    def issuer() -> TokenSigner:
         key = key_files.load_signing_key(files.signing_key)
-        return Issuer(key, names.legacy_issuer, names.private_claim)
+        return TokenSigner(key, names.legacy_issuer, names.private_claim)
 
     try:
-        return Means(
+        return ControllerContext(
             names=names,
             clock=clock,
             signers=signers(settings, files),

@@ -20,26 +20,26 @@ from orchid.controllers.running import UnknownController, chosen, run_controller
 from orchid.credentials.tokens import KeySet
 from orchid.data_directory import DataDirectory
 from orchid.engine.admission import Admission
+from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
-from orchid.engine.feed import Feed
 from orchid.engine.interfaces import SystemClock, SystemRandomness
-from orchid.engine.local import LocalObjects
-from orchid.engine.verbs import Verbs
+from orchid.engine.internal_writes import InternalObjects
+from orchid.engine.verbs.all_verbs import Verbs
 from orchid.kinds.namespace import Namespace
 from orchid.server import openid
-from orchid.server.audit import NoAudit, PolicyAudit
+from orchid.server.audit.trail import NoAudit, PolicyAudit
 from orchid.server.chain import Chain
-from orchid.server.discovery import Discovery
+from orchid.server.discovery.documents import Discovery
 from orchid.server.dispatch import Dispatch
-from orchid.server.exchange import HttpRequest, Response
 from orchid.server.health import Health
 from orchid.server.limits import InFlight
-from orchid.server.listen import Limits, Listener
-from orchid.server.metrics_page import MetricsPage
-from orchid.server.openapi import OpenApi
+from orchid.server.metrics.page import MetricsPage
+from orchid.server.metrics.requests import CountedRequests
+from orchid.server.openapi.endpoints import OpenApi
 from orchid.server.pages import Page, Pages, openid_page
-from orchid.server.request_metrics import CountedRequests
-from orchid.server.tls import TlsFiles, TlsFilesUnusable
+from orchid.server.sockets.listener import ConnectionLimits, Listener
+from orchid.server.sockets.messages import HttpRequest, Response
+from orchid.server.sockets.tls import TlsFiles, TlsFilesUnusable
 from orchid.settings import BadSettings, Settings
 from orchid.store.interface import Store
 from orchid.telemetry import failure_story
@@ -101,7 +101,7 @@ class Assembly:
         self.catalog = Catalog(kinds)
         admission = Admission(self.access.policies(self.ensure_namespace))
         self.verbs = Verbs.over(store, self.feed, admission, names, self.random)
-        self.local = LocalObjects(self.catalog, self.feed, self.verbs, self.clock, SELF)
+        self.local = InternalObjects(self.catalog, self.feed, self.verbs, self.clock, SELF)
         self.chain = self._chain()
         self.clients = controlling.InProcessClients(
             self.chain, self.access.callers, self.catalog, names
@@ -203,8 +203,8 @@ class Assembly:
 
     async def run_controllers(self) -> None:
         """Work beside the server until cancelled; what is not wanted does not run."""
-        means = controlling.means(self.settings, self.files, self.clock)
-        await run_controllers(self.wanted_controllers, self.clients, means)
+        context = controlling.controller_context(self.settings, self.files, self.clock)
+        await run_controllers(self.wanted_controllers, self.clients, context)
 
     async def run(
         self,
@@ -264,7 +264,7 @@ class Assembly:
             self.chain,
             timeout_response=TIMEOUT,
             failure=_failed,
-            limits=Limits(request_timeout=self.settings.request_timeout),
+            limits=ConnectionLimits(request_timeout=self.settings.request_timeout),
             tls=tls,
             after_rush=memory.give_back,
         )

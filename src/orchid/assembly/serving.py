@@ -10,7 +10,7 @@ from typing import Any
 
 from orchid import data_directory
 from orchid.access.authorizers.union import Union
-from orchid.access.outbound import InvalidRemote, read_kubeconfig
+from orchid.access.https_client import InvalidRemote, read_kubeconfig
 from orchid.assembly import controlling
 from orchid.assembly.kinds import stored_kinds
 from orchid.assembly.server import Assembly, wanted_controllers
@@ -19,7 +19,7 @@ from orchid.controllers.running import run_controllers
 from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import SystemClock
 from orchid.kinds import subject_access_review
-from orchid.server.listen import bind
+from orchid.server.sockets.listener import bind
 from orchid.settings import BadSettings, Settings
 from orchid.store.retention import Retention
 from orchid.workers.parent import Parent
@@ -93,8 +93,8 @@ async def control(settings: Settings, kubeconfig: Path, stop: asyncio.Event) -> 
     reviews = subject_access_review.declare(names, Union([]))
     catalog = Catalog([*stored_kinds(names), *reviews])
     clients = controlling.RemoteClients(remote, catalog, names)
-    means = controlling.means(settings, files, SystemClock())
-    working = asyncio.ensure_future(run_controllers(wanted_controllers(settings), clients, means))
+    context = controlling.controller_context(settings, files, SystemClock())
+    working = asyncio.ensure_future(run_controllers(wanted_controllers(settings), clients, context))
     stopping = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)

@@ -9,14 +9,14 @@ from pathlib import Path
 from orchid.credentials.files import read_private
 from orchid.credentials.refusals import Refusal
 from orchid.engine.interfaces import SystemClock
-from orchid.server import audit_policy
-from orchid.server.audit import NoAudit, PolicyAudit
-from orchid.server.audit_log import AuditLog, AuditLogUnusable
+from orchid.server.audit import policy as audit_policy
+from orchid.server.audit.log_file import AuditLog, AuditLogUnusable
+from orchid.server.audit.trail import NoAudit, PolicyAudit
 from orchid.settings import BadSettings, Settings
 from orchid.store.first_revision import first_revision
 from orchid.store.interface import Store, StoreError
 from orchid.store.memory import MemoryStore
-from orchid.store.sqlite import SQLiteStore
+from orchid.store.sqlite.store import SQLiteStore
 
 
 @contextlib.asynccontextmanager
@@ -45,7 +45,7 @@ async def _open_etcd(settings: Settings) -> Store:
     # We start programs and never fork, of which gRPC would otherwise complain each time.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
     # Most servers run on the file, and gRPC takes a while to load.
-    from orchid.store.etcd import EtcdStore
+    from orchid.store.etcd.store import EtcdStore
 
     given = settings.given
     key = _path(given.etcd_keyfile)

@@ -3,7 +3,7 @@
     client = Client(transport, catalog)
     account = await client.get(ServiceAccount, "default", namespace="team")
     await client.update_status(csr.with_certificate(pem))
-    async for batch in client.follow(Selection(Namespace)): ...
+    async for batch in client.follow(ListSelection(Namespace)): ...
 
 A refusal is raised as the same ApiError that the server raised (wire/errors.py); a server that
 cannot be reached as transport.Unreachable. `follow` lists in pages, then watches, and resumes a
@@ -20,11 +20,11 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from orchid.client.transport import JSON, Answer, Refused, Transport, Unreachable
+from orchid.client.transport import JSON, Answer, ServerRefused, ServerUnreachable, Transport
 from orchid.engine.catalog import Catalog
 from orchid.engine.kind import Kind
 from orchid.wire import errors
-from orchid.wire.codec import encode
+from orchid.wire.codec.documents import encode
 from orchid.wire.errors import ApiError, Expired
 from orchid.wire.meta import Object
 from orchid.wire.status import ListMeta, Status
@@ -41,7 +41,7 @@ LISTED = "LISTED"  # it was there when we began
 
 
 @dataclass(frozen=True)
-class Selection(Generic[T]):
+class ListSelection(Generic[T]):
     """Which objects to list or follow, and as what to read them.
 
     `read_as` reads less than there is, for those who need no more: an `Object` is metadata alone.
@@ -60,7 +60,7 @@ class Selection(Generic[T]):
         return {name: text for name, text in given.items() if text}
 
 
-class Happening(Generic[T]):
+class WatchedChange(Generic[T]):
     """One event. What it carries is decoded only when somebody looks."""
 
     __slots__ = ("_decoder", "_object", "data", "type")
@@ -79,7 +79,7 @@ class Happening(Generic[T]):
         return found
 
 
-class Page(Generic[T]):
+class ListPage(Generic[T]):
     """One page of a list."""
 
     __slots__ = ("items", "meta")
@@ -192,13 +192,15 @@ class Client:
 
     # -- many ------------------------------------------------------------------------------
 
-    async def page(self, wanted: Selection[T], *, limit: int = PAGE, after: str = "") -> Page[T]:
+    async def page(
+        self, wanted: ListSelection[T], *, limit: int = PAGE, after: str = ""
+    ) -> ListPage[T]:
         """One page; `after` is the continue token of the page before."""
         body = await self._page(wanted, limit, after)
         decode = _decoder(_read_as(wanted)).decode
-        return Page([decode(item) for item in body.items], body.metadata)
+        return ListPage([decode(item) for item in body.items], body.metadata)
 
-    async def scan(self, wanted: Selection[T]) -> AsyncIterator[T]:
+    async def scan(self, wanted: ListSelection[T]) -> AsyncIterator[T]:
         """Every object, read page by page."""
         after = ""
         while True:
@@ -210,7 +212,9 @@ class Client:
                 return
             await asyncio.sleep(0)  # a long list is no reason to keep others waiting
 
-    async def follow(self, wanted: Selection[T]) -> AsyncGenerator[list[Happening[T]], None]:
+    async def follow(
+        self, wanted: ListSelection[T]
+    ) -> AsyncGenerator[list[WatchedChange[T]], None]:
         """What is there (LISTED), an empty batch once that is told, then what happens, for ever.
 
         Raises Expired when events may have been missed: follow again from the beginning.
@@ -223,7 +227,7 @@ class Client:
             position = position or page.metadata.resource_version
             after = page.metadata.continue_ if wanted.existing else ""
             if wanted.existing and page.items:
-                yield [Happening(LISTED, item, decoder) for item in page.items]
+                yield [WatchedChange(LISTED, item, decoder) for item in page.items]
             if not after:
                 break
             await asyncio.sleep(0)
@@ -233,8 +237,8 @@ class Client:
                 yield batch
 
     async def _watch(
-        self, wanted: Selection[T], position: str, decoder: Any
-    ) -> AsyncGenerator[list[Happening[T]], None]:
+        self, wanted: ListSelection[T], position: str, decoder: Any
+    ) -> AsyncGenerator[list[WatchedChange[T]], None]:
         pause = SHORTEST_PAUSE
         while True:
             told = False
@@ -242,22 +246,22 @@ class Client:
                 async with self._transport.stream(self._watch_target(wanted, position)) as pieces:
                     async for lines in _lines(pieces):
                         batch = [
-                            Happening[T](event.type, event.object, decoder)
+                            WatchedChange[T](event.type, event.object, decoder)
                             for event in map(_event, lines)
                         ]
                         _refuse_error(batch)
                         position = _version(batch[-1].data).metadata.resource_version
                         told, pause = True, SHORTEST_PAUSE
                         yield [event for event in batch if event.type != BOOKMARK]
-            except Refused as refusal:
+            except ServerRefused as refusal:
                 raise _error(refusal.answer) from None
-            except Unreachable:
+            except ServerUnreachable:
                 pass  # opened again below, where it stopped
             if not told:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _watch_target(self, wanted: Selection[Any], position: str) -> str:
+    def _watch_target(self, wanted: ListSelection[Any], position: str) -> str:
         query = {
             "watch": "1",
             "allowWatchBookmarks": "true",
@@ -266,7 +270,7 @@ class Client:
         }
         return self._collection(wanted) + "?" + urlencode(query)
 
-    async def _page(self, wanted: Selection[Any], limit: int, after: str) -> _RawList:
+    async def _page(self, wanted: ListSelection[Any], limit: int, after: str) -> _RawList:
         query = {"limit": str(limit), **wanted.query()}
         if after:
             query["continue"] = after
@@ -275,7 +279,7 @@ class Client:
 
     # -- how it is sent --------------------------------------------------------------------
 
-    def _collection(self, wanted: Selection[Any]) -> str:
+    def _collection(self, wanted: ListSelection[Any]) -> str:
         return self._path(self.catalog.of(wanted.of), wanted.namespace)
 
     def _path(self, kind: Kind[Any], namespace: str, name: str = "") -> str:
@@ -304,7 +308,7 @@ _IGNORING = "?fieldValidation=Ignore"
 _SAFE = ":"  # the names of roles and bundles have colons; a path may carry them as they are
 
 
-def _read_as(wanted: Selection[Any]) -> type[Any]:
+def _read_as(wanted: ListSelection[Any]) -> type[Any]:
     return wanted.read_as or wanted.of
 
 
@@ -323,7 +327,7 @@ async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
             yield lines
 
 
-def _refuse_error(batch: list[Happening[Any]]) -> None:
+def _refuse_error(batch: list[WatchedChange[Any]]) -> None:
     for event in batch:
         if event.type == "ERROR":
             raise _from_status(_status(event.data))

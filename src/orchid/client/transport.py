@@ -2,10 +2,10 @@
 
 `Transport` is what client.py asks for: send a request and get the whole answer, or open a stream
 and read it piece by piece. `TlsTransport` speaks HTTP/1.1 over TLS with connections that are kept;
-the one that goes straight into our own chain, without sockets, is server/in_process.py.
+the one that goes straight into our own chain, without sockets, is server/sockets/in_process.py.
 
 Nothing here retries and nothing knows what an object is. A server that cannot be reached, breaks
-off or does not speak HTTP raises `Unreachable`; the credential is in no text of it.
+off or does not speak HTTP raises `ServerUnreachable`; the credential is in no text of it.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from orchid.credentials.secret import Secret
+from orchid.credentials.secret import SecretValue
 
 JSON = "application/json"
 TIMEOUT = 60.0
@@ -30,7 +30,7 @@ KEPT_CONNECTIONS = 32
 _HTTPS_PORT = 443
 
 
-class Unreachable(OSError):
+class ServerUnreachable(OSError):
     """No usable answer came; whether the request was carried out is not known."""
 
 
@@ -41,7 +41,7 @@ class Answer(NamedTuple):
     body: bytes
 
 
-class Refused(Exception):
+class ServerRefused(Exception):
     """A stream was not opened; `answer` says why."""
 
     def __init__(self, answer: Answer) -> None:
@@ -57,7 +57,7 @@ class Transport(Protocol):
         """Send one request and wait for the whole answer."""
 
     def stream(self, target: str) -> AbstractAsyncContextManager[Pieces]:
-        """Open a stream; raises Refused if the answer is no success. Its end ends the pieces."""
+        """Open a stream; raises ServerRefused unless the answer is a success."""
 
     async def close(self) -> None: ...
 
@@ -71,7 +71,7 @@ class TlsTransport:
         tls: ssl.SSLContext,
         *,
         user_agent: str,
-        bearer: Callable[[], Secret] | None = None,
+        bearer: Callable[[], SecretValue] | None = None,
         server_name: str = "",
         timeout: float = TIMEOUT,
     ) -> None:
@@ -94,7 +94,7 @@ class TlsTransport:
             async with asyncio.timeout(self._timeout):
                 return await self._exchanged(data)
         except TimeoutError:
-            raise Unreachable(f"no answer within {self._timeout:g} seconds") from None
+            raise ServerUnreachable(f"no answer within {self._timeout:g} seconds") from None
 
     @asynccontextmanager
     async def stream(self, target: str) -> AsyncIterator[Pieces]:
@@ -113,15 +113,15 @@ class TlsTransport:
                     connection.write(data)
                     status = await connection.status()
                     if status != 200:  # noqa: PLR2004 -- OK
-                        raise Refused(Answer(status, await connection.rest()))
+                        raise ServerRefused(Answer(status, await connection.rest()))
                 except BaseException:
                     connection.close()
                     raise
                 return connection
         except TimeoutError:
-            raise Unreachable(f"no answer within {self._timeout:g} seconds") from None
+            raise ServerUnreachable(f"no answer within {self._timeout:g} seconds") from None
         except _ClosedWhileIdle:
-            raise Unreachable("the connection was closed without an answer") from None
+            raise ServerUnreachable("the connection was closed without an answer") from None
 
     async def close(self) -> None:
         while self._idle:
@@ -138,7 +138,7 @@ class TlsTransport:
             except _ClosedWhileIdle:
                 connection.close()
                 if fresh:
-                    raise Unreachable("the connection was closed without an answer") from None
+                    raise ServerUnreachable("the connection was closed without an answer") from None
                 continue  # the server had dropped the kept connection; nothing was carried out
             except BaseException:
                 connection.close()
@@ -166,9 +166,9 @@ class TlsTransport:
                 self._host, self._port, ssl=self._tls, server_hostname=self._server_name
             )
         except ssl.SSLError as error:
-            raise Unreachable(f"TLS failed: {error.reason or 'handshake'}") from None
+            raise ServerUnreachable(f"TLS failed: {error.reason or 'handshake'}") from None
         except OSError as error:
-            raise Unreachable(f"connection failed: {error.strerror or 'closed'}") from None
+            raise ServerUnreachable(f"connection failed: {error.strerror or 'closed'}") from None
         return _Connection(reader, writer)
 
     def _request(self, method: str, target: str, body: bytes, media: str) -> bytes:
@@ -247,11 +247,11 @@ class _Connection:
             self._parser.feed_data(data)
         except httptools.HttpParserError:
             self._broken = True
-            raise Unreachable("the answer is not HTTP, or too large") from None
+            raise ServerUnreachable("the answer is not HTTP, or too large") from None
 
     def _lost(self, text: str) -> Exception:
         self._broken = True
-        return Unreachable(text) if self._heard else _ClosedWhileIdle()
+        return ServerUnreachable(text) if self._heard else _ClosedWhileIdle()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers += 1

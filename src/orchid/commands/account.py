@@ -2,15 +2,15 @@
 
 import argparse
 
-from orchid.commands import moments
-from orchid.commands.actions import add_actions, run_action
-from orchid.commands.connection import Connection, path
-from orchid.commands.output import say, say_json, table
+from orchid.commands.terminal import times
+from orchid.commands.terminal.connection import ServerConnection, path
+from orchid.commands.terminal.output import say, say_json, table
+from orchid.commands.terminal.subcommands import add_subcommands, run_subcommand
 from orchid.commands.token import account_of
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_actions(
+    add_subcommands(
         parser,
         (
             ("new", "make an account", _account_argument, _new),
@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-run = run_action
+run = run_subcommand
 
 
 def _account_argument(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--namespace", default="", help="only those in it (default: all)")
 
 
-def _new(chosen: argparse.Namespace, server: Connection) -> int:
+def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
     namespace, name = account_of(chosen.account, server.access.namespace)
     body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
     answer = server.post(_place(namespace), body)
@@ -42,7 +42,7 @@ def _new(chosen: argparse.Namespace, server: Connection) -> int:
     return 0
 
 
-def _list(chosen: argparse.Namespace, server: Connection) -> int:
+def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
     found = list(server.items(_place(chosen.namespace)))
     if chosen.output == "json":
         say_json(found)
@@ -53,7 +53,7 @@ def _list(chosen: argparse.Namespace, server: Connection) -> int:
             (
                 each["metadata"].get("namespace", ""),
                 each["metadata"]["name"],
-                moments.age(each["metadata"].get("creationTimestamp")),
+                times.age(each["metadata"].get("creationTimestamp")),
             )
             for each in found
         ],
@@ -62,7 +62,7 @@ def _list(chosen: argparse.Namespace, server: Connection) -> int:
     return 0
 
 
-def _delete(chosen: argparse.Namespace, server: Connection) -> int:
+def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
     namespace, name = account_of(chosen.account, server.access.namespace)
     answer = server.delete(_place(namespace, name))
     if chosen.output == "json":

@@ -8,7 +8,7 @@ tool can copy. This and its kin work on files, beside the API, on the machine of
 import argparse
 from pathlib import Path
 
-from orchid.commands.output import USAGE, Complaint, remark, say
+from orchid.commands.terminal.output import USAGE, Complaint, remark, say
 
 DATABASE = "orchid.db"
 
@@ -29,8 +29,9 @@ def add_data_dir(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from orchid.store import sqlite_file, sqlite_restore
     from orchid.store.interface import StoreError
+    from orchid.store.sqlite import file as sqlite_file
+    from orchid.store.sqlite import restore as sqlite_restore
 
     source = chosen.data_dir / DATABASE
     if not source.is_file():

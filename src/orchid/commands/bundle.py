@@ -9,16 +9,16 @@ import hashlib
 import sys
 from pathlib import Path
 
-from orchid.commands import moments
-from orchid.commands.actions import add_actions, run_action
-from orchid.commands.connection import NOT_FOUND, Connection, Json, Refused
-from orchid.commands.output import USAGE, Complaint, say, say_json, table
+from orchid.commands.terminal import times
+from orchid.commands.terminal.connection import NOT_FOUND, CommandRefused, Json, ServerConnection
+from orchid.commands.terminal.output import USAGE, Complaint, say, say_json, table
+from orchid.commands.terminal.subcommands import add_subcommands, run_subcommand
 
 LARGEST = 1 << 20
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_actions(
+    add_subcommands(
         parser,
         (
             ("list", "list trust bundles", _list_arguments, _list),
@@ -28,14 +28,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-run = run_action
+run = run_subcommand
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--signer", default="", help="only the bundles of this signer")
 
 
-def _list(chosen: argparse.Namespace, server: Connection) -> int:
+def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
     query = {"fieldSelector": f"spec.signerName={chosen.signer}"} if chosen.signer else {}
     found = list(server.items(_place(server), query))
     if chosen.output == "json":
@@ -48,7 +48,7 @@ def _list(chosen: argparse.Namespace, server: Connection) -> int:
                 each["metadata"]["name"],
                 each["spec"].get("signerName") or "-",
                 str(_text(each).count("-----BEGIN CERTIFICATE-----")),
-                moments.age(each["metadata"].get("creationTimestamp")),
+                times.age(each["metadata"].get("creationTimestamp")),
             )
             for each in found
         ],
@@ -62,7 +62,7 @@ def _show_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pem", action="store_true", help="print the bundle itself")
 
 
-def _show(chosen: argparse.Namespace, server: Connection) -> int:
+def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
     found = server.get(_place(server, chosen.name))
     if chosen.output == "json":
         say_json(found)
@@ -84,7 +84,7 @@ def _show_certificates(text: str) -> None:
             rows.append(
                 (
                     found.subject.rfc4514_string() or "-",
-                    moments.until(found.not_valid_after_utc),
+                    times.until(found.not_valid_after_utc),
                     hashlib.sha256(data).hexdigest(),
                 )
             )
@@ -99,11 +99,11 @@ def _set_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--signer", default="", help="the signer whose certificates it verifies")
 
 
-def _set(chosen: argparse.Namespace, server: Connection) -> int:
+def _set(chosen: argparse.Namespace, server: ServerConnection) -> int:
     text = "".join(_read(name) for name in chosen.files)
     try:
         found = server.get(_place(server, chosen.name))
-    except Refused as refused:
+    except CommandRefused as refused:
         if refused.status != NOT_FOUND:
             raise
         answer, done = server.post(_place(server), _new(chosen, server, text)), "made"
@@ -121,7 +121,7 @@ def _set(chosen: argparse.Namespace, server: Connection) -> int:
     return 0
 
 
-def _new(chosen: argparse.Namespace, server: Connection, text: str) -> Json:
+def _new(chosen: argparse.Namespace, server: ServerConnection, text: str) -> Json:
     spec: Json = {"trustBundle": text}
     if chosen.signer:
         spec["signerName"] = chosen.signer
@@ -149,7 +149,7 @@ def _read(name: str) -> str:
     return text if text.endswith("\n") else f"{text}\n"
 
 
-def _place(server: Connection, *parts: str) -> str:
+def _place(server: ServerConnection, *parts: str) -> str:
     return server.group("certificates", "v1beta1", "clustertrustbundles", *parts)
 
 

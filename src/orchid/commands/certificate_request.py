@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import NameOID
 
-from orchid.commands import moments
-from orchid.commands.output import USAGE, Cell, Complaint
+from orchid.commands.terminal import times
+from orchid.commands.terminal.output import USAGE, Cell, Complaint
 from orchid.credentials import certificates, files, keys, signing_request
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.signing_request import SigningRequest
@@ -122,6 +122,6 @@ def certificate_facts(data: bytes) -> Facts:
     return [
         ("Serial", f"{leaf.serial_number:x}"),
         ("Issued by", leaf.issuer.rfc4514_string()),
-        ("Expires", moments.until(leaf.not_valid_after_utc)),
+        ("Expires", times.until(leaf.not_valid_after_utc)),
         ("SHA-256", leaf.fingerprint(hashes.SHA256()).hex()),
     ]

@@ -10,7 +10,7 @@ The words are taken from the parsers themselves, so that what is completed is wh
 import argparse
 from collections.abc import Callable, Iterator
 
-from orchid.commands.output import say
+from orchid.commands.terminal.output import say
 
 Words = dict[str, list[str]]
 """What may follow: `""` for the first word, `csr` for what follows that, `csr new`, and so on."""

@@ -17,10 +17,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from orchid.commands import moments
-from orchid.commands.actions import add_actions, run_action
-from orchid.commands.connection import CONFLICT, Connection, Json, Refused
-from orchid.commands.output import USAGE, Cell, Complaint, facts, remark, say, say_json, table
+from orchid.commands.terminal import times
+from orchid.commands.terminal.connection import CONFLICT, CommandRefused, Json, ServerConnection
+from orchid.commands.terminal.output import (
+    USAGE,
+    Cell,
+    Complaint,
+    facts,
+    remark,
+    say,
+    say_json,
+    table,
+)
+from orchid.commands.terminal.subcommands import add_subcommands, run_subcommand
 
 KIND = "CertificateSigningRequest"
 DIGITAL_SIGNATURE = "digital signature"
@@ -36,7 +45,7 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_actions(
+    add_subcommands(
         parser,
         (
             ("new", "make a key and request a certificate for it", _new_arguments, _new),
@@ -49,7 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-run = run_action
+run = run_subcommand
 
 
 # -- new -----------------------------------------------------------------------------------
@@ -71,14 +80,14 @@ def _new_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"{', '.join(SIGNERS)}, or a full name like example.com/signer (default: client)",
     )
     parser.add_argument(
-        "--for", dest="lifetime", type=moments.duration_of, metavar="24h", help="how long it lasts"
+        "--for", dest="lifetime", type=times.duration_of, metavar="24h", help="how long it lasts"
     )
     parser.add_argument(
         "--key", type=Path, metavar="FILE", help="use this key instead of making NAME.key"
     )
 
 
-def _new(chosen: argparse.Namespace, server: Connection) -> int:
+def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
     from orchid.commands import certificate_request
 
     name = _file_name(chosen.name)
@@ -102,7 +111,7 @@ def _new(chosen: argparse.Namespace, server: Connection) -> int:
     return 0
 
 
-def _request(chosen: argparse.Namespace, server: Connection, data: bytes) -> Json:
+def _request(chosen: argparse.Namespace, server: ServerConnection, data: bytes) -> Json:
     signer = SIGNERS.get(chosen.signer)
     usages = chosen.usage or [DIGITAL_SIGNATURE, USAGES.get(chosen.signer, "client auth")]
     spec: Json = {
@@ -127,7 +136,7 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pending", action="store_true", help="only those that nobody has decided")
 
 
-def _list(chosen: argparse.Namespace, server: Connection) -> int:
+def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
     found = list(server.items(_place(server)))
     if chosen.pending:
         found = [each for each in found if not _conditions(each)]
@@ -139,7 +148,7 @@ def _list(chosen: argparse.Namespace, server: Connection) -> int:
         [
             (
                 each["metadata"]["name"],
-                moments.age(each["metadata"].get("creationTimestamp")),
+                times.age(each["metadata"].get("creationTimestamp")),
                 each["spec"].get("signerName", ""),
                 each["spec"].get("username", ""),
                 _lifetime(each),
@@ -156,7 +165,7 @@ def _name_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME")
 
 
-def _show(chosen: argparse.Namespace, server: Connection) -> int:
+def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
     from orchid.commands import certificate_request
 
     found = server.get(_place(server, chosen.name))
@@ -175,7 +184,7 @@ def _show(chosen: argparse.Namespace, server: Connection) -> int:
             ("Lifetime", _lifetime(found)),
             ("Requested by", spec.get("username", "")),
             ("Their groups", spec.get("groups") or ["none"]),
-            ("Requested", f"{moments.age(found['metadata'].get('creationTimestamp'))} ago"),
+            ("Requested", f"{times.age(found['metadata'].get('creationTimestamp'))} ago"),
             *(_told(condition) for condition in _conditions(found)),
             *certificate_request.certificate_facts(_bytes(_status(found).get("certificate"))),
         ]
@@ -209,15 +218,15 @@ def _decision_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--message", default="", help="a sentence, for people")
 
 
-def _approve(chosen: argparse.Namespace, server: Connection) -> int:
+def _approve(chosen: argparse.Namespace, server: ServerConnection) -> int:
     return _decide(chosen, server, "Approved")
 
 
-def _deny(chosen: argparse.Namespace, server: Connection) -> int:
+def _deny(chosen: argparse.Namespace, server: ServerConnection) -> int:
     return _decide(chosen, server, "Denied")
 
 
-def _decide(chosen: argparse.Namespace, server: Connection, verdict: str) -> int:
+def _decide(chosen: argparse.Namespace, server: ServerConnection, verdict: str) -> int:
     answers = [_write_decision(chosen, server, name, verdict) for name in chosen.names]
     if chosen.output == "json":
         say_json(answers)
@@ -225,7 +234,7 @@ def _decide(chosen: argparse.Namespace, server: Connection, verdict: str) -> int
 
 
 def _write_decision(
-    chosen: argparse.Namespace, server: Connection, name: str, verdict: str
+    chosen: argparse.Namespace, server: ServerConnection, name: str, verdict: str
 ) -> Json:
     condition = {
         "type": verdict,
@@ -242,7 +251,7 @@ def _write_decision(
         try:
             answer = server.put(_place(server, name, "approval"), {**found, "status": status})
             break
-        except Refused as refused:
+        except CommandRefused as refused:
             # Somebody else wrote in between: look again before deciding.
             if refused.status != CONFLICT or attempt == ATTEMPTS - 1:
                 raise
@@ -260,11 +269,11 @@ def _fetch_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", default="", metavar="FILE", help="'-' for standard output (default: NAME.crt)"
     )
     parser.add_argument(
-        "--wait", type=moments.duration_of, default=60, metavar="1m", help="how long (default: 1m)"
+        "--wait", type=times.duration_of, default=60, metavar="1m", help="how long (default: 1m)"
     )
 
 
-def _fetch(chosen: argparse.Namespace, server: Connection) -> int:
+def _fetch(chosen: argparse.Namespace, server: ServerConnection) -> int:
     target = chosen.out or f"{_file_name(chosen.name)}.crt"
     found = wait_for(server, chosen.name, chosen.wait)
     certificate = _bytes(_status(found)["certificate"])
@@ -283,7 +292,7 @@ def _fetch(chosen: argparse.Namespace, server: Connection) -> int:
 
 
 def wait_for(
-    server: Connection, name: str, seconds: float, sleep: Callable[[float], None] = time.sleep
+    server: ServerConnection, name: str, seconds: float, sleep: Callable[[float], None] = time.sleep
 ) -> Json:
     """Wait until a request has its certificate; a refusal ends the wait at once."""
     deadline = time.monotonic() + seconds
@@ -303,7 +312,7 @@ def wait_for(
 
 
 def _overdue(found: Json, name: str, seconds: float) -> str:
-    waited = f"{name} has no certificate after {moments.span(seconds)}"
+    waited = f"{name} has no certificate after {times.span(seconds)}"
     if not _conditions(found):
         return f"{waited}: nobody has decided; approve it with: orchid csr approve {name}"
     signer = found["spec"].get("signerName", "")
@@ -313,7 +322,7 @@ def _overdue(found: Json, name: str, seconds: float) -> str:
 # -- reading answers -----------------------------------------------------------------------
 
 
-def _place(server: Connection, *parts: str) -> str:
+def _place(server: ServerConnection, *parts: str) -> str:
     return server.group("certificates", "v1", "certificatesigningrequests", *parts)
 
 
@@ -328,7 +337,7 @@ def _conditions(request: Json) -> list[Json]:
 
 def _lifetime(request: Json) -> str:
     seconds = request["spec"].get("expirationSeconds")
-    return moments.span(seconds) if isinstance(seconds, int) else "as the signer likes"
+    return times.span(seconds) if isinstance(seconds, int) else "as the signer likes"
 
 
 def _bytes(text: Any) -> bytes:

@@ -9,9 +9,10 @@ import argparse
 import base64
 from pathlib import Path
 
-from orchid.commands import moments, token
-from orchid.commands.connection import Connection, Json, add_flags, connect
-from orchid.commands.output import USAGE, Complaint, remark, say
+from orchid.commands import token
+from orchid.commands.terminal import times
+from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect
+from orchid.commands.terminal.output import USAGE, Complaint, remark, say
 
 LARGEST = 1 << 20
 
@@ -21,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--for",
         dest="lifetime",
-        type=moments.duration_of,
+        type=times.duration_of,
         metavar="24h",
         help="how long the token is good (default: as the server likes, an hour)",
     )
@@ -49,19 +50,19 @@ def run(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _of_account(chosen: argparse.Namespace, server: Connection) -> str:
+def _of_account(chosen: argparse.Namespace, server: ServerConnection) -> str:
     if chosen.key:
         raise Complaint("--key goes with --cert", USAGE)
     namespace, name = token.account_of(chosen.account, server.access.namespace)
     answer = token.request(server, namespace, name, audiences=[], seconds=chosen.lifetime)
-    expires = moments.parse(answer["status"].get("expirationTimestamp"))
+    expires = times.parse(answer["status"].get("expirationTimestamp"))
     if expires is not None:
-        remark(f"the token expires {moments.until(expires)}")
+        remark(f"the token expires {times.until(expires)}")
     credential = {"token": answer["status"]["token"]}
     return document(server, f"{namespace}/{name}", credential, namespace)
 
 
-def _of_certificate(chosen: argparse.Namespace, server: Connection) -> str:
+def _of_certificate(chosen: argparse.Namespace, server: ServerConnection) -> str:
     from orchid.credentials import certificates, files, keys
     from orchid.credentials.refusals import Refusal
 
@@ -79,9 +80,11 @@ def _of_certificate(chosen: argparse.Namespace, server: Connection) -> str:
     return document(server, chosen.cert.stem, credential, server.access.namespace)
 
 
-def document(server: Connection, user: str, credential: dict[str, str], namespace: str) -> str:
+def document(
+    server: ServerConnection, user: str, credential: dict[str, str], namespace: str
+) -> str:
     """A kubeconfig with one cluster, one user and one context."""
-    from orchid.wire import yaml_text
+    from orchid.wire.codec import yaml_text
 
     access = server.access
     cluster: Json = {"server": access.server}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchid.commands.backup import DATABASE
-from orchid.commands.output import USAGE, Complaint, say
+from orchid.commands.terminal.output import USAGE, Complaint, say
 
 if TYPE_CHECKING:
     from orchid.store.interface import Store
@@ -70,14 +70,14 @@ async def _migrate(chosen: argparse.Namespace) -> "Migrated":
 
 async def _embedded(directory: Path) -> "Store":
     from orchid.store.first_revision import first_revision
-    from orchid.store.sqlite import SQLiteStore
+    from orchid.store.sqlite.store import SQLiteStore
 
     return await SQLiteStore.open(directory / DATABASE, first=first_revision(time.time()))
 
 
 async def _etcd(chosen: argparse.Namespace) -> "Store":
     try:
-        from orchid.store.etcd import EtcdStore
+        from orchid.store.etcd.store import EtcdStore
     except ImportError:
         raise Complaint(
             "etcd needs two more packages: pip install 'orchid-identity[etcd]'", USAGE

@@ -1,7 +1,7 @@
 """`orchid restore`: put a backup in the place of the embedded store.
 
 Refused while a server has the store open. What was there is kept aside, and clients that remember
-a later time are told to list anew: see store/sqlite_restore.py.
+a later time are told to list anew: see store/sqlite/restore.py.
 """
 
 import argparse
@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from orchid.commands.backup import DATABASE, add_data_dir
-from orchid.commands.output import USAGE, Complaint, say
+from orchid.commands.terminal.output import USAGE, Complaint, say
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -18,9 +18,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from orchid.store import sqlite_restore
     from orchid.store.first_revision import first_revision
     from orchid.store.interface import AlreadyInUse, StoreError
+    from orchid.store.sqlite import restore as sqlite_restore
 
     if not chosen.file.is_file():
         raise Complaint(f"there is no file {chosen.file}", USAGE)

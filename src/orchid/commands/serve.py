@@ -7,9 +7,9 @@ import argparse
 import asyncio
 from typing import Any
 
-from orchid.commands.output import say
 from orchid.commands.serving_flags import add_settings as configure
 from orchid.commands.serving_flags import until_signal
+from orchid.commands.terminal.output import say
 from orchid.settings import Settings
 from orchid.wire.naming import CLIENT
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from orchid.commands.output import USAGE, Complaint
+from orchid.commands.terminal.output import USAGE, Complaint
 from orchid.settings import BadSettings, Given, Many, Settings, check, read
 
 Work = Callable[[Settings, asyncio.Event], Awaitable[None]]

@@ -7,16 +7,16 @@ shown as such and is no failure.
 import argparse
 
 from orchid.commands import whoami
-from orchid.commands.connection import (
+from orchid.commands.terminal.connection import (
     FORBIDDEN,
-    Connection,
+    CommandRefused,
     Json,
-    Refused,
+    ServerConnection,
     add_flags,
     connect,
     path,
 )
-from orchid.commands.output import REFUSED, Cell, facts, say_json
+from orchid.commands.terminal.output import REFUSED, Cell, facts, say_json
 
 WELL = 200
 DECIDED = ("Approved", "Denied")
@@ -46,14 +46,14 @@ def run(chosen: argparse.Namespace) -> int:
     return 0 if ready else REFUSED
 
 
-def readiness(server: Connection) -> tuple[bool, list[str]]:
+def readiness(server: ServerConnection) -> tuple[bool, list[str]]:
     """Whether /readyz says yes, and which checks do not."""
     status, text = server.text("/readyz?verbose")
     failing = [line[3:].split(" ")[0] for line in text.splitlines() if line.startswith("[-]")]
     return status == WELL, failing
 
 
-def counts(server: Connection) -> Json:
+def counts(server: ServerConnection) -> Json:
     """How many of each there are; None where the caller may not ask."""
     requests = server.group("certificates", "v1", "certificatesigningrequests")
     return {
@@ -67,19 +67,19 @@ def counts(server: Connection) -> Json:
     }
 
 
-def _count(server: Connection, place: str) -> int | None:
+def _count(server: ServerConnection, place: str) -> int | None:
     try:
         return server.count(place)
-    except Refused as refused:
+    except CommandRefused as refused:
         if refused.status == FORBIDDEN:
             return None
         raise
 
 
-def _undecided(server: Connection, place: str) -> int | None:
+def _undecided(server: ServerConnection, place: str) -> int | None:
     try:
         return sum(not is_decided(each) for each in server.items(place))
-    except Refused as refused:
+    except CommandRefused as refused:
         if refused.status == FORBIDDEN:
             return None
         raise

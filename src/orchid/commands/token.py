@@ -13,9 +13,18 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-from orchid.commands import moments
-from orchid.commands.connection import Connection, Json, add_flags, connect, path
-from orchid.commands.output import REFUSED, USAGE, Cell, Complaint, facts, remark, say, say_json
+from orchid.commands.terminal import times
+from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect, path
+from orchid.commands.terminal.output import (
+    REFUSED,
+    USAGE,
+    Cell,
+    Complaint,
+    facts,
+    remark,
+    say,
+    say_json,
+)
 from orchid.commands.whoami import described
 
 LARGEST = 64 << 10
@@ -41,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="for whom the token is (default: the server itself); may be repeated",
     )
     parser.add_argument(
-        "--for", dest="lifetime", type=moments.duration_of, metavar="1h", help="how long it is good"
+        "--for", dest="lifetime", type=times.duration_of, metavar="1h", help="how long it is good"
     )
     parser.add_argument(
         "--bound-to",
@@ -79,14 +88,14 @@ def _request(chosen: argparse.Namespace) -> int:
         say_json(answer)
         return 0
     say(answer["status"]["token"])
-    expires = moments.parse(answer["status"].get("expirationTimestamp"))
+    expires = times.parse(answer["status"].get("expirationTimestamp"))
     if expires is not None and sys.stdout.isatty():
-        remark(f"expires {moments.until(expires)}")
+        remark(f"expires {times.until(expires)}")
     return 0
 
 
 def request(
-    server: Connection,
+    server: ServerConnection,
     namespace: str,
     name: str,
     *,
@@ -187,7 +196,7 @@ def audiences_of(claims: Json) -> list[str]:
     return [each for each in listed if isinstance(each, str)]
 
 
-def verify(server: Connection, token: str, audiences: list[str]) -> Json:
+def verify(server: ServerConnection, token: str, audiences: list[str]) -> Json:
     """What the server says about a token: the status of a TokenReview."""
     body = {
         "apiVersion": server.api_version("authentication", "v1"),
@@ -233,4 +242,4 @@ def _moment(value: object) -> Cell:
         moment = datetime.fromtimestamp(float(str(value)), UTC)
     except (ValueError, OverflowError, OSError):
         return Cell(value)
-    return Cell(moments.until(moment))
+    return Cell(times.until(moment))

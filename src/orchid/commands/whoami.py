@@ -6,8 +6,8 @@ Asks by SelfSubjectReview, so the answer is what every decision about the caller
 import argparse
 from typing import Any
 
-from orchid.commands.connection import Connection, Json, add_flags, connect
-from orchid.commands.output import facts, say_json
+from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect
+from orchid.commands.terminal.output import facts, say_json
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +24,7 @@ def run(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def ask(server: Connection) -> Json:
+def ask(server: ServerConnection) -> Json:
     """The review as the server gives it."""
     body = {
         "apiVersion": server.api_version("authentication", "v1"),

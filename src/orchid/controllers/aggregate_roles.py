@@ -9,8 +9,8 @@ The evaluator works out aggregation anew at each use; what is written here is fo
 
 from collections.abc import Iterator
 
-from orchid.client.client import DELETED, Client, Happening, Selection
-from orchid.controllers.loop import Controller
+from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
+from orchid.controllers.runtime.loop import Controller
 from orchid.kinds.role import ClusterRole, LabelSelector, aggregate, selects
 from orchid.wire.errors import NotFound
 from orchid.wire.struct import replace
@@ -21,7 +21,7 @@ class AggregateRoles(Controller[ClusterRole]):
     workers = 1
 
     def __init__(self, client: Client) -> None:
-        super().__init__(client, Selection(ClusterRole))
+        super().__init__(client, ListSelection(ClusterRole))
         self._roles: dict[str, ClusterRole] = {}
         self._is_complete = False
 
@@ -33,7 +33,7 @@ class AggregateRoles(Controller[ClusterRole]):
         self._is_complete = True
         self._look_at_all()
 
-    def take(self, event: Happening[ClusterRole]) -> None:
+    def take(self, event: WatchedChange[ClusterRole]) -> None:
         role = event.object
         if event.type == DELETED:
             self._roles.pop(role.name, None)

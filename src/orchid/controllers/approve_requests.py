@@ -6,9 +6,9 @@ Writes  /approval: the condition Approved
 Never   denies, and never approves for another signer; those are a person's to decide
 """
 
-from orchid.client.client import DELETED, Client, Happening, Selection
-from orchid.controllers.loop import Controller, TryAgain
+from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.controllers.record_events import EventRecorder
+from orchid.controllers.runtime.loop import Controller, TryAgain
 from orchid.credentials import signing_request
 from orchid.credentials.profiles import Profile, Recognition, recognise_node_client
 from orchid.credentials.refusals import Refusal
@@ -28,13 +28,13 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
     def __init__(
         self, client: Client, profile: Profile, names: Naming, events: EventRecorder
     ) -> None:
-        super().__init__(client, Selection(CertificateSigningRequest))
+        super().__init__(client, ListSelection(CertificateSigningRequest))
         self._profile = profile
         self._names = names
         self._events = events
         self._signer = profile.signer_name.encode()
 
-    def take(self, event: Happening[CertificateSigningRequest]) -> None:
+    def take(self, event: WatchedChange[CertificateSigningRequest]) -> None:
         # What does not even mention our signer is not decoded: there may be thousands of them.
         if event.type == DELETED or self._signer in bytes(event.data):
             super().take(event)

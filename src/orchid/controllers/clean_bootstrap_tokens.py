@@ -7,8 +7,8 @@ Never    touches one without an expiration
 
 from datetime import UTC, datetime
 
-from orchid.client.client import Client, Selection
-from orchid.controllers.loop import Clock, Controller
+from orchid.client.client import Client, ListSelection
+from orchid.controllers.runtime.loop import Clock, Controller
 from orchid.kinds.secret import Secret
 from orchid.wire.naming import Naming
 
@@ -20,7 +20,7 @@ class CleanBootstrapTokens(Controller[Secret]):
     workers = 1
 
     def __init__(self, client: Client, clock: Clock, names: Naming) -> None:
-        selection = Selection(
+        selection = ListSelection(
             Secret, names.system_namespace, fields=f"type={names.bootstrap_token_type}"
         )
         super().__init__(client, selection)

@@ -7,8 +7,8 @@ Never    looks at the status of a condition: that it is there is enough
 
 from datetime import datetime, timedelta
 
-from orchid.client.client import Client, Selection
-from orchid.controllers.loop import Clock, Sweeper
+from orchid.client.client import Client, ListSelection
+from orchid.controllers.runtime.loop import Clock, Sweeper
 from orchid.credentials import certificates
 from orchid.credentials.refusals import Refusal
 from orchid.kinds.certificate_signing_request import (
@@ -32,7 +32,7 @@ class CleanRequests(Sweeper):
         self._clock = clock
 
     async def sweep(self) -> None:
-        async for csr in self._client.scan(Selection(CertificateSigningRequest)):
+        async for csr in self._client.scan(ListSelection(CertificateSigningRequest)):
             if is_over(csr, self._clock.now()):
                 try:
                     await self._client.delete(CertificateSigningRequest, csr.name)

@@ -9,8 +9,8 @@ Never    touches a Secret that its account does not list: somebody made that one
 from datetime import date, timedelta
 from typing import Any
 
-from orchid.client.client import Client, Selection
-from orchid.controllers.loop import Clock, Sweeper
+from orchid.client.client import Client, ListSelection
+from orchid.controllers.runtime.loop import Clock, Sweeper
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.pod import Pod
 from orchid.kinds.secret import Secret
@@ -38,7 +38,7 @@ class CleanTokenSecrets(Sweeper):
         today = self._clock.now().date()
         if not await self._is_long_known(today):
             return
-        selection = Selection(Secret, fields=f"type={self._names.token_secret_type}")
+        selection = ListSelection(Secret, fields=f"type={self._names.token_secret_type}")
         async for secret in self._client.scan(selection):
             if self._is_unused(secret, today) and await self._is_made_by_us(secret):
                 await self._retire(secret, today)
@@ -67,7 +67,7 @@ class CleanTokenSecrets(Sweeper):
         account = await self._client.find(ServiceAccount, name, secret.namespace) if name else None
         if account is None or all(one.name != secret.name for one in account.secrets):
             return False
-        async for pod in self._client.scan(Selection(Pod, secret.namespace)):
+        async for pod in self._client.scan(ListSelection(Pod, secret.namespace)):
             if secret.name in mounted_secrets(pod):
                 return False
         return True

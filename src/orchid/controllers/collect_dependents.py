@@ -13,8 +13,8 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from orchid.client.client import DELETED, LISTED, Client, Happening, Selection
-from orchid.controllers.loop import Start, Worker
+from orchid.client.client import DELETED, LISTED, Client, ListSelection, WatchedChange
+from orchid.controllers.runtime.loop import Start, Worker
 from orchid.kinds.event import Event
 from orchid.wire.errors import Conflict, NotFound
 from orchid.wire.meta import Object, OwnerReference, Time
@@ -40,7 +40,7 @@ class _Seen(Wire):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class DependencyNode:
     """One incarnation of one object."""
 
     type: type[Object]
@@ -62,18 +62,20 @@ class Notes:
     """Who depends on whom, by uid."""
 
     def __init__(self) -> None:
-        self._owners: dict[Node, tuple[OwnerReference, ...]] = {}
-        self._dependents: dict[str, dict[Node, None]] = {}
-        self.waiting: dict[str, Node] = {}  # owners that go when their dependents have gone
+        self._owners: dict[DependencyNode, tuple[OwnerReference, ...]] = {}
+        self._dependents: dict[str, dict[DependencyNode, None]] = {}
+        self.waiting: dict[
+            str, DependencyNode
+        ] = {}  # owners that go when their dependents have gone
 
     def clear(self) -> None:
         for notes in (self._owners, self._dependents, self.waiting):
             notes.clear()
 
-    def owners(self, node: Node) -> tuple[OwnerReference, ...]:
+    def owners(self, node: DependencyNode) -> tuple[OwnerReference, ...]:
         return self._owners.get(node, ())
 
-    def put(self, node: Node, owners: tuple[OwnerReference, ...]) -> None:
+    def put(self, node: DependencyNode, owners: tuple[OwnerReference, ...]) -> None:
         """Note an object's owners, in the place of those it had."""
         self.drop(node)
         if owners:
@@ -81,7 +83,7 @@ class Notes:
         for owner in owners:
             self._dependents.setdefault(owner.uid, {})[node] = None
 
-    def drop(self, node: Node) -> tuple[OwnerReference, ...]:
+    def drop(self, node: DependencyNode) -> tuple[OwnerReference, ...]:
         owners = self._owners.pop(node, ())
         for owner in owners:
             others = self._dependents.get(owner.uid, {})
@@ -90,7 +92,7 @@ class Notes:
                 self._dependents.pop(owner.uid, None)
         return owners
 
-    def dependents(self, uid: str) -> list[Node]:
+    def dependents(self, uid: str) -> list[DependencyNode]:
         return list(self._dependents.get(uid, ()))
 
     def is_blocked(self, uid: str) -> bool:
@@ -104,7 +106,7 @@ class Notes:
             return True
         return any(not self._waits_for(one, uid) for one in blocking)
 
-    def _waits_for(self, node: Node, uid: str) -> bool:
+    def _waits_for(self, node: DependencyNode, uid: str) -> bool:
         reached = {node.uid}
         ahead = [node.uid]
         while ahead:
@@ -116,7 +118,7 @@ class Notes:
                     ahead.append(one.uid)
         return False
 
-    def _blocking(self, uid: str) -> list[Node]:
+    def _blocking(self, uid: str) -> list[DependencyNode]:
         return [
             node
             for node in self._dependents.get(uid, ())
@@ -124,7 +126,7 @@ class Notes:
         ]
 
 
-class CollectDependents(Worker[Node, None]):
+class CollectDependents(Worker[DependencyNode, None]):
     name = "garbagecollector"
     workers = 8
 
@@ -137,7 +139,7 @@ class CollectDependents(Worker[Node, None]):
             kind for kind in client.catalog.stored if kind.type is not Event
         )
 
-    def shown(self, key: Node) -> str:
+    def shown(self, key: DependencyNode) -> str:
         return f"{key.type.__name__} {key.namespace}/{key.name}"
 
     # -- noting ----------------------------------------------------------------------------
@@ -148,17 +150,17 @@ class CollectDependents(Worker[Node, None]):
             start(self._follow(kind.type))
 
     async def _follow(self, type_: type[Object]) -> None:
-        selection: Selection[Any] = Selection(type_, read_as=_Seen)
+        selection: ListSelection[Any] = ListSelection(type_, read_as=_Seen)
         async with contextlib.aclosing(self._client.follow(selection)) as batches:
             async for batch in batches:
                 for event in batch:
                     self._note(type_, event)
 
-    def _note(self, type_: type[Object], event: Happening[Any]) -> None:
+    def _note(self, type_: type[Object], event: WatchedChange[Any]) -> None:
         if event.type == LISTED and not _may_matter(bytes(event.data)):
             return
         meta: _SeenMeta = event.object.metadata
-        node = Node(type_, meta.namespace, meta.name, meta.uid)
+        node = DependencyNode(type_, meta.namespace, meta.name, meta.uid)
         if event.type == DELETED:
             self._note_deletion(node)
             return
@@ -176,7 +178,7 @@ class CollectDependents(Worker[Node, None]):
         elif ORPHAN in meta.finalizers:
             self.queue.add(node)
 
-    def _note_deletion(self, node: Node) -> None:
+    def _note_deletion(self, node: DependencyNode) -> None:
         self._notes.waiting.pop(node.uid, None)
         owners = self._notes.drop(node)
         self.queue.drop(node)
@@ -193,7 +195,7 @@ class CollectDependents(Worker[Node, None]):
 
     # -- working ---------------------------------------------------------------------------
 
-    async def attend(self, key: Node, value: None) -> None:
+    async def attend(self, key: DependencyNode, value: None) -> None:
         node = key
         live = await self._client.find(node.type, node.name, node.namespace)
         if live is None or live.metadata.uid != node.uid:
@@ -209,7 +211,7 @@ class CollectDependents(Worker[Node, None]):
         if meta.owner_references:
             await self._judge(node, live)
 
-    async def _judge(self, node: Node, live: Object) -> None:
+    async def _judge(self, node: DependencyNode, live: Object) -> None:
         owners = await self._owners(node, live)
         if owners.there:
             lost = {owner.uid for owner in (*owners.gone, *owners.waiting)}
@@ -221,7 +223,7 @@ class CollectDependents(Worker[Node, None]):
         elif owners.waiting or owners.gone:
             await self._delete(node, _own_policy(live))
 
-    async def _owners(self, node: Node, live: Object) -> Owners:
+    async def _owners(self, node: DependencyNode, live: Object) -> Owners:
         owners = Owners()
         for reference in live.metadata.owner_references:
             kind = self._client.catalog.named(reference.api_version, reference.kind)
@@ -238,14 +240,14 @@ class CollectDependents(Worker[Node, None]):
                 owners.there.append(reference)
         return owners
 
-    async def _wait_for_dependents(self, node: Node, live: Object) -> None:
+    async def _wait_for_dependents(self, node: DependencyNode, live: Object) -> None:
         for dependent in self._notes.dependents(node.uid):
             if dependent.uid not in self._notes.waiting:  # those are looked at for themselves
                 self.queue.add(dependent)
         if not self._notes.is_blocked(node.uid):
             await self._unfinalize(node, live, FOREGROUND)
 
-    async def _orphan(self, node: Node, live: Object) -> None:
+    async def _orphan(self, node: DependencyNode, live: Object) -> None:
         """Set every dependent free, then let the owner go.
 
         The notes may lag behind, and a dependent that is missed here would be deleted later for
@@ -254,30 +256,30 @@ class CollectDependents(Worker[Node, None]):
         for kind in self._kinds:
             if node.namespace and not kind.namespaced:
                 continue
-            selection: Selection[Any] = Selection(kind.type, node.namespace)
+            selection: ListSelection[Any] = ListSelection(kind.type, node.namespace)
             async for found in self._client.scan(selection):
                 if any(owner.uid == node.uid for owner in found.metadata.owner_references):
                     meta = found.metadata
-                    dependent = Node(kind.type, meta.namespace, meta.name, meta.uid)
+                    dependent = DependencyNode(kind.type, meta.namespace, meta.name, meta.uid)
                     await self._release(dependent, found, {node.uid})
         await self._unfinalize(node, live, ORPHAN)
 
-    async def _release(self, node: Node, live: Object, owners: set[str]) -> None:
+    async def _release(self, node: DependencyNode, live: Object, owners: set[str]) -> None:
         """Take references to these owners off an object."""
         kept = [one for one in live.metadata.owner_references if one.uid not in owners]
         await self._change(node, live, {"ownerReferences": kept or None})
 
-    async def _unfinalize(self, node: Node, live: Object, finalizer: str) -> None:
+    async def _unfinalize(self, node: DependencyNode, live: Object, finalizer: str) -> None:
         kept = [one for one in live.metadata.finalizers if one != finalizer]
         await self._change(node, live, {"finalizers": kept or None})
         self._notes.waiting.pop(node.uid, None)
 
-    async def _change(self, node: Node, live: Object, change: dict[str, Any]) -> None:
+    async def _change(self, node: DependencyNode, live: Object, change: dict[str, Any]) -> None:
         meta = {"uid": node.uid, "resourceVersion": live.metadata.resource_version, **change}
         with contextlib.suppress(NotFound):
             await self._client.patch(node.type, node.name, node.namespace, {"metadata": meta})
 
-    async def _delete(self, node: Node, policy: str) -> None:
+    async def _delete(self, node: DependencyNode, policy: str) -> None:
         with contextlib.suppress(NotFound, Conflict):
             await self._client.delete(
                 node.type, node.name, node.namespace, uid=node.uid, propagation=policy

@@ -7,8 +7,8 @@ Never   brings one back under its old uid, so that tokens of the deleted one sta
 
 from collections.abc import AsyncIterator
 
-from orchid.client.client import Client, Happening, Selection
-from orchid.controllers.loop import Controller, Key, Trigger, is_deletion
+from orchid.client.client import Client, ListSelection, WatchedChange
+from orchid.controllers.runtime.loop import Controller, Key, Trigger, is_deletion
 from orchid.kinds.namespace import ACTIVE, Namespace
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.errors import AlreadyExists, Forbidden
@@ -22,8 +22,8 @@ class CreateDefaultAccounts(Controller[Namespace]):
     name = "serviceaccount"
 
     def __init__(self, client: Client) -> None:
-        super().__init__(client, Selection(Namespace))
-        accounts = Selection(ServiceAccount, existing=False, read_as=Object)
+        super().__init__(client, ListSelection(Namespace))
+        accounts = ListSelection(ServiceAccount, existing=False, read_as=Object)
         self.triggers = (Trigger(accounts, namespace_of_deleted),)
 
     async def reconcile(self, found: Namespace) -> None:
@@ -51,6 +51,6 @@ def is_terminating(refusal: Forbidden) -> bool:
     return any(cause.reason == TERMINATING for cause in causes)
 
 
-async def namespace_of_deleted(event: Happening[ServiceAccount]) -> AsyncIterator[Key]:
+async def namespace_of_deleted(event: WatchedChange[ServiceAccount]) -> AsyncIterator[Key]:
     if is_deletion(event):
         yield ("", event.object.namespace)

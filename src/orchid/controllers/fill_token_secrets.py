@@ -9,10 +9,10 @@ import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Callable
 
-from orchid.client.client import Client, Happening, Selection
-from orchid.controllers.loop import Controller, Key, Trigger, is_deletion
+from orchid.client.client import Client, ListSelection, WatchedChange
 from orchid.controllers.record_events import EventRecorder
-from orchid.credentials.tokens import Issuer, LegacyClaims, legacy_payload
+from orchid.controllers.runtime.loop import Controller, Key, Trigger, is_deletion
+from orchid.credentials.tokens import LegacyClaims, TokenSigner, legacy_payload
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.errors import NotFound
@@ -30,18 +30,18 @@ class FillTokenSecrets(Controller[Secret]):
     def __init__(
         self,
         client: Client,
-        issuer: Callable[[], Issuer],
+        issuer: Callable[[], TokenSigner],
         root_ca: Callable[[], str],
         names: Naming,
         events: EventRecorder,
     ) -> None:
         """`issuer` signs in the name of the issuer of Secrets' tokens."""
-        super().__init__(client, Selection(Secret, fields=f"type={names.token_secret_type}"))
+        super().__init__(client, ListSelection(Secret, fields=f"type={names.token_secret_type}"))
         self._issuer = issuer
         self._root_ca = root_ca
         self._names = names
         self._events = events
-        accounts = Selection(ServiceAccount, existing=False, read_as=Object)
+        accounts = ListSelection(ServiceAccount, existing=False, read_as=Object)
         self.triggers = (Trigger(accounts, self._secrets_of_deleted),)
 
     def rests_on(self) -> object:
@@ -113,7 +113,7 @@ class FillTokenSecrets(Controller[Secret]):
             token = issuer.sign_payload(payload)
         return token.reveal().encode()
 
-    async def _secrets_of_deleted(self, event: Happening[ServiceAccount]) -> AsyncIterator[Key]:
+    async def _secrets_of_deleted(self, event: WatchedChange[ServiceAccount]) -> AsyncIterator[Key]:
         if not is_deletion(event):
             return
         account: Object = event.object

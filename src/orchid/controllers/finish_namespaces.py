@@ -8,8 +8,8 @@ Never    removes a finalizer of somebody else's: what has one keeps its namespac
 
 from typing import Any
 
-from orchid.client.client import Client, Selection
-from orchid.controllers.loop import Clock, Controller, TryAgain
+from orchid.client.client import Client, ListSelection
+from orchid.controllers.runtime.loop import Clock, Controller, TryAgain
 from orchid.kinds.namespace import Namespace, NamespaceCondition
 from orchid.wire.errors import NotFound
 from orchid.wire.meta import Object
@@ -24,7 +24,7 @@ class FinishNamespaces(Controller[Namespace]):
     name = "namespace"
 
     def __init__(self, client: Client, clock: Clock, names: Naming) -> None:
-        super().__init__(client, Selection(Namespace))
+        super().__init__(client, ListSelection(Namespace))
         self._clock = clock
         self._finalizer = names.namespace_finalizer
         self._kinds: tuple[Any, ...] = tuple(
@@ -54,7 +54,7 @@ class FinishNamespaces(Controller[Namespace]):
         left = []
         for kind in self._kinds:
             page = await self._client.page(
-                Selection[Any](kind.type, namespace, read_as=Object), limit=1
+                ListSelection[Any](kind.type, namespace, read_as=Object), limit=1
             )
             if page.items:
                 left.append(f"{kind.plural}.{kind.group}" if kind.group else kind.plural)

@@ -11,9 +11,9 @@ import logging
 from datetime import date
 
 from orchid.client.client import Client
-from orchid.client.transport import Unreachable
+from orchid.client.transport import ServerUnreachable
 from orchid.controllers.clean_token_secrets import SINCE, read_date
-from orchid.controllers.loop import Clock, Running
+from orchid.controllers.runtime.loop import Clock, Running
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.secret import Secret
 from orchid.wire.errors import ApiError
@@ -58,14 +58,14 @@ class LabelTokenSecrets(Running):
             change = {"metadata": {"labels": {self._names.last_used_label: day.isoformat()}}}
             try:
                 await self._client.patch(Secret, name, namespace, change)
-            except (ApiError, Unreachable) as problem:
+            except (ApiError, ServerUnreachable) as problem:
                 log.debug("token_use.lost", extra={"secret": f"{namespace}/{name}", "why": problem})
 
     async def _keep_tracking(self) -> None:
         while True:
             try:
                 await self.ensure_tracking()
-            except (ApiError, Unreachable) as problem:
+            except (ApiError, ServerUnreachable) as problem:
                 log.warning("token_use.not_tracked", extra={"why": str(problem)})
             await asyncio.sleep(EVERY_SECONDS)
 

@@ -7,9 +7,9 @@ Never   touches a description that somebody wrote, as long as the data is right
 
 from collections.abc import AsyncIterator, Callable
 
-from orchid.client.client import LISTED, Client, Happening, Selection
+from orchid.client.client import LISTED, Client, ListSelection, WatchedChange
 from orchid.controllers.create_default_accounts import is_active, is_terminating
-from orchid.controllers.loop import Controller, Key, Trigger
+from orchid.controllers.runtime.loop import Controller, Key, Trigger
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.namespace import Namespace
 from orchid.wire.errors import AlreadyExists, Forbidden, NotFound
@@ -24,12 +24,12 @@ class PublishRootCA(Controller[Namespace]):
     name = "root-ca-certificate-publisher"
 
     def __init__(self, client: Client, bundle: Callable[[], str], names: Naming) -> None:
-        super().__init__(client, Selection(Namespace))
+        super().__init__(client, ListSelection(Namespace))
         self._bundle = bundle
         self._name = names.root_ca_config_map
         self._annotation = names.description_annotation
         self._description = names.root_ca_description
-        maps = Selection(
+        maps = ListSelection(
             ConfigMap, fields=f"metadata.name={self._name}", existing=False, read_as=Object
         )
         self.triggers = (Trigger(maps, namespace_of),)
@@ -66,6 +66,6 @@ class PublishRootCA(Controller[Namespace]):
         await self._client.update(replace(right, data=data, binary_data={}))
 
 
-async def namespace_of(event: Happening[ConfigMap]) -> AsyncIterator[Key]:
+async def namespace_of(event: WatchedChange[ConfigMap]) -> AsyncIterator[Key]:
     if event.type != LISTED:
         yield ("", event.object.namespace)

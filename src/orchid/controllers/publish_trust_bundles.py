@@ -13,8 +13,8 @@ import hashlib
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from orchid.client.client import Client, Selection
-from orchid.controllers.loop import Clock, Controller
+from orchid.client.client import Client, ListSelection
+from orchid.controllers.runtime.loop import Clock, Controller
 from orchid.credentials import certificates
 from orchid.credentials.refusals import Refusal
 from orchid.kinds.cluster_trust_bundle import (
@@ -43,7 +43,7 @@ class PublishTrustBundles(Controller[ClusterTrustBundle]):
         alone: str,
     ) -> None:
         """`anchors` gives each signer's text as it is now; `alone` is the one with one bundle."""
-        super().__init__(client, Selection(ClusterTrustBundle))
+        super().__init__(client, ListSelection(ClusterTrustBundle))
         self._anchors = anchors
         self._clock = clock
         self._alone = alone

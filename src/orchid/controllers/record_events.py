@@ -13,9 +13,9 @@ from collections import OrderedDict
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from orchid.client.client import Client, Selection
-from orchid.client.transport import Unreachable
-from orchid.controllers.loop import Clock, Sweeper
+from orchid.client.client import Client, ListSelection
+from orchid.client.transport import ServerUnreachable
+from orchid.controllers.runtime.loop import Clock, Sweeper
 from orchid.kinds.event import Event, EventSource
 from orchid.wire.errors import ApiError, NotFound
 from orchid.wire.meta import Object, ObjectMeta
@@ -70,7 +70,7 @@ class EventRecorder:
             said, event = await self._waiting.get()
             try:
                 await self._write(said, event)
-            except (ApiError, Unreachable) as problem:
+            except (ApiError, ServerUnreachable) as problem:
                 log.debug("event.lost", extra={"reason": event.reason, "why": str(problem)})
 
     def _within_budget(self) -> bool:
@@ -142,7 +142,7 @@ class CleanEvents(Sweeper):
 
     async def sweep(self) -> None:
         oldest = self._clock.now() - self.kept
-        async for event in self._client.scan(Selection(Event)):
+        async for event in self._client.scan(ListSelection(Event)):
             last = event.last_timestamp or event.metadata.creation_timestamp
             if last is not None and last < oldest:
                 await self._client.delete_gone(Event, event)

@@ -2,8 +2,8 @@
 
 Start with `run_controllers`. The words of `--controllers` choose (`chosen`); each controller gets a
 client of its own, so that it acts under its own name and with its own rights; one leader at a time
-runs them all. `Means` is what they need beside the API, made by the assembly. A controller that
-breaks is logged whole and started again after a pause; the others go on.
+runs them all. `ControllerContext` is what they need beside the API, made by the assembly. A
+controller that breaks is logged whole and started again after a pause; the others go on.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ from orchid.controllers.collect_dependents import CollectDependents
 from orchid.controllers.create_default_accounts import CreateDefaultAccounts
 from orchid.controllers.fill_token_secrets import FillTokenSecrets
 from orchid.controllers.finish_namespaces import FinishNamespaces
-from orchid.controllers.leader import Leader
-from orchid.controllers.loop import Clock, Running
 from orchid.controllers.publish_root_ca import PublishRootCA
 from orchid.controllers.publish_trust_bundles import PublishTrustBundles
 from orchid.controllers.record_events import CleanEvents, EventRecorder
+from orchid.controllers.runtime.leader import Leader
+from orchid.controllers.runtime.loop import Clock, Running
 from orchid.controllers.sign_requests import Signer, SignRequests
 from orchid.credentials import certificates, pem, profiles
 from orchid.credentials.profiles import Profile
-from orchid.credentials.tokens import Issuer
+from orchid.credentials.tokens import TokenSigner
 from orchid.wire.naming import Naming
 from orchid.wire.user import MASTERS, NODE_PREFIX, NODES
 
@@ -68,14 +68,14 @@ class UnknownController(ValueError):
 
 
 @dataclass(frozen=True)
-class Means:
+class ControllerContext:
     """What the controllers need beside the API."""
 
     names: Naming
     clock: Clock
     signers: Mapping[str, Signer]  # those that have an authority
     signing_duration: timedelta
-    token_issuer: Callable[[], Issuer] | None  # of the tokens of Secrets
+    token_issuer: Callable[[], TokenSigner] | None  # of the tokens of Secrets
     root_ca: Callable[[], str]  # by which clients verify this server; "" if nobody knows
     identity: str  # of this process among the candidates for leader
 
@@ -119,24 +119,26 @@ def _short_name(word: str) -> str | None:
     return OTHER_NAMES.get(word)
 
 
-async def run_controllers(wanted: frozenset[str], client_of: ClientOf, means: Means) -> None:
+async def run_controllers(
+    wanted: frozenset[str], client_of: ClientOf, context: ControllerContext
+) -> None:
     """Run these controllers, whenever this process leads, until cancelled."""
     if not wanted:
         return
-    names = means.names
+    names = context.names
     leader = Leader(
         client_of(LEADER),
-        means.clock,
+        context.clock,
         namespace=names.system_namespace,
         name=names.controller_lease,
-        identity=means.identity,
+        identity=context.identity,
     )
 
     async def work() -> None:
-        events = EventRecorder(client_of(EVENTS), means.clock)
+        events = EventRecorder(client_of(EVENTS), context.clock)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(events.run())
-            for controller in build(wanted, client_of, means, events):
+            for controller in build(wanted, client_of, context, events):
                 tasks.create_task(_kept_running(controller))
 
     await leader.run(work)
@@ -152,28 +154,32 @@ async def _kept_running(controller: Running) -> None:
 
 
 def build(
-    wanted: frozenset[str], client_of: ClientOf, means: Means, events: EventRecorder
+    wanted: frozenset[str], client_of: ClientOf, context: ControllerContext, events: EventRecorder
 ) -> list[Running]:
     """Make the controllers that are wanted and can work."""
-    makers = {**_certificates(means, events), **_accounts(means, events), **_housekeeping(means)}
+    makers = {
+        **_certificates(context, events),
+        **_accounts(context, events),
+        **_housekeeping(context),
+    }
     return [make(client_of(name)) for name, make in makers.items() if name in wanted]
 
 
 Maker = Callable[[Client], Running]
 
 
-def _certificates(means: Means, events: EventRecorder) -> dict[str, Maker]:
-    names, clock = means.names, means.clock
+def _certificates(context: ControllerContext, events: EventRecorder) -> dict[str, Maker]:
+    names, clock = context.names, context.clock
     node_client = platform_profiles(names)[names.node_client_signer]
     makers: dict[str, Maker] = {
         "csrapproving": lambda client: ApproveRequests(client, node_client, names, events),
         "csrcleaner": lambda client: CleanRequests(client, clock),
     }
-    if means.signers:
+    if context.signers:
         makers["csrsigning"] = lambda client: SignRequests(
-            client, means.signers, means.signing_duration, clock, events
+            client, context.signers, context.signing_duration, clock, events
         )
-    anchors = _anchors(means)
+    anchors = _anchors(context)
     if anchors:
         makers["trust-bundle-publisher"] = lambda client: PublishTrustBundles(
             client, anchors, clock, alone=names.server_serving_signer
@@ -181,11 +187,11 @@ def _certificates(means: Means, events: EventRecorder) -> dict[str, Maker]:
     return makers
 
 
-def _anchors(means: Means) -> dict[str, Callable[[], str]]:
+def _anchors(context: ControllerContext) -> dict[str, Callable[[], str]]:
     """The text of each bundle to publish, as it is now."""
-    anchors = {name: _anchor(signer) for name, signer in means.signers.items()}
-    if means.root_ca():
-        anchors[means.names.server_serving_signer] = means.root_ca
+    anchors = {name: _anchor(signer) for name, signer in context.signers.items()}
+    if context.root_ca():
+        anchors[context.names.server_serving_signer] = context.root_ca
     return anchors
 
 
@@ -199,8 +205,8 @@ def _anchor(signer: Signer) -> Callable[[], str]:
     return text
 
 
-def _accounts(means: Means, events: EventRecorder) -> dict[str, Maker]:
-    names, clock = means.names, means.clock
+def _accounts(context: ControllerContext, events: EventRecorder) -> dict[str, Maker]:
+    names, clock = context.names, context.clock
     makers: dict[str, Maker] = {
         "serviceaccount": CreateDefaultAccounts,
         "legacy-serviceaccount-token-cleaner": (
@@ -208,20 +214,20 @@ def _accounts(means: Means, events: EventRecorder) -> dict[str, Maker]:
         ),
         "tokencleaner": lambda client: CleanBootstrapTokens(client, clock, names),
     }
-    issuer = means.token_issuer
+    issuer = context.token_issuer
     if issuer is not None:
         makers["serviceaccount-token"] = lambda client: FillTokenSecrets(
-            client, issuer, means.root_ca, names, events
+            client, issuer, context.root_ca, names, events
         )
-    if means.root_ca():
+    if context.root_ca():
         makers["root-ca-certificate-publisher"] = lambda client: PublishRootCA(
-            client, means.root_ca, names
+            client, context.root_ca, names
         )
     return makers
 
 
-def _housekeeping(means: Means) -> dict[str, Maker]:
-    names, clock = means.names, means.clock
+def _housekeeping(context: ControllerContext) -> dict[str, Maker]:
+    names, clock = context.names, context.clock
     return {
         "namespace": lambda client: FinishNamespaces(client, clock, names),
         "garbagecollector": CollectDependents,

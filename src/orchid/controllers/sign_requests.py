@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from orchid.client.client import DELETED, Client, Happening, Selection
-from orchid.controllers.loop import Clock, Controller
+from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.controllers.record_events import WARNING, EventRecorder
+from orchid.controllers.runtime.loop import Clock, Controller
 from orchid.credentials import signing_request
 from orchid.credentials.authority import Authority
 from orchid.credentials.profiles import Profile
@@ -43,13 +43,13 @@ class SignRequests(Controller[CertificateSigningRequest]):
         clock: Clock,
         events: EventRecorder,
     ) -> None:
-        super().__init__(client, Selection(CertificateSigningRequest))
+        super().__init__(client, ListSelection(CertificateSigningRequest))
         self._signers = signers
         self._longest = longest
         self._clock = clock
         self._events = events
 
-    def take(self, event: Happening[CertificateSigningRequest]) -> None:
+    def take(self, event: WatchedChange[CertificateSigningRequest]) -> None:
         # Without that word there is no such condition; most events are not even decoded.
         if event.type == DELETED or b'"Approved"' in bytes(event.data):
             super().take(event)

@@ -37,7 +37,7 @@ from orchid.credentials.refusals import (
     UnsoundCertificate,
     panics_as,
 )
-from orchid.credentials.secret import Secret
+from orchid.credentials.secret import SecretValue
 from orchid.credentials.signing_request import SigningRequest
 from orchid.credentials.usages import (
     CLIENT_AUTH,
@@ -77,11 +77,11 @@ _ECDSA: dict[str, tuple[bytes, ec.ECDSA]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Issued:
+class SignedCertificate:
     """A certificate for a key of our own: the PEM chain and the PEM key."""
 
     chain: bytes
-    key: Secret
+    key: SecretValue
 
 
 class Authority:
@@ -167,9 +167,9 @@ class Authority:
             pem.encode(pem.CERTIFICATE, certificates.encode(link)) for link in self.chain
         )
 
-    def key_pem(self) -> Secret:
+    def key_pem(self) -> SecretValue:
         """The authority's private key, to be written to a file of mode 0600 only."""
-        return Secret(encode_private(self._private))
+        return SecretValue(encode_private(self._private))
 
     def sign(
         self,
@@ -197,7 +197,7 @@ class Authority:
             uris=request.uris,
         )
 
-        def review(contents: certificates.Contents) -> None:
+        def review(contents: certificates.CertificateContents) -> None:
             profile.check(contents, usages)
 
         return self._seal(template, review)
@@ -212,7 +212,7 @@ class Authority:
         organizations: Iterable[str] = (),
         dns_names: Iterable[str] = (),
         ip_addresses: Iterable[IPAddress] = (),
-    ) -> Issued:
+    ) -> SignedCertificate:
         """Make a P-256 key and a certificate for it."""
         key = ec.generate_private_key(ec.SECP256R1())
         not_before, not_after = self._period(lifetime, now)
@@ -230,7 +230,7 @@ class Authority:
             dns_names=hosts,
             ip_addresses=tuple(ip_addresses),
         )
-        return Issued(self._seal(template, _no_review), Secret(encode_private(key)))
+        return SignedCertificate(self._seal(template, _no_review), SecretValue(encode_private(key)))
 
     def issue_serving(
         self,
@@ -240,7 +240,7 @@ class Authority:
         now: datetime.datetime,
         dns_names: Iterable[str] = (),
         ip_addresses: Iterable[IPAddress] = (),
-    ) -> Issued:
+    ) -> SignedCertificate:
         """Make a key and a certificate for a TLS server."""
         return self.issue(
             common_name,
@@ -258,7 +258,7 @@ class Authority:
         lifetime: datetime.timedelta,
         now: datetime.datetime,
         groups: Iterable[str] = (),
-    ) -> Issued:
+    ) -> SignedCertificate:
         """Make a key and a certificate by which a user with groups speaks to the API."""
         return self.issue(
             user,
@@ -286,7 +286,9 @@ class Authority:
             )
         return not_before, min(not_after, end)
 
-    def _seal(self, template: Template, review: Callable[[certificates.Contents], None]) -> bytes:
+    def _seal(
+        self, template: Template, review: Callable[[certificates.CertificateContents], None]
+    ) -> bytes:
         """Write the body, look at it with other eyes, then sign those very bytes."""
         serial = _serial(self._random)
         body = encode_body(template, serial, self._algorithm, self._issuer, self._key_id)
@@ -301,14 +303,14 @@ class Authority:
         data: bytes,
         template: Template,
         serial: int,
-        review: Callable[[certificates.Contents], None],
+        review: Callable[[certificates.CertificateContents], None],
     ) -> None:
         try:
             candidate = certificates.parse(data)
         except MalformedCertificate as refusal:
             raise UnsoundCertificate(f"the certificate to be signed: {refusal}") from None
         contents = certificates.read_contents(candidate, data)
-        wanted = certificates.Contents(
+        wanted = certificates.CertificateContents(
             subject=template.subject,
             dns_names=template.dns_names,
             ip_addresses=template.ip_addresses,
@@ -360,7 +362,7 @@ class Authority:
         raise TypeError("an authority is not pickled")
 
 
-def _no_review(_contents: certificates.Contents) -> None:
+def _no_review(_contents: certificates.CertificateContents) -> None:
     """Accept: what is issued to ourselves follows no signer's rules."""
 
 
@@ -440,8 +442,10 @@ def _subject_key_id(certificate: x509.Certificate) -> bytes:
     return found.value.digest
 
 
-def _same_names(found: certificates.Contents, wanted: certificates.Contents) -> bool:
-    def attributes(contents: certificates.Contents) -> list[tuple[str, str | None]]:
+def _same_names(
+    found: certificates.CertificateContents, wanted: certificates.CertificateContents
+) -> bool:
+    def attributes(contents: certificates.CertificateContents) -> list[tuple[str, str | None]]:
         return sorted((a.oid, a.value or "") for a in contents.subject.attributes)
 
     return (

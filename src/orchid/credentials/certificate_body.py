@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from orchid.credentials import der
-from orchid.credentials.names import IPAddress, Subject
+from orchid.credentials.names import DistinguishedName, IPAddress
 
 _YEAR_OF_LONG_TIMES = 2050  # RFC 5280 section 4.1.2.5
 
@@ -33,7 +33,7 @@ _ALTERNATIVE_NAME = der.encode_oid("2.5.29.17")
 class Template:
     """Everything that a certificate will say, apart from who signs it and its serial number."""
 
-    subject: Subject
+    subject: DistinguishedName
     spki: bytes
     not_before: datetime.datetime
     not_after: datetime.datetime

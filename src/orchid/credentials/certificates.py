@@ -23,8 +23,8 @@ from orchid.credentials import der, pem
 from orchid.credentials.names import (
     USER_UID,
     BadString,
+    DistinguishedName,
     IPAddress,
-    Subject,
     has_control_characters,
     read_subject,
 )
@@ -74,10 +74,10 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class CertificateContents:
     """The names inside a certificate, in the form that signers' rules read."""
 
-    subject: Subject
+    subject: DistinguishedName
     dns_names: tuple[str, ...] = ()
     ip_addresses: tuple[IPAddress, ...] = ()
     email_addresses: tuple[str, ...] = ()
@@ -136,7 +136,7 @@ def credential_id(data: bytes) -> str:
     return f"X509SHA256={hashlib.sha256(data).hexdigest()}"
 
 
-def read_subject_of(data: bytes) -> Subject:
+def read_subject_of(data: bytes) -> DistinguishedName:
     """Read the subject of a DER certificate exactly as it stands there."""
     return _read_names(data)[1]
 
@@ -165,7 +165,7 @@ def identify(data: bytes) -> Identity:
     )
 
 
-def read_contents(certificate: x509.Certificate, data: bytes) -> Contents:
+def read_contents(certificate: x509.Certificate, data: bytes) -> CertificateContents:
     """Read the names of a certificate and its DER: the subject by us, the rest by the library."""
     names: x509.SubjectAlternativeName | Sequence[x509.GeneralName] = ()
     with contextlib.suppress(x509.ExtensionNotFound):
@@ -174,7 +174,7 @@ def read_contents(certificate: x509.Certificate, data: bytes) -> Contents:
     for name in names:
         found.setdefault(type(name), []).append(name.value)
     addresses = found.get(x509.IPAddress, [])
-    return Contents(
+    return CertificateContents(
         subject=read_subject_of(data),
         dns_names=_texts(found.get(x509.DNSName, [])),
         ip_addresses=tuple(address for address in addresses if isinstance(address, IPAddress)),
@@ -289,7 +289,7 @@ def _fault(data: bytes) -> str:
     return _UNREADABLE
 
 
-def _read_names(data: bytes) -> tuple[Subject, Subject]:
+def _read_names(data: bytes) -> tuple[DistinguishedName, DistinguishedName]:
     """Read issuer and subject of a certificate."""
     try:
         issuer, subject = _name_elements(data)
@@ -327,7 +327,7 @@ def _name_bytes(data: bytes, which: int) -> bytes:
     return data[name.begin : name.stop]
 
 
-def _uid(subject: Subject) -> str:
+def _uid(subject: DistinguishedName) -> str:
     found = [attribute.value for attribute in subject.attributes if attribute.oid == USER_UID]
     if not found:
         return ""

@@ -30,7 +30,7 @@ from orchid.credentials.refusals import (
     UnsupportedKey,
     panics_as,
 )
-from orchid.credentials.secret import Secret
+from orchid.credentials.secret import SecretValue
 
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey
@@ -186,9 +186,9 @@ class SigningKey:
         """Whether signing takes milliseconds and belongs in a thread (RSA)."""
         return isinstance(self._private, rsa.RSAPrivateKey)
 
-    def pem(self) -> Secret:
+    def pem(self) -> SecretValue:
         """Give the private key as PKCS#8 PEM."""
-        return Secret(encode_private(self._private))
+        return SecretValue(encode_private(self._private))
 
     def __repr__(self) -> str:
         return f"SigningKey({self.algorithm}, kid={self.kid})"

@@ -2,8 +2,8 @@
 
 `read_subject` walks the DER of a Name and keeps every attribute in order: several values in one
 relative name, every string type, any length. Nothing is guessed: a string that its own type does
-not allow is an error. `Subject.encode` writes the nine attributes that a certificate of ours may
-carry, always in the same order and encoding, and drops the rest.
+not allow is an error. `DistinguishedName.encode` writes the nine attributes that a certificate of
+ours may carry, always in the same order and encoding, and drops the rest.
 """
 
 import ipaddress
@@ -75,7 +75,7 @@ class Attribute:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class DistinguishedName:
     """A distinguished name, flattened, in the order in which it was written."""
 
     attributes: tuple[Attribute, ...] = ()
@@ -98,7 +98,7 @@ class Subject:
         written = (self._relative_name(oid) for oid in _WRITTEN if oid in present)
         return der.encode(der.SEQUENCE, *written)
 
-    def permitted(self) -> "Subject":
+    def permitted(self) -> "DistinguishedName":
         """Keep only what `encode` writes."""
         present = {attribute.oid for attribute in self.attributes}
         kept = (
@@ -107,7 +107,7 @@ class Subject:
             if oid in present
             for value in sorted(self._written_values(oid))
         )
-        return Subject(tuple(kept))
+        return DistinguishedName(tuple(kept))
 
     def _written_values(self, oid: str) -> set[str]:
         values = (self.common_name,) if oid == COMMON_NAME else self.values(oid)
@@ -127,7 +127,7 @@ class Named(Protocol):
     """What the rules of a signer look at: a request, or a certificate about to be signed."""
 
     @property
-    def subject(self) -> Subject: ...
+    def subject(self) -> DistinguishedName: ...
     @property
     def dns_names(self) -> tuple[str, ...]: ...
     @property
@@ -138,13 +138,13 @@ class Named(Protocol):
     def uris(self) -> tuple[str, ...]: ...
 
 
-def subject(common_name: str, organizations: Iterable[str] = ()) -> Subject:
+def subject(common_name: str, organizations: Iterable[str] = ()) -> DistinguishedName:
     """Build the usual subject: organizations as groups, a common name as the user."""
     groups = tuple(Attribute(ORGANIZATION, value) for value in organizations)
-    return Subject((*groups, Attribute(COMMON_NAME, common_name)))
+    return DistinguishedName((*groups, Attribute(COMMON_NAME, common_name)))
 
 
-def read_subject(data: bytes, name: der.Element) -> Subject:
+def read_subject(data: bytes, name: der.Element) -> DistinguishedName:
     """Read a DER Name; raises der.NotDer."""
     found: list[Attribute] = []
     for relative in der.children(data, name.start, name.stop):
@@ -154,7 +154,7 @@ def read_subject(data: bytes, name: der.Element) -> Subject:
             if len(found) == MAX_NAMES:
                 raise der.NotDer("too many attributes in a name")
             found.append(_read_attribute(data, pair))
-    return Subject(tuple(found))
+    return DistinguishedName(tuple(found))
 
 
 def has_control_characters(value: str) -> bool:

@@ -14,7 +14,7 @@ A text says what is wrong and never holds a token, a key or the bytes of a reque
     │   ├── UnknownKey          its key id belongs to none of the issuer's keys
     │   ├── BadSignature        no key of the issuer made this signature with this algorithm
     │   ├── MalformedClaims     signed, yet a claim has the wrong type
-    │   ├── NotYetValid  Expired  IssuedInFuture
+    │   ├── NotYetValid  CredentialExpired  IssuedInFuture
     ├── TooMuchPem              larger, or in more pieces, than we are willing to read
     ├── MalformedRequest        not a certificate request, or its signature does not fit
     ├── MalformedCertificate    not a certificate
@@ -81,7 +81,7 @@ class NotYetValid(TokenRefused):
     """The token's time has not begun."""
 
 
-class Expired(TokenRefused):
+class CredentialExpired(TokenRefused):
     """The token's time is over."""
 
 

@@ -1,13 +1,13 @@
 """A value that does not print: tokens and private keys travel in this type.
 
-Start with `Secret(text)`; `reveal()` is the only way out, so a search for it finds every place
+Start with `SecretValue(text)`; `reveal()` is the only way out, so a search for it finds every place
 where a secret leaves. Never put the revealed text into a log line, an error or a label.
 """
 
 import hmac
 
 
-class Secret:
+class SecretValue:
     """Hold text that must not appear in logs, errors or tracebacks."""
 
     __slots__ = ("_text",)
@@ -25,7 +25,7 @@ class Secret:
     __str__ = __repr__
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Secret):
+        if not isinstance(other, SecretValue):
             return NotImplemented
         return hmac.compare_digest(self._text.encode(), other._text.encode())
 

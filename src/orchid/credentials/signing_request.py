@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from orchid.credentials import der, pem
 from orchid.credentials.keys import MAX_RSA_BITS, PublicKey, refuse_weak_rsa, spki
-from orchid.credentials.names import MAX_NAMES, IPAddress, Subject, read_subject
+from orchid.credentials.names import MAX_NAMES, DistinguishedName, IPAddress, read_subject
 from orchid.credentials.refusals import (
     MalformedRequest,
     TooMuchPem,
@@ -77,7 +77,7 @@ _NO_ALGORITHM = "x509: cannot verify signature: algorithm unimplemented"
 class SigningRequest:
     """A request whose signature fits its key."""
 
-    subject: Subject
+    subject: DistinguishedName
     public_key: PublicKey
     der: bytes = field(repr=False)
     dns_names: tuple[str, ...] = ()
@@ -111,7 +111,7 @@ def parse(text: bytes | str) -> SigningRequest:
     return parse_der(_block(text))
 
 
-def unproven_subject(text: bytes | str) -> Subject:
+def unproven_subject(text: bytes | str) -> DistinguishedName:
     """Read whom a request names; whether its signature fits is asked elsewhere."""
     data = _block(text)
     _refuse_wrong_shape(data)

@@ -1,7 +1,7 @@
 """Tokens: signed claims in compact JWS form (RFC 7515, RFC 7519, RFC 8725).
 
-Start with `Issuer` to make them and `Verifier` to open them. The claims of service accounts are
-typed (`AccountClaims`, `LegacyClaims`) and read by `AccountReader`; tokens of other issuers are
+Start with `TokenSigner` to make them and `Verifier` to open them. The claims of service accounts
+are typed (`AccountClaims`, `LegacyClaims`) and read by `AccountReader`; tokens of other issuers are
 opened by the same Verifier with a reader of their own.
 
     verified = verifier.open(token, now)      signature, key and issuer; may come from the cache
@@ -32,7 +32,7 @@ from orchid.credentials.keys import (
 )
 from orchid.credentials.refusals import (
     BadSignature,
-    Expired,
+    CredentialExpired,
     IssuedInFuture,
     MalformedClaims,
     NotAToken,
@@ -41,7 +41,7 @@ from orchid.credentials.refusals import (
     UnsafeHeader,
     WrongIssuer,
 )
-from orchid.credentials.secret import Secret
+from orchid.credentials.secret import SecretValue
 
 C = TypeVar("C")
 
@@ -89,7 +89,7 @@ class Claims(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LegacyClaims(msgspec.Struct, frozen=True):
-    """What the token of a Secret says; it has no times, no audience and no id."""
+    """What the token of a SecretValue says; it has no times, no audience and no id."""
 
     sub: str
     namespace: str
@@ -109,7 +109,7 @@ class AccountToken:
 Payload = Mapping[str, Any]
 
 
-class Issuer:
+class TokenSigner:
     """Sign claims for one issuer with one key.
 
     The header never changes, so it is encoded once. With an RSA key (`slow`) a signature takes
@@ -126,7 +126,7 @@ class Issuer:
         self._private = b"," + msgspec.json.encode(private_claim) + b":"
         self._encode = msgspec.json.Encoder().encode
 
-    def sign(self, claims: Claims, account: AccountClaims) -> Secret:
+    def sign(self, claims: Claims, account: AccountClaims) -> SecretValue:
         """Make a service account token; `iss` is always this issuer's."""
         if claims.iss != self.issuer:
             claims = msgspec.structs.replace(claims, iss=self.issuer)
@@ -134,18 +134,18 @@ class Issuer:
         private = self._encode(account)
         return self._seal(b"".join((registered[:-1], self._private, private, b"}")))
 
-    def sign_payload(self, payload: Payload) -> Secret:
+    def sign_payload(self, payload: Payload) -> SecretValue:
         """Make a token from any claims; `iss` is always this issuer's."""
         return self._seal(self._encode({**payload, "iss": self.issuer}))
 
-    def _seal(self, payload: bytes) -> Secret:
+    def _seal(self, payload: bytes) -> SecretValue:
         signed = self._head + b64url_encode(payload)
         signature = b64url_encode(self._sign(signed))
-        return Secret((signed + b"." + signature).decode("ascii"))
+        return SecretValue((signed + b"." + signature).decode("ascii"))
 
 
 def legacy_payload(claims: LegacyClaims, prefix: str) -> dict[str, str]:
-    """Spell the claims of a Secret's token; sign with an Issuer of the legacy issuer's name."""
+    """Spell the claims of a Secret's token; the legacy issuer signs them."""
     return {
         f"{prefix}/namespace": claims.namespace,
         f"{prefix}/secret.name": claims.secret_name,
@@ -222,7 +222,7 @@ class Verified(Generic[C]):
             raise NotYetValid("service account token is not valid yet")
         grace = leeway if expiry_leeway is None else expiry_leeway
         if self.expires is not None and now - grace > self.expires:
-            raise Expired("service account token has expired")
+            raise CredentialExpired("service account token has expired")
         if self.issued_at is not None and now + leeway < self.issued_at:
             raise IssuedInFuture("service account token is issued in the future")
 

@@ -16,8 +16,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
-from orchid.wire.codec import Decoder
-from orchid.wire.errors import Subject
+from orchid.wire.codec.documents import Decoder
+from orchid.wire.errors import ErrorSubject
 from orchid.wire.meta import Object
 from orchid.wire.schema import Fields, schema_of
 
@@ -135,13 +135,13 @@ class Kind(Generic[T]):
             return f"{self.key_prefix}{namespace}/{name}"
         return f"{self.key_prefix}{name}"
 
-    def about(self, name: str = "") -> Subject:
+    def about(self, name: str = "") -> ErrorSubject:
         """This resource in an error: `certificatesigningrequests.certificates.orch.io "x"`."""
-        return Subject(self.group, self.plural, name)
+        return ErrorSubject(self.group, self.plural, name)
 
-    def about_kind(self, name: str = "") -> Subject:
+    def about_kind(self, name: str = "") -> ErrorSubject:
         """This kind in a validation error: `CertificateSigningRequest.certificates.orch.io "x"`."""
-        return Subject(self.group, self.name, name)
+        return ErrorSubject(self.group, self.name, name)
 
     def endpoint(self, name: str) -> Endpoint | None:
         return next((endpoint for endpoint in self.endpoints if endpoint.name == name), None)

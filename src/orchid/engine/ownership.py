@@ -13,7 +13,7 @@ from orchid.engine.endpoint_fields import resets, without_resets
 from orchid.engine.kind import Endpoint, Kind
 from orchid.engine.patch import managed_fields
 from orchid.engine.request import Request
-from orchid.wire.codec import encode, to_builtins
+from orchid.wire.codec.documents import encode, to_builtins
 from orchid.wire.meta import ManagedFieldsEntry, Object
 from orchid.wire.schema import Fields, Mapping, Node, Sequence
 from orchid.wire.text import timestamp, whole_seconds

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 from orchid.engine.request import Request
 from orchid.wire.fields import FieldError
 from orchid.wire.meta import Object
-from orchid.wire.name_rules import subdomain_errors
+from orchid.wire.rules.names import subdomain_errors
 
 T = TypeVar("T", bound=Object)
 

@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from orchid.engine.entry import Entry
+from orchid.engine.cache.entry import Entry
 from orchid.engine.kind import Column, Kind
-from orchid.wire.codec import encode
+from orchid.wire.codec.documents import encode
 from orchid.wire.errors import BadRequest
 from orchid.wire.meta import Object
 from orchid.wire.text import age, quote

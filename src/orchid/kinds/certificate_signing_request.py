@@ -38,8 +38,8 @@ from orchid.wire.fields import (
     unsupported,
 )
 from orchid.wire.meta import Object, Time
-from orchid.wire.name_rules import path_segment_errors
 from orchid.wire.naming import Naming
+from orchid.wire.rules.names import path_segment_errors
 from orchid.wire.signer_names import signer_name_errors
 from orchid.wire.struct import Wire, always, describe, merge_key, null, proto, replace
 from orchid.wire.text import human_duration, quote, whole_seconds

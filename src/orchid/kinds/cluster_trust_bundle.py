@@ -17,8 +17,8 @@ from orchid.engine.strategy import Strategy
 from orchid.engine.tables import NAME as NAME_COLUMN
 from orchid.wire.fields import METADATA, FieldError, Path, immutable, invalid, too_long
 from orchid.wire.meta import Object, ObjectMeta
-from orchid.wire.name_rules import any_name, subdomain_errors
 from orchid.wire.naming import Naming
+from orchid.wire.rules.names import any_name, subdomain_errors
 from orchid.wire.signer_names import LONGEST_SHOWN, signer_name_errors
 from orchid.wire.struct import Wire, always, describe, proto
 

@@ -8,10 +8,10 @@ from msgspec import field
 from orchid.engine.kind import Column, Kind, Scope
 from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
-from orchid.wire.data_rules import LARGEST_DATA, immutable_data_errors, key_errors
 from orchid.wire.fields import FieldError, Path, invalid, too_long
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
+from orchid.wire.rules.data import LARGEST_DATA, immutable_data_errors, key_errors
 from orchid.wire.struct import describe, proto
 
 DATA, BINARY_DATA = Path() / "data", Path() / "binaryData"

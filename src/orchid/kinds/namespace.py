@@ -15,9 +15,9 @@ from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
 from orchid.wire.fields import FieldError, Path, invalid
 from orchid.wire.meta import Object, Time
-from orchid.wire.meta_rules import STANDARD_FINALIZERS
-from orchid.wire.name_rules import label_errors, qualified_name_errors
 from orchid.wire.naming import Naming
+from orchid.wire.rules.metadata import STANDARD_FINALIZERS
+from orchid.wire.rules.names import label_errors, qualified_name_errors
 from orchid.wire.struct import Wire, always, describe, merge_key, null, proto, replace
 
 ACTIVE, TERMINATING = "Active", "Terminating"

@@ -15,10 +15,10 @@ from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
 from orchid.wire.fields import FieldError, Path, forbidden, invalid, type_invalid
 from orchid.wire.meta import Object, Time
-from orchid.wire.name_rules import subdomain_errors
 from orchid.wire.naming import Naming
 from orchid.wire.pod_sources import Container, Volume
 from orchid.wire.references import LocalObjectReference
+from orchid.wire.rules.names import subdomain_errors
 from orchid.wire.struct import Wire, describe, merge_key, proto, replace, shaped_like
 
 SPEC = Path() / "spec"

@@ -19,8 +19,8 @@ from orchid.engine.kind import Column, Kind, Scope
 from orchid.engine.strategy import Strategy
 from orchid.wire.fields import FieldError, Path, forbidden, invalid, required
 from orchid.wire.meta import Object
-from orchid.wire.name_rules import label_value_errors, path_segment_errors, qualified_name_errors
 from orchid.wire.naming import Naming
+from orchid.wire.rules.names import label_value_errors, path_segment_errors, qualified_name_errors
 from orchid.wire.struct import Wire, always, describe, null, proto, replace
 from orchid.wire.text import timestamp
 

@@ -15,8 +15,8 @@ from orchid.engine.kind import Column, Kind, Scope
 from orchid.engine.strategy import Strategy
 from orchid.wire.fields import FieldError, Path, invalid, required, unsupported
 from orchid.wire.meta import Object
-from orchid.wire.name_rules import path_segment_errors, subdomain_errors
 from orchid.wire.naming import Naming
+from orchid.wire.rules.names import path_segment_errors, subdomain_errors
 from orchid.wire.struct import Wire, atomic_map, describe, proto, replace
 from orchid.wire.text import age
 

@@ -13,11 +13,11 @@ from orchid.engine.kind import Column, Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
-from orchid.wire.codec import Undecodable, plain
-from orchid.wire.data_rules import LARGEST_DATA, immutable_data_errors, key_errors
+from orchid.wire.codec.documents import Undecodable, plain
 from orchid.wire.fields import METADATA, FieldError, Path, immutable, invalid, required, too_long
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
+from orchid.wire.rules.data import LARGEST_DATA, immutable_data_errors, key_errors
 from orchid.wire.struct import describe, proto, replace
 
 OPAQUE = "Opaque"

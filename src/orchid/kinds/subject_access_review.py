@@ -16,12 +16,12 @@ from msgspec import field
 from orchid.engine.interfaces import Authorizer, Verdict
 from orchid.engine.kind import Kind, Scope
 from orchid.engine.request import Request, Target
-from orchid.wire.errors import BadRequest, Subject, refuse_if_any
+from orchid.wire.errors import BadRequest, ErrorSubject, refuse_if_any
 from orchid.wire.fields import METADATA, FieldError, Path, forbidden, invalid, required
 from orchid.wire.meta import Object, ObjectMeta
-from orchid.wire.name_rules import label_value_errors, qualified_name_errors
 from orchid.wire.naming import Naming
-from orchid.wire.selection import FieldSelector, LabelSelector
+from orchid.wire.rules.names import label_value_errors, qualified_name_errors
+from orchid.wire.selection import FieldMatcher, LabelMatcher
 from orchid.wire.struct import Wire, describe, proto, replace
 from orchid.wire.user import UserInfo
 
@@ -197,7 +197,7 @@ class Reviewing(Generic[R]):
         subject: Callable[[R, Request], UserInfo],
     ) -> None:
         # The reference leaves the kind out of these errors, and clients see it so.
-        self._about = Subject(group, "")
+        self._about = ErrorSubject(group, "")
         self._authorizer = authorizer
         self._errors: Callable[[R], Iterator[FieldError]] = errors
         self._subject: Callable[[R, Request], UserInfo] = subject
@@ -372,10 +372,10 @@ def target_of(spec: Asked) -> tuple[Target, list[str]]:
         namespace=resource.namespace,
         name=resource.name,
         field_selector=selector_text(
-            resource.field_selector, FieldSelector.parse, field_condition, "fieldSelector", problems
+            resource.field_selector, FieldMatcher.parse, field_condition, "fieldSelector", problems
         ),
         label_selector=selector_text(
-            resource.label_selector, LabelSelector.parse, label_condition, "labelSelector", problems
+            resource.label_selector, LabelMatcher.parse, label_condition, "labelSelector", problems
         ),
     )
     return target, problems

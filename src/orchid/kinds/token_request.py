@@ -15,7 +15,7 @@ from msgspec import field
 
 from orchid.engine.kind import Endpoint, Kind, Scope
 from orchid.engine.request import Request
-from orchid.wire.errors import Conflict, Invalid, Subject, refuse_if_any
+from orchid.wire.errors import Conflict, ErrorSubject, Invalid, refuse_if_any
 from orchid.wire.fields import METADATA, FieldError, Path, invalid
 from orchid.wire.meta import Object, Time
 from orchid.wire.naming import Naming
@@ -82,7 +82,7 @@ class TokenRequest(Object):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Issued:
+class IssuedToken:
     """A signed token, and the id under which later audit records will name it."""
 
     token: str
@@ -101,7 +101,7 @@ class Issuer(Protocol):
     def bind(self, reference: BoundObjectReference, namespace: str, account: str) -> Any:
         """What the token is to be bound to; handed back to `sign` as it is."""
 
-    async def sign(self, wanted: TokenRequest, bound: Any, now: Time) -> Issued:
+    async def sign(self, wanted: TokenRequest, bound: Any, now: Time) -> IssuedToken:
         """Make the token that a complete request asks for."""
 
 
@@ -114,7 +114,7 @@ class RequestToken:
         self._issuer = issuer
 
     async def create(self, new: TokenRequest, request: Request) -> TokenRequest:
-        about = Subject(self._group, "TokenRequest", request.name)
+        about = ErrorSubject(self._group, "TokenRequest", request.name)
         refuse_other_name(about, new, request)
         uid = await self._issuer.account_uid(request.namespace, request.name)
         refuse_other_uid(about, new, uid)
@@ -178,7 +178,7 @@ def with_default_lifetime(sent: TokenRequest) -> TokenRequest:
     return replace(sent, spec=replace(sent.spec, expiration_seconds=DEFAULT_SECONDS))
 
 
-def refuse_other_name(about: Subject, new: TokenRequest, request: Request) -> None:
+def refuse_other_name(about: ErrorSubject, new: TokenRequest, request: Request) -> None:
     """A body that names an account must name the one in the path."""
     errors = []
     if new.name and new.name != request.name:
@@ -191,7 +191,7 @@ def refuse_other_name(about: Subject, new: TokenRequest, request: Request) -> No
         raise Invalid(about, errors)
 
 
-def refuse_other_uid(about: Subject, new: TokenRequest, uid: str) -> None:
+def refuse_other_uid(about: ErrorSubject, new: TokenRequest, uid: str) -> None:
     """Whoever names a uid means that very account, not a later one of the same name."""
     sent = new.metadata.uid
     if sent and sent != uid:

@@ -15,15 +15,15 @@ from orchid.access.impersonation import Impersonation, is_asked_for
 from orchid.credentials.refusals import is_panic
 from orchid.engine.interfaces import Authenticated, Authenticator, Authorizer, Clock, Rejected
 from orchid.engine.request import Request
-from orchid.server.audit import AuditTrail
+from orchid.server.audit.trail import AuditTrail
 from orchid.server.authorize import AuthorizerFailed, insist
 from orchid.server.dispatch import Dispatch
-from orchid.server.exchange import HttpRequest, Response, Stream
 from orchid.server.limits import InFlight, Overloaded
+from orchid.server.metrics.requests import RequestMetrics
 from orchid.server.pages import Pages, not_found_text
 from orchid.server.parse import UnreadableTarget, read_target
-from orchid.server.request_metrics import RequestMetrics
 from orchid.server.respond import TEXT, Exchange, error_response, fresh_audit_id, text
+from orchid.server.sockets.messages import HttpRequest, Response, Stream
 from orchid.telemetry import failure_story
 from orchid.wire.errors import ApiError, NoSuchRoute, Timeout, Unauthorized
 from orchid.wire.options import duration

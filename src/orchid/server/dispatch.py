@@ -10,18 +10,17 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from orchid.engine.catalog import Catalog
-from orchid.engine.delete import DeleteOptions
-from orchid.engine.heavy import off_loop
-from orchid.engine.incoming import decode_message, decode_object
 from orchid.engine.interfaces import Authorizer
 from orchid.engine.kind import Endpoint, Kind
-from orchid.engine.patching import APPLY, MEDIA_TYPES
+from orchid.engine.offload import offload
 from orchid.engine.request import Request, Target
-from orchid.engine.update import as_new, require_name
-from orchid.engine.verbs import Verbs
-from orchid.server import parse, websocket
+from orchid.engine.verbs.all_verbs import Verbs
+from orchid.engine.verbs.delete import DeleteOptions
+from orchid.engine.verbs.patching import APPLY, MEDIA_TYPES
+from orchid.engine.verbs.request_body import decode_message, decode_object
+from orchid.engine.verbs.update import as_new, require_name
+from orchid.server import parse
 from orchid.server.authorize import require_allowed
-from orchid.server.exchange import Response, Stream
 from orchid.server.negotiate import (
     JSON,
     PROTOBUF,
@@ -39,20 +38,22 @@ from orchid.server.respond import (
     list_response,
     status_response,
 )
-from orchid.server.stream import WatchStream
-from orchid.wire.codec import Undecodable, decoder_of
+from orchid.server.sockets import websocket
+from orchid.server.sockets.messages import Response, Stream
+from orchid.server.watch_stream import WatchStream
+from orchid.wire.codec.documents import Undecodable, decoder_of
+from orchid.wire.codec.protobuf import message_of, opened
 from orchid.wire.errors import (
     BadRequest,
+    ErrorSubject,
     MethodNotAllowed,
     NoSuchRoute,
-    Subject,
     TooLarge,
     UnsupportedMedia,
     refuse_if_any,
 )
 from orchid.wire.naming import Naming
 from orchid.wire.options import default_manager
-from orchid.wire.protobuf import message_of, opened
 from orchid.wire.status import Status, StatusDetails
 from orchid.wire.text import quote
 
@@ -315,7 +316,7 @@ class Dispatch:
                 return decode_message(self._catalog, kind, body)
             return decode_object(self._catalog, kind, body, request, yaml=media == YAML)
 
-        exchange.sent = await off_loop(len(body), decode)
+        exchange.sent = await offload(len(body), decode)
         return exchange.sent
 
     def _write_options(self, exchange: Exchange, request: Request, kind: str, patch: str) -> None:
@@ -323,7 +324,7 @@ class Dispatch:
         options = parse.write_options(query)
         if query or patch == "apply":
             refuse_if_any(
-                Subject(self._names.meta, kind),
+                ErrorSubject(self._names.meta, kind),
                 parse.write_option_errors(query, options, patch=patch),
             )
         request.options = options
@@ -338,7 +339,7 @@ class Dispatch:
         else:
             options = parse.query_delete_options(exchange.query)
         refuse_if_any(
-            Subject(self._names.meta, "DeleteOptions"), parse.delete_option_errors(options)
+            ErrorSubject(self._names.meta, "DeleteOptions"), parse.delete_option_errors(options)
         )
         request.options = request.options._replace(dry_run=bool(options.dry_run))
         return options

@@ -8,8 +8,8 @@ summary.
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from orchid.server.exchange import Response
 from orchid.server.respond import TEXT, Exchange, text
+from orchid.server.sockets.messages import Response
 
 Check = Callable[[], str | None]
 """Gives None when all is well, else what is wrong."""

@@ -12,9 +12,8 @@ import msgspec
 
 from orchid.credentials.tokens import KeySet
 from orchid.server import openid
-from orchid.server.discovery import Discovery
-from orchid.server.discovery_messages import packed
-from orchid.server.exchange import Response
+from orchid.server.discovery.documents import Discovery
+from orchid.server.discovery.protobuf_documents import packed
 from orchid.server.health import Health
 from orchid.server.negotiate import (
     JSON,
@@ -26,8 +25,9 @@ from orchid.server.negotiate import (
     require_route_accepts,
 )
 from orchid.server.respond import TEXT, Exchange, document, head, text
+from orchid.server.sockets.messages import Response
 from orchid.version import __version__
-from orchid.wire.codec import pretty
+from orchid.wire.codec.documents import pretty
 from orchid.wire.errors import MethodNotAllowed, NoSuchRoute
 from orchid.wire.naming import DISCOVERY_GROUPS
 

@@ -9,15 +9,15 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from orchid.engine.delete import DeleteOptions, Preconditions
 from orchid.engine.request import Options, Target
-from orchid.server.exchange import HttpRequest
+from orchid.engine.verbs.delete import DeleteOptions, Preconditions
+from orchid.server.sockets.messages import HttpRequest
 from orchid.wire import options as values
 from orchid.wire.errors import BadRequest
 from orchid.wire.fields import FieldError, Path, forbidden, required
-from orchid.wire.name_rules import path_segment_errors
 from orchid.wire.options import FIELD_MANAGER, parse_query
-from orchid.wire.selection import FieldSelector
+from orchid.wire.rules.names import path_segment_errors
+from orchid.wire.selection import FieldMatcher
 
 Query = dict[str, list[str]]
 
@@ -124,7 +124,7 @@ def _collection(located: Located, query: Query) -> Target:
     fields, labels = _first(query, "fieldSelector"), _first(query, "labelSelector")
     if fields:
         try:
-            pinned = FieldSelector.parse(fields).exact("metadata.name")
+            pinned = FieldMatcher.parse(fields).exact("metadata.name")
         except BadRequest:
             pinned = None
         if pinned and not path_segment_errors(pinned):
@@ -146,7 +146,7 @@ def pinned_to_name(selector: str, name: str) -> str:
     """A field selector for one object, as the old /watch/.../name paths mean it."""
     if not selector:
         return f"metadata.name={name}"
-    if FieldSelector.parse(selector).exact("metadata.name") != name:
+    if FieldMatcher.parse(selector).exact("metadata.name") != name:
         raise BadRequest("fieldSelector metadata.name doesn't match requested name")
     return selector
 

@@ -13,13 +13,12 @@ from typing import Any
 import msgspec
 
 from orchid.engine import tables
-from orchid.engine.entry import Entry
+from orchid.engine.cache.entry import Entry
 from orchid.engine.interfaces import Authenticated, Decision, SystemRandomness
 from orchid.engine.kind import Kind
-from orchid.engine.listing import Listed, Whole
 from orchid.engine.request import Request, Target
-from orchid.server.audit_policy import Plan
-from orchid.server.exchange import HttpRequest, Response
+from orchid.engine.verbs.listing import Listed, Whole
+from orchid.server.audit.policy import Plan
 from orchid.server.negotiate import (
     JSON,
     LONGEST_ACCEPT,
@@ -32,12 +31,13 @@ from orchid.server.negotiate import (
     form_of,
     wants_pretty,
 )
-from orchid.server.packed import entry_body, list_body
 from orchid.server.parse import Located, Query
-from orchid.wire import yaml_text
-from orchid.wire.codec import encode, pretty
+from orchid.server.protobuf_bodies import entry_body, list_body
+from orchid.server.sockets.messages import HttpRequest, Response
+from orchid.wire.codec import yaml_text
+from orchid.wire.codec.documents import encode, pretty
+from orchid.wire.codec.protobuf import sealed_status
 from orchid.wire.errors import ApiError, BadRequest, Forbidden, NotAcceptable
-from orchid.wire.protobuf import sealed_status
 from orchid.wire.status import ListMeta, Status
 
 

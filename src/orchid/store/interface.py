@@ -20,14 +20,14 @@ A life of one key, as an example:
 Start with `Store`. What can go wrong:
 
     StoreError
-    ├── Conflict         a key is not at the revision its change expects; carries what is there
-    ├── Compacted        that revision is gone; list again
-    ├── FutureRevision   that revision has not happened yet
-    ├── TooLarge         more than the backend takes at once; the commit did not happen
-    ├── Unusable         the data cannot be opened by this program; trying again will not help
-    │   └── AlreadyInUse another process has it open
-    └── Unavailable      no answer; whether the commit happened is not known
-        └── Full         no room; the commit did not happen, and may succeed once there is room
+    ├── RevisionConflict   a key is not at the revision its change expects; carries what is there
+    ├── Compacted          that revision is gone; list again
+    ├── FutureRevision     that revision has not happened yet
+    ├── ValueTooLarge      more than the backend takes at once; the commit did not happen
+    ├── StoreUnusable      the data cannot be opened by this program; trying again will not help
+    │   └── AlreadyInUse   another process has it open
+    └── StoreUnavailable   no answer; whether the commit happened is not known
+        └── StoreFull      no room; the commit did not happen, and may succeed once there is room
 
 A caller's mistake (an empty key, two changes to one key, a negative limit) is a ValueError.
 """
@@ -113,7 +113,7 @@ class Change:
     expected: Revision  # ABSENT: the key must not exist
 
 
-class Event(NamedTuple):
+class StoreEvent(NamedTuple):
     """One change that happened; `value` is None when the key was deleted."""
 
     key: str
@@ -129,12 +129,12 @@ class Batch(NamedTuple):
     A batch never ends in the middle of a revision. It may be empty: then it tells of progress.
     """
 
-    events: tuple[Event, ...]
+    events: tuple[StoreEvent, ...]
     revision: Revision
 
 
 class Store(Protocol):
-    """What the engine asks of a backend. Every method may raise Unavailable."""
+    """What the engine asks of a backend. Every method may raise StoreUnavailable."""
 
     async def read(self, span: Span, *, at: Revision = LATEST, limit: int = 0) -> Page:
         """Read the span in key order, as it stood at a revision; at most `limit` if not 0.
@@ -144,7 +144,7 @@ class Store(Protocol):
         ...
 
     async def commit(self, changes: Sequence[Change]) -> Revision:
-        """Make all the changes as one revision, or raise Conflict and make none.
+        """Make all the changes as one revision, or raise RevisionConflict and make none.
 
         Once it returns, the changes are on disk, and every watcher finds them without waiting.
         A key may appear once. Deleting what is ABSENT, or changing nothing at all, is a
@@ -164,8 +164,8 @@ class Store(Protocol):
         Raises Compacted if `after` is below the oldest revision, also later on if the watcher
         falls behind it. Raises FutureRevision if `after` is above the newest: such a caller has
         seen another store, or one since restored, and would otherwise wait in silence. Raises
-        Unavailable when the store is closed, or has long been out of reach: whoever watches again
-        after the last batch misses nothing. Close it with `aclose` when leaving early.
+        StoreUnavailable when the store is closed, or has long been out of reach: whoever watches
+        again after the last batch misses nothing. Close it with `aclose` when leaving early.
         """
         ...
 
@@ -194,7 +194,7 @@ class StoreError(Exception):
     """Anything that the store answers instead of a result."""
 
 
-class Conflict(StoreError):
+class RevisionConflict(StoreError):
     """A key is not at the revision that its change expects."""
 
     def __init__(self, key: str, actual: Record | None) -> None:
@@ -222,23 +222,23 @@ class FutureRevision(StoreError):
         self.newest = newest
 
 
-class TooLarge(StoreError):
+class ValueTooLarge(StoreError):
     """A commit is more than the backend takes at once; it did not happen."""
 
 
-class Unusable(StoreError):
+class StoreUnusable(StoreError):
     """The data cannot be opened by this program; trying again will not help."""
 
 
-class AlreadyInUse(Unusable):
+class AlreadyInUse(StoreUnusable):
     """Another process, or another store in this one, has the data open."""
 
 
-class Unavailable(StoreError):
+class StoreUnavailable(StoreError):
     """No answer; whether the commit happened is not known."""
 
 
-class Full(Unavailable):
+class StoreFull(StoreUnavailable):
     """No room; the commit did not happen, and may succeed once there is room."""
 
 

@@ -14,15 +14,15 @@ from orchid.store.interface import (
     LATEST,
     Batch,
     Change,
-    Conflict,
-    Event,
     FutureRevision,
     Page,
     Record,
     Revision,
+    RevisionConflict,
     Span,
     Store,
-    Unavailable,
+    StoreEvent,
+    StoreUnavailable,
     check_changes,
     check_read,
     check_revision,
@@ -41,7 +41,7 @@ class MemoryStore:
     def __init__(self, *, first: Revision = FIRST) -> None:
         self._keys: list[str] = []  # in order; also those whose deletion is still remembered
         self._versions: dict[str, list[_Version]] = {}  # oldest first
-        self._log: list[Event] = []
+        self._log: list[StoreEvent] = []
         self._tail = Tail(first, first)
 
     async def read(self, span: Span, *, at: Revision = LATEST, limit: int = 0) -> Page:
@@ -68,7 +68,7 @@ class MemoryStore:
         before = [self._record(change.key, newest) for change in changes]
         for change, record in zip(changes, before, strict=True):
             if change.expected != (record.revision if record else ABSENT):
-                raise Conflict(change.key, record)
+                raise RevisionConflict(change.key, record)
         revision = newest + 1
         events = tuple(
             _event(change, record, revision) for change, record in zip(changes, before, strict=True)
@@ -110,7 +110,7 @@ class MemoryStore:
 
     def _check_open(self) -> None:
         if self._tail.closed:
-            raise Unavailable("the store is closed")
+            raise StoreUnavailable("the store is closed")
 
     def _keys_in(self, span: Span) -> list[str]:
         first = bisect_left(self._keys, span.start)
@@ -143,13 +143,13 @@ class MemoryStore:
             del self._keys[bisect_left(self._keys, key)]
 
 
-def _event(change: Change, before: Record | None, revision: Revision) -> Event:
+def _event(change: Change, before: Record | None, revision: Revision) -> StoreEvent:
     if before is None:
-        return Event(change.key, change.value, revision, None, ABSENT)
-    return Event(change.key, change.value, revision, before.value, before.revision)
+        return StoreEvent(change.key, change.value, revision, None, ABSENT)
+    return StoreEvent(change.key, change.value, revision, before.value, before.revision)
 
 
-def _revision(item: Event | _Version) -> Revision:
+def _revision(item: StoreEvent | _Version) -> Revision:
     return item.revision
 
 

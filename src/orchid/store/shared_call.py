@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from orchid.store.interface import Unavailable
+from orchid.store.interface import StoreUnavailable
 
 A = TypeVar("A")
 
@@ -44,7 +44,7 @@ class SharedCall(Generic[A]):
                 asked, self._waiting = self._waiting, []
                 try:
                     answer = await self._call()
-                except Unavailable as error:
+                except StoreUnavailable as error:
                     # It was tried for long enough: those who came later need not try as long.
                     later, self._waiting = self._waiting, []
                     _fail([*asked, *later], str(error))
@@ -62,4 +62,4 @@ def _fail(asked: list[asyncio.Future[A]], text: str) -> None:
     """Give each its own error: one that is raised in several places gathers all their traces."""
     for waiting in asked:
         if not waiting.done():
-            waiting.set_exception(Unavailable(text))
+            waiting.set_exception(StoreUnavailable(text))

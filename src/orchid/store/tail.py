@@ -16,10 +16,10 @@ from orchid.store.interface import (
     ABSENT,
     Batch,
     Compacted,
-    Event,
     Revision,
     Span,
-    Unavailable,
+    StoreEvent,
+    StoreUnavailable,
 )
 
 Replay = Callable[[Span, Revision], Awaitable[Batch]]
@@ -134,9 +134,9 @@ async def follow(
     interruptions = tail.interruptions
     while True:
         if tail.closed:
-            raise Unavailable("the store is closed")
+            raise StoreUnavailable("the store is closed")
         if tail.interruptions > interruptions:
-            raise Unavailable(tail.interrupted)
+            raise StoreUnavailable(tail.interrupted)
         if after >= tail.revision:
             await tail.moved()
             continue
@@ -149,5 +149,5 @@ def _weight(batch: Batch) -> int:
     return sum(_size(event) for event in batch.events)
 
 
-def _size(event: Event) -> int:
+def _size(event: StoreEvent) -> int:
     return len(event.value or b"") + len(event.previous or b"")

@@ -32,7 +32,7 @@ from orchid.wire.status import ListMeta, Status, StatusCause, StatusDetails
 from orchid.wire.text import quote, shown
 
 
-class Subject(NamedTuple):
+class ErrorSubject(NamedTuple):
     """What an error is about: a resource (plural or kind, as the reason asks), group and name."""
 
     group: str
@@ -90,7 +90,7 @@ class Unauthorized(ApiError):
 class Forbidden(ApiError):
     code, reason = 403, "Forbidden"
 
-    def __init__(self, about: Subject, text: str, *causes: StatusCause) -> None:
+    def __init__(self, about: ErrorSubject, text: str, *causes: StatusCause) -> None:
         if not about.resource:
             message = f"forbidden: {text}"
         elif about.name:
@@ -103,7 +103,7 @@ class Forbidden(ApiError):
 class NotFound(ApiError):
     code, reason = 404, "NotFound"
 
-    def __init__(self, about: Subject) -> None:
+    def __init__(self, about: ErrorSubject) -> None:
         super().__init__(f"{about} {quote(about.name)} not found", about.details())
 
 
@@ -130,14 +130,14 @@ class NotAcceptable(ApiError):
 class AlreadyExists(ApiError):
     code, reason = 409, "AlreadyExists"
 
-    def __init__(self, about: Subject) -> None:
+    def __init__(self, about: ErrorSubject) -> None:
         super().__init__(f"{about} {quote(about.name)} already exists", about.details())
 
 
 class NoUniqueName(ApiError):
     code, reason = 409, "AlreadyExists"
 
-    def __init__(self, about: Subject) -> None:
+    def __init__(self, about: ErrorSubject) -> None:
         super().__init__(
             f"{about} {quote(about.name)} already exists, "
             "the server was not able to generate a unique name for the object",
@@ -148,7 +148,7 @@ class NoUniqueName(ApiError):
 class StillTerminating(ApiError):
     code, reason = 409, "AlreadyExists"
 
-    def __init__(self, about: Subject) -> None:
+    def __init__(self, about: ErrorSubject) -> None:
         super().__init__(
             f"object is being deleted: {about} {quote(about.name)} already exists",
             about.details(),
@@ -158,7 +158,7 @@ class StillTerminating(ApiError):
 class Conflict(ApiError):
     code, reason = 409, "Conflict"
 
-    def __init__(self, about: Subject, cause: str) -> None:
+    def __init__(self, about: ErrorSubject, cause: str) -> None:
         super().__init__(
             f"Operation cannot be fulfilled on {about} {quote(about.name)}: {cause}",
             about.details(),
@@ -197,7 +197,7 @@ class Invalid(ApiError):
 
     code, reason = 422, "Invalid"
 
-    def __init__(self, about: Subject, errors: Iterable[FieldError]) -> None:
+    def __init__(self, about: ErrorSubject, errors: Iterable[FieldError]) -> None:
         found = gathered(errors)
         about = about._replace(name=shown(about.name))
         message = f"{about} {quote(about.name)} is invalid"
@@ -244,7 +244,7 @@ class Timeout(ApiError):
         )
 
 
-def refuse_if_any(about: Subject, errors: Iterable[FieldError]) -> None:
+def refuse_if_any(about: ErrorSubject, errors: Iterable[FieldError]) -> None:
     """Raise Invalid with all of them, if there is one."""
     found = gathered(errors)
     if found:

@@ -1,10 +1,10 @@
 """Label and field selectors: which objects a list, a watch or a deletion is about.
 
-    LabelSelector.parse("env in (prod,stage),!legacy").matches(labels)
-    FieldSelector.parse("metadata.name=app").exact("metadata.name")  # "app"
+    LabelMatcher.parse("env in (prod,stage),!legacy").matches(labels)
+    FieldMatcher.parse("metadata.name=app").exact("metadata.name")  # "app"
 
 Text that is no selector raises BadRequest with the words clients know. Which fields a kind lets
-one select by is not known here: ask `FieldSelector.fields()` and judge where the kind is known.
+one select by is not known here: ask `FieldMatcher.fields()` and judge where the kind is known.
 """
 
 import functools
@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from orchid.wire.errors import BadRequest
 from orchid.wire.fields import Path, aggregate, invalid
-from orchid.wire.name_rules import label_value_errors, qualified_name_errors
 from orchid.wire.options import int64
+from orchid.wire.rules.names import label_value_errors, qualified_name_errors
 
 # Clients repeat a few short selectors for ever; a long one is not worth its place.
 _CACHE_ENTRIES = 512
@@ -78,13 +78,13 @@ class Requirement:
 
 
 @dataclass(frozen=True, slots=True)
-class LabelSelector:
+class LabelMatcher:
     """Requirements that all must hold; without any, everything is selected."""
 
     requirements: tuple[Requirement, ...] = ()
 
     @classmethod
-    def parse(cls, text: str) -> "LabelSelector":
+    def parse(cls, text: str) -> "LabelMatcher":
         if not text:
             return EVERY_LABEL
         if len(text) > _CACHED_LENGTH:
@@ -105,11 +105,11 @@ class LabelSelector:
         return ",".join(str(requirement) for requirement in self.requirements)
 
 
-EVERY_LABEL = LabelSelector()
+EVERY_LABEL = LabelMatcher()
 
 
-def _parse_labels(text: str) -> LabelSelector:
-    return LabelSelector(tuple(_Parser(text).requirements()))
+def _parse_labels(text: str) -> LabelMatcher:
+    return LabelMatcher(tuple(_Parser(text).requirements()))
 
 
 _cached_labels = functools.lru_cache(_CACHE_ENTRIES)(_parse_labels)
@@ -290,13 +290,13 @@ _TERM = re.compile(r"(?:[^\\,]|\\.)*+\\?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class FieldSelector:
+class FieldMatcher:
     """Terms that all must hold; without any, everything is selected."""
 
     terms: tuple[FieldTerm, ...] = ()
 
     @classmethod
-    def parse(cls, text: str) -> "FieldSelector":
+    def parse(cls, text: str) -> "FieldMatcher":
         if not text:
             return EVERY_FIELD
         if len(text) > _CACHED_LENGTH:
@@ -327,12 +327,12 @@ class FieldSelector:
         return ",".join(str(term) for term in self.terms)
 
 
-EVERY_FIELD = FieldSelector()
+EVERY_FIELD = FieldMatcher()
 
 
-def _parse_fields(text: str) -> FieldSelector:
+def _parse_fields(text: str) -> FieldMatcher:
     # Terms are taken in sorted order, which decides whose fault is told first.
-    return FieldSelector(tuple(_term(text, part) for part in sorted(_split_terms(text)) if part))
+    return FieldMatcher(tuple(_term(text, part) for part in sorted(_split_terms(text)) if part))
 
 
 _cached_fields = functools.lru_cache(_CACHE_ENTRIES)(_parse_fields)

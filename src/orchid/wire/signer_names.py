@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from orchid.wire.fields import FieldError, Path, invalid, required, too_long
-from orchid.wire.name_rules import SUBDOMAIN_LENGTH, label_errors, subdomain_errors
+from orchid.wire.rules.names import SUBDOMAIN_LENGTH, label_errors, subdomain_errors
 from orchid.wire.text import quote
 
 SIGNER_NAME_LENGTH = 571  # a domain, a slash, and a path of a subdomain and a label

@@ -1,9 +1,10 @@
 """What a worker and its parent say to each other, and how a store's errors travel.
 
-A worker asks (`Commit`, `Read`, `Replay`, `Compact`, each with a number that the answer repeats)
-and reports (`Ready`, `Unfit`, `Alive`). The parent answers (`Done`, `Found`, `History`, `Refused`),
-tells (`Happened`, `Moved`, `Forgotten`) and directs (`Begin`, `Open`, `Alive`). All go over one
-stream, so their order is part of their meaning: `Happened` comes before the `Done` of its commit.
+A worker asks (`CommitMessage`, `Read`, `Replay`, `Compact`, each with a number that the answer
+repeats) and reports (`Ready`, `UnfitMessage`, `Alive`). The parent answers (`Done`, `FoundMessage`,
+`HistoryMessage`, `RefusedMessage`), tells (`Happened`, `Moved`, `Forgotten`) and directs (`Begin`,
+`Open`, `Alive`). All go over one stream, so their order is part of their meaning:
+`Happened` comes before the `Done` of its commit.
 
 Every message is a msgpack array with a number in front; framing.py puts its length before it.
 """
@@ -16,15 +17,15 @@ from orchid.settings import Given
 from orchid.store.interface import (
     Change,
     Compacted,
-    Conflict,
-    Event,
-    Full,
     FutureRevision,
     Record,
     Revision,
+    RevisionConflict,
     StoreError,
-    TooLarge,
-    Unavailable,
+    StoreEvent,
+    StoreFull,
+    StoreUnavailable,
+    ValueTooLarge,
 )
 from orchid.workers.framing import Astray, framed
 
@@ -32,19 +33,19 @@ LARGEST_COMMIT: Final = 64 << 20
 """Bytes of values in one commit; ten times what a request can bring."""
 
 
-class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class WorkerMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Something said by one end."""
 
 
 # A worker asks
 
 
-class Commit(Message, frozen=True, tag=1):
+class CommitMessage(WorkerMessage, frozen=True, tag=1):
     number: int
     changes: list[tuple[str, bytes | None, Revision]]
 
 
-class Read(Message, frozen=True, tag=2):
+class Read(WorkerMessage, frozen=True, tag=2):
     number: int
     start: str
     end: str
@@ -52,7 +53,7 @@ class Read(Message, frozen=True, tag=2):
     limit: int
 
 
-class Replay(Message, frozen=True, tag=3):
+class Replay(WorkerMessage, frozen=True, tag=3):
     """The next stretch of history after a revision."""
 
     number: int
@@ -61,7 +62,7 @@ class Replay(Message, frozen=True, tag=3):
     after: Revision
 
 
-class Compact(Message, frozen=True, tag=4):
+class Compact(WorkerMessage, frozen=True, tag=4):
     number: int
     before: Revision
 
@@ -69,11 +70,11 @@ class Compact(Message, frozen=True, tag=4):
 # A worker reports
 
 
-class Ready(Message, frozen=True, tag=10):
+class Ready(WorkerMessage, frozen=True, tag=10):
     """Everything is loaded (and, by the first worker, prepared): this one can serve."""
 
 
-class Unfit(Message, frozen=True, tag=11):
+class UnfitMessage(WorkerMessage, frozen=True, tag=11):
     """A setting keeps this worker from starting; the words are for the person who set it.
 
     The last word: the parent hangs up."""
@@ -81,19 +82,19 @@ class Unfit(Message, frozen=True, tag=11):
     problem: str
 
 
-class Alive(Message, frozen=True, tag=12):
+class Alive(WorkerMessage, frozen=True, tag=12):
     """Said once in a while by a worker, and returned by the parent."""
 
 
 # The parent answers
 
 
-class Done(Message, frozen=True, tag=20):
+class Done(WorkerMessage, frozen=True, tag=20):
     number: int
     revision: Revision
 
 
-class Found(Message, frozen=True, tag=21):
+class FoundMessage(WorkerMessage, frozen=True, tag=21):
     number: int
     records: list[Record]
     revision: Revision
@@ -101,13 +102,13 @@ class Found(Message, frozen=True, tag=21):
     oldest: Revision
 
 
-class History(Message, frozen=True, tag=22):
+class HistoryMessage(WorkerMessage, frozen=True, tag=22):
     number: int
-    events: tuple[Event, ...]
+    events: tuple[StoreEvent, ...]
     revision: Revision
 
 
-class Refused(Message, frozen=True, tag=23):
+class RefusedMessage(WorkerMessage, frozen=True, tag=23):
     """A store's error: its name, its words, and what else it carries."""
 
     number: int
@@ -121,20 +122,20 @@ class Refused(Message, frozen=True, tag=23):
 # The parent tells
 
 
-class Happened(Message, frozen=True, tag=30):
+class Happened(WorkerMessage, frozen=True, tag=30):
     """What was committed since the last one."""
 
-    events: tuple[Event, ...]
+    events: tuple[StoreEvent, ...]
     revision: Revision
 
 
-class Moved(Message, frozen=True, tag=31):
+class Moved(WorkerMessage, frozen=True, tag=31):
     """The store has come to a revision; what happened on the way is in its history."""
 
     revision: Revision
 
 
-class Forgotten(Message, frozen=True, tag=32):
+class Forgotten(WorkerMessage, frozen=True, tag=32):
     """History up to here is gone."""
 
     oldest: Revision
@@ -143,7 +144,7 @@ class Forgotten(Message, frozen=True, tag=32):
 # The parent directs
 
 
-class Begin(Message, frozen=True, tag=40):
+class Begin(WorkerMessage, frozen=True, tag=40):
     """The first message to a worker: what it is, and where the store stands."""
 
     given: Given
@@ -156,13 +157,13 @@ class Begin(Message, frozen=True, tag=40):
     oldest: Revision
 
 
-class Open(Message, frozen=True, tag=41):
+class Open(WorkerMessage, frozen=True, tag=41):
     """All is prepared: accept connections."""
 
 
-Request = Commit | Read | Replay | Compact
-Report = Ready | Unfit | Alive
-Answer = Done | Found | History | Refused
+Request = CommitMessage | Read | Replay | Compact
+Report = Ready | UnfitMessage | Alive
+Answer = Done | FoundMessage | HistoryMessage | RefusedMessage
 News = Happened | Moved | Forgotten
 Direction = Begin | Open | Alive
 
@@ -174,7 +175,7 @@ _from_parent = msgspec.msgpack.Decoder(Answer | News | Direction)
 T = TypeVar("T")
 
 
-def packed(message: Message) -> bytes:
+def packed(message: WorkerMessage) -> bytes:
     """A message as it travels."""
     return framed(_encode(message))
 
@@ -197,38 +198,38 @@ def _decoded(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
 # Errors
 
 _BY_NAME: Final[dict[str, type[StoreError]]] = {
-    error.__name__: error for error in (Unavailable, Full, TooLarge, StoreError)
+    error.__name__: error for error in (StoreUnavailable, StoreFull, ValueTooLarge, StoreError)
 }
 
 
-def refusal(number: int, error: Exception) -> Refused:
+def refusal(number: int, error: Exception) -> RefusedMessage:
     """An error as it travels; one that nobody foresaw says no more than that."""
-    if isinstance(error, Conflict):
-        return Refused(number, "Conflict", "", key=error.key, record=error.actual)
+    if isinstance(error, RevisionConflict):
+        return RefusedMessage(number, "Conflict", "", key=error.key, record=error.actual)
     if isinstance(error, Compacted):
-        return Refused(number, "Compacted", "", (error.asked, error.oldest))
+        return RefusedMessage(number, "Compacted", "", (error.asked, error.oldest))
     if isinstance(error, FutureRevision):
-        return Refused(number, "FutureRevision", "", (error.asked, error.newest))
+        return RefusedMessage(number, "FutureRevision", "", (error.asked, error.newest))
     if isinstance(error, ValueError):
-        return Refused(number, "ValueError", str(error))
+        return RefusedMessage(number, "ValueError", str(error))
     if isinstance(error, StoreError):
         name = type(error).__name__
-        return Refused(number, name if name in _BY_NAME else "Unavailable", str(error))
-    return Refused(number, "Unavailable", "the store has failed")
+        return RefusedMessage(number, name if name in _BY_NAME else "Unavailable", str(error))
+    return RefusedMessage(number, "Unavailable", "the store has failed")
 
 
-def error_in(refused: Refused) -> Exception:
+def error_in(refused: RefusedMessage) -> Exception:
     """The error that was refused with, as if the store were here."""
     if refused.error == "Conflict":
-        return Conflict(refused.key, refused.record)
+        return RevisionConflict(refused.key, refused.record)
     if refused.error == "Compacted":
         return Compacted(*refused.revisions)
     if refused.error == "FutureRevision":
         return FutureRevision(*refused.revisions)
     if refused.error == "ValueError":
         return ValueError(refused.text)
-    return _BY_NAME.get(refused.error, Unavailable)(refused.text)
+    return _BY_NAME.get(refused.error, StoreUnavailable)(refused.text)
 
 
-def changes_of(commit: Commit) -> list[Change]:
+def changes_of(commit: CommitMessage) -> list[Change]:
     return [Change(*change) for change in commit.changes]

@@ -1,8 +1,8 @@
 """The parent process: owns the listening sockets and the store, and keeps the others running.
 
-Start with `Parent.run`. It starts one process per `Role` (always a new program, never a fork of
-this one, which has threads), tells it over an inherited socket what it is, and starts it again when
-it dies. The first worker writes what must always be there; until that is done, none accepts
+Start with `Parent.run`. It starts one process per `WorkerRole` (always a new program, never a fork
+of this one, which has threads), tells it over an inherited socket what it is, and starts it again
+when it dies. The first worker writes what must always be there; until that is done, none accepts
 connections. When told to stop, the workers drain first; whoever opened the store closes it after.
 
 All workers accept from the same sockets, so that a connection goes to one that is there to take it:
@@ -26,7 +26,7 @@ from orchid.store.memory import MemoryStore
 from orchid.store.retention import Retention
 from orchid.workers.counter import Counter
 from orchid.workers.launching import Launcher, tell
-from orchid.workers.messages import Begin, Open, Ready, Unfit, packed
+from orchid.workers.messages import Begin, Open, Ready, UnfitMessage, packed
 from orchid.workers.store_server import Session, StoreServer
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ LATE_SECONDS: Final = 5.0  # beyond the grace that a worker gives its clients
 
 
 @dataclass(frozen=True)
-class Role:
+class WorkerRole:
     """What a process is for."""
 
     name: str
@@ -48,11 +48,11 @@ class Role:
     controls: bool = False
 
 
-def roles(settings: Settings) -> list[Role]:
+def roles(settings: Settings) -> list[WorkerRole]:
     """Every process that the settings ask for; the controllers have one of their own."""
     count = settings.given.workers
-    workers = [Role(f"worker-{n}", listens=True, prepares=n == 0) for n in range(count)]
-    controllers = [Role("controllers", controls=True)] if settings.given.controllers else []
+    workers = [WorkerRole(f"worker-{n}", listens=True, prepares=n == 0) for n in range(count)]
+    controllers = [WorkerRole("controllers", controls=True)] if settings.given.controllers else []
     return [*workers, *controllers]
 
 
@@ -111,7 +111,7 @@ class Parent:
 
     # One process
 
-    async def _keep(self, role: Role) -> None:
+    async def _keep(self, role: WorkerRole) -> None:
         """Have a process for a role, one after the other."""
         pause = 0.0
         while not self._stop.is_set():
@@ -133,7 +133,7 @@ class Parent:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), min(pause, LONGEST_PAUSE))
 
-    async def _life(self, role: Role) -> int:
+    async def _life(self, role: WorkerRole) -> int:
         """Start a process, and give its exit code when it has ended."""
         process, link = await self._launcher.launch(listens=role.listens)
         self._processes[role.name] = process
@@ -155,7 +155,7 @@ class Parent:
             if session is not None:
                 session.close()
 
-    def _first_word(self, role: Role) -> Begin:
+    def _first_word(self, role: WorkerRole) -> Begin:
         return Begin(
             given=self._settings.given,
             listens=role.listens,
@@ -168,7 +168,7 @@ class Parent:
         )
 
     async def _ended(
-        self, process: asyncio.subprocess.Process, role: Role, session: Session
+        self, process: asyncio.subprocess.Process, role: WorkerRole, session: Session
     ) -> int:
         """Wait for the end; bring it about when the process has long been silent.
 
@@ -192,9 +192,11 @@ class Parent:
 
     # What it reports
 
-    def _reported(self, role: Role, session: Session | None, report: Ready | Unfit) -> None:
+    def _reported(
+        self, role: WorkerRole, session: Session | None, report: Ready | UnfitMessage
+    ) -> None:
         assert session is not None
-        if isinstance(report, Unfit):
+        if isinstance(report, UnfitMessage):
             log.error("workers.unfit: %s", report.problem, extra={"role": role.name})
             self._problem = report.problem
             session.close()

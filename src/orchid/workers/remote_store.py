@@ -5,7 +5,7 @@ another. Every change is pushed to us and kept in a tail, as with the other back
 history that is older than our tail, are asked for. `revision` looks at memory shared with the
 parent: that tells at once whether there is a commit of another worker which has not reached us yet.
 
-When the parent is gone, everything raises Unavailable and `lost` is done: a worker then ends.
+When the parent is gone, everything raises StoreUnavailable and `lost` is done: a worker then ends.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ from orchid.store.interface import (
     Revision,
     Span,
     Store,
-    TooLarge,
-    Unavailable,
+    StoreUnavailable,
+    ValueTooLarge,
     check_changes,
     check_read,
 )
@@ -39,21 +39,21 @@ from orchid.workers.messages import (
     Alive,
     Answer,
     Begin,
-    Commit,
+    CommitMessage,
     Compact,
     Done,
     Forgotten,
-    Found,
+    FoundMessage,
     Happened,
-    History,
-    Message,
+    HistoryMessage,
     Moved,
     News,
     Open,
     Read,
     Ready,
-    Refused,
+    RefusedMessage,
     Replay,
+    WorkerMessage,
     error_in,
     from_parent,
     packed,
@@ -64,7 +64,7 @@ TAIL_BYTES: Final = 4 << 20  # the feed has its own copy: this one only bridges 
 BEAT_SECONDS: Final = 1.0
 SILENT_SECONDS: Final = 5.0
 
-A = TypeVar("A", Done, Found, History)
+A = TypeVar("A", Done, FoundMessage, HistoryMessage)
 Directed = Callable[[Begin | Open], None]
 
 
@@ -91,24 +91,24 @@ class ParentLink(asyncio.Protocol):
         _, self = await loop.create_unix_connection(lambda: cls(told, directed), sock=link)
         return self
 
-    async def ask(self, kind: type[A], make: Callable[[int], Message]) -> A:
+    async def ask(self, kind: type[A], make: Callable[[int], WorkerMessage]) -> A:
         """Send a question, give its answer or raise what it was refused with."""
         answer = await self.expect(make)
         assert isinstance(answer, kind)
         return answer
 
-    def expect(self, make: Callable[[int], Message]) -> asyncio.Future[Any]:
+    def expect(self, make: Callable[[int], WorkerMessage]) -> asyncio.Future[Any]:
         number = next(self._numbers)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self.lost.done():
-            answer.set_exception(Unavailable("the parent process is gone"))
+            answer.set_exception(StoreUnavailable("the parent process is gone"))
             return answer
         self.send(make(number))
         self._waiting[number] = answer
         self.idle.clear()
         return answer
 
-    def send(self, message: Message) -> None:
+    def send(self, message: WorkerMessage) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(packed(message))
 
@@ -126,7 +126,7 @@ class ParentLink(asyncio.Protocol):
         waiting, self._waiting = self._waiting, {}
         for answer in waiting.values():
             if not answer.done():
-                answer.set_exception(Unavailable("the parent process is gone"))
+                answer.set_exception(StoreUnavailable("the parent process is gone"))
         self.idle.set()
         if not self.lost.done():
             self.lost.set_result(None)
@@ -143,7 +143,7 @@ class ParentLink(asyncio.Protocol):
     def _take(self, message: Any) -> None:
         if isinstance(message, (Happened, Moved, Forgotten)):
             self._told(message)
-        elif isinstance(message, (Done, Found, History, Refused)):
+        elif isinstance(message, (Done, FoundMessage, HistoryMessage, RefusedMessage)):
             self._settle(message)
         elif not isinstance(message, Alive):
             self._directed(message)
@@ -154,7 +154,7 @@ class ParentLink(asyncio.Protocol):
             self.idle.set()
         if answer is None or answer.done():  # whoever asked has stopped waiting
             return
-        if isinstance(message, Refused):
+        if isinstance(message, RefusedMessage):
             answer.set_exception(error_in(message))
         else:
             answer.set_result(message)
@@ -173,7 +173,7 @@ class RemoteStore:
 
     @classmethod
     async def connect(cls, link: socket.socket) -> "RemoteStore":
-        """Wait for the parent's first word, and be its store here; raises Unavailable."""
+        """Wait for the parent's first word, and be its store here; raises StoreUnavailable."""
         begun: asyncio.Future[RemoteStore] = asyncio.get_running_loop().create_future()
 
         def directed(message: Begin | Open) -> None:
@@ -186,7 +186,7 @@ class RemoteStore:
         ends: list[asyncio.Future[Any]] = [begun, parent.lost]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if not begun.done():
-            raise Unavailable("the parent process is gone")
+            raise StoreUnavailable("the parent process is gone")
         store = begun.result()
         store.link = parent
         parent.lost.add_done_callback(lambda _: store._tail.close())
@@ -207,9 +207,11 @@ class RemoteStore:
         check_changes(changes)
         size = sum(len(change.value or b"") for change in changes)
         if size > LARGEST_COMMIT:
-            raise TooLarge(f"a commit of {size} bytes is more than the {LARGEST_COMMIT} allowed")
+            raise ValueTooLarge(
+                f"a commit of {size} bytes is more than the {LARGEST_COMMIT} allowed"
+            )
         plain = [(change.key, change.value, change.expected) for change in changes]
-        done = await self.link.ask(Done, lambda number: Commit(number, plain))
+        done = await self.link.ask(Done, lambda number: CommitMessage(number, plain))
         return done.revision
 
     def watch(self, span: Span, *, after: Revision) -> AsyncGenerator[Batch, None]:
@@ -218,7 +220,7 @@ class RemoteStore:
     async def revision(self) -> Revision:
         if self.link.lost.done():
             # Nobody moves the counter any more, but another server may be writing to the file.
-            raise Unavailable("the parent process is gone")
+            raise StoreUnavailable("the parent process is gone")
         return self._counter.value
 
     async def may_compact(self) -> bool:
@@ -264,7 +266,7 @@ class RemoteStore:
 
     def _check_open(self) -> None:
         if self._tail.closed:
-            raise Unavailable("the store is closed")
+            raise StoreUnavailable("the store is closed")
 
     async def _read_whole(self, span: Span, at: Revision, limit: int) -> Page:
         records: list[Record] = []
@@ -277,15 +279,15 @@ class RemoteStore:
                 return Page(records, found.revision, more=found.more, oldest=found.oldest)
             at, span = found.revision, span.after(found.records[-1].key)
 
-    async def _page(self, span: Span, at: Revision, limit: int) -> Found:
+    async def _page(self, span: Span, at: Revision, limit: int) -> FoundMessage:
         return await self.link.ask(
-            Found, lambda number: Read(number, span.start, span.end, at, limit)
+            FoundMessage, lambda number: Read(number, span.start, span.end, at, limit)
         )
 
     async def _replay(self, span: Span, after: Revision) -> Batch:
         self._check_open()
         found = await self.link.ask(
-            History, lambda number: Replay(number, span.start, span.end, after)
+            HistoryMessage, lambda number: Replay(number, span.start, span.end, after)
         )
         return Batch(found.events, found.revision)
 

@@ -28,20 +28,20 @@ from orchid.workers.messages import (
     LARGEST_COMMIT,
     Alive,
     Answer,
-    Commit,
+    CommitMessage,
     Compact,
     Done,
     Forgotten,
-    Found,
+    FoundMessage,
     Happened,
-    History,
-    Message,
+    HistoryMessage,
     Moved,
     Read,
     Ready,
     Replay,
     Request,
-    Unfit,
+    UnfitMessage,
+    WorkerMessage,
     changes_of,
     from_worker,
     packed,
@@ -58,7 +58,7 @@ LARGEST_REQUEST: Final = LARGEST_COMMIT + (1 << 20)
 AGAIN_SECONDS: Final = 0.2
 ANY_KEY: Final = Span.key("/")  # for reads that ask where the store stands
 
-Reported = Callable[[Ready | Unfit], None]
+Reported = Callable[[Ready | UnfitMessage], None]
 
 
 class StoreServer:
@@ -155,7 +155,7 @@ class StoreServer:
             session.answer(refusal(request.number, error))
 
     def _act(self, session: "Session", request: Request) -> Coroutine[Any, Any, None]:
-        if isinstance(request, Commit):
+        if isinstance(request, CommitMessage):
             return self._commit(session, request)
         if isinstance(request, Read):
             return self._read(session, request)
@@ -163,7 +163,7 @@ class StoreServer:
             return self._replay(session, request)
         return self._compact(session, request)
 
-    async def _commit(self, session: "Session", commit: Commit) -> None:
+    async def _commit(self, session: "Session", commit: CommitMessage) -> None:
         revision = await self._store.commit(changes_of(commit))
         self._answer_at(revision, session, Done(commit.number, revision))
 
@@ -172,7 +172,7 @@ class StoreServer:
             await session.writable.wait()
             span = Span(read.start, read.end)
             page = _cut(await self._store.read(span, at=read.at, limit=read.limit))
-            answer = Found(read.number, page.records, page.revision, page.more, page.oldest)
+            answer = FoundMessage(read.number, page.records, page.revision, page.more, page.oldest)
             session.answer(answer)
 
     async def _replay(self, session: "Session", replay: Replay) -> None:
@@ -181,11 +181,11 @@ class StoreServer:
             if replay.after >= await self._store.revision():
                 # Nothing to tell; but if that revision is in the future, say so.
                 await self._store.read(ANY_KEY, at=replay.after)
-                session.answer(History(replay.number, (), replay.after))
+                session.answer(HistoryMessage(replay.number, (), replay.after))
                 return
             span = Span(replay.start, replay.end)
             async with aclosing(self._store.watch(span, after=replay.after)) as batches:
-                session.answer(History(replay.number, *await anext(batches)))
+                session.answer(HistoryMessage(replay.number, *await anext(batches)))
 
     async def _compact(self, session: "Session", compact: Compact) -> None:
         await self._store.compact(compact.before)
@@ -210,7 +210,7 @@ class Session(asyncio.Protocol):
 
     # What the server says
 
-    def begin(self, message: Message) -> None:
+    def begin(self, message: WorkerMessage) -> None:
         """The first word; from here on the worker is told everything."""
         self._told = self._server.told
         self.write(packed(message))
@@ -273,8 +273,8 @@ class Session(asyncio.Protocol):
             log.error("workers.astray: %s", problem)
             self.close()
 
-    def _take(self, message: Request | Ready | Unfit | Alive) -> None:
-        if isinstance(message, (Commit, Read, Replay, Compact)):
+    def _take(self, message: Request | Ready | UnfitMessage | Alive) -> None:
+        if isinstance(message, (CommitMessage, Read, Replay, Compact)):
             self._server.handle(self, message)
         elif isinstance(message, Alive):
             self.write(packed(message))

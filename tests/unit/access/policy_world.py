@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
-from orchid.engine.feed import Feed
 from orchid.engine.request import Target
 from orchid.kinds import lease, namespace, node, pod, role, role_binding, secret, service_account
 from orchid.kinds.role import ClusterRole, PolicyRule, Role

@@ -10,7 +10,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
 from orchid.credentials.certification_path import ClientVerifier
 from orchid.engine.interfaces import Authenticated, Rejected
-from orchid.server.exchange import HttpRequest, Peer
+from orchid.server.sockets.messages import HttpRequest, Peer
 from orchid.wire.user import UserInfo
 
 START = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from orchid.access.issuing import InvalidIssuingSettings, IssuingSettings, TokenIssuer
 from orchid.credentials.keys import SigningKey, generate
-from orchid.credentials.tokens import Issuer
+from orchid.credentials.tokens import TokenSigner
 from orchid.engine.request import Request, Target
 from orchid.kinds.node import Node
 from orchid.kinds.pod import Pod
@@ -45,7 +45,7 @@ NODE = Node(metadata=meta("n1", "uid-node", namespace=""))
 
 
 def issuer(here: World, key: SigningKey = KEY, **settings: Any) -> TokenIssuer:
-    signer = Issuer(key, API[0], ORCH.private_claim)
+    signer = TokenSigner(key, API[0], ORCH.private_claim)
     return TokenIssuer(IssuingSettings(API, **settings), lambda: signer, here.feed, Repeatable())
 
 

@@ -8,7 +8,7 @@ from orchid.access.bootstrap_policy import BootstrapPolicy, bootstrap_policy
 from orchid.access.reconcile_policy import reconcile
 from orchid.kinds.role import AggregationRule, ClusterRole, LabelSelector
 from orchid.kinds.role_binding import ClusterRoleBinding
-from orchid.wire.errors import AlreadyExists, Conflict, Subject
+from orchid.wire.errors import AlreadyExists, Conflict, ErrorSubject
 from orchid.wire.meta import Object
 from orchid.wire.naming import ORCH
 from orchid.wire.struct import replace
@@ -36,14 +36,14 @@ class Objects:
     async def create(self, new: Object) -> None:
         if self.races:
             self.races -= 1
-            raise AlreadyExists(Subject("", "x", new.name))
+            raise AlreadyExists(ErrorSubject("", "x", new.name))
         assert self._key(new) not in self.there
         self._write("create", new)
 
     async def update(self, new: Object) -> None:
         if self.races:
             self.races -= 1
-            raise Conflict(Subject("", "x", new.name), "changed")
+            raise Conflict(ErrorSubject("", "x", new.name), "changed")
         self._write("update", new)
 
     async def delete(self, old: Object) -> None:

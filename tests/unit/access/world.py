@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
+from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
-from orchid.engine.feed import Feed
 from orchid.kinds import node, pod, secret, service_account
 from orchid.store.interface import ABSENT, Change
 from orchid.store.memory import MemoryStore
-from orchid.wire.codec import encode
+from orchid.wire.codec.documents import encode
 from orchid.wire.meta import Object
 from orchid.wire.naming import ORCH
 from orchid.wire.struct import replace
@@ -43,7 +43,7 @@ class World:
     async def _commit(self, key: str, value: bytes | None) -> None:
         kind = self.catalog.of_key(key)
         assert kind is not None
-        there = self.feed.shelf(kind).entries.get(key)
+        there = self.feed.cache(kind).entries.get(key)
         await self.store.commit([Change(key, value, there.revision if there else ABSENT)])
         await self.feed.fresh()
 

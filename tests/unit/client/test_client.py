@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from orchid.access.outbound import read_kubeconfig
+from orchid.access.https_client import read_kubeconfig
 from orchid.client import client as client_module
-from orchid.client.client import ADDED, DELETED, LISTED, MODIFIED, Client, Selection
-from orchid.client.transport import TlsTransport, Unreachable
-from orchid.credentials.secret import Secret as Hidden
+from orchid.client.client import ADDED, DELETED, LISTED, MODIFIED, Client, ListSelection
+from orchid.client.transport import ServerUnreachable, TlsTransport
+from orchid.credentials.secret import SecretValue as Hidden
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.role import ClusterRole
-from orchid.server.in_process import InProcessTransport, _Reading
+from orchid.server.sockets.in_process import InProcessTransport, _Reading
 from orchid.wire.errors import (
     AlreadyExists,
     Conflict,
@@ -111,7 +111,7 @@ async def test_scan_reads_every_page(client: Client, monkeypatch: pytest.MonkeyP
     for name in names:
         await client.create(config(name))
 
-    found = [one.name async for one in client.scan(Selection(ConfigMap, "default"))]
+    found = [one.name async for one in client.scan(ListSelection(ConfigMap, "default"))]
 
     assert found == names
 
@@ -119,7 +119,7 @@ async def test_scan_reads_every_page(client: Client, monkeypatch: pytest.MonkeyP
 async def test_follow_tells_what_is_there_and_what_happens(client: Client) -> None:
     """Listed objects, an empty batch, then every event in order."""
     await client.create(config("old"))
-    batches = client.follow(Selection(ConfigMap, "default", read_as=Object))
+    batches = client.follow(ListSelection(ConfigMap, "default", read_as=Object))
     seen: list[tuple[str, str]] = []
     async with asyncio.timeout(PATIENCE):
         async for batch in batches:
@@ -138,7 +138,7 @@ async def test_follow_tells_what_is_there_and_what_happens(client: Client) -> No
 async def test_follow_without_what_exists_tells_only_what_happens(client: Client) -> None:
     """For those who care about changes alone."""
     await client.create(config("old"))
-    batches = client.follow(Selection(ConfigMap, "default", existing=False))
+    batches = client.follow(ListSelection(ConfigMap, "default", existing=False))
     async with asyncio.timeout(PATIENCE):
         assert await anext(batches) == []
         await client.delete(ConfigMap, "old", "default")
@@ -158,7 +158,7 @@ async def test_caller_without_rights_is_refused_by_name(world: Beside) -> None:
 
 async def test_peer_that_nobody_introduced_is_not_let_in(world: Beside) -> None:
     """Being in the same process proves nothing; only the very object does."""
-    from orchid.server.exchange import Peer
+    from orchid.server.sockets.messages import Peer
 
     stranger = Client(InProcessTransport(world.server.chain, Peer(""), "x"), world.admin.catalog)
 
@@ -168,8 +168,8 @@ async def test_peer_that_nobody_introduced_is_not_let_in(world: Beside) -> None:
 
 async def test_unread_stream_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded also where no socket pushes back."""
-    from orchid.server import in_process
-    from orchid.server.exchange import Chunk
+    from orchid.server.sockets import in_process
+    from orchid.server.sockets.messages import Chunk
 
     monkeypatch.setattr(in_process, "MAX_UNREAD", 10)
     reading = _Reading()
@@ -179,7 +179,7 @@ async def test_unread_stream_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None
     assert reading.closed
     pieces = reading.pieces()
     assert await anext(pieces) == b"1234567812345678"
-    with pytest.raises(Unreachable):
+    with pytest.raises(ServerUnreachable):
         await anext(pieces)
 
 
@@ -202,7 +202,7 @@ async def test_connections_are_kept_and_replaced_when_the_server_dropped_them(
     first._writer.transport.abort()
     await client.find(ConfigMap, "a", "default")
     await listener.drain(0.0)
-    with pytest.raises(Unreachable):
+    with pytest.raises(ServerUnreachable):
         await client.find(ConfigMap, "a", "default")
     await transport.close()
 
@@ -227,7 +227,7 @@ async def test_server_with_an_unknown_certificate_gets_no_credential(world: Besi
         bearer=bearer,
     )
 
-    with pytest.raises(Unreachable, match="TLS failed") as failure:
+    with pytest.raises(ServerUnreachable, match="TLS failed") as failure:
         await Client(transport, world.admin.catalog).get(ConfigMap, "a", "default")
     await listener.drain(0.0)
 

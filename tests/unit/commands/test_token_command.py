@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from orchid.cli import main
 from orchid.commands import token
-from orchid.commands.output import Complaint
+from orchid.commands.terminal.output import Complaint
 
 
 def encoded(value: Any) -> str:

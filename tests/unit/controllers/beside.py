@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from orchid.assembly import controlling
 from orchid.assembly.server import Assembly
 from orchid.client.client import Client
-from orchid.controllers.loop import Running
 from orchid.controllers.record_events import EventRecorder
-from orchid.controllers.running import EVENTS, Means, build
+from orchid.controllers.running import EVENTS, ControllerContext, build
+from orchid.controllers.runtime.loop import Running
 from orchid.kinds.certificate_signing_request import (
     CertificateSigningRequest,
     CertificateSigningRequestSpec,
@@ -48,7 +48,7 @@ class Beside:
 
     server: Assembly
     admin: Client
-    means: Means
+    context: ControllerContext
     clock: MovingClock
     names: Naming = ORCH
     events: EventRecorder = field(init=False)
@@ -58,7 +58,7 @@ class Beside:
 
     def made(self, *wanted: str) -> list[Running]:
         """Controllers with their own identities, not yet running."""
-        return build(frozenset(wanted), self.server.clients, self.means, self.events)
+        return build(frozenset(wanted), self.server.clients, self.context, self.events)
 
     @asynccontextmanager
     async def running(self, *wanted: str) -> AsyncIterator[None]:
@@ -137,5 +137,5 @@ async def beside(directory: Path, **settings: Any) -> AsyncIterator[Beside]:
         server = made.server
         clock = MovingClock()
         admin = server.clients.of_user(UserInfo(username="admin", groups=(MASTERS,)))
-        means = controlling.means(server.settings, server.files, clock)
-        yield Beside(server, admin, means, clock)
+        context = controlling.controller_context(server.settings, server.files, clock)
+        yield Beside(server, admin, context, clock)

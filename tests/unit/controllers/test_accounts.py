@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from orchid.client.client import Selection
+from orchid.client.client import ListSelection
 from orchid.controllers.clean_bootstrap_tokens import CleanBootstrapTokens, seconds_left
 from orchid.controllers.clean_token_secrets import CleanTokenSecrets
 from orchid.controllers.label_token_secrets import LabelTokenSecrets
@@ -193,7 +193,7 @@ async def test_bootstrap_cleaner_may_not_touch_secrets_elsewhere(world: Beside) 
     client = world.server.clients("tokencleaner")
 
     with pytest.raises(Forbidden):
-        await client.page(Selection(Secret, "default"))
+        await client.page(ListSelection(Secret, "default"))
 
 
 # --- unused token secrets ---------------------------------------------------------------------
@@ -298,4 +298,4 @@ async def test_controller_is_an_ordinary_service_account(world: Beside) -> None:
 
     assert user.username == f"system:serviceaccount:{ORCH.system_namespace}:csrsigning"
     with pytest.raises(Forbidden):
-        await client.page(Selection(Secret))
+        await client.page(ListSelection(Secret))

@@ -3,7 +3,7 @@
 import pytest
 
 from orchid.controllers.approve_requests import ApproveRequests
-from orchid.controllers.loop import TryAgain
+from orchid.controllers.runtime.loop import TryAgain
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
 from orchid.kinds.role_binding import ClusterRoleBinding, RoleRef, Subject
 from orchid.wire.meta import ObjectMeta

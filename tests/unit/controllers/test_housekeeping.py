@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from orchid.client.client import Selection
+from orchid.client.client import ListSelection
 from orchid.controllers.publish_trust_bundles import bundle_name
 from orchid.controllers.record_events import CleanEvents
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle, ClusterTrustBundleSpec
@@ -253,7 +253,7 @@ async def test_aggregated_role_shows_the_rules_of_the_roles_it_selects(world: Be
 async def test_serving_authority_and_every_signers_are_published(world: Beside) -> None:
     """One bundle each, under the signer's name."""
     authority = world.server.files.ca_certificate.read_text()
-    signers = (*world.means.signers, ORCH.server_serving_signer)
+    signers = (*world.context.signers, ORCH.server_serving_signer)
     async with world.running("trust-bundle-publisher"):
         for signer in signers:
             bundle = await world.until_like(ClusterTrustBundle, bundle_name(signer, authority))
@@ -295,13 +295,13 @@ async def test_the_same_thing_said_twice_is_one_event_with_a_higher_count(world:
             world.events.record("tester", about, "Tried", "It did not work.", type_="Warning")
 
         async def counted() -> Event | None:
-            page = await world.admin.page(Selection(Event, "default"))
+            page = await world.admin.page(ListSelection(Event, "default"))
             return next((one for one in page.items if one.count == 3), None)
 
         event = await world.until(counted)
 
     assert event.involved_object.uid == about.metadata.uid
-    assert len((await world.admin.page(Selection(Event, "default"))).items) == 1
+    assert len((await world.admin.page(ListSelection(Event, "default"))).items) == 1
 
 
 async def test_more_events_than_the_budget_are_left_out(world: Beside) -> None:
@@ -321,7 +321,7 @@ async def test_old_events_are_removed(world: Beside) -> None:
         world.events.record("tester", about, "Did", "Something.")
 
         async def any_event() -> Event | None:
-            page = await world.admin.page(Selection(Event, "default"))
+            page = await world.admin.page(ListSelection(Event, "default"))
             return page.items[0] if page.items else None
 
         event = await world.until(any_event)
@@ -346,7 +346,7 @@ async def test_event_about_an_oddly_named_object_is_named_by_its_uid(
         world.events.record("tester", role, "Did", "Something.")
 
         async def any_event() -> Event | None:
-            page = await world.admin.page(Selection(Event, "default"))
+            page = await world.admin.page(ListSelection(Event, "default"))
             return page.items[0] if page.items else None
 
         event = await world.until(any_event)

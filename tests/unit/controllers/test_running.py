@@ -56,14 +56,14 @@ def test_every_controller_has_an_account_of_its_own() -> None:
 
 async def test_all_controllers_run_and_stop_together(world: Beside) -> None:
     """They begin when elected and give the Lease back at the end."""
-    task = asyncio.create_task(run_controllers(ALL, world.server.clients, world.means))
+    task = asyncio.create_task(run_controllers(ALL, world.server.clients, world.context))
     await world.until_like(ServiceAccount, "default", "default")
     held = await world.until_like(Lease, ORCH.controller_lease, ORCH.system_namespace)
     task.cancel()
     await asyncio.wait([task])
 
     given_back = await world.admin.get(Lease, ORCH.controller_lease, ORCH.system_namespace)
-    assert held.spec.holder_identity == world.means.identity
+    assert held.spec.holder_identity == world.context.identity
     assert given_back.spec.holder_identity == ""
     assert len(world.made(*ALL)) == len(ALL)
 
@@ -71,7 +71,7 @@ async def test_all_controllers_run_and_stop_together(world: Beside) -> None:
 async def test_identity_is_stable_for_the_embedded_store(server_files: Path) -> None:
     """After a crash the same server goes on at once."""
     async with beside(server_files) as one, beside(server_files) as other:
-        assert one.means.identity == other.means.identity
+        assert one.context.identity == other.context.identity
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from orchid.client.client import Selection
+from orchid.client.client import ListSelection
 from orchid.controllers.sign_requests import SignRequests
 from orchid.credentials.authority import Authority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
@@ -68,7 +68,7 @@ async def test_what_the_profile_forbids_ends_as_failed_and_says_why(world: Besid
         failed = await world.until_like(Request, "f", condition=lambda csr: csr.has("Failed"))
 
         async def event() -> Event | None:
-            found = await world.admin.page(Selection(Event))
+            found = await world.admin.page(ListSelection(Event))
             return found.items[0] if found.items else None
 
         told = await world.until(event)
@@ -151,4 +151,4 @@ async def test_each_signer_may_have_an_authority_that_is_followed(
             issuers.append(leaf.issuer.rfc4514_string())
 
     assert issuers == ["CN=first", "CN=second"]
-    assert list(world.means.signers) == [ORCH.client_signer]
+    assert list(world.context.signers) == [ORCH.client_signer]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from orchid.client.client import Selection
+from orchid.client.client import ListSelection
 from orchid.controllers.sign_requests import SignRequests
 from orchid.credentials.authority import Authority
 from orchid.credentials.refusals import AuthorityExpired
@@ -104,7 +104,7 @@ async def test_intermediate_authority_gives_its_chain_and_publishes_its_root(
 
 
 async def published(world: Beside, signer: str) -> ClusterTrustBundle | None:
-    page = await world.admin.page(Selection(ClusterTrustBundle))
+    page = await world.admin.page(ListSelection(ClusterTrustBundle))
     return next((one for one in page.items if one.spec.signer_name == signer), None)
 
 

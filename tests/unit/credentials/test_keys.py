@@ -17,7 +17,7 @@ from orchid.credentials.refusals import (
     UnreadableKey,
     UnsupportedKey,
 )
-from orchid.credentials.secret import Secret
+from orchid.credentials.secret import SecretValue
 from tests.unit.credentials.samples import DATA
 
 KEYS = DATA / "keys"
@@ -238,11 +238,11 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 
 def test_secrets_do_not_print_hash_or_pickle() -> None:
     """A secret shows as stars in every rendering, and compares by content."""
-    secret = Secret("canary")
+    secret = SecretValue("canary")
 
     assert "canary" not in f"{secret} {secret!r} {[secret]} {vars} {secret!s}"
-    assert secret == Secret("canary")
-    assert secret != Secret("other")
+    assert secret == SecretValue("canary")
+    assert secret != SecretValue("other")
     assert secret != "canary"
     for action in (lambda: hash(secret), lambda: pickle.dumps(secret)):
         with pytest.raises(TypeError):

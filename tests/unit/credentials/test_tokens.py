@@ -18,7 +18,7 @@ from joserfc.jwk import ECKey, OKPKey, RSAKey
 from orchid.credentials import keys, tokens
 from orchid.credentials.refusals import (
     BadSignature,
-    Expired,
+    CredentialExpired,
     IssuedInFuture,
     MalformedClaims,
     NotAToken,
@@ -67,7 +67,7 @@ def payload_reader(payload: tokens.Payload) -> tokens.Payload:
 
 
 def good(key: keys.SigningKey = KEY) -> str:
-    return tokens.Issuer(key, ISSUER, "example.io").sign(CLAIMS, ACCOUNT).reveal()
+    return tokens.TokenSigner(key, ISSUER, "example.io").sign(CLAIMS, ACCOUNT).reveal()
 
 
 def encoded(value: object) -> bytes:
@@ -117,7 +117,7 @@ def test_a_token_has_the_reference_form() -> None:
 
 def test_the_issuer_cannot_be_chosen_by_the_claims() -> None:
     """A claim that names another issuer is overwritten."""
-    issuer = tokens.Issuer(KEY, ISSUER, "example.io")
+    issuer = tokens.TokenSigner(KEY, ISSUER, "example.io")
 
     token = issuer.sign(tokens.Claims(iss="https://evil.example"), ACCOUNT)
     plain = issuer.sign_payload({"iss": "https://evil.example"})
@@ -141,7 +141,7 @@ def test_a_token_reads_back_as_typed_claims() -> None:
 def test_legacy_tokens_carry_and_yield_their_claims() -> None:
     """The token of a Secret has its own claims, no times, and reads back typed."""
     claims = tokens.LegacyClaims("system:serviceaccount:ci:b", "ci", "b-token", "b", "uid")
-    issuer = tokens.Issuer(KEY, "example/serviceaccount", "example.io")
+    issuer = tokens.TokenSigner(KEY, "example/serviceaccount", "example.io")
     token = issuer.sign_payload(tokens.legacy_payload(claims, "example.io/serviceaccount"))
     check = tokens.Verifier({"example/serviceaccount": tokens.KeySet([KEY.public])}, READER)
 
@@ -497,7 +497,7 @@ def test_null_claims_count_as_absent() -> None:
         ({"nbf": 0}, -60, None),
         ({"nbf": 0}, -61, NotYetValid),
         ({"exp": 0}, 60, None),
-        ({"exp": 0}, 61, Expired),
+        ({"exp": 0}, 61, CredentialExpired),
         ({"iat": 0}, -60, None),
         ({"iat": 0}, -61, IssuedInFuture),
         ({"nbf": 100, "exp": -100, "iat": 100}, 0, NotYetValid),
@@ -523,7 +523,7 @@ def test_outside_issuers_get_no_leeway_on_expiry() -> None:
     verified = verifier().open(forge(header(), {"iss": ISSUER, "exp": 1000}), 900)
 
     verified.check_times(1000, expiry_leeway=0)
-    with pytest.raises(Expired):
+    with pytest.raises(CredentialExpired):
         verified.check_times(1001, expiry_leeway=0)
 
 
@@ -553,7 +553,7 @@ def test_a_proven_signature_is_remembered_and_times_are_not() -> None:
 
     check.verify(token, 900)
     check.verify(token.decode(), 950)
-    with pytest.raises(Expired):
+    with pytest.raises(CredentialExpired):
         check.verify(token, 1061)
 
     assert reader.count == 1

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from orchid.engine.incoming import decode_object
 from orchid.engine.ownership import outline
-from orchid.engine.patching import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from orchid.engine.verbs.patching import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from orchid.engine.verbs.request_body import decode_object
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.schema import schema_of
 from tests.unit.engine.world import Engine

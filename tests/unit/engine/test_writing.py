@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from orchid.engine.create import NAME_ATTEMPTS
-from orchid.engine.delete import DeleteOptions, Preconditions, adjusted_finalizers
-from orchid.engine.objects import LARGEST_OBJECT
+from orchid.engine.cache.objects import LARGEST_OBJECT
+from orchid.engine.verbs.create import NAME_ATTEMPTS
+from orchid.engine.verbs.delete import DeleteOptions, Preconditions, adjusted_finalizers
 from orchid.wire.errors import (
     AlreadyExists,
     BadRequest,
@@ -235,7 +235,7 @@ class TestUpdate:
         """Two equal references become one, and the client hears of it."""
         owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u1"}
         request = world.ask("create", world.config_maps)
-        from orchid.engine.incoming import decode_object
+        from orchid.engine.verbs.request_body import decode_object
 
         body = json.dumps({"metadata": {"name": "a", "ownerReferences": [owner, owner]}}).encode()
         new = decode_object(world.catalog, world.config_maps, body, request)

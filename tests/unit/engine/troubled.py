@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
-from orchid.store.interface import Batch, Change, Page, Revision, Span, Unavailable
+from orchid.store.interface import Batch, Change, Page, Revision, Span, StoreUnavailable
 from orchid.store.memory import MemoryStore
 
 
@@ -25,7 +25,7 @@ class TroubledStore:
 
     def _check(self) -> None:
         if self.down:
-            raise Unavailable("nobody there")
+            raise StoreUnavailable("nobody there")
 
     async def read(self, span: Span, *, at: Revision = -1, limit: int = 0) -> Page:
         self._check()
@@ -45,7 +45,7 @@ class TroubledStore:
             cutting.cancel()
             if cut.is_set():
                 following.cancel()
-                raise Unavailable("cut off")
+                raise StoreUnavailable("cut off")
             yield following.result()
 
     async def revision(self) -> Revision:

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchid.engine.admission import Admission
+from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
-from orchid.engine.delete import Deleted, DeleteOptions
-from orchid.engine.entry import Entry
-from orchid.engine.feed import Feed
-from orchid.engine.incoming import decode_object
 from orchid.engine.kind import Endpoint, Kind
-from orchid.engine.listing import Listed
-from orchid.engine.patching import MERGE_PATCH
 from orchid.engine.request import Options, Request, Target
-from orchid.engine.verbs import Verbs
-from orchid.engine.watching import Watch
+from orchid.engine.verbs.all_verbs import Verbs
+from orchid.engine.verbs.delete import Deleted, DeleteOptions
+from orchid.engine.verbs.listing import Listed
+from orchid.engine.verbs.patching import MERGE_PATCH
+from orchid.engine.verbs.request_body import decode_object
+from orchid.engine.verbs.watching import Watch
 from orchid.kinds import certificate_signing_request, config_map, service_account
 from orchid.store.interface import Store
 from orchid.store.memory import MemoryStore
@@ -141,7 +141,7 @@ def names(listed: Listed[Any]) -> list[str]:
 
 def seen(watch: Watch[Any]) -> list[tuple[str, str, int]]:
     """Type, name and revision of everything a watcher would get by now, after what it got first."""
-    events = (watch.event(turn) for turn in watch.shelf.since(watch.after))
+    events = (watch.event(turn) for turn in watch.cache.since(watch.after))
     return [
         (type_, entry.meta.name, int(entry.object.metadata.resource_version))
         for type_, entry in filter(None, events)

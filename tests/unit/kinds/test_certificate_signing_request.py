@@ -19,7 +19,7 @@ from orchid.kinds.certificate_signing_request import (
     CertificateSigningRequestStatus,
     declare,
 )
-from orchid.wire.codec import Undecodable, convert, encode, to_builtins
+from orchid.wire.codec.documents import Undecodable, convert, encode, to_builtins
 from orchid.wire.fields import aggregate
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import KUBERNETES, ORCH, Naming

@@ -8,10 +8,10 @@ from orchid.kinds.cluster_trust_bundle import (
     declare,
     name_prefix,
 )
-from orchid.wire.codec import encode
+from orchid.wire.codec.documents import encode
 from orchid.wire.meta import ObjectMeta
-from orchid.wire.meta_rules import creation_errors
 from orchid.wire.naming import KUBERNETES, ORCH
+from orchid.wire.rules.metadata import creation_errors
 from tests.data import hostile
 
 KIND = declare(ORCH)

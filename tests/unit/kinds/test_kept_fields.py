@@ -8,9 +8,9 @@ import pytest
 from orchid.kinds.event import Event
 from orchid.kinds.node import Node
 from orchid.kinds.pod import Pod
-from orchid.wire.codec import decoder_of, encode
+from orchid.wire.codec.documents import decoder_of, encode
+from orchid.wire.codec.protobuf import message_of
 from orchid.wire.meta import Object
-from orchid.wire.protobuf import message_of
 
 NOTICED = "2026-01-02T03:04:05.678901Z"
 CHANGED = "2026-01-02T03:04:05Z"

@@ -14,7 +14,7 @@ from orchid.kinds.token_review import (
     TokenReviewSpec,
     TokenReviewStatus,
 )
-from orchid.wire.codec import encode
+from orchid.wire.codec.documents import encode
 from orchid.wire.errors import BadRequest, InternalError
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH

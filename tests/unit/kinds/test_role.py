@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orchid.kinds.role import ClusterRole, Role, declare
-from orchid.wire.codec import encode
+from orchid.wire.codec.documents import encode
 from orchid.wire.naming import ORCH
 from orchid.wire.schema import Fields, Sequence
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from orchid.kinds.role_binding import declare
-from orchid.wire.codec import encode
+from orchid.wire.codec.documents import encode
 from orchid.wire.naming import ORCH
 
 BINDING, CLUSTER_BINDING = declare(ORCH)

@@ -14,7 +14,7 @@ from orchid.kinds.self_subject_rules_review import (
     SubjectRulesReviewStatus,
     declare,
 )
-from orchid.wire.codec import encode
+from orchid.wire.codec.documents import encode
 from orchid.wire.errors import BadRequest
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH

@@ -4,7 +4,7 @@ import datetime
 
 from orchid.engine.request import Request, Target
 from orchid.kinds.service_account import ServiceAccount, declare
-from orchid.wire.codec import encode
+from orchid.wire.codec.documents import encode
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import KUBERNETES, ORCH
 from orchid.wire.references import LocalObjectReference, ObjectReference

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from orchid.engine.interfaces import Decision, Verdict
 from orchid.engine.request import Request, Target
 from orchid.kinds.subject_access_review import declare
-from orchid.wire.codec import Undecodable, encode
+from orchid.wire.codec.documents import Undecodable, encode
 from orchid.wire.errors import ApiError, Invalid
 from orchid.wire.naming import ORCH
 from orchid.wire.user import UserInfo

@@ -4,13 +4,13 @@ from typing import Any
 
 from orchid.kinds.token_request import (
     BoundObjectReference,
-    Issued,
+    IssuedToken,
     TokenRequest,
     TokenRequestSpec,
     declare,
     with_default_lifetime,
 )
-from orchid.wire.codec import encode
+from orchid.wire.codec.documents import encode
 from orchid.wire.meta import Time
 from orchid.wire.naming import KUBERNETES, ORCH
 
@@ -27,8 +27,8 @@ class NoIssuer:
     def bind(self, reference: BoundObjectReference, namespace: str, account: str) -> Any:
         return None
 
-    async def sign(self, wanted: TokenRequest, bound: Any, now: Time) -> Issued:
-        return Issued("s3cret", "JTI=1")
+    async def sign(self, wanted: TokenRequest, bound: Any, now: Time) -> IssuedToken:
+        return IssuedToken("s3cret", "JTI=1")
 
 
 def test_every_field_of_spec_and_status_is_written_even_when_empty() -> None:
@@ -62,4 +62,4 @@ def test_endpoint_is_an_action_of_the_authentication_group() -> None:
 
 def test_issued_token_does_not_print() -> None:
     """It passes through several hands on its way into the answer."""
-    assert "s3cret" not in repr(Issued("s3cret", "JTI=1"))
+    assert "s3cret" not in repr(IssuedToken("s3cret", "JTI=1"))

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import cast
 
-from orchid.server.exchange import Handler, HttpRequest, Response
-from orchid.server.listen import Limits, Listener
-from orchid.server.tls import TlsFiles
+from orchid.server.sockets.listener import ConnectionLimits, Listener
+from orchid.server.sockets.messages import Handler, HttpRequest, Response
+from orchid.server.sockets.tls import TlsFiles
 
 PATIENCE = 10.0  # seconds until a test that hangs fails; no test waits for it to pass
 TEXT = b"Content-Type: text/plain\r\n"
@@ -117,7 +117,7 @@ class Running:
 async def serving(
     handler: Handler = echo,
     *,
-    limits: Limits | None = None,
+    limits: ConnectionLimits | None = None,
     tls: TlsFiles | None = None,
     after_rush: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Running]:

@@ -13,10 +13,10 @@ import msgspec
 from orchid.engine.catalog import Catalog
 from orchid.engine.kind import Endpoint, Kind, Scope
 from orchid.engine.request import Request, Target
-from orchid.server.exchange import HttpRequest, Peer, Response
-from orchid.server.openapi import V2, V3, OpenApi
+from orchid.server.openapi.endpoints import V2, V3, OpenApi
 from orchid.server.parse import Located
 from orchid.server.respond import Exchange
+from orchid.server.sockets.messages import HttpRequest, Peer, Response
 from orchid.wire.meta import Object, Time
 from orchid.wire.naming import KUBERNETES, Naming
 from orchid.wire.options import parse_query

@@ -7,7 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from orchid.credentials.keys import SigningKey, generate
-from orchid.credentials.tokens import Issuer
+from orchid.credentials.tokens import TokenSigner
 from orchid.server.openid import configuration, default_jwks_uri, key_set, problem_with
 
 ISSUER = "https://orchid.test"
@@ -54,7 +54,7 @@ def test_key_set_lists_every_key_once_without_private_parts() -> None:
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key.algorithm)
 def test_library_verifies_our_tokens_with_the_published_keys(key: SigningKey) -> None:
     """An independent JOSE library that knows the document alone accepts a token of each key."""
-    token = Issuer(key, ISSUER, "orch.io").sign_payload({"aud": ["a"], "sub": "s"}).reveal()
+    token = TokenSigner(key, ISSUER, "orch.io").sign_payload({"aud": ["a"], "sub": "s"}).reveal()
     published = jwt.PyJWKSet.from_json(key_set(PUBLIC).body.decode())
     chosen = published[jwt.get_unverified_header(token)["kid"]]
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from orchid.engine.request import Target
 from orchid.server import parse
-from orchid.server.exchange import HttpRequest, Peer
 from orchid.server.parse import UnreadableTarget, read_options, read_target
+from orchid.server.sockets.messages import HttpRequest, Peer
 from orchid.wire.errors import ApiError
 
 

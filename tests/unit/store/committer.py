@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from orchid.store.interface import ABSENT, Change, Span
-from orchid.store.sqlite import SQLiteStore
+from orchid.store.sqlite.store import SQLiteStore
 
 WRITERS = 8
 PADDING = b"." * 600

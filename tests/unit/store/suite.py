@@ -15,14 +15,14 @@ from orchid.store.interface import (
     Batch,
     Change,
     Compacted,
-    Conflict,
-    Event,
     FutureRevision,
     Record,
     Revision,
+    RevisionConflict,
     Span,
     Store,
-    Unavailable,
+    StoreEvent,
+    StoreUnavailable,
 )
 
 ALL = Span.all()
@@ -38,9 +38,9 @@ async def delete(store: Store, key: str, expected: Revision) -> Revision:
 
 async def events_until(
     store: Store, revision: Revision, *, after: Revision, span: Span = ALL
-) -> list[Event]:
+) -> list[StoreEvent]:
     """What a watch delivers until it has come to a revision."""
-    events: list[Event] = []
+    events: list[StoreEvent] = []
     if after >= revision:
         return events
     async with asyncio.timeout(30), aclosing(store.watch(span, after=after)) as watch:
@@ -106,7 +106,7 @@ class StoreSuite:
         """The loser of a race learns the present state without another read."""
         revision = await put(store, "a", b"1")
 
-        with pytest.raises(Conflict) as caught:
+        with pytest.raises(RevisionConflict) as caught:
             await store.commit([Change("a", value, expected)])
 
         assert caught.value.key == "a"
@@ -120,7 +120,7 @@ class StoreSuite:
         """Changing what is gone, or never was, is a conflict with None."""
         await delete(store, "a", await put(store, "a", b"1"))
 
-        with pytest.raises(Conflict) as caught:
+        with pytest.raises(RevisionConflict) as caught:
             await store.commit([Change("a", value, 2)])
 
         assert caught.value.actual is None
@@ -129,7 +129,7 @@ class StoreSuite:
         """All or none, wherever in the commit the conflict stands."""
         await put(store, "b", b"1")
 
-        with pytest.raises(Conflict):
+        with pytest.raises(RevisionConflict):
             await store.commit([Change("a", b"1", ABSENT), Change("b", b"2", ABSENT)])
 
         assert await read_pairs(store) == [("b", b"1")]
@@ -143,7 +143,7 @@ class StoreSuite:
         revision = await put(store, "a", b"2")
 
         [event] = await events_until(store, revision, after=deleted)
-        assert event == Event("a", b"2", revision, None, ABSENT)
+        assert event == StoreEvent("a", b"2", revision, None, ABSENT)
 
     @pytest.mark.parametrize(
         "changes",
@@ -182,7 +182,7 @@ class StoreSuite:
         async def increment() -> None:
             while True:
                 [record] = (await store.read(Span.key("n"))).records
-                with suppress(Conflict):
+                with suppress(RevisionConflict):
                     await put(store, "n", b"%d" % (int(record.value) + 1), record.revision)
                     return
 
@@ -303,11 +303,11 @@ class StoreSuite:
         await delete(store, "a", 3)
 
         assert await events_until(store, 4, after=1) == [
-            Event("a", b"1", 2, None, ABSENT),
-            Event("a", b"2", 3, b"1", 2),
-            Event("a", None, 4, b"2", 3),
+            StoreEvent("a", b"1", 2, None, ABSENT),
+            StoreEvent("a", b"2", 3, b"1", 2),
+            StoreEvent("a", None, 4, b"2", 3),
         ]
-        assert await events_until(store, 4, after=3) == [Event("a", None, 4, b"2", 3)]
+        assert await events_until(store, 4, after=3) == [StoreEvent("a", None, 4, b"2", 3)]
 
     async def test_watch_sees_only_its_span_but_all_progress(self, store: Store) -> None:
         """A batch without events still tells how far the store has come."""
@@ -317,7 +317,7 @@ class StoreSuite:
             assert await first == Batch((), 2)
 
             await put(store, "a/1", b"v")
-            assert await anext(watch) == Batch((Event("a/1", b"v", 3, None, ABSENT),), 3)
+            assert await anext(watch) == Batch((StoreEvent("a/1", b"v", 3, None, ABSENT),), 3)
 
     async def test_acknowledged_commit_is_there_for_watchers_at_once(self, store: Store) -> None:
         """A caught-up watcher's next batch needs no waiting once the commit has returned."""
@@ -390,7 +390,7 @@ class StoreSuite:
             await asyncio.gather(*(store.commit(many(f"{n}/")) for n in range(200)))
             newest = await store.revision()
 
-            events: list[Event] = []
+            events: list[StoreEvent] = []
             async for batch in watch:
                 events.extend(batch.events)
                 if batch.revision == newest:
@@ -420,8 +420,8 @@ class StoreSuite:
             await anext(store.watch(ALL, after=3))
         assert await read_pairs(store, at=4) == [("a", b"2"), ("b", b"1")]
         assert await events_until(store, 6, after=4) == [
-            Event("b", None, 5, b"1", 4),
-            Event("a", b"3", 6, b"2", 3),
+            StoreEvent("b", None, 5, b"1", 4),
+            StoreEvent("a", b"3", 6, b"2", 3),
         ]
         assert (await store.read(ALL)).oldest == 4
         assert await store.revision() == 6
@@ -438,7 +438,7 @@ class StoreSuite:
         assert page.revision == page.oldest == newest
         assert await put(store, "a", b"2", 2) == newest + 1
         assert await events_until(store, newest + 1, after=newest) == [
-            Event("a", b"2", newest + 1, b"1", 2)
+            StoreEvent("a", b"2", newest + 1, b"1", 2)
         ]
 
     async def test_compaction_never_goes_back(self, store: Store) -> None:
@@ -499,7 +499,7 @@ class StoreSuite:
 
         await store.close()
 
-        with pytest.raises(Unavailable, match="closed"):
+        with pytest.raises(StoreUnavailable, match="closed"):
             await watching
 
     async def test_closing_finishes_commits_that_wait(self, store: Store) -> None:
@@ -511,13 +511,13 @@ class StoreSuite:
 
         revisions = await asyncio.gather(*waiting)
         assert sorted(revisions) == list(range(2, 52))
-        with pytest.raises(Unavailable):
+        with pytest.raises(StoreUnavailable):
             await put(store, "late", b"")
-        with pytest.raises(Unavailable):
+        with pytest.raises(StoreUnavailable):
             await store.read(ALL)
-        with pytest.raises(Unavailable):
+        with pytest.raises(StoreUnavailable):
             await store.compact(2)
-        with pytest.raises(Unavailable):
+        with pytest.raises(StoreUnavailable):
             await anext(store.watch(ALL, after=1))
 
     async def test_closing_twice_is_fine(self, store: Store) -> None:

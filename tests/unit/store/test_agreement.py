@@ -19,14 +19,14 @@ from orchid.store.interface import (
     ABSENT,
     Change,
     Compacted,
-    Conflict,
     FutureRevision,
+    RevisionConflict,
     Span,
     Store,
     StoreError,
 )
 from orchid.store.memory import MemoryStore
-from orchid.store.sqlite import SQLiteStore
+from orchid.store.sqlite.store import SQLiteStore
 from tests.unit.store.suite import ALL, events_until
 
 KEYS = st.sampled_from(["a", "a/1", "a/2", "b", "é", "\U0001f600"])
@@ -44,7 +44,7 @@ async def answer(question: Coroutine[Any, Any, object]) -> Answer:
     """What a store says, be it a result or a refusal, in a form that compares."""
     try:
         return "result", await question
-    except Conflict as error:
+    except RevisionConflict as error:
         return "conflict", (error.key, error.actual)
     except Compacted as error:
         return "compacted", (error.asked, error.oldest)

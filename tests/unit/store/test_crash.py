@@ -6,8 +6,8 @@ import random
 import sys
 from pathlib import Path
 
-from orchid.store.interface import Event
-from orchid.store.sqlite import SQLiteStore
+from orchid.store.interface import StoreEvent
+from orchid.store.sqlite.store import SQLiteStore
 from tests.unit.store.suite import ALL, events_until
 
 COMMITTER = Path(__file__).with_name("committer.py")
@@ -36,7 +36,7 @@ async def commit_until_killed(path: Path, seed: int, lines: int) -> Acknowledged
     return acknowledged
 
 
-def told(event: Event) -> tuple[str, str]:
+def told(event: StoreEvent) -> tuple[str, str]:
     """An event in the words of the committer."""
     return event.key, "-" if event.value is None else event.value.split()[0].decode()
 

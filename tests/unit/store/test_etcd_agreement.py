@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from orchid.store.etcd import EtcdStore
+from orchid.store.etcd.store import EtcdStore
 from orchid.store.interface import Store
 from tests.unit.store.etcd_process import running
 from tests.unit.store.test_agreement import TwoStores

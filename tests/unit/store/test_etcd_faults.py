@@ -8,11 +8,21 @@ from typing import Any
 
 import pytest
 
-from orchid.store import etcd_client, etcd_history
-from orchid.store.etcd import EtcdStore
-from orchid.store.etcd_client import Endpoint, Undecided
-from orchid.store.etcd_messages import TXN, Method
-from orchid.store.interface import ABSENT, Change, Conflict, Event, Full, Record, Span, Unavailable
+from orchid.store.etcd import client as etcd_client
+from orchid.store.etcd import history as etcd_history
+from orchid.store.etcd.client import EtcdEndpoint, Undecided
+from orchid.store.etcd.messages import TXN, Method
+from orchid.store.etcd.store import EtcdStore
+from orchid.store.interface import (
+    ABSENT,
+    Change,
+    Record,
+    RevisionConflict,
+    Span,
+    StoreEvent,
+    StoreFull,
+    StoreUnavailable,
+)
 from tests.unit.store.etcd_process import Cluster, running
 from tests.unit.store.suite import ALL, events_until, put
 
@@ -63,10 +73,10 @@ class Writer:
             while True:
                 try:
                     revision = await put(self._store, self._key, value, revision)
-                except Conflict as conflict:  # an earlier one happened after all
+                except RevisionConflict as conflict:  # an earlier one happened after all
                     assert self.unknown
                     revision = conflict.actual.revision if conflict.actual else ABSENT
-                except Unavailable:
+                except StoreUnavailable:
                     self.unknown += 1
                 else:
                     self.acknowledged[revision] = value
@@ -90,7 +100,7 @@ async def test_death_of_any_member_loses_nothing_acknowledged(three: Cluster, vi
     """Writers and watchers go on with those that are left, and with the one that comes back."""
     store = await EtcdStore.open(three.urls, timeout=20)
     writers = [Writer(store, f"w{n}") for n in range(4)]
-    seen: list[Event] = []
+    seen: list[StoreEvent] = []
 
     async def watch() -> None:
         async with aclosing(store.watch(ALL, after=1)) as batches:
@@ -120,7 +130,7 @@ async def test_death_of_any_member_loses_nothing_acknowledged(three: Cluster, vi
 async def put_at_last(store: EtcdStore, key: str) -> int:
     """Create a key, however often that takes."""
     while True:
-        with suppress(Unavailable, Conflict):
+        with suppress(StoreUnavailable, RevisionConflict):
             if found := (await store.read(Span.key(key))).records:
                 return found[0].revision
             return await put(store, key, b"")
@@ -154,7 +164,7 @@ async def test_watch_resumes_where_it_was_when_its_member_returns(
         one.members[0].start()
         second = await put_at_last(store, "b")
 
-        assert (await waiting).events == (Event("b", b"", second, None, ABSENT),)
+        assert (await waiting).events == (StoreEvent("b", b"", second, None, ABSENT),)
         assert second > first
 
 
@@ -166,7 +176,7 @@ async def test_watchers_are_told_when_nobody_has_answered_for_long(one: Cluster)
         waiting = asyncio.ensure_future(anext(watch))
         one.members[0].kill()
         async with asyncio.timeout(30):
-            with pytest.raises(Unavailable, match=r"etcd 127\.0\.0\.1"):
+            with pytest.raises(StoreUnavailable, match=r"etcd 127\.0\.0\.1"):
                 await waiting
 
     one.members[0].start()
@@ -182,11 +192,11 @@ async def test_nobody_there_is_told_within_the_time_given(one: Cluster) -> None:
     one.members[0].kill()
 
     for call in (store.revision(), store.read(ALL), put(store, "a", b"1"), store.compact(1)):
-        with pytest.raises(Unavailable, match=r"etcd 127\.0\.0\.1"):
+        with pytest.raises(StoreUnavailable, match=r"etcd 127\.0\.0\.1"):
             await call
 
     await store.close()
-    with pytest.raises(Unavailable):
+    with pytest.raises(StoreUnavailable):
         await EtcdStore.open(one.urls, timeout=0.3)
 
 
@@ -197,9 +207,9 @@ async def test_minority_neither_reads_nor_writes(three: Cluster) -> None:
     three.members[1].kill()
     three.members[2].kill()
 
-    with pytest.raises(Unavailable):
+    with pytest.raises(StoreUnavailable):
         await store.revision()
-    with pytest.raises(Unavailable):
+    with pytest.raises(StoreUnavailable):
         await put(store, "b", b"1")
 
     await store.close()
@@ -215,9 +225,9 @@ async def test_etcd_that_lost_its_data_ends_the_store(one: Cluster, store: EtcdS
     one.members[0].forget()
     one.members[0].start()
 
-    with pytest.raises(Unavailable):
+    with pytest.raises(StoreUnavailable):
         await asyncio.wait_for(watching, 20)
-    with pytest.raises(Unavailable):
+    with pytest.raises(StoreUnavailable):
         await store.read(ALL)
 
 
@@ -233,7 +243,7 @@ async def test_full_etcd_is_told_as_such() -> None:
                 await put(store, f"k{len(kept):04}", bytes(20_000))
                 kept.append(f"k{len(kept):04}")
 
-        with pytest.raises(Full):
+        with pytest.raises(StoreFull):
             await fill()
 
         assert [record.key for record in (await store.read(ALL)).records] == kept
@@ -248,20 +258,20 @@ Lose = Callable[[bool], None]
 @pytest.fixture
 def lose_answer(monkeypatch: pytest.MonkeyPatch) -> Lose:
     """Make the next transaction's answer get lost, whether it was carried out or not."""
-    really_invoke = Endpoint.invoke
+    really_invoke = EtcdEndpoint.invoke
 
     def lose(carried_out: bool) -> None:
         async def invoke(
-            endpoint: Endpoint, method: Method[Any, Any], request: Any, seconds: float
+            endpoint: EtcdEndpoint, method: Method[Any, Any], request: Any, seconds: float
         ) -> Any:
             if method is TXN and request.compare:
-                monkeypatch.setattr(Endpoint, "invoke", really_invoke)
+                monkeypatch.setattr(EtcdEndpoint, "invoke", really_invoke)
                 if carried_out:
                     await really_invoke(endpoint, method, request, seconds)
                 raise Undecided("lost")
             return await really_invoke(endpoint, method, request, seconds)
 
-        monkeypatch.setattr(Endpoint, "invoke", invoke)
+        monkeypatch.setattr(EtcdEndpoint, "invoke", invoke)
 
     return lose
 
@@ -309,7 +319,7 @@ async def test_commit_that_cannot_be_found_is_unavailable(
         monkeypatch.setattr(EtcdStore, "_find", find_later)
     lose_answer(False)
 
-    with pytest.raises(Unavailable, match="lost"):
+    with pytest.raises(StoreUnavailable, match="lost"):
         await put(store, "a", b"1")
 
     assert len((await store.read(ALL)).records) == int(rival)
@@ -330,7 +340,7 @@ async def test_cancelled_read_is_cancelled_and_harms_nobody(store: EtcdStore) ->
 
 
 async def test_calls_under_way_at_the_end_are_told(store: EtcdStore) -> None:
-    """Closing gives every caller an answer or Unavailable, never a cancellation."""
+    """Closing gives every caller an answer or StoreUnavailable, never a cancellation."""
     calls = [asyncio.create_task(store.read(ALL)) for _ in range(5)]
     calls += [asyncio.create_task(store.revision()) for _ in range(5)]  # type: ignore[arg-type]
     await asyncio.sleep(0)
@@ -338,4 +348,4 @@ async def test_calls_under_way_at_the_end_are_told(store: EtcdStore) -> None:
     await store.close()
 
     for result in await asyncio.gather(*calls, return_exceptions=True):
-        assert isinstance(result, Unavailable) or not isinstance(result, BaseException)
+        assert isinstance(result, StoreUnavailable) or not isinstance(result, BaseException)

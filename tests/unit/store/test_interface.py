@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchid.store.interface import Conflict, Record, Span
+from orchid.store.interface import Record, RevisionConflict, Span
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 
@@ -35,6 +35,6 @@ def test_span_after_a_key_begins_right_behind_it(key: str, other: str) -> None:
 
 def test_conflict_does_not_print_the_value() -> None:
     """Values may be secrets; errors end up in logs."""
-    assert "hunter2" not in str(Conflict("a", Record("a", b"hunter2", 3)))
-    assert "revision 3" in str(Conflict("a", Record("a", b"hunter2", 3)))
-    assert "absent" in str(Conflict("a", None))
+    assert "hunter2" not in str(RevisionConflict("a", Record("a", b"hunter2", 3)))
+    assert "revision 3" in str(RevisionConflict("a", Record("a", b"hunter2", 3)))
+    assert "absent" in str(RevisionConflict("a", None))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchid.store import migrate as migrating
-from orchid.store.etcd import EtcdStore
+from orchid.store.etcd.store import EtcdStore
 from orchid.store.interface import (
     LATEST,
     Change,
@@ -16,11 +16,11 @@ from orchid.store.interface import (
     Revision,
     Span,
     Store,
-    Unavailable,
+    StoreUnavailable,
 )
 from orchid.store.memory import MemoryStore
 from orchid.store.migrate import NotMigrated, Progress, migrate
-from orchid.store.sqlite import SQLiteStore
+from orchid.store.sqlite.store import SQLiteStore
 from tests.unit.store.etcd_process import running
 from tests.unit.store.suite import ALL, delete, put, read_pairs
 
@@ -174,5 +174,5 @@ async def test_store_that_fails_is_told_as_it_is(filled: MemoryStore) -> None:
     target = MemoryStore()
     await target.close()
 
-    with pytest.raises(Unavailable):
+    with pytest.raises(StoreUnavailable):
         await migrate(filled, target)

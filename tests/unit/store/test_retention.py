@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from orchid.store.interface import Unavailable
+from orchid.store.interface import StoreUnavailable
 from orchid.store.memory import MemoryStore
 from orchid.store.retention import Retention
 from tests.unit.store.suite import ALL, put
@@ -76,7 +76,7 @@ async def test_running_goes_on_after_a_failure(caplog: pytest.LogCaptureFixture)
         async def compact(self, before: int) -> None:
             if self.failures:
                 self.failures -= 1
-                raise Unavailable("not now")
+                raise StoreUnavailable("not now")
             await super().compact(before)
 
     store, clock = Failing(), Clock()

@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from orchid.store.interface import Unavailable
+from orchid.store.interface import StoreUnavailable
 from orchid.store.shared_call import SharedCall
 
 
@@ -53,7 +53,7 @@ async def test_call_that_fails_fails_those_who_waited_for_it() -> None:
     """Each gets an error of its own, and the next question is asked anew."""
     source = Source()
     shared = SharedCall(source.call)
-    source.failure = Unavailable("away")
+    source.failure = StoreUnavailable("away")
     asking = [asyncio.create_task(shared.ask()) for _ in range(3)]
     source.let.release()
     errors = await asyncio.gather(*asking, return_exceptions=True)
@@ -69,7 +69,7 @@ async def test_call_that_fails_fails_also_those_who_came_during_it() -> None:
     """Where nobody answers, nobody waits twice as long as the first."""
     source = Source()
     shared = SharedCall(source.call)
-    source.failure = Unavailable("away")
+    source.failure = StoreUnavailable("away")
     first = asyncio.create_task(shared.ask())
     await settle()
     later = asyncio.create_task(shared.ask())
@@ -106,5 +106,5 @@ async def test_closing_tells_those_who_wait() -> None:
     await shared.close()
 
     for waiting in (first, second):
-        with pytest.raises(Unavailable, match="closed"):
+        with pytest.raises(StoreUnavailable, match="closed"):
             await waiting

@@ -17,7 +17,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import strategies as st
 
 import orchid.kinds
-from orchid.engine.delete import DeleteOptions
+from orchid.engine.verbs.delete import DeleteOptions
 from orchid.wire.meta import Object
 from orchid.wire.schema import (
     Anything,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from orchid.wire.codec import encode
-from orchid.wire.errors import Invalid, Subject
+from orchid.wire.codec.documents import encode
+from orchid.wire.errors import ErrorSubject, Invalid
 from orchid.wire.fields import MOST_TEXT, FieldError, Path, gathered, invalid, printed
 from orchid.wire.text import LONGEST_SHOWN, OMITTED
 
@@ -64,6 +64,6 @@ def test_the_answer_to_a_huge_body_is_small() -> None:
     name = "<" * 3_000_000
     errors = (invalid(FIELD[key], key, "no") for key in (f"{'<' * 300}{i}" for i in range(9000)))
 
-    answer = encode(Invalid(Subject("group", "Kind", name), errors).status())
+    answer = encode(Invalid(ErrorSubject("group", "Kind", name), errors).status())
 
     assert len(answer) < 1_000_000

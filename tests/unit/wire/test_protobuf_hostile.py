@@ -7,9 +7,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from orchid.kinds.service_account import ServiceAccount
+from orchid.wire.codec.field_validation import Undecodable
+from orchid.wire.codec.protobuf import message_of, opened, sealed
 from orchid.wire.meta import ManagedFieldsEntry, ObjectMeta
-from orchid.wire.protobuf import message_of, opened, sealed
-from orchid.wire.shaping import Undecodable
 from tests.unit.wire.protobuf_samples import KINDS, objects
 
 MEBIBYTE = 1 << 20

@@ -7,9 +7,9 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchid.wire.codec import decoder_of, encode
-from orchid.wire.protobuf import message_of
-from orchid.wire.protobuf_writer import insides, numbered
+from orchid.wire.codec.documents import decoder_of, encode
+from orchid.wire.codec.protobuf import message_of
+from orchid.wire.codec.protobuf_writer import insides, numbered
 from orchid.wire.schema import Fields, Leaf, Mapping, Node, Scalar, Sequence, schema_of
 from tests.unit.wire.protobuf_samples import (
     KINDS,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchid.wire.errors import BadRequest
-from orchid.wire.selection import FieldSelector, FieldTerm, LabelSelector
+from orchid.wire.selection import FieldMatcher, FieldTerm, LabelMatcher
 
 LABELS = {"env": "prod", "tier": "7", "empty": "", "word": "x"}
 REQUIREMENT = "unable to parse requirement: "
@@ -45,7 +45,7 @@ VALUE = (
 )
 def test_a_selector_that_fits_matches(text: str) -> None:
     """All forms, with blanks anywhere, select the object."""
-    assert LabelSelector.parse(text).matches(LABELS)
+    assert LabelMatcher.parse(text).matches(LABELS)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_selector_that_fits_matches(text: str) -> None:
 )
 def test_a_selector_that_does_not_fit_does_not_match(text: str) -> None:
     """Missing and non-numeric values never compare."""
-    assert not LabelSelector.parse(text).matches(LABELS)
+    assert not LabelMatcher.parse(text).matches(LABELS)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_selector_that_does_not_fit_does_not_match(text: str) -> None:
 def test_what_is_no_label_selector_is_refused_in_known_words(text: str, message: str) -> None:
     """Each place in the grammar has its text."""
     with pytest.raises(BadRequest) as caught:
-        LabelSelector.parse(text)
+        LabelMatcher.parse(text)
 
     assert caught.value.message == message
 
@@ -114,7 +114,7 @@ def test_what_is_no_label_selector_is_refused_in_known_words(text: str, message:
 def test_a_bad_key_is_told_without_a_path() -> None:
     """There is no field to name, and the reference says so."""
     with pytest.raises(BadRequest) as caught:
-        LabelSelector.parse("a@=b")
+        LabelMatcher.parse("a@=b")
 
     start = REQUIREMENT + '<nil>: Invalid value: "a@": name part must consist of'
     assert caught.value.message.startswith(start)
@@ -140,17 +140,17 @@ REQUIREMENTS = st.one_of(
 def test_a_label_selector_survives_printing(requirements: list[str]) -> None:
     """What is printed reads back as the same selector."""
     try:
-        selector = LabelSelector.parse(",".join(requirements))
+        selector = LabelMatcher.parse(",".join(requirements))
     except BadRequest:
         return  # two empty values in a row, which the grammar refuses in places
 
-    assert LabelSelector.parse(str(selector)) == selector
+    assert LabelMatcher.parse(str(selector)) == selector
 
 
 @given(st.text(alphabet="ab=!(),<> in\0\t\\é.", max_size=20))
 def test_any_text_is_a_selector_or_a_bad_request(text: str) -> None:
     """Nothing else comes out, and reading ends."""
-    for kind in (LabelSelector, FieldSelector):
+    for kind in (LabelMatcher, FieldMatcher):
         try:
             selector = kind.parse(text)
         except BadRequest:
@@ -160,7 +160,7 @@ def test_any_text_is_a_selector_or_a_bad_request(text: str) -> None:
 
 def test_a_field_selector_has_terms() -> None:
     """Both spellings of equality are one; empty terms are skipped."""
-    selector = FieldSelector.parse("metadata.name==a,,spec.signerName!=b")
+    selector = FieldMatcher.parse("metadata.name==a,,spec.signerName!=b")
 
     assert selector.terms == (
         FieldTerm("metadata.name", "=", "a"),
@@ -169,7 +169,7 @@ def test_a_field_selector_has_terms() -> None:
     assert selector.fields() == ("metadata.name", "spec.signerName")
     assert selector.exact("metadata.name") == "a"
     assert selector.exact("spec.signerName") is None
-    assert FieldSelector.parse("").empty
+    assert FieldMatcher.parse("").empty
 
 
 def test_a_field_selector_matches_by_lookup() -> None:
@@ -179,18 +179,18 @@ def test_a_field_selector_matches_by_lookup() -> None:
     def lookup(field: str) -> str:
         return values.get(field, "")
 
-    assert FieldSelector.parse("a=1,b=").matches(lookup)
-    assert FieldSelector.parse("b!=1").matches(lookup)
-    assert not FieldSelector.parse("a!=1").matches(lookup)
-    assert not FieldSelector.parse("a=1,b=2").matches(lookup)
+    assert FieldMatcher.parse("a=1,b=").matches(lookup)
+    assert FieldMatcher.parse("b!=1").matches(lookup)
+    assert not FieldMatcher.parse("a!=1").matches(lookup)
+    assert not FieldMatcher.parse("a=1,b=2").matches(lookup)
 
 
 def test_values_are_escaped_with_backslashes() -> None:
     """A backslash keeps commas, equal signs and itself."""
-    selector = FieldSelector.parse(r"a=x\,y\=z\\")
+    selector = FieldMatcher.parse(r"a=x\,y\=z\\")
 
     assert selector.exact("a") == r"x,y=z" + "\\"
-    assert FieldSelector.parse(str(selector)) == selector
+    assert FieldMatcher.parse(str(selector)) == selector
 
 
 @pytest.mark.parametrize(
@@ -206,16 +206,16 @@ def test_values_are_escaped_with_backslashes() -> None:
 def test_what_is_no_field_selector_is_refused_in_known_words(text: str, message: str) -> None:
     """The first term that is wrong, in sorted order, is named."""
     with pytest.raises(BadRequest) as caught:
-        FieldSelector.parse(text)
+        FieldMatcher.parse(text)
 
     assert caught.value.message == message
 
 
 def test_hostile_length_is_no_burden() -> None:
     """Very long selectors are read in one pass."""
-    assert len(LabelSelector.parse(",".join(["a=b"] * 20_000)).requirements) == 20_000
-    assert len(FieldSelector.parse("a=b," * 20_000).terms) == 20_000
+    assert len(LabelMatcher.parse(",".join(["a=b"] * 20_000)).requirements) == 20_000
+    assert len(FieldMatcher.parse("a=b," * 20_000).terms) == 20_000
     with pytest.raises(BadRequest):
-        LabelSelector.parse("!" * 200_000)
+        LabelMatcher.parse("!" * 200_000)
     with pytest.raises(BadRequest):
-        FieldSelector.parse("\\" * 200_001)
+        FieldMatcher.parse("\\" * 200_001)

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from orchid.settings import Given
 from orchid.store.interface import Store
 from orchid.workers.counter import Counter
-from orchid.workers.messages import Begin, Ready, Unfit
+from orchid.workers.messages import Begin, Ready, UnfitMessage
 from orchid.workers.remote_store import RemoteStore
 from orchid.workers.store_server import Session, StoreServer
 
@@ -21,7 +21,7 @@ class Parent:
         self.server = server
         self.counter = counter
         self.sessions: list[Session] = []
-        self.reports: list[Ready | Unfit] = []
+        self.reports: list[Ready | UnfitMessage] = []
 
     async def connect(self) -> RemoteStore:
         """A worker's store; closed by `linked` at the end."""

@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 
-from orchid.workers.messages import Unfit
+from orchid.workers.messages import UnfitMessage
 from orchid.workers.remote_store import RemoteStore
 
 
@@ -21,7 +21,7 @@ async def main(mode: str, link: int) -> int:
         return 7
     store = await RemoteStore.connect(socket.socket(fileno=link))
     if mode == "unfit":
-        store.link.send(Unfit("--listen: not like this"))
+        store.link.send(UnfitMessage("--listen: not like this"))
         await store.close()
         return 2
     stop = asyncio.Event()

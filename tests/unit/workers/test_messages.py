@@ -6,22 +6,22 @@ from orchid.settings import Given
 from orchid.store.interface import (
     AlreadyInUse,
     Compacted,
-    Conflict,
-    Event,
-    Full,
     FutureRevision,
     Record,
-    TooLarge,
-    Unavailable,
+    RevisionConflict,
+    StoreEvent,
+    StoreFull,
+    StoreUnavailable,
+    ValueTooLarge,
 )
 from orchid.workers.framing import Astray, Reader
 from orchid.workers.messages import (
     Alive,
     Begin,
-    Commit,
-    Found,
+    CommitMessage,
+    FoundMessage,
     Happened,
-    Message,
+    WorkerMessage,
     error_in,
     from_parent,
     from_worker,
@@ -38,8 +38,8 @@ def unframed(data: bytes) -> bytes:
 @pytest.mark.parametrize(
     "message",
     [
-        Found(1, [Record("a", b"\x00", 2)], 3, more=True, oldest=1),
-        Happened((Event("a", None, 5, b"", 4), Event("b", b"v", 5, None, 0)), 5),
+        FoundMessage(1, [Record("a", b"\x00", 2)], 3, more=True, oldest=1),
+        Happened((StoreEvent("a", None, 5, b"", 4), StoreEvent("b", b"v", 5, None, 0)), 5),
         Begin(
             Given(workers=3, api_audiences=("x", "y")),
             listens=True, prepares=False, controls=False,
@@ -49,14 +49,14 @@ def unframed(data: bytes) -> bytes:
     ],
     ids=lambda message: type(message).__name__,
 )  # fmt: skip
-def test_parents_words_arrive(message: Message) -> None:
+def test_parents_words_arrive(message: WorkerMessage) -> None:
     """Each message is decoded to its equal."""
     assert from_parent(unframed(packed(message))) == message
 
 
 def test_workers_words_arrive() -> None:
     """A commit keeps its order, its deletions and its empty values."""
-    commit = Commit(7, [("b", b"", 0), ("a", None, 3)])
+    commit = CommitMessage(7, [("b", b"", 0), ("a", None, 3)])
 
     assert from_worker(unframed(packed(commit))) == commit
 
@@ -71,13 +71,13 @@ def test_nonsense_is_refused(data: bytes) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        Conflict("k", Record("k", b"v", 4)),
-        Conflict("k", None),
+        RevisionConflict("k", Record("k", b"v", 4)),
+        RevisionConflict("k", None),
         Compacted(3, 5),
         FutureRevision(9, 5),
-        TooLarge("too much"),
-        Unavailable("gone"),
-        Full("no room"),
+        ValueTooLarge("too much"),
+        StoreUnavailable("gone"),
+        StoreFull("no room"),
         ValueError("not a key"),
     ],
     ids=repr,
@@ -94,7 +94,7 @@ def test_errors_arrive_with_all_they_carry(error: Exception) -> None:
 @pytest.mark.parametrize("error", [KeyError("secret"), AlreadyInUse("in use")])
 def test_other_errors_arrive_as_unavailable(error: Exception) -> None:
     """Whatever nobody foresaw means that there is no answer."""
-    assert isinstance(error_in(refusal(1, error)), Unavailable)
+    assert isinstance(error_in(refusal(1, error)), StoreUnavailable)
 
 
 def test_unforeseen_error_keeps_its_words_to_itself() -> None:

@@ -14,7 +14,7 @@ import pytest
 from orchid.settings import BadSettings, Given, Settings, check
 from orchid.store.memory import MemoryStore
 from orchid.workers import parent as parent_module
-from orchid.workers.parent import Parent, Role, roles
+from orchid.workers.parent import Parent, WorkerRole, roles
 
 SMALL_WORKER = Path(__file__).with_name("small_worker.py")
 
@@ -67,7 +67,7 @@ def test_controllers_have_a_process_of_their_own() -> None:
 
     assert named == ["worker-0", "worker-1", "controllers"]
     assert [role for role in roles(settings_for(2, ["*"])) if role.controls] == [
-        Role("controllers", controls=True)
+        WorkerRole("controllers", controls=True)
     ]
     assert [role.prepares for role in roles(settings_for(3))] == [True, False, False]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchid.store.interface import Store
-from orchid.store.sqlite import SQLiteStore
+from orchid.store.sqlite.store import SQLiteStore
 from orchid.workers import remote_store, store_server
 from tests.unit.store.suite import StoreSuite
 from tests.unit.workers.linked import linked

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from orchid.store.interface import ABSENT, Change, Revision, Span, TooLarge, Unavailable
+from orchid.store.interface import ABSENT, Change, Revision, Span, StoreUnavailable, ValueTooLarge
 from orchid.store.memory import MemoryStore
-from orchid.store.sqlite import SQLiteStore
+from orchid.store.sqlite.store import SQLiteStore
 from orchid.workers import remote_store, store_server
 from orchid.workers.messages import Ready
 from orchid.workers.remote_store import RemoteStore
@@ -113,7 +113,7 @@ async def test_commit_of_a_worker_that_dies_stands(parent: Parent) -> None:
     doing = asyncio.create_task(put(doomed, "a", b"1"))
     await asyncio.sleep(0)
     transport_of(doomed).close()  # it sends what it has, and is gone
-    with pytest.raises(Unavailable):
+    with pytest.raises(StoreUnavailable):
         await doing
     events = await events_until(other, 2, after=1)
 
@@ -129,10 +129,10 @@ async def test_worker_learns_that_the_parent_is_gone(parent: Parent) -> None:
     parent.sessions[0].close()
     await worker.link.lost
 
-    with pytest.raises(Unavailable):
+    with pytest.raises(StoreUnavailable):
         await watching
     for asked in (worker.read(ALL), put(worker, "a", b""), worker.compact(1)):
-        with pytest.raises(Unavailable):
+        with pytest.raises(StoreUnavailable):
             await asked
     assert worker.problem() == "the parent process is gone"
 
@@ -202,7 +202,7 @@ async def test_commit_too_large_for_the_line_is_refused(
     monkeypatch.setattr(remote_store, "LARGEST_COMMIT", 10)
     worker = await parent.connect()
 
-    with pytest.raises(TooLarge, match="11 bytes"):
+    with pytest.raises(ValueTooLarge, match="11 bytes"):
         await worker.commit([Change("a", bytes(6), ABSENT), Change("b", bytes(5), ABSENT)])
 
     assert await worker.revision() == 1

@@ -10,7 +10,7 @@ import re
 from datetime import UTC, datetime
 
 from orchid.access.authenticators.audiences import Audiences, shared
-from orchid.engine.feed import Feed
+from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import Authenticated, Clock
 from orchid.kinds.secret import Secret
 from orchid.wire.naming import Naming

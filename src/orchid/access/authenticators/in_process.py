@@ -1,9 +1,9 @@
 """Callers in this very process: known by the object they present, so that there is no secret.
 
 A controller beside the server calls the chain with a `Peer` that only the assembly could give it
-(server/in_process.py). Nothing that comes over a socket can present that object, nothing about it
-can be copied, logged or guessed, and a TokenReview cannot be asked about it. From here on the
-caller is an ordinary service account: authorized, admitted and recorded like any other.
+(server/sockets/in_process.py). Nothing that comes over a socket can present that object, nothing
+about it can be copied, logged or guessed, and a TokenReview cannot be asked about it. From here on
+the caller is an ordinary service account: authorized, admitted and recorded like any other.
 """
 
 from orchid.engine.interfaces import Authenticated, Authenticator, Presented

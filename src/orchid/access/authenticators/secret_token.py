@@ -10,8 +10,8 @@ from collections.abc import Callable
 from datetime import date
 
 from orchid.credentials.tokens import LegacyClaims
-from orchid.engine.entry import Entry
-from orchid.engine.feed import Feed
+from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import Authenticated, Clock, Rejected
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount

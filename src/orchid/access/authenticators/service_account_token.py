@@ -24,9 +24,9 @@ from orchid.credentials.tokens import (
     Reference,
     Verifier,
 )
-from orchid.engine.feed import Feed
+from orchid.engine.cache.feed import Feed
+from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import Authenticated, Clock, Rejected
-from orchid.engine.shelf import Shelf
 from orchid.kinds.node import Node
 from orchid.kinds.pod import Pod
 from orchid.kinds.secret import Secret
@@ -213,9 +213,9 @@ def account_user(
 
 
 def _refuse_object(
-    shelf: Shelf[Any], namespace: str, claimed: Reference, word: str, now: datetime
+    cache: KindCache[Any], namespace: str, claimed: Reference, word: str, now: datetime
 ) -> None:
-    entry = shelf.get(namespace, claimed.name)
+    entry = cache.get(namespace, claimed.name)
     if entry is None:
         raise Rejected(INVALIDATED)
     live = entry.meta

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from orchid.access.authenticators.audiences import Audiences, shared
-from orchid.access.outbound import OutboundFailed
+from orchid.access.https_client import OutboundFailed
 from orchid.engine.interfaces import Authenticated, Clock, Rejected
 from orchid.wire.naming import Naming
 from orchid.wire.user import UserInfo

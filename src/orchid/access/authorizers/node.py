@@ -16,17 +16,17 @@ from typing import Any, Final
 import msgspec
 
 from orchid.access.bootstrap_policy import node_rules
+from orchid.access.cache_index import CacheIndex
 from orchid.access.rules import allows_name, allows_resource
-from orchid.access.shelf_index import ShelfIndex
-from orchid.engine.entry import Entry
+from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import Authorizer, Decision, Verdict
 from orchid.engine.request import Target
-from orchid.engine.shelf import Shelf
 from orchid.kinds.pod_references import PLACES, leaves
 from orchid.kinds.self_subject_rules_review import RuleLister, SubjectRulesReviewStatus
 from orchid.wire.errors import BadRequest
 from orchid.wire.naming import Naming
-from orchid.wire.selection import FieldSelector
+from orchid.wire.selection import FieldMatcher
 from orchid.wire.text import quote
 from orchid.wire.user import NODE_PREFIX, UserInfo, node_name
 
@@ -43,7 +43,7 @@ Reference = tuple[str, str, str]  # resource, namespace, name
 class NodeAuthorizer:
     """Decide for nodes only."""
 
-    def __init__(self, names: Naming, pods: Shelf[Any]) -> None:
+    def __init__(self, names: Naming, pods: KindCache[Any]) -> None:
         self._references = PodReferences(names, pods)
         self._static_rules = node_rules(names)
         self._lease_namespace = names.node_lease_namespace
@@ -146,11 +146,11 @@ class NodeAuthorizer:
 class PodReferences:
     """What the Pods of each node refer to, each reference counted."""
 
-    def __init__(self, names: Naming, pods: Shelf[Any]) -> None:
+    def __init__(self, names: Naming, pods: KindCache[Any]) -> None:
         self._mirror = names.mirror_annotation
         self._counts: dict[str, dict[Reference, int]] = {}
         self._of_pod: dict[str, tuple[str, set[Reference]]] = {}
-        self._index: ShelfIndex[Any] = ShelfIndex(pods, self._changed, self._cleared)
+        self._index: CacheIndex[Any] = CacheIndex(pods, self._changed, self._cleared)
 
     def has(self, node: str, reference: Reference) -> bool:
         self._index.catch_up()
@@ -204,7 +204,7 @@ class PodReferences:
 def selected(target: Target, field: str) -> str | None:
     """The one value of a field that a list or watch asks for."""
     try:
-        return FieldSelector.parse(target.field_selector).exact(field)
+        return FieldMatcher.parse(target.field_selector).exact(field)
     except BadRequest:
         return None
 

@@ -18,11 +18,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from orchid.access.cache_index import CacheIndex
 from orchid.access.denial import joined
 from orchid.access.rules import allows_path, allows_resource, missing, printed, quoted_list
-from orchid.access.shelf_index import ShelfIndex
-from orchid.engine.entry import Entry
-from orchid.engine.feed import Feed
+from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import Authorizer, Decision, Verdict
 from orchid.engine.request import Target
 from orchid.kinds.role import ClusterRole, LabelSelector, PolicyRule, Role, aggregate, selects
@@ -128,9 +128,9 @@ class RBAC:
         self._remembered = 0
         self._aggregated: dict[str, tuple[PolicyRule, ...]] = {}
         self._revision = -1
-        self._indexes: tuple[ShelfIndex[Any], ...] = (
-            ShelfIndex(self._roles, self._role_changed, self._forget),
-            ShelfIndex(self._cluster_roles, self._cluster_role_changed, self._forget_roles),
+        self._indexes: tuple[CacheIndex[Any], ...] = (
+            CacheIndex(self._roles, self._role_changed, self._forget),
+            CacheIndex(self._cluster_roles, self._cluster_role_changed, self._forget_roles),
             *(self._index_of(type_) for type_ in (RoleBinding, ClusterRoleBinding)),
         )
 
@@ -302,8 +302,8 @@ class RBAC:
     def _cluster_role_changed(self, key: str, entry: Entry[Any] | None) -> None:
         self._forget_roles()
 
-    def _index_of(self, type_: type[RoleBinding] | type[ClusterRoleBinding]) -> ShelfIndex[Any]:
-        shelf = self._feed.of(type_)
+    def _index_of(self, type_: type[RoleBinding] | type[ClusterRoleBinding]) -> CacheIndex[Any]:
+        cache = self._feed.of(type_)
 
         def changed(key: str, entry: Entry[Any] | None) -> None:
             self._forget()
@@ -311,9 +311,9 @@ class RBAC:
 
         def cleared() -> None:
             self._forget()
-            self._bindings.forget(shelf.kind.key_prefix)
+            self._bindings.forget(cache.kind.key_prefix)
 
-        return ShelfIndex(shelf, changed, cleared)
+        return CacheIndex(cache, changed, cleared)
 
 
 def place_of(subject: Subject, namespace: str) -> tuple[str, str, str] | None:

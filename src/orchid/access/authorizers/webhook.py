@@ -4,7 +4,7 @@ Start with `WebhookSettings` and `Webhook.authorize`. Answers are kept per quest
 longer than others, both within a bounded number; failures are never kept. A server that does not
 answer has no opinion, unless the settings say that silence means no.
 
-How the call is made (TLS, credentials, retries, sizes) is outbound.py's business.
+How the call is made (TLS, credentials, retries, sizes) is https_client.py's business.
 """
 
 import time
@@ -15,13 +15,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from orchid.access.outbound import OutboundFailed
+from orchid.access.https_client import OutboundFailed
 from orchid.engine.interfaces import Authorizer, Decision, Verdict
 from orchid.engine.request import Target
 from orchid.kinds.self_subject_rules_review import RuleLister, SubjectRulesReviewStatus
 from orchid.wire.errors import BadRequest
 from orchid.wire.naming import Naming
-from orchid.wire.selection import FieldSelector, LabelSelector, Operator
+from orchid.wire.selection import FieldMatcher, LabelMatcher, Operator
 from orchid.wire.struct import Wire
 from orchid.wire.user import UserInfo
 
@@ -187,7 +187,7 @@ def filled(members: dict[str, Any]) -> dict[str, Any]:
 def field_conditions(text: str) -> dict[str, Any]:
     """A field selector as requirements; an unreadable one is left out, which asks for more."""
     try:
-        terms = FieldSelector.parse(text).terms
+        terms = FieldMatcher.parse(text).terms
     except BadRequest:
         return {}
     conditions = [
@@ -200,7 +200,7 @@ def field_conditions(text: str) -> dict[str, Any]:
 
 def label_conditions(text: str) -> dict[str, Any]:
     try:
-        requirements = LabelSelector.parse(text).requirements
+        requirements = LabelMatcher.parse(text).requirements
     except BadRequest:
         return {}
     conditions = [

@@ -29,7 +29,7 @@ Identity = tuple[str, str, str, str]
 
 
 @dataclass(slots=True)
-class Ownership:
+class FieldOwner:
     """One entry: the fields of one manager. `entry` is its written form while that still holds.
 
     Never changed once made; not frozen, because a frozen one takes three times as long to make.
@@ -48,11 +48,11 @@ class Ownership:
         version = self.api_version if self.operation == UPDATE else ""
         return (self.manager, self.operation, version, self.subresource)
 
-    def owning(self, fields: FieldSet, *, time: str | None = None) -> Ownership:
+    def owning(self, fields: FieldSet, *, time: str | None = None) -> FieldOwner:
         if fields is self.fields and time is None:
             return self
         when = self.time if time is None else time
-        return Ownership(
+        return FieldOwner(
             self.manager, self.operation, self.api_version, self.subresource, when, fields
         )
 
@@ -73,7 +73,7 @@ class Ownership:
         return entry
 
 
-Owners = dict[Identity, Ownership]
+Owners = dict[Identity, FieldOwner]
 
 
 def after_update(
@@ -103,7 +103,7 @@ def after_update(
         return stored or None
     owners = _kept(start, changed.union(removed), api_version)
     if changed:
-        writer = Ownership(manager, UPDATE, api_version, subresource, now, changed)
+        writer = FieldOwner(manager, UPDATE, api_version, subresource, now, changed)
         before = owners.get(writer.identity)
         if before is not None:
             writer.fields = before.fields.union(changed)
@@ -123,7 +123,7 @@ def read(entries: Iterable[Any]) -> Owners:
     """The stored entries, which we wrote ourselves or checked with `read_from_client`."""
     owners: Owners = {}
     for entry in entries:
-        ownership = Ownership(
+        ownership = FieldOwner(
             entry.get("manager", ""),
             entry.get("operation", ""),
             entry.get("apiVersion", ""),
@@ -188,7 +188,7 @@ def _capped(owners: Owners) -> Owners:
         return owners
     updaters.sort(key=lambda one: (one.time, one.identity))
     result = dict(owners)
-    buckets: dict[str, Ownership] = {}
+    buckets: dict[str, FieldOwner] = {}
     surplus = len(updaters) - MOST_UPDATERS
     for one in updaters:
         if not surplus:
@@ -200,13 +200,13 @@ def _capped(owners: Owners) -> Owners:
         del result[one.identity]
         result.pop(bucket.identity, None)
         united = bucket.fields.union(one.fields)
-        bucket = Ownership(ANCIENT, UPDATE, one.api_version, "", one.time, united)
+        bucket = FieldOwner(ANCIENT, UPDATE, one.api_version, "", one.time, united)
         buckets[one.api_version] = result[bucket.identity] = bucket
         surplus -= 1
     return result
 
 
-def _checked(entry: Any) -> Ownership:
+def _checked(entry: Any) -> FieldOwner:
     if not isinstance(entry, dict) or entry.get("operation") not in (APPLY, UPDATE):
         raise ValueError("not an entry")
     if entry.get("fieldsType") != "FieldsV1" or not entry.get("apiVersion"):
@@ -216,7 +216,7 @@ def _checked(entry: Any) -> Ownership:
         raise ValueError("not an entry")
     manager, api_version, subresource, time = names
     fields = stripped(FieldSet.parse(entry.get("fieldsV1")))
-    return Ownership(
+    return FieldOwner(
         manager, entry["operation"], api_version, subresource, _normal_time(time), fields
     )
 

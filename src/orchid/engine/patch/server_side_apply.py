@@ -30,9 +30,9 @@ from orchid.engine.patch.compare import (
     zero,
 )
 from orchid.engine.patch.field_set import EMPTY, FieldSet
-from orchid.engine.patch.managed_fields import APPLY, UPDATE, Owners, Ownership
+from orchid.engine.patch.managed_fields import APPLY, UPDATE, FieldOwner, Owners
 from orchid.engine.patch.schema_check import problems
-from orchid.wire import yaml_text
+from orchid.wire.codec import yaml_text
 from orchid.wire.errors import ApplyConflict, BadRequest, Unprocessable
 from orchid.wire.schema import ANYTHING, Anything, Fields, Mapping, Node, Sequence
 from orchid.wire.status import StatusCause
@@ -135,7 +135,7 @@ class _Request:
         fields = stripped(self._tracked(present))
         if not fields:
             return {}
-        owner = Ownership(
+        owner = FieldOwner(
             BEFORE_FIRST_APPLY, UPDATE, self.api_version, self.subresource, self.now, fields
         )
         return {owner.identity: owner}
@@ -166,12 +166,12 @@ class _Request:
             left[self.identity] = mine
         return left
 
-    def _own_entry(self, before: Ownership | None, outcome: _Outcome) -> Ownership:
+    def _own_entry(self, before: FieldOwner | None, outcome: _Outcome) -> FieldOwner:
         fields = stripped(outcome.claims)
         if before is not None and outcome.same:
             return before if before.fields == fields else before.owning(fields)
         time = "" if outcome.same else self.now
-        return Ownership(self.manager, APPLY, self.api_version, self.subresource, time, fields)
+        return FieldOwner(self.manager, APPLY, self.api_version, self.subresource, time, fields)
 
     def _without_dropped(self, merged: Object, claims: FieldSet, owners: Owners) -> Object:
         """Take out what this manager applied before, does not apply now, and nobody owns."""

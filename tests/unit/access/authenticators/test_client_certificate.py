@@ -8,7 +8,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from orchid.access.authenticators.client_certificate import ClientCertificateAuthenticator
 from orchid.credentials.certificates import credential_id
 from orchid.engine.interfaces import Rejected
-from orchid.server.exchange import Peer
+from orchid.server.sockets.messages import Peer
 from orchid.wire.naming import ORCH
 from tests.unit.access.presenting import Authority, FakeClock, presented
 

@@ -12,8 +12,6 @@ from orchid.access.authenticators.anonymous import AnonymousAuthenticator
 from orchid.access.authenticators.bearer import BearerAuthenticator, WebSocketAuthenticator
 from orchid.access.authenticators.bootstrap_token import BootstrapTokenAuthenticator
 from orchid.access.authenticators.client_certificate import ClientCertificateAuthenticator
-from orchid.access.authenticators.oidc import OidcAuthenticator
-from orchid.access.authenticators.oidc_settings import ClaimMapping, IssuerSettings
 from orchid.access.authenticators.request_header import (
     RequestHeaderAuthenticator,
     RequestHeaderSettings,
@@ -26,10 +24,12 @@ from orchid.access.authenticators.service_account_token import (
 from orchid.access.authenticators.static_token import StaticTokenAuthenticator
 from orchid.access.authenticators.union import UnionAuthenticator, UnionTokenAuthenticator
 from orchid.access.authenticators.webhook_token import WebhookTokenAuthenticator
+from orchid.access.oidc.authenticator import OidcAuthenticator
+from orchid.access.oidc.configuration import ClaimMapping, IssuerSettings
 from orchid.credentials.keys import b64url_encode, generate
 from orchid.credentials.tokens import KeySet
 from orchid.engine.interfaces import Presented, Rejected
-from orchid.server.exchange import Peer
+from orchid.server.sockets.messages import Peer
 from orchid.wire.naming import ORCH
 from orchid.wire.user import UserInfo
 from tests.unit.access.presenting import API, Authority, presented

@@ -1,7 +1,7 @@
 """Callers in the same process: known by the object that they present, and by nothing else."""
 
 from orchid.access.authenticators.in_process import InProcessCallers
-from orchid.server.exchange import HttpRequest, Peer
+from orchid.server.sockets.messages import HttpRequest, Peer
 from orchid.wire.user import UserInfo
 
 

@@ -14,7 +14,7 @@ from orchid.access.authenticators.request_header import (
     refuse_shared_authorities,
 )
 from orchid.engine.interfaces import Rejected
-from orchid.server.exchange import Peer
+from orchid.server.sockets.messages import Peer
 from orchid.wire.naming import ORCH
 from tests.unit.access.presenting import Authority, FakeClock, presented
 

@@ -15,10 +15,10 @@ from orchid.credentials.keys import generate
 from orchid.credentials.tokens import (
     AccountClaims,
     Claims,
-    Issuer,
     KeySet,
     LegacyClaims,
     Reference,
+    TokenSigner,
     legacy_payload,
 )
 from orchid.engine.interfaces import Authenticated, Rejected
@@ -59,7 +59,7 @@ def token(
     account = AccountClaims(
         namespace=NS, serviceaccount=bound.pop("account", Reference("builder", "uid-sa")), **bound
     )
-    signer = Issuer(key, issuer, ORCH.private_claim)
+    signer = TokenSigner(key, issuer, ORCH.private_claim)
     return signer.sign(Claims(**claims), account).reveal()
 
 
@@ -303,7 +303,7 @@ async def test_late_use_of_an_extended_token_is_noted(guard: Guard) -> None:
 
 async def test_token_without_private_claim_names_nobody(guard: Guard) -> None:
     """`sub` alone is not believed."""
-    signer = Issuer(KEY, API[0], ORCH.private_claim)
+    signer = TokenSigner(KEY, API[0], ORCH.private_claim)
     made = signer.sign_payload({"sub": "system:serviceaccount:ci:builder", "aud": API}).reveal()
 
     assert await guard.refusal(made) == "resource name may not be empty"
@@ -330,7 +330,7 @@ def legacy_token(**change: str) -> str:
             "account_name": "builder", "account_uid": "uid-sa", **change,
         }
     )  # fmt: skip
-    signer = Issuer(KEY, ORCH.legacy_issuer, ORCH.private_claim)
+    signer = TokenSigner(KEY, ORCH.legacy_issuer, ORCH.private_claim)
     payload = legacy_payload(claims, ORCH.own("serviceaccount"))
     return signer.sign_payload(payload).reveal()
 

@@ -11,7 +11,7 @@ from orchid.access.authenticators.request_header import (
 )
 from orchid.access.authenticators.union import UnionAuthenticator, UnionTokenAuthenticator
 from orchid.engine.interfaces import Authenticated, Presented, Rejected
-from orchid.server.exchange import Peer
+from orchid.server.sockets.messages import Peer
 from orchid.wire.naming import ORCH
 from orchid.wire.user import UserInfo
 from tests.unit.access.presenting import API, Authority, FakeClock, TokensOf, presented

@@ -12,7 +12,7 @@ from orchid.access.authenticators.webhook_token import (
     WebhookTimes,
     WebhookTokenAuthenticator,
 )
-from orchid.access.outbound import OutboundFailed, Unreachable
+from orchid.access.https_client import OutboundFailed, OutboundUnreachable
 from orchid.engine.interfaces import Rejected
 from orchid.wire.naming import KUBERNETES, ORCH
 from tests.unit.access.presenting import API, FakeClock
@@ -120,7 +120,7 @@ async def test_verdict_for_one_audience_is_not_used_for_another() -> None:
 
 async def test_failures_are_refusals_and_never_remembered() -> None:
     """An unreachable webhook accepts nobody, and is asked again at once."""
-    remote = Remote(failure=Unreachable("connection failed: refused"))
+    remote = Remote(failure=OutboundUnreachable("connection failed: refused"))
     tokens = authenticator(remote)
 
     for _ in range(2):

@@ -198,7 +198,7 @@ async def test_every_change_of_the_policy_counts_at_once(here: World, rbac: RBAC
 
 
 async def test_a_change_counts_even_before_listeners_are_told(here: World, rbac: RBAC) -> None:
-    """The evaluator looks at the shelf itself: being told late is no excuse."""
+    """The evaluator looks at the cache itself: being told late is no excuse."""
     await here.put(a_cluster_role("r", rule("get", "pods")))
     binding = bound("b", "r", user("bob"))
     await here.put(binding)

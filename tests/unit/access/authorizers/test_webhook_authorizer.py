@@ -7,7 +7,7 @@ import pytest
 
 from orchid.access.authorizers import webhook as webhook_module
 from orchid.access.authorizers.webhook import Webhook, WebhookSettings
-from orchid.access.outbound import TimedOut
+from orchid.access.https_client import TimedOut
 from orchid.engine.interfaces import Verdict
 from orchid.wire.naming import ORCH
 from orchid.wire.user import UserInfo

@@ -1,0 +1,1 @@
+"""Tokens of outside OpenID Connect issuers: configuration, keys, claims to users."""

@@ -1,0 +1,131 @@
+"""Outside issuers (OpenID Connect): accept their tokens, and map their claims to users of ours.
+
+Start with `OidcAuthenticator`; its `run` keeps every issuer's keys fresh and needs an owner.
+Each issuer is found by the exact string in `iss` and has keys of its own: no issuer can sign for
+another. A token of none of them is not ours to judge and costs nothing but reading its payload.
+Signatures are remembered (credentials/tokens.py), and with them what the claims became, which
+nothing but the claims and the settings decides (mapping.py). Times are checked in every use.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from orchid.access.authenticators.audiences import Audiences, shared
+from orchid.access.oidc.configuration import IssuerSettings
+from orchid.access.oidc.keys import Fetch, KeySource, fetching
+from orchid.access.oidc.mapping import user_of
+from orchid.credentials.keys import VerificationKey, b64url_decode
+from orchid.credentials.refusals import NotAToken, TokenRefused, UnknownKey, WrongIssuer
+from orchid.credentials.tokens import KeySet, Payload, Verified, Verifier
+from orchid.engine.interfaces import Authenticated, Clock, Rejected
+from orchid.wire.naming import Naming
+from orchid.wire.text import quote
+from orchid.wire.user import UserInfo
+
+NOT_BEFORE_LEEWAY = 60
+
+
+@dataclass(slots=True)
+class _Token:
+    """The claims of a token, and what became of them: both are remembered with its signature."""
+
+    claims: Payload
+    outcome: UserInfo | str | None = None  # a text: why there is no user
+
+
+class OidcAuthenticator:
+    """Know the tokens of configured issuers."""
+
+    def __init__(
+        self,
+        issuers: Sequence[IssuerSettings],
+        clock: Clock,
+        api_audiences: Audiences,
+        names: Naming,
+        fetch: Callable[[IssuerSettings], Fetch] = fetching,
+    ) -> None:
+        self._clock = clock
+        self._audiences = api_audiences
+        self._names = names
+        self._settings = {one.url: one for one in issuers}
+        self._keys = {one.url: KeySet(()) for one in issuers}
+        self._verifier: Verifier[_Token] = Verifier(self._keys, _Token)
+        self.sources = {
+            one.url: KeySource(one, fetch(one), clock, self._take_keys) for one in issuers
+        }
+
+    async def run(self) -> None:
+        """Keep the keys of every issuer fresh, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for source in self.sources.values():
+                group.create_task(source.run())
+
+    async def authenticate_token(self, token: str, audiences: Audiences) -> Authenticated | None:
+        good = shared(self._audiences, audiences)
+        if not good:
+            return None
+        try:
+            verified = await self._open(token)
+        except (NotAToken, WrongIssuer):
+            return None
+        except TokenRefused as refusal:
+            raise Rejected(f"oidc: verify token: {refusal}") from None
+        settings = self._settings[verified.issuer]
+        self._check(verified, settings)
+        return Authenticated(self._user(verified.claims, settings), good)
+
+    async def _open(self, token: str) -> Verified[_Token]:
+        try:
+            return self._verifier.open(token, self._clock.now().timestamp())
+        except UnknownKey:
+            source = self.sources[unverified_issuer(token)]
+            # The issuer may have begun to sign with a new key, or not have answered us yet.
+            refreshed = await source.newer()
+            if not source.ready:
+                raise Rejected("oidc: authenticator not initialized") from None
+            if not refreshed:
+                raise
+        return self._verifier.open(token, self._clock.now().timestamp())
+
+    def _take_keys(self, issuer: str, keys: tuple[VerificationKey, ...]) -> None:
+        self._keys = {**self._keys, issuer: KeySet(keys)}
+        self._verifier.replace_issuers(self._keys)
+
+    def _check(self, verified: Verified[_Token], settings: IssuerSettings) -> None:
+        """Audience, then times: no leeway at the end, a minute at the beginning."""
+        meant = verified.claims.claims.get("aud")
+        listed = meant if isinstance(meant, list) else [meant]
+        if not any(audience in settings.audiences for audience in listed):
+            wanted = " ".join(quote(audience) for audience in settings.audiences)
+            raise Rejected(f"oidc: verify token: none of the expected audiences [{wanted}] found")
+        now = self._clock.now().timestamp()
+        if verified.expires is None or now > verified.expires:
+            raise Rejected("oidc: verify token: token is expired")
+        if verified.not_before is not None and now + NOT_BEFORE_LEEWAY < verified.not_before:
+            raise Rejected("oidc: verify token: token is not valid yet")
+
+    def _user(self, token: _Token, settings: IssuerSettings) -> UserInfo:
+        if token.outcome is None:
+            try:
+                token.outcome = user_of(token.claims, settings, self._names)
+            except Rejected as refusal:
+                token.outcome = str(refusal)
+        if isinstance(token.outcome, str):
+            raise Rejected(token.outcome)
+        return token.outcome
+
+
+def unverified_issuer(token: str) -> str:
+    """Who a token says it is from; good for choosing whose keys to fetch and nothing else."""
+    try:
+        payload: Any = msgspec.json.decode(b64url_decode(token.split(".")[1].encode("ascii")))
+        issuer = payload["iss"]
+    except (ValueError, IndexError, KeyError, TypeError, msgspec.MsgspecError, RecursionError):
+        raise NotAToken("the payload of the token cannot be read") from None
+    if not isinstance(issuer, str):
+        raise NotAToken("the issuer of the token is no text")
+    return issuer

@@ -1,0 +1,271 @@
+"""What an AuthenticationConfiguration says about claims: how they are mapped, what must hold.
+
+`ClaimSettings` checks that part of the file (`errors`) and then gives it in the form that is used.
+Expressions are compiled by the check, so that what is wrong with one is told at start, with its
+place. The rest of the file is read by configuration.py.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from orchid.expressions.cel import CLAIMS, Compiler, Expression, ExpressionUnusable, LibraryMissing
+from orchid.wire.fields import FieldError, Path, duplicate, invalid, required
+from orchid.wire.naming import Naming
+from orchid.wire.rules.names import subdomain_errors
+
+LONGEST_SHOWN = 256
+BOTH = "claim and expression can't both be set"
+NEITHER = "claim or expression is required"
+WITH_CLAIM = "may not be specified when claim is set"
+WITH_EXPRESSION = "may not be specified when expression is set"
+UNVERIFIED_EMAIL = (
+    "claims.email_verified must be used in claimMappings.username.expression or "
+    "claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when "
+    "claims.email is used in claimMappings.username.expression"
+)
+
+_PATH_TEXT = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
+_is_path = re.compile(_PATH_TEXT).fullmatch
+
+
+@dataclass(frozen=True)
+class ClaimMapping:
+    """A claim, and what to put in front of its values."""
+
+    claim: str
+    prefix: str = ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A condition that has to hold, and what is said when it does not."""
+
+    expression: Expression
+    message: str = ""
+
+
+ClaimOrExpression = ClaimMapping | Expression
+
+
+# The file as written.
+
+
+class Sent(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A part of the file; a member that it does not know is an error."""
+
+
+class SentRule(Sent, frozen=True):
+    claim: str = ""
+    required_value: str = ""
+    expression: str = ""
+    message: str = ""
+
+
+class SentMapping(Sent, frozen=True):
+    claim: str = ""
+    prefix: str | None = None
+    expression: str = ""
+
+
+class SentUidMapping(Sent, frozen=True):
+    claim: str = ""
+    expression: str = ""
+
+
+class SentExtra(Sent, frozen=True):
+    key: str = ""
+    value_expression: str = ""
+
+
+class SentMappings(Sent, frozen=True):
+    username: SentMapping = SentMapping()
+    groups: SentMapping = SentMapping()
+    uid: SentUidMapping = SentUidMapping()
+    extra: tuple[SentExtra, ...] = ()
+
+
+class SentUserRule(Sent, frozen=True):
+    expression: str = ""
+    message: str = ""
+
+
+class ClaimSettings:
+    """Check mappings and rules, and give them as they are used. One for all issuers of a file."""
+
+    def __init__(self, names: Naming) -> None:
+        self._compiler = Compiler()
+        self._reserved = sorted({names.group_domain, names.domain, names.user_extra_domain})
+
+    def mapping(self, sent: SentMapping | SentUidMapping) -> ClaimOrExpression | None:
+        if sent.expression:
+            return self._compiler.over_claims(sent.expression)
+        prefix = sent.prefix if isinstance(sent, SentMapping) else None
+        return ClaimMapping(sent.claim, prefix or "") if sent.claim else None
+
+    def extra_mappings(self, sent: Iterable[SentExtra]) -> tuple[tuple[str, Expression], ...]:
+        compiled = self._compiler.over_claims
+        return tuple((one.key, compiled(one.value_expression)) for one in sent)
+
+    def claim_rules(self, sent: Iterable[SentRule]) -> tuple[Rule, ...]:
+        compiled = self._compiler.claims_condition
+        return tuple(Rule(compiled(one.expression), one.message) for one in sent if one.expression)
+
+    def user_rules(self, sent: Iterable[SentUserRule]) -> tuple[Rule, ...]:
+        compiled = self._compiler.user_condition
+        return tuple(Rule(compiled(one.expression), one.message) for one in sent)
+
+    def errors(
+        self,
+        place: Path,
+        rules: tuple[SentRule, ...],
+        mappings: SentMappings,
+        user_rules: tuple[SentUserRule, ...],
+    ) -> Iterator[FieldError]:
+        """Say what is wrong; raises LibraryMissing at the first expression if there is none."""
+        yield from self._rule_errors(place / "claimValidationRules", rules)
+        at = place / "claimMappings"
+        yield from self._mapping_errors(at / "username", mappings.username, needed=True)
+        yield from self._mapping_errors(at / "groups", mappings.groups, needed=False)
+        yield from self._uid_errors(at / "uid", mappings.uid)
+        yield from self._extra_errors(at / "extra", mappings.extra)
+        yield from self._email_errors(at / "username" / "expression", mappings, rules)
+        yield from self._user_rule_errors(place / "userValidationRules", user_rules)
+
+    def _rule_errors(self, place: Path, rules: tuple[SentRule, ...]) -> Iterator[FieldError]:
+        claims: set[str] = set()
+        expressions: set[str] = set()
+        for index, rule in enumerate(rules):
+            at = place[index]
+            if rule.claim and rule.expression:
+                yield invalid(at, rule.claim, BOTH)
+            elif rule.claim:
+                if rule.message:
+                    yield invalid(
+                        at / "message", rule.message, "may not be specified when claim is set"
+                    )
+                if rule.claim in claims:
+                    yield duplicate(at / "claim", rule.claim)
+                claims.add(rule.claim)
+            elif rule.expression:
+                if rule.required_value:
+                    yield invalid(at / "requiredValue", rule.required_value, WITH_EXPRESSION)
+                yield from self._condition_errors(
+                    at / "expression", rule.expression, expressions, self._compiler.claims_condition
+                )
+            else:
+                yield required(at, NEITHER)
+
+    def _user_rule_errors(
+        self, place: Path, rules: tuple[SentUserRule, ...]
+    ) -> Iterator[FieldError]:
+        seen: set[str] = set()
+        for index, rule in enumerate(rules):
+            at = place[index] / "expression"
+            if not rule.expression:
+                yield required(at)
+                continue
+            compiled = self._compiler.user_condition
+            yield from self._condition_errors(at, rule.expression, seen, compiled)
+
+    def _condition_errors(
+        self, place: Path, source: str, seen: set[str], compiled: Callable[[str], Expression]
+    ) -> Iterator[FieldError]:
+        if source in seen:
+            yield duplicate(place, _shown(source))
+            return
+        seen.add(source)
+        yield from _expression_errors(place, source, compiled)
+
+    def _mapping_errors(
+        self, place: Path, sent: SentMapping, *, needed: bool
+    ) -> Iterator[FieldError]:
+        if sent.claim and sent.expression:
+            yield invalid(place, "", BOTH)
+        elif sent.expression:
+            if sent.prefix is not None:
+                yield invalid(place / "prefix", sent.prefix, WITH_EXPRESSION)
+            yield from self._claims_errors(place / "expression", sent.expression)
+        elif sent.claim and sent.prefix is None:
+            text = "prefix is required when claim is set, though it may be empty"
+            yield required(place / "prefix", text)
+        elif not sent.claim and (needed or sent.prefix):
+            yield required(place, NEITHER)
+
+    def _uid_errors(self, place: Path, sent: SentUidMapping) -> Iterator[FieldError]:
+        if sent.claim and sent.expression:
+            yield invalid(place, "", BOTH)
+        elif sent.expression:
+            yield from self._claims_errors(place / "expression", sent.expression)
+
+    def _extra_errors(self, place: Path, extra: tuple[SentExtra, ...]) -> Iterator[FieldError]:
+        seen: set[str] = set()
+        for index, sent in enumerate(extra):
+            at = place[index]
+            yield from self._key_errors(at / "key", sent.key)
+            if sent.key in seen:
+                yield duplicate(at / "key", sent.key)
+                continue
+            seen.add(sent.key)
+            if sent.value_expression:
+                yield from self._claims_errors(at / "valueExpression", sent.value_expression)
+            else:
+                yield required(at / "valueExpression")
+
+    def _key_errors(self, place: Path, key: str) -> Iterator[FieldError]:
+        """A key belongs to a domain, and not to ours: or an issuer could speak in our name."""
+        domain, _, path = key.partition("/")
+        if not key:
+            yield required(place)
+        elif not domain or not path:
+            yield invalid(place, key, 'must be a domain-prefixed path (such as "acme.io/foo")')
+        else:
+            for text in subdomain_errors(domain):
+                yield invalid(place, domain, text)
+            if not _is_path(path):
+                yield invalid(
+                    place, path, f"Invalid path (regex used for validation is '{_PATH_TEXT}')"
+                )
+        if key != key.lower():
+            yield invalid(place, key, "must be lowercase")
+        if any(domain == ours or domain.endswith(f".{ours}") for ours in self._reserved):
+            text = f"{', '.join(self._reserved)} and all subdomains are reserved for the server"
+            yield invalid(place, key, text)
+
+    def _email_errors(
+        self, place: Path, mappings: SentMappings, rules: tuple[SentRule, ...]
+    ) -> Iterator[FieldError]:
+        """An address that the issuer did not verify could be anybody's."""
+        name = mappings.username.expression
+        if mappings.username.claim or not self._selects(name, "email"):
+            return
+        extra = (one.value_expression for one in mappings.extra)
+        conditions = (rule.expression for rule in rules if not rule.claim)
+        if not any(self._selects(one, "email_verified") for one in (name, *extra, *conditions)):
+            yield invalid(place, _shown(name), UNVERIFIED_EMAIL)
+
+    def _selects(self, source: str, claim: str) -> bool:
+        try:
+            return bool(source) and (CLAIMS, claim) in self._compiler.over_claims(source).selects
+        except ExpressionUnusable:
+            return False  # which is told in its own place
+
+    def _claims_errors(self, place: Path, source: str) -> Iterator[FieldError]:
+        yield from _expression_errors(place, source, self._compiler.over_claims)
+
+
+def _expression_errors(
+    place: Path, source: str, compiled: Callable[[str], Expression]
+) -> Iterator[FieldError]:
+    try:
+        compiled(source)
+    except ExpressionUnusable as problem:
+        yield invalid(place, _shown(source), str(problem))
+    except LibraryMissing as problem:
+        raise LibraryMissing(f"{place}: {problem}") from None
+
+
+def _shown(source: str) -> str:
+    return source if len(source) <= LONGEST_SHOWN else f"{source[:LONGEST_SHOWN]}..."

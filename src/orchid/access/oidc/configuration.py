@@ -1,0 +1,291 @@
+"""Settings for outside issuers: the AuthenticationConfiguration file, or the --oidc-* flags.
+
+`read_configuration` and `from_flags` both give checked `IssuerSettings`; everything that is wrong
+is told at once, by path, in one InvalidConfiguration. What it says about claims is read in
+claim_configuration.py; a rule that cannot run stops the start, since it would protect nobody.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import yaml
+
+from orchid.access.oidc.claim_configuration import (
+    ClaimMapping,
+    ClaimOrExpression,
+    ClaimSettings,
+    Rule,
+    Sent,
+    SentMappings,
+    SentRule,
+    SentUserRule,
+)
+from orchid.expressions.cel import Expression, LibraryMissing
+from orchid.wire.fields import FieldError, Path, duplicate, invalid, required, too_many
+from orchid.wire.naming import Naming
+
+MAX_ISSUERS = 64
+MATCH_ANY = "MatchAny"
+ALGORITHMS = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512")
+
+_CLAIM_VALUE = re.compile(r"[^=]+=.*")
+
+
+class InvalidConfiguration(ValueError):
+    """The settings cannot be used. The text lists all that is wrong, each with its place."""
+
+
+@dataclass(frozen=True)
+class IssuerSettings:
+    """One outside issuer: whom we trust for which audiences, and how its claims name a user."""
+
+    url: str
+    audiences: tuple[str, ...]
+    username: ClaimOrExpression
+    groups: ClaimOrExpression | None = None
+    uid: ClaimOrExpression | None = None
+    extra: tuple[tuple[str, Expression], ...] = ()
+    required_claims: tuple[tuple[str, str], ...] = ()
+    claim_rules: tuple[Rule, ...] = ()
+    user_rules: tuple[Rule, ...] = ()
+    discovery_url: str = ""
+    authorities: str = ""  # PEM; empty: those of the system
+    algorithms: tuple[str, ...] = ALGORITHMS
+
+    @property
+    def configuration_url(self) -> str:
+        """Where its configuration is (OpenID Connect Discovery 1.0, section 4)."""
+        return self.discovery_url or f"{self.url.rstrip('/')}/.well-known/openid-configuration"
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What the file says. `anonymous_paths` is None when it does not speak of anonymous callers."""
+
+    issuers: tuple[IssuerSettings, ...]
+    anonymous_paths: tuple[str, ...] | None = None
+
+
+# The file as written; what is checked becomes IssuerSettings.
+
+
+class _Issuer(Sent, frozen=True):
+    url: str = ""
+    discovery_url: str = msgspec.field(default="", name="discoveryURL")
+    certificate_authority: str = ""
+    audiences: tuple[str, ...] = ()
+    audience_match_policy: str = ""
+    egress_selector_type: str = ""
+
+
+class _Jwt(Sent, frozen=True):
+    issuer: _Issuer = _Issuer()
+    claim_validation_rules: tuple[SentRule, ...] = ()
+    claim_mappings: SentMappings = SentMappings()
+    user_validation_rules: tuple[SentUserRule, ...] = ()
+
+
+class _Condition(Sent, frozen=True):
+    path: str = ""
+
+
+class _Anonymous(Sent, frozen=True):
+    enabled: bool = False
+    conditions: tuple[_Condition, ...] = ()
+
+
+class _File(Sent, frozen=True):
+    kind: str = ""
+    api_version: str = ""
+    jwt: tuple[_Jwt, ...] = ()
+    anonymous: _Anonymous | None = None
+
+
+def read_configuration(
+    text: str | bytes, names: Naming, own_issuers: Collection[str] = ()
+) -> Configuration:
+    """Read and check an AuthenticationConfiguration (YAML or JSON)."""
+    sent = _decoded(text)
+    wanted = f"{names.server_config}/v1"
+    if sent.kind != "AuthenticationConfiguration" or sent.api_version != wanted:
+        raise InvalidConfiguration(
+            f"expected kind AuthenticationConfiguration of apiVersion {wanted}, "
+            f"found {sent.kind!r} of {sent.api_version!r}"
+        )
+    claims = ClaimSettings(names)
+    try:
+        errors = [*_errors(sent.jwt, own_issuers, claims), *_anonymous_errors(sent.anonymous)]
+    except LibraryMissing as problem:
+        raise InvalidConfiguration(str(problem)) from None
+    if errors:
+        raise InvalidConfiguration("; ".join(str(error) for error in errors))
+    paths = None
+    if sent.anonymous is not None:
+        paths = tuple(one.path for one in sent.anonymous.conditions if sent.anonymous.enabled)
+    return Configuration(tuple(_checked(one, claims) for one in sent.jwt), paths)
+
+
+def from_flags(
+    *,
+    issuer_url: str,
+    client_id: str,
+    username_claim: str = "sub",
+    username_prefix: str = "",
+    groups_claim: str = "",
+    groups_prefix: str = "",
+    required_claims: Iterable[str] = (),
+    signing_algorithms: tuple[str, ...] = ("RS256",),
+    authorities: str = "",
+    own_issuers: Collection[str] = (),
+) -> IssuerSettings:
+    """Make the settings of the one issuer that flags can describe."""
+    if not issuer_url or not client_id:
+        raise InvalidConfiguration(
+            "oidc-issuer-url and oidc-client-id must be specified together "
+            "when any oidc-* flags are set"
+        )
+    errors = [*_url_errors(Path("oidc-issuer-url"), issuer_url, own_issuers)]
+    unknown = [name for name in signing_algorithms if name not in ALGORITHMS]
+    if unknown or not signing_algorithms:
+        errors.append(invalid(Path("oidc-signing-algs"), list(signing_algorithms), "not supported"))
+    pairs = []
+    for text in required_claims:
+        if not _CLAIM_VALUE.fullmatch(text):
+            errors.append(invalid(Path("oidc-required-claim"), text, "must be claim=value"))
+        claim, _, value = text.partition("=")
+        pairs.append((claim, value))
+    if errors:
+        raise InvalidConfiguration("; ".join(str(error) for error in errors))
+    if not username_prefix and username_claim != "email":
+        username_prefix = f"{issuer_url}#"  # so that no outside name meets one of ours
+    elif username_prefix == "-":
+        username_prefix = ""
+    return IssuerSettings(
+        url=issuer_url,
+        audiences=(client_id,),
+        username=ClaimMapping(username_claim, username_prefix),
+        groups=ClaimMapping(groups_claim, groups_prefix) if groups_claim else None,
+        required_claims=tuple(pairs),
+        authorities=authorities,
+        algorithms=signing_algorithms,
+    )
+
+
+def _decoded(text: str | bytes) -> _File:
+    try:
+        return msgspec.convert(_without_nulls(yaml.safe_load(text)), _File)
+    except msgspec.ValidationError as error:
+        raise InvalidConfiguration(f"strict decoding error: {error}") from None
+    except (yaml.YAMLError, RecursionError, UnicodeDecodeError):
+        raise InvalidConfiguration("the file is not readable YAML") from None
+
+
+def _without_nulls(value: Any) -> Any:
+    """A null means the same as leaving the field out."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
+
+
+def _checked(sent: _Jwt, claims: ClaimSettings) -> IssuerSettings:
+    mappings, rules = sent.claim_mappings, sent.claim_validation_rules
+    username = claims.mapping(mappings.username)
+    assert username is not None  # or there would have been errors
+    return IssuerSettings(
+        url=sent.issuer.url,
+        audiences=sent.issuer.audiences,
+        username=username,
+        groups=claims.mapping(mappings.groups),
+        uid=claims.mapping(mappings.uid),
+        extra=claims.extra_mappings(mappings.extra),
+        required_claims=tuple((rule.claim, rule.required_value) for rule in rules if rule.claim),
+        claim_rules=claims.claim_rules(rules),
+        user_rules=claims.user_rules(sent.user_validation_rules),
+        discovery_url=sent.issuer.discovery_url,
+        authorities=sent.issuer.certificate_authority,
+    )
+
+
+def _errors(
+    sent: tuple[_Jwt, ...], own_issuers: Collection[str], claims: ClaimSettings
+) -> Iterator[FieldError]:
+    root = Path("jwt")
+    if len(sent) > MAX_ISSUERS:
+        yield too_many(root, len(sent), MAX_ISSUERS)
+    urls: set[str] = set()
+    discovery: set[str] = set()
+    for index, one in enumerate(sent):
+        place = root[index]
+        yield from _issuer_errors(place / "issuer", one.issuer, own_issuers)
+        if one.issuer.url in urls:
+            yield duplicate(place / "issuer" / "url", one.issuer.url)
+        if one.issuer.discovery_url and one.issuer.discovery_url in discovery:
+            yield duplicate(place / "issuer" / "discoveryURL", one.issuer.discovery_url)
+        urls.add(one.issuer.url)
+        discovery.add(one.issuer.discovery_url)
+        yield from claims.errors(
+            place, one.claim_validation_rules, one.claim_mappings, one.user_validation_rules
+        )
+
+
+def _issuer_errors(
+    place: Path, sent: _Issuer, own_issuers: Collection[str]
+) -> Iterator[FieldError]:
+    yield from _url_errors(place / "url", sent.url, own_issuers)
+    if sent.discovery_url:
+        yield from _url_errors(place / "discoveryURL", sent.discovery_url, ())
+        if sent.discovery_url.rstrip("/") == sent.url.rstrip("/"):
+            text = "discoveryURL must be different from URL"
+            yield invalid(place / "discoveryURL", sent.discovery_url, text)
+    if not sent.audiences:
+        yield required(place / "audiences", "at least one issuer.audiences is required")
+    for index, audience in enumerate(sent.audiences):
+        if not audience:
+            yield required(place / "audiences" / f"[{index}]", "audience can't be empty")
+        elif audience in sent.audiences[:index]:
+            yield duplicate((place / "audiences")[index], audience)
+    policy = sent.audience_match_policy
+    if policy not in ("", MATCH_ANY) or (len(sent.audiences) > 1 and policy != MATCH_ANY):
+        text = "must be MatchAny for multiple audiences"
+        yield invalid(place / "audienceMatchPolicy", policy, text)
+    if sent.egress_selector_type not in ("", "controlplane", "cluster"):
+        yield invalid(place / "egressSelectorType", sent.egress_selector_type, "is not known")
+
+
+def _url_errors(place: Path, url: str, disallowed: Collection[str]) -> Iterator[FieldError]:
+    if not url:
+        yield required(place, "URL is required")
+        return
+    if url in disallowed:
+        text = f"URL must not overlap with disallowed issuers: [{' '.join(sorted(disallowed))}]"
+        yield invalid(place, url, text)
+    try:
+        parts = urlsplit(url)
+        fit = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fit = False
+    if not fit or not url.isascii() or not url.isprintable() or " " in url:
+        yield invalid(place, url, "is not a URL")
+        return
+    if parts.scheme != "https":
+        yield invalid(place, url, "URL scheme must be https")
+    if "@" in parts.netloc:
+        yield invalid(place, "<hidden>", "URL must not contain a username or password")
+    if parts.query or "?" in url:
+        yield invalid(place, url, "URL must not contain a query")
+    if parts.fragment or "#" in url:
+        yield invalid(place, url, "URL must not contain a fragment")
+
+
+def _anonymous_errors(sent: _Anonymous | None) -> Iterator[FieldError]:
+    if sent is not None and sent.conditions and not sent.enabled:
+        listed = [{"path": one.path} for one in sent.conditions]
+        text = "enabled should be set to true when conditions are defined"
+        yield invalid(Path("anonymous") / "conditions", listed, text)
+    if sent is not None and sent.enabled and not sent.conditions:
+        text = "anonymous callers are let in on listed paths only"
+        yield required(Path("anonymous") / "conditions", text)

@@ -1,0 +1,1 @@
+"""What commands share: the server they speak to, and how they print."""

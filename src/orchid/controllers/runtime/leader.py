@@ -1,0 +1,179 @@
+"""One leader at a time: whoever holds a Lease works, the others wait for it to fall free.
+
+Start with `Leader.run`. The holder renews the Lease every two seconds; one that cannot for too
+long stops its work before anybody else may begin. A waiting candidate judges by its own clock how
+long it has seen no renewal, never by the times written in the Lease, so that clocks may differ. A
+leader that ends in order gives the Lease back, and the next one begins at once; after a crash it
+begins within twelve seconds: `retry` to see the last renewal, `duration`, `retry` to look again.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from orchid.client.client import Client
+from orchid.client.transport import ServerUnreachable
+from orchid.controllers.runtime.loop import Clock
+from orchid.kinds.lease import Lease, LeaseSpec
+from orchid.wire.errors import ApiError
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.struct import replace
+
+log = logging.getLogger(__name__)
+
+Work = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How long a Lease holds without renewal, when its holder gives up, how often one tries."""
+
+    duration: float = 8.0
+    renew_within: float = 5.5
+    retry: float = 2.0
+
+
+class Leader:
+    """A candidate for one Lease."""
+
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        *,
+        namespace: str,
+        name: str,
+        identity: str,
+        terms: Terms | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._namespace = namespace
+        self._name = name
+        self.identity = identity
+        self._terms = terms or Terms()
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._seen = ""  # the version of the Lease that we saw last, and when we first did
+        self._seen_at = 0.0
+        self._asked_at = 0.0  # when we last began to ask for the Lease
+        self.leading = False
+
+    async def run(self, work: Work) -> None:
+        """Work whenever we lead, until cancelled."""
+        while True:
+            await self._wait_until_held()
+            log.info("leader.elected", extra={"identity": self.identity})
+            try:
+                await self._lead(work)
+            finally:
+                self.leading = False
+                # Nobody waits long for this: without an answer the Lease runs out by itself.
+                with contextlib.suppress(ApiError, ServerUnreachable, TimeoutError):
+                    async with asyncio.timeout(self._terms.retry):
+                        await self._give_back()
+            log.warning("leader.lost", extra={"identity": self.identity})
+
+    async def try_to_hold(self) -> bool:
+        """Take or renew the Lease if we may; say whether it is ours now."""
+        self._asked_at = self._monotonic()
+        lease = await self._client.find(Lease, self._name, self._namespace)
+        if lease is None:
+            meta = ObjectMeta(name=self._name, namespace=self._namespace)
+            lease = await self._client.create(Lease(metadata=meta, spec=self._claim(None)))
+            return True
+        if not self._may_take(lease):
+            return False
+        # The version in the Lease makes this a compare-and-swap: of two, one gets a Conflict.
+        await self._client.update(replace(lease, spec=self._claim(lease.spec)))
+        return True
+
+    def _may_take(self, lease: Lease) -> bool:
+        holder = lease.spec.holder_identity
+        if not holder or holder == self.identity:
+            return True
+        version = lease.metadata.resource_version
+        if version != self._seen:
+            self._seen, self._seen_at = version, self._monotonic()
+            return False
+        lasts = lease.spec.lease_duration_seconds or self._terms.duration
+        return self._monotonic() - self._seen_at > lasts
+
+    def _claim(self, before: LeaseSpec | None) -> LeaseSpec:
+        now = micro_time(self._clock.now())
+        spec = before or LeaseSpec()
+        kept = spec.holder_identity == self.identity
+        changes = spec.lease_transitions or 0
+        return replace(
+            spec,
+            holder_identity=self.identity,
+            lease_duration_seconds=round(self._terms.duration),
+            acquire_time=spec.acquire_time if kept and spec.acquire_time else now,
+            renew_time=now,
+            lease_transitions=changes if kept or before is None else changes + 1,
+        )
+
+    async def _wait_until_held(self) -> None:
+        while not await self._attempt():
+            await self._sleep(self._terms.retry)
+
+    async def _attempt(self) -> bool:
+        try:
+            return await self.try_to_hold()
+        except (ApiError, ServerUnreachable) as problem:
+            log.debug("leader.failed", extra={"why": str(problem)})
+            return False
+
+    async def _lead(self, work: Work) -> None:
+        """Work and renew; return when the Lease is lost and the work has ended.
+
+        Our time runs from before we asked: others may have seen the Lease change long before we
+        were answered, and theirs runs from then.
+        """
+        self.leading = True
+        working = asyncio.ensure_future(work())
+        try:
+            renewed = self._asked_at
+            while self._monotonic() - renewed < self._terms.renew_within:
+                pause = asyncio.ensure_future(self._sleep(self._terms.retry))
+                done, _ = await asyncio.wait((working, pause), return_when=asyncio.FIRST_COMPLETED)
+                pause.cancel()
+                if working in done:
+                    working.result()  # it never ends by itself: this raises what went wrong
+                    return
+                if not await self._renewed(renewed):
+                    continue
+                if not self.leading:
+                    return
+                renewed = self._asked_at
+        finally:
+            working.cancel()
+            await asyncio.wait((working,))
+
+    async def _renewed(self, last: float) -> bool:
+        """Renew; False if there was no answer. Whether we still lead is in `leading`."""
+        left = self._terms.renew_within - (self._monotonic() - last)
+        try:
+            async with asyncio.timeout(max(left, 0.0)):
+                self.leading = await self.try_to_hold()
+        except (ApiError, ServerUnreachable, TimeoutError) as problem:
+            log.warning("leader.not_renewed", extra={"why": str(problem)})
+            return False
+        return True
+
+    async def _give_back(self) -> None:
+        lease = await self._client.find(Lease, self._name, self._namespace)
+        if lease is not None and lease.spec.holder_identity == self.identity:
+            await self._client.update(
+                replace(lease, spec=replace(lease.spec, holder_identity="", renew_time=None))
+            )
+
+
+def micro_time(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,285 @@
+"""The loop that every controller runs in: follow, queue per object, work, try again.
+
+A controller says what it follows (`follows`), what else concerns it (`triggers`), and what to do
+with one object (`reconcile`). The loop brings it every object that is there and every change, never
+two at a time for the same object, side by side across objects, and comes back after failures.
+
+    Controller      reconcile(object)        watches, and brings each object to its end
+    Sweeper         sweep()                  looks at everything from time to time
+    Worker          follow, attend           the bare loop, for what fits neither
+
+Nothing is remembered between two looks but keys: a restart, or events that were missed, end in
+every object being looked at again. That is why reconcile must be safe to repeat.
+"""
+
+import asyncio
+import contextlib
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Generic, Protocol, TypeVar
+
+from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
+from orchid.client.transport import ServerUnreachable
+from orchid.controllers.runtime.work_queue import BackOff, WorkQueue
+from orchid.credentials.refusals import Refusal
+from orchid.wire.errors import ApiError, Conflict, Expired
+from orchid.wire.meta import Object
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=Object)
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+Key = tuple[str, str]  # namespace and name
+Start = Callable[[Coroutine[Any, Any, None]], None]
+LONGEST_PAUSE = 30.0
+POLL_SECONDS = 60.0  # how often what a controller rests on (a file) is looked at
+
+
+class Clock(Protocol):
+    def now(self) -> datetime:
+        """The current time in UTC."""
+
+
+class TryAgain(Exception):
+    """Nothing is wrong, but it cannot be finished yet; the text is for the log, at debug level."""
+
+
+@dataclass(frozen=True)
+class Trigger(Generic[T]):
+    """Other objects whose changes concern a controller, and whom they concern."""
+
+    selection: ListSelection[T]
+    concerns: Callable[[WatchedChange[T]], AsyncIterator[Key]]
+
+
+@dataclass(frozen=True)
+class Gone(Generic[T]):
+    """An object as it was when it was deleted."""
+
+    last: T
+
+
+class Running(ABC):
+    """What runs beside the server, under a name, until it is cancelled."""
+
+    name: str
+
+    @abstractmethod
+    async def run(self) -> None: ...
+
+
+class Worker(Running, Generic[K, V]):
+    """Follows something, queues keys, and works on them; whatever breaks, it starts over."""
+
+    workers = 5  # keys worked on side by side
+    back_off = BackOff()
+
+    def __init__(self) -> None:
+        self.queue: WorkQueue[K, V] = WorkQueue(self.back_off)
+
+    @abstractmethod
+    async def follow(self, start: Start) -> None:
+        """Start all that follows. When one of them fails, all end and this is called again."""
+
+    @abstractmethod
+    async def attend(self, key: K, value: V | None) -> float | None:
+        """Work on a key; a raised error means try later, a number: look again after seconds."""
+
+    def shown(self, key: K) -> str:
+        """The key in a log line."""
+        return str(key)
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(self.workers):
+                tasks.create_task(self._work())
+            pause = self.back_off.first
+            while True:
+                started = loop.time()
+                await self._follow_until_lost()
+                if loop.time() - started > LONGEST_PAUSE:
+                    pause = self.back_off.first
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _follow_until_lost(self) -> None:
+        """Follow until one of the followers fails, then end them all."""
+        # By hand, and not in a TaskGroup: one that fails in the very moment in which it is
+        # cancelled tells of its failure alone, and this goes on although it was told to stop.
+        lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        followers: list[asyncio.Task[None]] = []
+
+        def ended(follower: asyncio.Task[None]) -> None:
+            problem = None if follower.cancelled() else follower.exception()
+            if problem is not None and not lost.done():
+                lost.set_exception(problem)
+
+        def start(coroutine: Coroutine[Any, Any, None]) -> None:
+            followers.append(asyncio.create_task(coroutine))
+            followers[-1].add_done_callback(ended)
+
+        start(self.follow(start))
+        try:
+            await lost
+        except Expired:
+            log.info("controller.starts_over", extra={"controller": self.name})
+        except (ApiError, ServerUnreachable) as problem:
+            extra = {"controller": self.name, "why": str(problem)}
+            log.warning("controller.lost", extra=extra)
+        finally:
+            for follower in followers:
+                follower.cancel()
+            await asyncio.wait(followers)
+
+    async def _work(self) -> None:
+        while True:
+            key, value = await self.queue.take()
+            try:
+                again = await self.attend(key, value)
+            except (TryAgain, Conflict) as reason:
+                pause = self.queue.failed(key)
+                log.debug("controller.waits", extra=self._about(key, reason, pause))
+            except (ApiError, ServerUnreachable, Refusal) as problem:
+                pause = self.queue.failed(key)
+                log.warning("controller.failed", extra=self._about(key, problem, pause))
+            except Exception as problem:
+                pause = self.queue.failed(key)
+                log.exception("controller.failed", extra=self._about(key, problem, pause))
+            else:
+                self.queue.done(key)
+                if again is not None:
+                    self.queue.add_after(key, again)
+            await asyncio.sleep(0)  # work that never waits must not keep everyone else waiting
+
+    def _about(self, key: K, problem: Exception, pause: float) -> dict[str, Any]:
+        return {
+            "controller": self.name,
+            "object": self.shown(key),
+            "why": str(problem),
+            "again_after": round(pause, 3),
+        }
+
+
+class Controller(Worker[Key, T | Gone[T]], Generic[T]):
+    """Brings every object of a kind to its end, one look at a time."""
+
+    minds_deletions = False  # whether `gone` has anything to do
+    triggers: tuple[Trigger[Any], ...] = ()
+
+    def __init__(self, client: Client, follows: ListSelection[T]) -> None:
+        super().__init__()
+        self._client = client
+        self.follows = follows
+
+    @abstractmethod
+    async def reconcile(self, found: T) -> float | None:
+        """Bring one object to its end. Safe to repeat; a raised error means try later.
+
+        Give the seconds after which to look again, or None.
+        """
+
+    async def gone(self, last: T) -> None:
+        """An object that was followed is no longer there; asked if `minds_deletions`."""
+
+    def starting(self) -> None:
+        """Everything is about to be told, anew if this is not the first time."""
+
+    async def all_listed(self) -> None:
+        """Everything that was there has been told."""
+
+    def rests_on(self) -> object:
+        """What beside the objects decides the outcome; if it changes, all are looked at again."""
+        return None
+
+    def take(self, event: WatchedChange[T]) -> None:
+        """Queue what an event is about. Sees every event, so it has to be quick."""
+        found = event.object
+        key = (found.namespace, found.name)
+        if event.type != DELETED:
+            self.queue.add(key, found)
+            return
+        self.queue.drop(key)
+        if self.minds_deletions:
+            self.queue.add(key, Gone(found))
+
+    def shown(self, key: Key) -> str:
+        return "/".join(filter(None, key))
+
+    async def follow(self, start: Start) -> None:
+        # Triggers first: what happens while the list is read must not be missed.
+        for trigger in self.triggers:
+            told = asyncio.Event()
+            start(self._follow_trigger(trigger, told))
+            await told.wait()
+        self.starting()
+        start(self._follow_own())
+        start(self._poll())
+
+    async def attend(self, key: Key, value: T | Gone[T] | None) -> float | None:
+        if value is None or isinstance(value, Gone):
+            namespace, name = key
+            live = await self._client.find(self.follows.of, name, namespace)
+            if live is None:
+                if value is not None:
+                    await self.gone(value.last)
+                return None
+            value = live
+        return await self.reconcile(value)
+
+    async def _follow_own(self) -> None:
+        async with contextlib.aclosing(self._client.follow(self.follows)) as batches:
+            async for batch in batches:
+                for event in batch:
+                    self.take(event)
+                if not batch:
+                    await self.all_listed()
+
+    async def _follow_trigger(self, trigger: Trigger[Any], told: asyncio.Event) -> None:
+        async with contextlib.aclosing(self._client.follow(trigger.selection)) as batches:
+            async for batch in batches:
+                for event in batch:
+                    async for key in trigger.concerns(event):
+                        self.queue.add(key)
+                told.set()
+
+    async def _poll(self) -> None:
+        before = self.rests_on()
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            if self.rests_on() != before:
+                raise Expired("what the controller rests on has changed")
+
+
+class Sweeper(Running):
+    """Looks at everything at start, and again every so often."""
+
+    every: timedelta
+    back_off = BackOff(first=1.0, longest=60.0)
+
+    @abstractmethod
+    async def sweep(self) -> None:
+        """Look at everything once. Safe to repeat."""
+
+    async def run(self) -> None:
+        failures = 0
+        while True:
+            try:
+                await self.sweep()
+            except (ApiError, ServerUnreachable) as problem:
+                failures += 1
+                extra = {"controller": self.name, "why": str(problem)}
+                log.warning("controller.failed", extra=extra)
+            else:
+                failures = 0
+            pause = self.back_off.pause(failures) if failures else self.every.total_seconds()
+            await asyncio.sleep(pause)
+
+
+def is_deletion(event: WatchedChange[Any]) -> bool:
+    return event.type == DELETED

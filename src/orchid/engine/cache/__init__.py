@@ -1,0 +1,1 @@
+"""All objects in memory: the feed, a cache for each kind, an entry for each object."""

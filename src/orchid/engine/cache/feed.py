@@ -1,0 +1,215 @@
+"""The feed: every object of this server in memory, as bytes, kept current by one store watch.
+
+A read is answered from here, a watch is fed from here, and RBAC and token checks look here. It has
+one `KindCache` per kind (cache.py), and a cache holds an `Entry` for each object (entry.py).
+
+Order. Batches are applied one after the other; `revision` moves when a batch is applied, so
+whoever waits for a revision finds everything up to it. Shelves tell their listeners of each
+batch after that.
+
+Trouble. A store that does not answer is asked again, and the watch goes on where it stopped. If
+history is gone by then, everything is loaded anew, and watchers, for whom there would be a hole,
+are ended: they hear that their version is too old, as after any long absence.
+"""
+
+import asyncio
+import contextlib
+import logging
+from typing import Any, TypeVar
+
+from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.kind_cache import KindCache, ObjectChange, past_change
+from orchid.engine.catalog import Catalog
+from orchid.engine.kind import Kind
+from orchid.store.interface import (
+    Batch,
+    Compacted,
+    FutureRevision,
+    Page,
+    Revision,
+    Span,
+    Store,
+    StoreError,
+)
+from orchid.wire.errors import Unavailable
+from orchid.wire.meta import Object
+
+T = TypeVar("T", bound=Object)
+
+log = logging.getLogger(__name__)
+
+YIELD_EVERY = 50  # listeners told before others get a turn of the loop
+FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0  # seconds before a store that failed is asked again
+
+
+class Feed:
+    """Every kind's cache, moving forward together."""
+
+    def __init__(self, store: Store, catalog: Catalog) -> None:
+        self.revision: Revision = 0
+        self.told: Revision = 0  # up to here every listener has heard of everything
+        self._store = store
+        self._catalog = catalog
+        self._caches: dict[type, KindCache[Any]] = {k.type: KindCache(k) for k in catalog.stored}
+        self._waiting: list[tuple[Revision, asyncio.Future[None]]] = []
+        self._loaded = asyncio.Event()
+        self._position: Revision | None = None  # up to here events were taken in; None: nowhere
+        self._loaded_at: Revision = 0  # events up to here are in what was loaded
+        self.following = False  # whether changes in the store reach us
+
+    def cache(self, kind: Kind[T]) -> KindCache[T]:
+        return self._caches[kind.type]
+
+    def of(self, type_: type[T]) -> KindCache[T]:
+        return self._caches[type_]
+
+    @property
+    def loaded(self) -> bool:
+        return self._loaded.is_set()
+
+    async def wait_loaded(self) -> None:
+        await self._loaded.wait()
+
+    async def fresh(self) -> Revision:
+        """Wait until every write acknowledged before this call is here."""
+        try:
+            newest = await self._store.revision()
+        except StoreError as failure:
+            raise Unavailable(f"the store does not answer: {failure}") from failure
+        if newest > self.revision:
+            await self.reach(newest)
+        return self.revision
+
+    async def reach(self, revision: Revision) -> None:
+        """Wait until the feed is at least at a revision."""
+        if revision > self.revision:
+            waiter = (revision, asyncio.get_running_loop().create_future())
+            self._waiting.append(waiter)
+            try:
+                await waiter[1]
+            except asyncio.CancelledError:
+                # Nobody may ever get there: what was given up is not kept.
+                self._waiting = [other for other in self._waiting if other is not waiter]
+                raise
+
+    async def reach_within(self, revision: Revision, seconds: float) -> bool:
+        """Wait for a revision, but not for ever; say whether it came."""
+        if revision <= self.revision:
+            return True
+        await asyncio.sleep(0)  # from here on there is a task, which a timeout needs
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.reach(revision)
+        return revision <= self.revision
+
+    async def run(self) -> None:
+        """Load everything and follow the store, through all its troubles, until cancelled."""
+        wait = FIRST_WAIT
+        while True:
+            try:
+                await self._follow()
+            except (Compacted, FutureRevision) as gap:
+                log.warning("feed.history_lost: %s", gap)
+                self._position = None
+            except StoreError as failure:
+                log.warning("feed.store_failed: %s", failure)
+            finally:
+                wait = FIRST_WAIT if self.following else min(wait * 2, LONGEST_WAIT)
+                self.following = False
+            await asyncio.sleep(wait)
+
+    async def _follow(self) -> None:
+        """Take in one batch after the other, from where we are, or else from the start."""
+        if self._position is None:
+            self._position = self._load(await self._store.read(Span.all()))
+        else:
+            await self._store.revision()  # a watch is silent also while nobody is there
+        self.following = True
+        async with contextlib.aclosing(
+            self._store.watch(Span.all(), after=self._position)
+        ) as batches:
+            async for batch in batches:
+                await self._take(batch)
+
+    async def _take(self, batch: Batch) -> None:
+        told: dict[KindCache[Any], list[ObjectChange[Any]]] = {}
+        for event in batch.events:
+            cache = self._shelf_of(event.key)
+            if cache is None:
+                continue
+            if event.revision <= self._loaded_at:
+                cache.remember(past_change(cache.kind, event))
+            else:
+                told.setdefault(cache, []).append(cache.apply(event))
+        self._position = batch.revision
+        if batch.revision >= self._loaded_at:
+            self._advance(batch.revision)
+        for cache, changes in told.items():
+            await _tell(cache, changes)
+        self.told = self.revision
+
+    def forget_before(self, revision: Revision) -> None:
+        """Follow the store's compaction: watches from before this revision are refused."""
+        for cache in self._caches.values():
+            cache.forget_before(revision)
+
+    def _load(self, page: Page) -> Revision:
+        """Put everything on its cache, and say after which revision to go on.
+
+        The first time, that is the oldest one, so that clients which were here before a restart
+        can go on too. Later it is that of the page: whoever reads meanwhile must find the entries
+        and the revision that belongs to them.
+        """
+        found: dict[KindCache[Any], dict[str, Entry[Any]]] = {s: {} for s in self._caches.values()}
+        for record in page.records:
+            cache = self._shelf_of(record.key)
+            if cache is not None:
+                entry = Entry(cache.kind, record.key, record.value, record.revision)
+                found[cache][record.key] = entry
+        again = self.loaded
+        oldest = page.revision if again else page.oldest
+        for cache, entries in found.items():
+            cache.load(entries, oldest)
+        self._loaded_at = page.revision
+        if oldest >= page.revision:
+            self._advance(page.revision)
+        self.told = self.revision
+        if again:
+            for cache in found:
+                _tell_lost(cache)
+        return oldest
+
+    def _shelf_of(self, key: str) -> KindCache[Any] | None:
+        kind = self._catalog.of_key(key)
+        return self._caches[kind.type] if kind else None
+
+    def _advance(self, revision: Revision) -> None:
+        self.revision = revision
+        self._loaded.set()
+        if self._waiting:
+            still = []
+            for wanted, future in self._waiting:
+                if wanted > revision:
+                    still.append((wanted, future))
+                elif not future.done():
+                    future.set_result(None)
+            self._waiting = still
+
+
+async def _tell(cache: KindCache[Any], changes: list[ObjectChange[Any]]) -> None:
+    """Tell every listener, letting others run in between: a thousand watchers take a while."""
+    for count, listener in enumerate(list(cache.listeners.values()), start=1):
+        try:
+            listener.told(changes)
+        except Exception:  # one watcher's trouble is not everyone's
+            log.exception("feed.listener_failed")
+            if listener.lost is not None:
+                listener.lost()
+        if count % YIELD_EVERY == 0:
+            await asyncio.sleep(0)
+
+
+def _tell_lost(cache: KindCache[Any]) -> None:
+    for listener in list(cache.listeners.values()):
+        if listener.lost is not None:
+            listener.lost()

@@ -1,0 +1,182 @@
+"""KindCache: all objects of one kind in key order, its recent past, and who listens to it.
+
+The feed applies each change of the store here; readers take entries from here, and watchers get
+each `ObjectChange`: the object before and after.
+"""
+
+from bisect import bisect_left, insort
+from collections import ChainMap, deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from orchid.engine.cache.entry import Entry
+from orchid.engine.kind import Kind
+from orchid.store.interface import Revision, StoreEvent
+from orchid.wire.meta import Object
+
+T = TypeVar("T", bound=Object)
+
+LONGEST_HISTORY = 102_400  # changes kept per kind, whatever their age
+LARGEST_JOINED_LIST, MOST_JOINED_LISTS = (
+    1 << 20,
+    8,
+)  # lists kept ready, per kind: bytes of one, how many
+
+
+class ObjectChange(Generic[T]):
+    """One change on a cache: what was there, what is there now, and at which revision."""
+
+    __slots__ = ("forms", "key", "new", "old", "revision")
+
+    def __init__(
+        self, key: str, new: Entry[T] | None, old: Entry[T] | None, revision: Revision
+    ) -> None:
+        self.key = key
+        self.new = new
+        self.old = old
+        self.revision = revision
+        self.forms: dict[Any, Any] = {}  # its encodings as an event, shared by all watchers
+
+
+class CacheListener(NamedTuple, Generic[T]):
+    """Who wants to know: of each batch of changes, and of a hole in them."""
+
+    told: Callable[[list[ObjectChange[T]]], None]
+    lost: Callable[[], None] | None
+
+
+class KindCache(Generic[T]):
+    """All objects of one kind, in key order, and its recent past."""
+
+    def __init__(self, kind: Kind[T]) -> None:
+        self.kind = kind
+        self.entries: dict[str, Entry[T]] = {}
+        self.changes: deque[ObjectChange[T]] = deque()
+        self.oldest: Revision = 0  # one can still watch after this revision
+        self.revision: Revision = 0  # of the newest change to this kind
+        self.listeners: dict[object, CacheListener[T]] = {}
+        self._keys: list[str] = []
+        self._joined: dict[str, tuple[Revision, bytes]] = {}
+
+    def get(self, namespace: str, name: str) -> Entry[T] | None:
+        return self.entries.get(self.kind.key(namespace, name))
+
+    def keys(self, prefix: str, start: str = "") -> list[str]:
+        """The keys under a prefix, from `start` on, in order."""
+        keys = self._keys
+        low = bisect_left(keys, max(prefix, start))
+        high = bisect_left(keys, prefix[:-1] + chr(ord(prefix[-1]) + 1))
+        return keys[low:high]
+
+    def scan(self, namespace: str = "") -> Iterator[Entry[T]]:
+        """Every entry, or those of one namespace, in key order."""
+        prefix = self.kind.key_prefix + (f"{namespace}/" if namespace else "")
+        for key in self.keys(prefix):
+            yield self.entries[key]
+
+    def as_of(
+        self, revision: Revision, prefix: str, start: str = ""
+    ) -> tuple[list[str], Mapping[str, Entry[T]]]:
+        """The keys under a prefix and their entries as they stood at a remembered revision."""
+        before: dict[str, Entry[T] | None] = {}
+        for change in self.since(revision):
+            before.setdefault(change.key, change.old)
+        keys = self.keys(prefix, start)
+        if not before:
+            return keys, self.entries
+        then = {}
+        for key, entry in before.items():
+            if not key.startswith(prefix) or key < start:
+                continue
+            place = bisect_left(keys, key)
+            there = place < len(keys) and keys[place] == key
+            if entry is None:
+                if there:
+                    del keys[place]
+            else:
+                then[key] = entry
+                if not there:
+                    keys.insert(place, key)
+        return keys, ChainMap(then, self.entries)
+
+    def joined_tails(self, prefix: str) -> bytes:
+        """Every tail under a prefix as the items of a list, joined once per change."""
+        known = self._joined.get(prefix)
+        if known is not None and known[0] == self.revision:
+            return known[1]
+        entries = self.entries
+        items = b",{".join([entries[key].tail for key in self.keys(prefix)])
+        if len(items) <= LARGEST_JOINED_LIST:
+            if len(self._joined) >= MOST_JOINED_LISTS:
+                self._joined.clear()
+            self._joined[prefix] = (self.revision, items)
+        return items
+
+    def since(self, revision: Revision) -> Iterator[ObjectChange[T]]:
+        """The changes after a revision, oldest first."""
+        newer = []
+        for change in reversed(self.changes):
+            if change.revision <= revision:
+                break
+            newer.append(change)
+        return reversed(newer)
+
+    def listen(
+        self,
+        listener: object,
+        told: Callable[[list[ObjectChange[T]]], None],
+        lost: Callable[[], None] | None = None,
+    ) -> None:
+        """Have `told` called with each batch of changes, until `forget(listener)`.
+
+        `lost` is called when changes were missed and cannot be had any more; what is there then is
+        in `entries`, which is another dictionary.
+        """
+        self.listeners[listener] = CacheListener(told, lost)
+
+    def forget(self, listener: object) -> None:
+        self.listeners.pop(listener, None)
+
+    def load(self, entries: dict[str, Entry[T]], oldest: Revision) -> None:
+        """Begin anew with what the store holds, without a past."""
+        self.entries = entries
+        self._keys = sorted(entries)
+        self._joined.clear()
+        self.changes.clear()
+        self.oldest, self.revision = oldest, 0
+
+    def remember(self, change: ObjectChange[T]) -> None:
+        self.changes.append(change)
+        self.revision = change.revision
+        if len(self.changes) > LONGEST_HISTORY:
+            self.oldest = self.changes.popleft().revision
+
+    def apply(self, event: StoreEvent) -> ObjectChange[T]:
+        old = self.entries.get(event.key)
+        new = None
+        if event.value is not None:
+            new = Entry(self.kind, event.key, event.value, event.revision)
+            self.entries[event.key] = new
+            if old is None:
+                insort(self._keys, event.key)
+        elif old is not None:
+            del self.entries[event.key]
+            del self._keys[bisect_left(self._keys, event.key)]
+        change = ObjectChange(event.key, new, old, event.revision)
+        self.remember(change)
+        return change
+
+    def forget_before(self, revision: Revision) -> None:
+        """Drop the changes up to a revision that the store has compacted."""
+        while self.changes and self.changes[0].revision <= revision:
+            self.changes.popleft()
+        self.oldest = max(self.oldest, revision)
+
+
+def past_change(kind: Kind[Any], event: StoreEvent) -> ObjectChange[Any]:
+    new = old = None
+    if event.value is not None:
+        new = Entry(kind, event.key, event.value, event.revision)
+    if event.previous is not None:
+        old = Entry(kind, event.key, event.previous, event.previous_revision)
+    return ObjectChange(event.key, new, old, event.revision)

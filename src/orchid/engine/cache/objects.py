@@ -1,0 +1,99 @@
+"""Objects in the store: read one fresh, insert, replace, remove. Bytes out, entries back.
+
+Nothing here knows rules or rights. A lost race raises `Raced`; the verb decides whether to
+try again.
+"""
+
+import asyncio
+from typing import TypeVar
+
+from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.feed import Feed
+from orchid.engine.cache.kind_cache import KindCache
+from orchid.engine.kind import Kind
+from orchid.store import interface as store
+from orchid.wire.codec.documents import encode
+from orchid.wire.errors import ApiError, NotFound, TooLarge, Unavailable
+from orchid.wire.meta import Object
+from orchid.wire.struct import replace
+
+T = TypeVar("T", bound=Object)
+
+PATIENCE = 2.0  # seconds; a feed in trouble must not keep back the answer to a write that is done
+LARGEST_OBJECT = 1_572_864  # bytes of one stored object, as etcd's own request limit
+
+
+class Raced(Exception):
+    """Somebody else changed the object in between; `revision` is theirs, 0 if it is gone."""
+
+    def __init__(self, revision: store.Revision) -> None:
+        super().__init__(f"changed at revision {revision}")
+        self.revision = revision
+
+
+def stored_form(new: Object) -> bytes:
+    """The bytes to store: the object without its resourceVersion, which the commit gives."""
+    if new.metadata.resource_version or new.metadata.self_link:
+        new = replace(new, metadata=replace(new.metadata, resource_version="", self_link=""))
+    data = encode(new)
+    if len(data) > LARGEST_OBJECT:
+        raise TooLarge(f"the object takes {len(data)} bytes, limit is {LARGEST_OBJECT}")
+    return data
+
+
+class Objects:
+    """The current objects and the way to change them."""
+
+    def __init__(self, backend: store.Store, feed: Feed) -> None:
+        self._store = backend
+        self.feed = feed
+
+    def cache(self, kind: Kind[T]) -> KindCache[T]:
+        return self.feed.cache(kind)
+
+    async def current(self, kind: Kind[T], namespace: str, name: str) -> Entry[T]:
+        """The object as every acknowledged write left it, or NotFound."""
+        await self.feed.fresh()
+        entry = self.feed.cache(kind).get(namespace, name)
+        if entry is None:
+            raise NotFound(kind.about(name))
+        return entry
+
+    async def insert(self, kind: Kind[T], new: T) -> Entry[T]:
+        return await self._write(kind, new, store.ABSENT)
+
+    async def replace(self, kind: Kind[T], new: T, old: Entry[T]) -> Entry[T]:
+        """Replace an entry; the same entry comes back if nothing changed."""
+        return await self._write(kind, new, old.revision)
+
+    async def remove(self, old: Entry[T]) -> store.Revision:
+        return await self._commit(store.Change(old.key, None, old.revision))
+
+    async def _write(self, kind: Kind[T], new: T, expected: store.Revision) -> Entry[T]:
+        key, value = kind.key(new.namespace, new.name), stored_form(new)
+        revision = await self._commit(store.Change(key, value, expected))
+        return Entry(kind, key, value, revision)
+
+    async def _commit(self, change: store.Change) -> store.Revision:
+        try:
+            revision = await self._store.commit([change])
+        except store.RevisionConflict as conflict:
+            found = conflict.actual.revision if conflict.actual else 0
+            raise Raced(found) from None
+        except store.ValueTooLarge as failure:
+            raise TooLarge(str(failure)) from failure
+        except store.StoreError as failure:
+            raise unavailable(failure) from failure
+        # Whoever is told of a write finds it in force: a binding grants, a deleted account is out.
+        await self.feed.reach_within(revision, PATIENCE)
+        return revision
+
+    async def catch_up(self, raced: Raced) -> None:
+        """Wait until the feed shows what won the race."""
+        await self.feed.fresh()
+        await self.feed.reach(raced.revision)
+        await asyncio.sleep(0)
+
+
+def unavailable(failure: store.StoreError) -> ApiError:
+    return Unavailable(f"the store does not answer: {failure}")

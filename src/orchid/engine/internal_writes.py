@@ -1,0 +1,79 @@
+"""The server's own hand: read and write objects from inside, as one trusted user.
+
+For what must be there before anybody can ask (bootstrap roles, a namespace on first use). Admission
+and validation run as for everyone; authorization is not asked, because there is no request.
+"""
+
+import contextlib
+from typing import Any, TypeVar
+
+from orchid.engine.cache.feed import Feed
+from orchid.engine.catalog import Catalog
+from orchid.engine.interfaces import Clock
+from orchid.engine.kind import Kind
+from orchid.engine.request import Request, Target
+from orchid.engine.verbs.all_verbs import Verbs
+from orchid.engine.verbs.delete import DeleteOptions
+from orchid.wire.errors import AlreadyExists
+from orchid.wire.meta import Object
+from orchid.wire.struct import replace
+from orchid.wire.user import UserInfo
+
+T = TypeVar("T", bound=Object)
+
+
+class InternalObjects:
+    """Verbs without a caller."""
+
+    def __init__(
+        self, catalog: Catalog, feed: Feed, verbs: Verbs, clock: Clock, user: UserInfo
+    ) -> None:
+        self._catalog = catalog
+        self._feed = feed
+        self._verbs = verbs
+        self._clock = clock
+        self._user = user
+
+    async def get(self, type_: type[T], namespace: str, name: str) -> T | None:
+        await self._feed.fresh()
+        entry = self._feed.of(type_).get(namespace, name)
+        return entry.object if entry else None
+
+    async def create(self, new: Object) -> object:
+        kind = self._catalog.of(type(new))
+        return await self._verbs.creating.create(
+            kind, _identified(kind, new), self._request("create", kind, new)
+        )
+
+    async def update(self, new: Object) -> object:
+        kind = self._catalog.of(type(new))
+        return await self._verbs.updating.replace(
+            kind, None, _identified(kind, new), self._request("update", kind, new)
+        )
+
+    async def delete(self, old: Object) -> object:
+        kind = self._catalog.of(type(old))
+        request = self._request("delete", kind, old)
+        return await self._verbs.deleting.delete(kind, old.name, DeleteOptions(), request)
+
+    async def ensure(self, new: Object) -> None:
+        """Create an object unless it is there."""
+        if self._feed.of(type(new)).get(new.namespace, new.name) is None:
+            with contextlib.suppress(AlreadyExists):
+                await self.create(new)
+
+    def _request(self, verb: str, kind: Kind[Any], about: Object) -> Request:
+        target = Target(
+            verb=verb,
+            is_resource=True,
+            group=kind.group,
+            version=kind.version,
+            resource=kind.plural,
+            namespace=about.namespace,
+            name=about.name,
+        )
+        return Request(target, self._user, self._clock.now(), manager="orchid")
+
+
+def _identified(kind: Kind[Any], new: Object) -> Any:
+    return replace(new, kind=kind.name, api_version=kind.api_version)

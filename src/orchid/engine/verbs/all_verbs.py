@@ -1,0 +1,52 @@
+"""The verbs of the engine, built together: what the server's dispatch calls."""
+
+from dataclasses import dataclass
+
+from orchid.engine.admission import Admission
+from orchid.engine.cache.feed import Feed
+from orchid.engine.cache.objects import Objects
+from orchid.engine.interfaces import Randomness
+from orchid.engine.ownership import Ownership
+from orchid.engine.verbs.create import Creating
+from orchid.engine.verbs.delete import Deleting
+from orchid.engine.verbs.listing import Listing
+from orchid.engine.verbs.patching import Patching
+from orchid.engine.verbs.read import Reading
+from orchid.engine.verbs.update import Updating
+from orchid.engine.verbs.watching import Watching
+from orchid.store.interface import Store
+from orchid.wire.naming import Naming
+
+
+@dataclass(frozen=True, slots=True)
+class Verbs:
+    reading: Reading
+    listing: Listing
+    watching: Watching
+    creating: Creating
+    updating: Updating
+    patching: Patching
+    deleting: Deleting
+
+    @classmethod
+    def over(
+        cls,
+        store: Store,
+        feed: Feed,
+        admission: Admission,
+        names: Naming,
+        randomness: Randomness,
+    ) -> "Verbs":
+        objects, ownership = Objects(store, feed), Ownership()
+        listing = Listing(store, feed, names)
+        creating = Creating(objects, admission, ownership, randomness)
+        updating = Updating(objects, admission, ownership)
+        return cls(
+            reading=Reading(feed),
+            listing=listing,
+            watching=Watching(feed, names),
+            creating=creating,
+            updating=updating,
+            patching=Patching(objects, creating, updating, ownership, names),
+            deleting=Deleting(objects, admission, listing),
+        )

@@ -1,0 +1,182 @@
+"""Create: one new object, from what a client sent to what is stored.
+
+The order is the function `create`, read from top to bottom. A kind that acts stores nothing: its
+`create` does its work and its answer is the answer.
+"""
+
+from itertools import chain
+from typing import Any, TypeVar
+
+from orchid.engine.admission import Admission
+from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.objects import Objects, Raced
+from orchid.engine.endpoint_fields import blank_unwritten
+from orchid.engine.interfaces import Randomness
+from orchid.engine.kind import Kind
+from orchid.engine.offload import offload
+from orchid.engine.ownership import Ownership
+from orchid.engine.request import Request
+from orchid.wire.errors import (
+    AlreadyExists,
+    BadRequest,
+    NotFound,
+    NoUniqueName,
+    StillTerminating,
+    refuse_if_any,
+)
+from orchid.wire.fields import gathered
+from orchid.wire.meta import Object
+from orchid.wire.rules.metadata import creation_errors, dedup_owner_references
+from orchid.wire.struct import replace
+from orchid.wire.text import whole_seconds
+
+T = TypeVar("T", bound=Object)
+
+NAME_ATTEMPTS = 8
+LONGEST_BASE = 58  # of a generateName, so that five random characters still fit a label
+
+
+class Creating:
+    """The verb create."""
+
+    def __init__(
+        self, objects: Objects, admission: Admission, ownership: Ownership, randomness: Randomness
+    ) -> None:
+        self._objects = objects
+        self._admission = admission
+        self._ownership = ownership
+        self._random = randomness
+
+    async def create(self, kind: Kind[T], new: T, request: Request) -> Entry[T]:
+        new = in_namespace(kind, new, request.namespace)
+        new = wiped(new)
+        new = deduplicated(new, request)
+        sent = new
+        new = await offload(
+            request.body_bytes, lambda: self._ownership.after_create(kind, sent, request)
+        )
+        return await self.create_prepared(kind, new, request)
+
+    async def create_prepared(self, kind: Kind[T], new: T, request: Request) -> Entry[T]:
+        """Create what already has its managed fields; apply comes in here."""
+        generated = not new.name and bool(new.metadata.generate_name)
+        for _ in range(NAME_ATTEMPTS if generated else 1):
+            candidate = await self._checked(kind, new, request)
+            try:
+                return await self._insert(kind, candidate, request)
+            except Raced as raced:
+                await self._objects.catch_up(raced)
+        raise self._taken(kind, candidate, generated)
+
+    async def act(
+        self, kind: Kind[T], new: T, request: Request, *, under: bool = False
+    ) -> Entry[T]:
+        """Create an object of an acting kind; `under` another object its metadata is kept."""
+        new = in_namespace(kind, new, request.namespace)
+        if not under:
+            new = wiped(new)
+        new = self._ownership.after_create(kind, new, request)
+        new = await self._admission.admit(request, kind, new, None)
+        if kind.acts is None:
+            raise NotFound(kind.about(new.name))
+        return Entry.unsaved(kind, await kind.acts.create(new, request))
+
+    async def _checked(self, kind: Kind[T], new: T, request: Request) -> T:
+        """Everything between decoding and storing."""
+        new = await self._admission.admit(request, kind, new, None)
+        new = self._stamped(new, request)
+        new = blank_unwritten(kind, new)
+        new = kind.rules.prepare_for_create(new, request)
+        errors = gathered(
+            chain(
+                creation_errors(
+                    new.metadata,
+                    namespaced=kind.namespaced,
+                    name_errors=kind.rules.name_errors,
+                    only_known_finalizers=kind.rules.only_known_finalizers,
+                ),
+                kind.rules.validate(new),
+            )
+        )
+        if errors:
+            refuse_if_any(kind.about_kind(new.name), errors)
+        for warning in kind.rules.warnings(new, None):
+            request.warn(warning)
+        await self._admission.review(request, kind, new, None)
+        return new
+
+    def _stamped(self, new: T, request: Request) -> T:
+        """Give the object its name, its uid and its time of birth."""
+        name = new.name
+        if not name and new.metadata.generate_name:
+            name = new.metadata.generate_name[:LONGEST_BASE] + self._random.suffix()
+        return new.with_meta(
+            name=name, uid=self._random.uid(), creation_timestamp=whole_seconds(request.now)
+        )
+
+    async def _insert(self, kind: Kind[T], new: T, request: Request) -> Entry[T]:
+        if request.options.dry_run:
+            await self._objects.feed.fresh()
+            there = self._objects.cache(kind).get(new.namespace, new.name)
+            if there is not None:
+                raise Raced(there.revision)
+            return Entry.unsaved(kind, new)
+        refuse_set_version(new)
+        return await self._objects.insert(kind, new)
+
+    def _taken(self, kind: Kind[Any], new: Object, generated: bool) -> Exception:
+        about = kind.about(new.name)
+        if generated:
+            return NoUniqueName(about)
+        there = self._objects.cache(kind).get(new.namespace, new.name)
+        if there is not None and there.meta.deletion_timestamp:
+            return StillTerminating(about)
+        return AlreadyExists(about)
+
+
+def in_namespace(kind: Kind[T], new: T, namespace: str) -> T:
+    """Put the object where the URL says; it may not say otherwise itself."""
+    if not kind.namespaced:
+        return new.with_meta(namespace="") if new.namespace else new
+    if not new.namespace:
+        return new.with_meta(namespace=namespace)
+    if new.namespace != namespace:
+        raise BadRequest(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    return new
+
+
+def wiped(new: T) -> T:
+    """Take away what only the server decides."""
+    meta = new.metadata
+    return replace(
+        new,
+        metadata=replace(
+            meta,
+            self_link="",
+            uid="",
+            creation_timestamp=None,
+            deletion_timestamp=None,
+            deletion_grace_period_seconds=None,
+        ),
+    )
+
+
+def deduplicated(new: T, request: Request, *, patched: bool = False) -> T:
+    if not new.metadata.owner_references:
+        return new
+    references, warning = dedup_owner_references(
+        new.metadata.owner_references, after_admission=patched
+    )
+    if warning is None:
+        return new
+    request.warn(warning)
+    return new.with_meta(owner_references=references)
+
+
+def refuse_set_version(new: Object) -> None:
+    """A new object has no version yet. Text that is no number counts as none, as upstream."""
+    version = new.metadata.resource_version
+    if version.isascii() and version.isdigit() and version.strip("0"):
+        raise BadRequest("resourceVersion should not be set on objects to be created")

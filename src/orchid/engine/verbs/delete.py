@@ -1,0 +1,185 @@
+"""Delete: one object, or all that a selection finds.
+
+An object with finalizers is only marked; it goes when the last finalizer is taken away
+(`update.py`). `orphan` and `foregroundDeletion` are finalizers that the propagation policy sets and
+controllers/collect_dependents.py removes.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+from orchid.engine.admission import Admission
+from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.objects import Objects, Raced
+from orchid.engine.kind import Kind
+from orchid.engine.request import Request
+from orchid.engine.verbs.listing import Listing
+from orchid.wire.errors import Conflict, ErrorSubject, NotFound
+from orchid.wire.meta import Object, ObjectMeta
+from orchid.wire.struct import Wire, describe, proto, replace
+from orchid.wire.text import whole_seconds
+
+T = TypeVar("T", bound=Object)
+
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+PAGE = 10_000
+
+
+class Preconditions(Wire):
+    """What must hold of an object for it to be deleted."""
+
+    uid: Annotated[str | None, proto(1), describe("The uid it must have.")] = None
+    resource_version: Annotated[str | None, proto(2), describe("The state it must be in.")] = None
+
+
+class DeleteOptions(Wire):
+    """How to delete, from the body or from the query."""
+
+    kind: Annotated[str, describe("The kind of the document.")] = ""
+    api_version: Annotated[str, describe("The version of its form.")] = ""
+    grace_period_seconds: Annotated[
+        int | None, proto(1), describe("How long the object may take to end, in seconds.")
+    ] = None
+    preconditions: Annotated[
+        Preconditions | None, proto(2), describe("Delete only if these hold.")
+    ] = None
+    orphan_dependents: Annotated[
+        bool | None, proto(3), describe("Deprecated in favour of propagationPolicy.")
+    ] = None
+    propagation_policy: Annotated[
+        str | None,
+        proto(4),
+        describe(
+            "What becomes of the objects that depend on this one: Foreground, Background or Orphan."
+        ),
+    ] = None
+    dry_run: Annotated[
+        tuple[str, ...], proto(5), describe("With `All`, do everything but keep nothing of it.")
+    ] = ()
+    ignore_store_read_error_with_cluster_breaking_potential: Annotated[
+        bool | None,
+        proto(6),
+        describe("Accepted, and without effect: what is stored can always be read."),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What became of the object: gone, or only marked because finalizers are left."""
+
+    entry: Entry[Any]
+    gone: bool
+
+
+class Deleting:
+    """The verbs delete and deletecollection."""
+
+    def __init__(self, objects: Objects, admission: Admission, listing: Listing) -> None:
+        self._objects = objects
+        self._admission = admission
+        self._listing = listing
+
+    async def delete(
+        self, kind: Kind[T], name: str, options: DeleteOptions, request: Request
+    ) -> Deleted:
+        while True:
+            entry = await self._objects.current(kind, request.namespace, name)
+            require_preconditions(kind, options, entry)
+            await self._admission.review(request, kind, None, entry.object)
+            try:
+                return await self._delete(kind, entry, options, request)
+            except Raced as raced:
+                await self._objects.catch_up(raced)
+
+    async def delete_collection(
+        self, kind: Kind[T], options: DeleteOptions, request: Request
+    ) -> None:
+        """Delete every selected object, page by page; stops at the first that refuses."""
+        query = request.options
+        while True:
+            page = await self._listing.page(
+                kind, request.with_options(query._replace(limit=query.limit or PAGE))
+            )
+            for entry in page.entries:
+                await self._delete_listed(kind, entry, options, request)
+            if query.limit or not page.continue_:
+                return
+            query = query._replace(
+                continue_=page.continue_, resource_version="", resource_version_match=""
+            )
+
+    async def _delete_listed(
+        self, kind: Kind[T], entry: Entry[T], options: DeleteOptions, request: Request
+    ) -> None:
+        meta = entry.meta
+        one = request.at(meta.namespace, meta.name)
+        try:
+            await self.delete(kind, meta.name, options, one)
+        except NotFound:
+            return  # somebody else was faster; that is what was asked for
+
+    async def _delete(
+        self, kind: Kind[T], entry: Entry[T], options: DeleteOptions, request: Request
+    ) -> Deleted:
+        old = entry.object
+        finalizers = adjusted_finalizers(old.metadata.finalizers, options)
+        if kind.rules.holds_deletion(old) or finalizers:
+            marked = kind.rules.prepare_for_deletion(
+                replace(old, metadata=_marked(old.metadata, finalizers, request)), request
+            )
+            if marked == old:
+                return Deleted(entry, gone=False)
+            if request.options.dry_run:
+                return Deleted(Entry.unsaved(kind, marked), gone=False)
+            return Deleted(await self._objects.replace(kind, marked, entry), gone=False)
+        if request.options.dry_run:
+            return Deleted(entry, gone=True)
+        revision = await self._objects.remove(entry)
+        return Deleted(entry.at(revision), gone=True)
+
+
+def _marked(meta: ObjectMeta, finalizers: tuple[str, ...], request: Request) -> ObjectMeta:
+    now, before = whole_seconds(request.now), meta.deletion_timestamp
+    first = before is None
+    return replace(
+        meta,
+        finalizers=finalizers,
+        deletion_timestamp=now if before is None or before > now else before,
+        deletion_grace_period_seconds=0,
+        generation=meta.generation + 1 if first and meta.generation > 0 else meta.generation,
+    )
+
+
+def adjusted_finalizers(finalizers: tuple[str, ...], options: DeleteOptions) -> tuple[str, ...]:
+    """Set or drop the two finalizers that stand for a propagation policy."""
+    policy, orphan = options.propagation_policy, options.orphan_dependents
+    if policy is None and orphan is None:
+        return finalizers
+    wanted = ""
+    if orphan or policy == "Orphan":
+        wanted = ORPHAN
+    elif policy == "Foreground":
+        wanted = FOREGROUND
+    kept = tuple(f for f in finalizers if f == wanted or f not in (ORPHAN, FOREGROUND))
+    return kept if not wanted or wanted in kept else (*kept, wanted)
+
+
+def require_preconditions(kind: Kind[Any], options: DeleteOptions, entry: Entry[Any]) -> None:
+    wanted = options.preconditions
+    if wanted is None:
+        return
+    about = ErrorSubject(kind.group, kind.name, entry.meta.name)
+    if wanted.uid is not None and wanted.uid != entry.meta.uid:
+        raise Conflict(
+            about,
+            f"the UID in the precondition ({wanted.uid}) does not match the UID in record "
+            f"({entry.meta.uid}). The object might have been deleted and then recreated",
+        )
+    if wanted.resource_version is not None and wanted.resource_version != str(entry.revision):
+        raise Conflict(
+            about,
+            f"the ResourceVersion in the precondition ({wanted.resource_version}) does not match "
+            f"the ResourceVersion in record ({entry.revision}). "
+            "The object might have been modified",
+        )

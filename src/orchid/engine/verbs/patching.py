@@ -1,0 +1,283 @@
+"""Patch: the four ways to describe a change, each ending as an update (or, for apply, a create)."""
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.objects import Objects
+from orchid.engine.endpoint_fields import resets
+from orchid.engine.kind import Endpoint, Kind
+from orchid.engine.offload import offload
+from orchid.engine.ownership import Ownership
+from orchid.engine.patch import json_patch, merge_patch, server_side_apply, strategic_merge
+from orchid.engine.request import Request
+from orchid.engine.verbs.create import Creating, deduplicated, in_namespace, wiped
+from orchid.engine.verbs.request_body import NO_OWNERS, resets_ownership
+from orchid.engine.verbs.update import Updating, require_name
+from orchid.wire.codec.documents import Undecodable, encode, plain, repeated_fields, strict_error
+from orchid.wire.errors import (
+    AlreadyExists,
+    BadRequest,
+    Conflict,
+    ErrorSubject,
+    Invalid,
+    NotFound,
+)
+from orchid.wire.fields import Path, invalid
+from orchid.wire.meta import Object
+from orchid.wire.naming import Naming
+from orchid.wire.text import quote, timestamp
+
+T = TypeVar("T", bound=Object)
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+MEDIA_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY)
+
+PATCH = Path() / "patch"
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A change to make: how, what is odd about the patch, and what an error shows of it."""
+
+    apply: Callable[[dict[str, Any]], Any]
+    findings: list[str]
+    shown: Any = None  # None: the patched document
+
+
+class Patching:
+    """The verb patch."""
+
+    def __init__(
+        self,
+        objects: Objects,
+        creating: Creating,
+        updating: Updating,
+        ownership: Ownership,
+        names: Naming,
+    ) -> None:
+        self._objects = objects
+        self._creating = creating
+        self._updating = updating
+        self._ownership = ownership
+        self._names = names
+
+    async def patch(
+        self,
+        kind: Kind[T],
+        endpoint: Endpoint | None,
+        media_type: str,
+        body: bytes,
+        request: Request,
+    ) -> Entry[T]:
+        """Every patch but apply."""
+        edit = await offload(len(body), lambda: self._edit(kind, media_type, body, request))
+
+        def change(entry: Entry[T]) -> T:
+            old = entry.object
+            current = msgspec.json.decode(entry.data)
+            patched = edit.apply(current)
+            new = self._decoded(kind, patched, edit, request)
+            if resets_ownership(patched):
+                new = new.with_meta(managed_fields=NO_OWNERS)
+            new = in_namespace(kind, new, request.namespace)
+            require_name(new, request)
+            new = deduplicated(new, request, patched=True)
+            return self._ownership.after_update(kind, endpoint, old, new, request)
+
+        return await self._updating.change(kind, endpoint, change, request)
+
+    async def apply(
+        self,
+        kind: Kind[T],
+        endpoint: Endpoint | None,
+        body: bytes,
+        request: Request,
+        may_create: Callable[[], Awaitable[None]],
+    ) -> tuple[Entry[T], bool]:
+        """Server-side apply; says whether the object was created. `may_create` raises if not."""
+        config = await offload(len(body), lambda: self._apply_body(body, request))
+
+        def change(entry: Entry[T]) -> T:
+            live = msgspec.json.decode(entry.data)
+            return self._applied(kind, endpoint, live, config, request)
+
+        while True:
+            # Whoever loses the race to create, or to change what is deleted meanwhile, takes the
+            # other way: what was applied holds in the end, or is refused for what it says.
+            if endpoint is None and await self._is_missing(kind, request):
+                with contextlib.suppress(AlreadyExists):
+                    return await self._apply_new(kind, config, request, may_create), True
+                continue
+            try:
+                return await self._updating.change(kind, endpoint, change, request), False
+            except NotFound:
+                if endpoint is not None or not await self._is_missing(kind, request):
+                    raise
+
+    async def _is_missing(self, kind: Kind[T], request: Request) -> bool:
+        await self._objects.feed.fresh()
+        return self._objects.cache(kind).get(request.namespace, request.name) is None
+
+    async def _apply_new(
+        self,
+        kind: Kind[T],
+        config: dict[str, Any],
+        request: Request,
+        may_create: Callable[[], Awaitable[None]],
+    ) -> Entry[T]:
+        meta = config.get("metadata") or {}
+        if uid := meta.get("uid"):
+            raise Conflict(
+                kind.about(request.name),
+                f"uid mismatch: the provided object specified uid {uid}, "
+                "and no existing object was found",
+            )
+        new = self._applied(kind, None, None, config, request)
+        new = wiped(new.with_meta(resource_version=""))
+        creating = request.with_target(request.target._replace(verb="create"))
+        await may_create()
+        return await self._creating.create_prepared(kind, new, creating)
+
+    def _applied(
+        self,
+        kind: Kind[T],
+        endpoint: Endpoint | None,
+        live: dict[str, Any] | None,
+        config: dict[str, Any],
+        request: Request,
+    ) -> T:
+        result = server_side_apply.apply(
+            live,
+            config,
+            schema=kind.schema,
+            manager=request.manager,
+            force=bool(request.options.force),
+            api_version=kind.api_version,
+            kind=kind.name,
+            subresource=request.target.subresource,
+            reset=resets(kind, endpoint),
+            now=timestamp(request.now),
+            last_applied_annotation=self._names.last_applied_annotation,
+            last_applied_manager=self._names.client_tool,
+        )
+        new, _ = self._converted(kind, result, config)
+        new = in_namespace(kind, new, request.namespace)
+        require_name(new, request)
+        return new
+
+    def _apply_body(self, body: bytes, request: Request) -> dict[str, Any]:
+        config, repeated = server_side_apply.decode_apply_body(body)
+        if repeated and request.options.field_validation == "Strict":
+            lines = "".join(f"\n  {line}" for line in repeated)
+            raise BadRequest(
+                "error strict decoding YAML: error converting YAML to JSON: "
+                f"yaml: unmarshal errors:{lines}"
+            )
+        if request.options.field_validation != "Ignore":
+            for line in repeated:
+                request.warn(line)
+        return config
+
+    def _edit(self, kind: Kind[Any], media_type: str, body: bytes, request: Request) -> Edit:
+        """How to make the change, and what there is to say about the patch itself."""
+        looks = request.options.field_validation != "Ignore"
+        try:
+            patch = plain(body)
+        except Undecodable as failure:
+            raise _unreadable(media_type, str(failure), looks=looks) from None
+        found = repeated_fields(body) if looks else []
+        if media_type == JSON_PATCH:
+            if not isinstance(patch, list):
+                raise BadRequest("error decoding patch: the patch is not a list of operations")
+            found = [f"json patch {finding}" for finding in found]
+            found += json_patch.unknown_members(patch) if looks else []
+            return Edit(lambda document: json_patch.apply(document, patch), found)
+        if media_type == MERGE_PATCH:
+            if patch is None:
+                raise BadRequest("Invalid JSON Patch")
+            if isinstance(patch, list) and not looks:
+                return Edit(lambda document: patch, found)
+            if not isinstance(patch, dict):
+                raise BadRequest("error decoding patch: the patch is not an object")
+            return Edit(lambda document: merge_patch.apply(document, patch), found)
+        if patch is None:
+            patch = {}
+        if not isinstance(patch, dict):
+            raise BadRequest("the patch is not an object")
+        return Edit(
+            lambda document: _still_of(kind, strategic_merge.apply(document, patch, kind.schema)),
+            found,
+            shown=patch,
+        )
+
+    def _decoded(self, kind: Kind[T], patched: Any, edit: Edit, request: Request) -> T:
+        """The patched document as an object, with unknown fields named."""
+        shown = patched if edit.shown is None else edit.shown
+        if not isinstance(patched, dict):
+            raise patch_invalid(encode(patched).decode(), "the result is not an object")
+        mode = request.options.field_validation
+        new, found = self._identified(kind, patched, shown, findings=mode != "Ignore")
+        found = list(dict.fromkeys([*edit.findings, *found]))
+        if found and mode == "Strict":
+            raise patch_invalid(encode(shown).decode(), strict_error(found))
+        for finding in found:
+            request.warn(finding)
+        return new
+
+    def _identified(
+        self, kind: Kind[T], document: dict[str, Any], shown: Any, *, findings: bool
+    ) -> tuple[T, list[str]]:
+        """Read a document as what it says it is, which must still be what it was.
+
+        One that no longer says its version is of no known form: nothing in it has a meaning.
+        """
+        api_version, name = document.get("apiVersion") or "", document.get("kind") or ""
+        if not api_version:
+            unknown = [
+                f"unknown field {quote(field)}"
+                for field in sorted(document)
+                if field not in ("apiVersion", "kind")
+            ]
+            return kind.type(), unknown if findings else []
+        if isinstance(api_version, str) and isinstance(name, str):
+            name = name or kind.name
+            if (api_version, name) != (kind.api_version, kind.name):
+                problem = f"{name} of {api_version} is no {kind.name} of {kind.api_version}"
+                raise patch_invalid(encode(shown).decode(), problem)
+        return self._converted(kind, document, shown, findings=findings)
+
+    def _converted(
+        self, kind: Kind[T], document: dict[str, Any], shown: Any, *, findings: bool = False
+    ) -> tuple[T, list[str]]:
+        try:
+            new, found = kind.decoder.convert(_still_of(kind, document), findings=findings)
+        except Undecodable as failure:
+            raise patch_invalid(encode(shown).decode(), str(failure)) from None
+        return kind.defaults(new) if kind.defaults else new, found
+
+
+def _still_of(kind: Kind[Any], document: dict[str, Any]) -> dict[str, Any]:
+    """The document as one of its kind, whatever it says itself."""
+    if document.get("kind") == kind.name and document.get("apiVersion") == kind.api_version:
+        return document
+    return {**document, "kind": kind.name, "apiVersion": kind.api_version}
+
+
+def _unreadable(media_type: str, reason: str, *, looks: bool) -> BadRequest:
+    if media_type == STRATEGIC_MERGE_PATCH:
+        return BadRequest(reason)
+    if media_type == MERGE_PATCH and not looks:
+        return BadRequest("Invalid JSON Patch")
+    return BadRequest(f"error decoding patch: {reason}" if looks else reason)
+
+
+def patch_invalid(shown: str, problem: str) -> Invalid:
+    return Invalid(ErrorSubject("", ""), [invalid(PATCH, shown, problem)])

@@ -1,0 +1,74 @@
+"""Get: one object, as fresh as the client asks."""
+
+from typing import TypeVar
+
+from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.feed import Feed
+from orchid.engine.kind import Kind
+from orchid.engine.request import Request
+from orchid.wire.errors import BadRequest, NotFound, Timeout
+from orchid.wire.meta import Object
+from orchid.wire.status import StatusCause
+from orchid.wire.text import quote
+
+T = TypeVar("T", bound=Object)
+
+LARGEST_VERSION = 2**64 - 1
+MOST_DIGITS = len(str(LARGEST_VERSION))
+FUTURE_PATIENCE = 3.0  # seconds to wait for a revision that has not happened yet
+
+
+class Reading:
+    """The verb get."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+
+    async def get(self, kind: Kind[T], request: Request) -> Entry[T]:
+        version = request.options.resource_version
+        if version in ("", "0"):
+            if not version:
+                await self._feed.fresh()
+        else:
+            await at_least(self._feed, parse_version(version))
+        entry = self._feed.cache(kind).get(request.target.namespace, request.target.name)
+        if entry is None:
+            raise NotFound(kind.about(request.name))
+        return entry
+
+
+def parse_version(text: str, *, of: str = "resourceVersion: Invalid value: ") -> int:
+    """A resourceVersion that a client names; what is no number is its mistake.
+
+    `of` begins the sentence for one that came in the query; one in a body has no such beginning.
+    """
+    try:
+        return revision_number(text)
+    except ValueError as fault:
+        named = f"{of}{quote(text)}: " if of else ""
+        raise BadRequest(f"{named}strconv.ParseUint: parsing {quote(text)}: {fault}") from None
+
+
+def revision_number(text: str) -> int:
+    """An unsigned number of 64 bits, in decimal; raises ValueError with what is wrong."""
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError("invalid syntax")
+    digits = text.lstrip("0")
+    # More digits cannot fit, and converting very many is refused by the interpreter.
+    if len(digits) > MOST_DIGITS or int(digits or "0") > LARGEST_VERSION:
+        raise ValueError("value out of range")
+    return int(digits or "0")
+
+
+async def at_least(feed: Feed, revision: int) -> None:
+    """Wait a moment for a revision; one that does not come is the client's to explain."""
+    if not await feed.reach_within(revision, FUTURE_PATIENCE):
+        raise version_too_large(revision, feed.revision)
+
+
+def version_too_large(asked: int, current: int) -> Timeout:
+    return Timeout(
+        f"Too large resource version: {asked}, current: {current}",
+        StatusCause(reason="ResourceVersionTooLarge", message="Too large resource version"),
+        retry_after=1,
+    )

@@ -1,0 +1,150 @@
+"""From a request body to an object of the kind that the endpoint takes.
+
+A body may leave out kind and apiVersion; what it does say must fit. Unknown and duplicate
+fields are warnings, errors or nothing, as fieldValidation asks.
+"""
+
+from typing import Any, TypeVar
+
+from orchid.engine.catalog import Catalog
+from orchid.engine.kind import Kind
+from orchid.engine.request import Request
+from orchid.wire.codec import yaml_text
+from orchid.wire.codec.documents import (
+    Malformed,
+    Undecodable,
+    body_summary,
+    plain,
+    strict_error,
+    type_meta,
+)
+from orchid.wire.codec.protobuf import message_of, opened
+from orchid.wire.errors import BadRequest
+from orchid.wire.meta import ManagedFieldsEntry, Object
+from orchid.wire.struct import replace
+from orchid.wire.text import quote, shown
+
+T = TypeVar("T", bound=Object)
+
+# An object does not tell an empty list from a missing one; a list of nothing means the same.
+NO_OWNERS = (ManagedFieldsEntry(),)
+
+VERSION_UNREADABLE = "couldn't get version/kind; json parse error: "
+
+
+def decode_object(
+    catalog: Catalog, kind: Kind[T], body: bytes, request: Request, *, yaml: bool = False
+) -> T:
+    """Decode a JSON or YAML body; every mistake in it is a 400 that says what."""
+    mode = request.options.field_validation
+    try:
+        new, findings = kind.decoder.decode(body, yaml=yaml, findings=mode != "Ignore")
+    except Undecodable as failure:
+        raise undecodable(kind, body, failure, yaml=yaml) from None
+    _require_readable_version(kind, new, body)
+    new = as_kind(catalog, kind, new)
+    if findings:
+        if mode == "Strict":
+            raise cannot_be_handled(kind.name, kind.api_version, kind, strict_error(findings))
+        for finding in findings:
+            request.warn(finding)
+    if b"managedFields" in body and not new.metadata.managed_fields:
+        document = yaml_text.load(body)[0] if yaml else plain(body)
+        if resets_ownership(document):
+            new = new.with_meta(managed_fields=NO_OWNERS)
+    return new
+
+
+def _require_readable_version(kind: Kind[Any], new: Object, body: bytes) -> None:
+    if new.api_version.count("/") > 1:
+        raise BadRequest(
+            f"the object provided is unrecognized (must be of type {kind.name}): unexpected "
+            f"GroupVersion string: {shown(new.api_version)} ({body_summary(body)})"
+        )
+
+
+def resets_ownership(document: Any) -> bool:
+    """Whether a document says that nobody owns anything: an empty list, not a missing one."""
+    meta = document.get("metadata") if isinstance(document, dict) else None
+    return isinstance(meta, dict) and meta.get("managedFields") == []
+
+
+def decode_message(catalog: Catalog, kind: Kind[T], body: bytes) -> T:
+    """Decode a protobuf body. It cannot name a field that does not exist: nothing is reported."""
+    try:
+        said, message = opened(body)
+    except Undecodable as failure:
+        raise BadRequest(
+            f"the object provided is unrecognized (must be of type {kind.name}): "
+            f"{failure} ({body_summary(body)})"
+        ) from None
+    if said.kind != kind.name or said.api_version != kind.api_version:
+        # Numbers mean nothing until it is known whose they are.
+        _identified(catalog, kind, kind.type(kind=said.kind, api_version=said.api_version))
+    try:
+        new = message_of(kind.type).decode(message, kind=kind.name, api_version=kind.api_version)
+    except Undecodable as failure:
+        raise cannot_be_handled(kind.name, kind.api_version, kind, str(failure)) from None
+    return kind.defaults(new) if kind.defaults else new
+
+
+def as_kind(catalog: Catalog, kind: Kind[T], new: T) -> T:
+    """Check what the body says it is, fill in what it left out, and put in the defaults."""
+    if new.kind != kind.name or new.api_version != kind.api_version:
+        new = _identified(catalog, kind, new)
+    return kind.defaults(new) if kind.defaults else new
+
+
+def _identified(catalog: Catalog, kind: Kind[T], new: T) -> T:
+    name, api_version = shown(new.kind) or kind.name, shown(new.api_version)
+    if api_version.count("/") > 1:
+        raise BadRequest(
+            f"the object provided is unrecognized (must be of type {kind.name}): "
+            f"unexpected GroupVersion string: {api_version}"
+        )
+    group, _, version = api_version.rpartition("/")
+    if not api_version or (not version and group == kind.group):
+        api_version = kind.api_version
+    if name == kind.name and api_version == kind.api_version:
+        return replace(new, kind=name, api_version=api_version)
+    known = catalog.named(api_version, name)
+    if (name, group) == (kind.name, kind.group) and version in kind.known_versions:
+        known = kind
+    if known is None:
+        problem = f"no kind {quote(name)} is registered for version {quote(api_version)}"
+    elif known.name == kind.name and known.group == kind.group:
+        raise BadRequest(
+            f"the API version in the data ({api_version}) does not match the expected API version "
+            f"({kind.api_version})"
+        )
+    else:
+        problem = f"a {name} is no {kind.name}"
+    raise cannot_be_handled(name, api_version, kind, problem)
+
+
+def cannot_be_handled(name: str, api_version: str, kind: Kind[Any], problem: str) -> BadRequest:
+    version = api_version.rpartition("/")[2]
+    return BadRequest(
+        f"{name} in version {quote(version)} cannot be handled as a {kind.name}: {problem}"
+    )
+
+
+def undecodable(kind: Kind[Any], body: bytes, failure: Undecodable, *, yaml: bool) -> BadRequest:
+    if not isinstance(failure, Malformed):
+        try:
+            said = type_meta(body, yaml=yaml)
+        except Undecodable:
+            pass
+        else:
+            return cannot_be_handled(
+                shown(said.kind) or kind.name,
+                shown(said.api_version) or kind.api_version,
+                kind,
+                str(failure),
+            )
+    # What cannot even be read as YAML never comes as far as being asked for its kind.
+    blame = "" if yaml and isinstance(failure, Malformed) else VERSION_UNREADABLE
+    return BadRequest(
+        f"the object provided is unrecognized (must be of type {kind.name}): "
+        f"{blame}{failure} ({body_summary(body)})"
+    )

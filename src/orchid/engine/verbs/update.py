@@ -1,0 +1,209 @@
+"""Update: change one object that is there. PUT, the patches and apply all end here.
+
+A change is a function from the current object to the new one. It is computed anew whenever somebody
+else was faster, unless the client named the version it wants to change.
+"""
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from orchid.engine.admission import Admission
+from orchid.engine.cache.entry import Entry, with_revision
+from orchid.engine.cache.objects import Objects, Raced, stored_form
+from orchid.engine.endpoint_fields import keep_unwritten
+from orchid.engine.kind import Endpoint, Kind
+from orchid.engine.offload import offload
+from orchid.engine.ownership import Ownership
+from orchid.engine.patch.managed_fields import same_but_times
+from orchid.engine.request import Request
+from orchid.engine.verbs.create import deduplicated, in_namespace
+from orchid.engine.verbs.read import parse_version
+from orchid.wire.codec.documents import to_builtins
+from orchid.wire.errors import (
+    MODIFIED,
+    BadRequest,
+    Conflict,
+    Invalid,
+    refuse_if_any,
+)
+from orchid.wire.fields import METADATA, gathered, invalid
+from orchid.wire.meta import Object, ObjectMeta
+from orchid.wire.rules.metadata import update_errors
+from orchid.wire.struct import replace
+from orchid.wire.text import shown
+
+T = TypeVar("T", bound=Object)
+
+Change = Callable[[Entry[T]], T]
+
+
+class Updating:
+    """The verb update."""
+
+    def __init__(self, objects: Objects, admission: Admission, ownership: Ownership) -> None:
+        self._objects = objects
+        self._admission = admission
+        self._ownership = ownership
+
+    async def replace(
+        self, kind: Kind[T], endpoint: Endpoint | None, new: T, request: Request
+    ) -> Entry[T]:
+        """PUT: the client sent the whole object."""
+        new = in_namespace(kind, new, request.namespace)
+        require_name(new, request)
+        new = deduplicated(new, request)
+
+        def change(entry: Entry[T]) -> T:
+            require_uid(kind, new, entry.meta.uid)
+            return self._ownership.after_update(kind, endpoint, entry.object, new, request)
+
+        return await self.change(kind, endpoint, change, request)
+
+    async def is_missing(self, kind: Kind[Any], request: Request) -> bool:
+        await self._objects.feed.fresh()
+        return self._objects.cache(kind).get(request.namespace, request.name) is None
+
+    async def change(
+        self, kind: Kind[T], endpoint: Endpoint | None, change: Change[T], request: Request
+    ) -> Entry[T]:
+        """Apply a change to the newest object until it wins, or the client's version is stale."""
+        while True:
+            entry = await self._objects.current(kind, request.namespace, request.name)
+            changed = await offload(request.body_bytes, functools.partial(change, entry))
+            new = await self._checked(kind, endpoint, changed, entry, request)
+            try:
+                return await self._store(kind, new, entry, request)
+            except Raced as raced:
+                await self._objects.catch_up(raced)
+
+    async def _checked(
+        self, kind: Kind[T], endpoint: Endpoint | None, new: T, entry: Entry[T], request: Request
+    ) -> T:
+        """Everything between the change and the store."""
+        old, rules = entry.object, endpoint.rules if endpoint else kind.rules
+        new = await self._admission.admit(request, kind, new, old)
+        require_version(kind, new, entry)
+        new = replace(new, metadata=carried_over(new.metadata, old.metadata))
+        new = keep_unwritten(kind, endpoint, new, old)
+        new = rules.prepare_for_update(new, old, request)
+        errors = gathered(
+            itertools.chain(
+                update_errors(
+                    new.metadata,
+                    old.metadata,
+                    namespaced=kind.namespaced,
+                    name_errors=kind.rules.name_errors,
+                    only_known_finalizers=kind.rules.only_known_finalizers,
+                ),
+                rules.validate_update(new, old),
+            )
+        )
+        if errors:
+            refuse_if_any(kind.about_kind(new.name), errors)
+        for warning in rules.warnings(new, old):
+            request.warn(warning)
+        await self._admission.review(request, kind, new, old)
+        if errors := gathered(rules.validate_transition(new, old)):
+            refuse_if_any(kind.about_kind(new.name), errors)
+        return new
+
+    async def _store(self, kind: Kind[T], new: T, entry: Entry[T], request: Request) -> Entry[T]:
+        if (
+            new.metadata.deletion_timestamp
+            and is_held(kind, entry.object)
+            and not is_held(kind, new)
+        ):
+            return await self._finish_deletion(kind, new, entry, request)
+        if is_unchanged(new, entry):
+            return entry
+        if request.options.dry_run:
+            return Entry.unsaved(kind, new.with_meta(resource_version=str(entry.revision)))
+        return await self._objects.replace(kind, new, entry)
+
+    async def _finish_deletion(
+        self, kind: Kind[T], new: T, entry: Entry[T], request: Request
+    ) -> Entry[T]:
+        """The last finalizer is gone: the object goes with it."""
+        if not request.options.dry_run:
+            await self._objects.remove(entry)
+        return Entry.unsaved(kind, new.with_meta(resource_version=str(entry.revision)))
+
+
+def is_held(kind: Kind[T], one: T) -> bool:
+    """Whether an object that is being deleted has to stay for now."""
+    return bool(one.metadata.finalizers) or kind.rules.holds_deletion(one)
+
+
+def is_unchanged(new: Object, entry: Entry[Any]) -> bool:
+    """Whether storing this would change nothing but, at most, the times of managed fields."""
+    data = stored_form(new)
+    tail = with_revision(data[len(entry.kind.head) :], entry.revision)
+    if tail == entry.tail:
+        return True
+    # Times have one length, so a difference in times alone leaves the length as it was.
+    old = entry.object
+    return len(tail) == len(entry.tail) and same_but_times(to_builtins(old), to_builtins(new))
+
+
+def require_name(new: Object, request: Request) -> None:
+    if not new.name:
+        raise BadRequest(
+            f"the name of the object ({request.name} based on URL) was undeterminable: "
+            "name must be provided"
+        )
+    if new.name != request.name:
+        raise BadRequest(
+            f"the name of the object ({shown(new.name)}) does not match the name on the URL "
+            f"({request.name})"
+        )
+
+
+def as_new(kind: Kind[T], new: T) -> T:
+    """What an update brings where nothing is: it may not mean one that was there before."""
+    require_uid(kind, new, "")
+    version = new.metadata.resource_version
+    if not version:
+        return new
+    parse_version(version)
+    return new.with_meta(resource_version="")
+
+
+def require_uid(kind: Kind[Any], new: Object, there: str) -> None:
+    """A uid in the body says which incarnation the client means."""
+    wanted = new.metadata.uid
+    if wanted and wanted != there:
+        raise Conflict(
+            kind.about(new.name),
+            f"Precondition failed: UID in precondition: {shown(wanted)}, "
+            f"UID in object meta: {there}",
+        )
+
+
+def require_version(kind: Kind[Any], new: Object, entry: Entry[Any]) -> None:
+    wanted = new.metadata.resource_version
+    if wanted in ("", "0"):
+        if not kind.may_update_unconditionally:
+            problem = invalid(METADATA / "resourceVersion", 0, "must be specified for an update")
+            raise Invalid(kind.about(new.name), [problem])
+        return
+    if parse_version(wanted, of="") != entry.revision:
+        raise Conflict(kind.about(new.name), MODIFIED)
+
+
+def carried_over(new: ObjectMeta, old: ObjectMeta) -> ObjectMeta:
+    """What a client cannot change goes over from the stored object."""
+    return replace(
+        new,
+        uid=new.uid or old.uid,
+        self_link="",
+        creation_timestamp=old.creation_timestamp,
+        generation=old.generation,
+        deletion_timestamp=new.deletion_timestamp or old.deletion_timestamp,
+        deletion_grace_period_seconds=(
+            old.deletion_grace_period_seconds
+            if new.deletion_grace_period_seconds is None
+            else new.deletion_grace_period_seconds
+        ),
+    )

@@ -1,0 +1,163 @@
+"""Watch: from a position in history to a stream of events.
+
+`Watching.open` decides where a watch starts and what it shows first; the `Watch` it gives
+changes each `ObjectChange` of a cache into what this watcher sees of it. Sending is the server's
+business (`watch_stream.py`).
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.feed import Feed
+from orchid.engine.cache.kind_cache import KindCache, ObjectChange
+from orchid.engine.kind import Kind
+from orchid.engine.request import Options, Request
+from orchid.engine.verbs.listing import MATCH, Selection, list_option_errors, selected
+from orchid.engine.verbs.read import at_least, parse_version
+from orchid.wire.errors import ApiError, ErrorSubject, Expired, Timeout, refuse_if_any
+from orchid.wire.fields import FieldError, forbidden, unsupported
+from orchid.wire.meta import Object
+from orchid.wire.naming import Naming
+
+T = TypeVar("T", bound=Object)
+
+ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
+
+
+class Watch(Generic[T]):
+    """One watcher's view of a cache: what it shows first, and what it makes of each change."""
+
+    __slots__ = (
+        "after",
+        "bookmarks",
+        "cache",
+        "ends_initial",
+        "error",
+        "feed",
+        "initial",
+        "kind",
+        "plain",
+        "prefix",
+        "selection",
+    )  # fmt: skip
+
+    def __init__(self, feed: Feed, selection: Selection[T], prefix: str) -> None:
+        self.feed = feed
+        self.selection = selection
+        self.kind = selection.kind
+        self.cache: KindCache[T] = feed.cache(selection.kind)
+        self.prefix = prefix
+        # Nothing to select by: every turn of the cache is an event.
+        self.plain = selection.everything and prefix == selection.kind.key_prefix
+        self.after = 0
+        self.initial: Sequence[Entry[T]] = ()
+        self.bookmarks = False
+        self.ends_initial = False  # a marked bookmark follows the initial events
+        self.error: ApiError | None = None  # the one event before the stream ends
+
+    def event(self, change: ObjectChange[T]) -> tuple[str, Entry[T]] | None:
+        """What this watcher sees of a change, if anything."""
+        new, old = change.new, change.old
+        if not self.plain:
+            if not change.key.startswith(self.prefix):
+                return None
+            matches = self.selection.matches
+            new = new if new is not None and matches(new) else None
+            old = old if old is not None and matches(old) else None
+        if new is not None:
+            return (ADDED if old is None else MODIFIED, new)
+        return (DELETED, last_seen(change)) if old is not None else None
+
+
+def last_seen(change: ObjectChange[T]) -> Entry[T]:
+    """What went: the previous content, at the revision that took it away. Made once per change."""
+    found = change.forms.get(DELETED)
+    if found is None:
+        assert change.old is not None
+        found = change.forms[DELETED] = change.old.at(change.revision)
+    return found
+
+
+class Watching:
+    """The verb watch."""
+
+    def __init__(self, feed: Feed, names: Naming) -> None:
+        self._feed = feed
+        self._names = names
+
+    async def open(self, kind: Kind[T], request: Request) -> Watch[T]:
+        """Find the start of a watch. What is wrong with the request itself is raised."""
+        options = request.options
+        selection = Selection(kind, options)
+        listing_rules = not options.watch  # the old /watch/ paths are judged as lists
+        if not listing_rules:
+            options = with_defaults(options)
+        errors = list_option_errors(options) if listing_rules else watch_option_errors(options)
+        refuse_if_any(ErrorSubject(self._names.meta, "ListOptions"), errors)
+        prefix = kind.key_prefix
+        if kind.namespaced and request.namespace:
+            prefix += request.namespace + "/"
+        watch = Watch(self._feed, selection, prefix)
+        watch.bookmarks = options.allow_watch_bookmarks
+        await self._position(watch, options, listing_rules)
+        return watch
+
+    async def _position(self, watch: Watch[Any], options: Options, listing_rules: bool) -> None:
+        version = options.resource_version
+        from_start = version in ("", "0")
+        if not version:
+            await self._feed.fresh()
+        if options.send_initial_events or (listing_rules and from_start):
+            if not from_start:
+                try:
+                    await at_least(self._feed, parse_version(version))
+                except Timeout as late:
+                    watch.error = late
+                    return
+            keys = watch.cache.keys(watch.prefix)
+            entries = [watch.cache.entries[key] for key in keys]
+            watch.initial = list(selected(watch.selection, entries))
+            watch.ends_initial = options.allow_watch_bookmarks and not listing_rules
+            watch.after = self._feed.revision
+        elif from_start:
+            watch.after = self._feed.revision
+        else:
+            watch.after = parse_version(version)
+            if watch.after < watch.cache.oldest:
+                watch.error = too_old(watch.after, watch.cache.oldest)
+
+
+def too_old(asked: int, oldest: int) -> Expired:
+    return Expired(f"too old resource version: {asked} ({oldest})")
+
+
+def with_defaults(options: Options) -> Options:
+    """A watch from nowhere in particular begins with what is there."""
+    if (
+        options.resource_version in ("", "0")
+        and options.send_initial_events is None
+        and not options.resource_version_match
+    ):
+        return options._replace(send_initial_events=True, resource_version_match="NotOlderThan")
+    return options
+
+
+def watch_option_errors(options: Options) -> Iterator[FieldError]:
+    """Combinations of watch options that make no sense."""
+    match = options.resource_version_match
+    if options.send_initial_events is not None:
+        if match != "NotOlderThan":
+            yield forbidden(
+                MATCH, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            )
+    elif match:
+        yield forbidden(
+            MATCH,
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        )
+    if match:
+        if options.continue_:
+            yield forbidden(MATCH, "resourceVersionMatch is forbidden when continue is provided")
+        if match != "NotOlderThan":
+            yield unsupported(MATCH, match, ("NotOlderThan",))

@@ -1,0 +1,1 @@
+"""CEL expressions: compiled once, evaluated with limits."""

@@ -1,0 +1,310 @@
+"""Expressions (CEL) in configuration: compiled at start, evaluated over claims or a user.
+
+Start with `Compiler`. The library is an extra (`orchid-identity[cel]`) and is loaded by the first
+expression that is compiled. docs/decisions/0014-expressions.md says why it is this one.
+
+    # raises ExpressionUnusable, LibraryMissing
+    expression = Compiler().over_claims("'a:' + claims.sub")
+    expression.text(ExpressionInput(claims))  # raises Failed
+
+What the library leaves to us, and what therefore happens in this file alone:
+
+- It ends a text at a NUL character, so that "admin\\0x" would be "admin": such claims are refused.
+- It loses a reference to None whenever it hands one out, until the process dies: nulls are told by
+  their type and never asked for.
+- map and filter take time and memory with the square of a list: there is a limit to what is given,
+  and to the pieces that a text may be split into. Its own limit is 10 000 steps in all loops.
+- Errors are values, and quote claims: only texts of our own go into `Failed`.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+from orchid.expressions.tree import read_tree
+
+MOST_CHARACTERS = 8 * 1024  # of an expression
+MOST_VALUES = 1000  # in what is given, and in a list that comes out
+MOST_LEVELS = 32
+MOST_RESULT = 64 * 1024  # characters that come out
+
+CLAIMS, USER = "claims", "user"
+USER_FIELDS = ("username", "uid", "groups", "extra")
+
+_COMPLAINT = re.compile(r"ERROR: <input>:(\d+:\d+): (.*)")
+_STATUS = re.compile(r"^[A-Z_]+: (ERROR: <input>:-1:-1: )?| \[[A-Z_]+\]$")
+_MISSING_KEY = re.compile(r'Key not found in map : "(.*)"', re.DOTALL)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ESCAPE = re.compile(r"__([^_]+)__")
+_ESCAPED = {"underscores": "__", "dot": ".", "dash": "-", "slash": "/"}
+# fmt: off
+_RESERVED = frozenset((
+    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function",
+    "if", "import", "let", "loop", "package", "namespace", "return", "var", "void", "while",
+))
+# fmt: on
+
+
+class ExpressionUnusable(ValueError):
+    """An expression that cannot be compiled. The text says why, for who wrote it."""
+
+
+class LibraryMissing(Exception):
+    """There is an expression, but no library to evaluate it."""
+
+
+class ValueUnfit(Exception):
+    """Nothing that an expression may see. The text says what is wrong and quotes nothing."""
+
+
+class Failed(Exception):
+    """There is no result. The text holds the expression and nothing of what was given."""
+
+
+class ExpressionInput:
+    """What expressions are evaluated over: measured and copied once, by the first that asks."""
+
+    def __init__(self, value: Mapping[str, Any]) -> None:
+        self._given = value
+        self._texts: list[str] = []
+        self._values = 0
+        self._activation: Any = None
+
+    @cached_property
+    def value(self) -> Any:
+        """A copy as the library may see it; raises ValueUnfit."""
+        self._texts, self._values = [], 0
+        return self._copy(self._given, MOST_LEVELS)
+
+    def activation(self, environment: Any, variable: str) -> Any:
+        """The copy within the library; kept, since converting it costs more than evaluating."""
+        if self._activation is None:
+            self._activation = environment.Activation({variable: self.value})
+        return self._activation
+
+    def most_pieces(self, separators: Iterable[str]) -> int:
+        """Into how many parts splitting could break a text of ours."""
+        assert self.value is not None
+        counts = (text.count(by) + 1 for text in self._texts for by in separators)
+        return max(counts, default=0)
+
+    def _copy(self, value: Any, levels: int) -> Any:
+        self._values += 1
+        if self._values > MOST_VALUES or not levels:
+            raise ValueUnfit("too many or too deeply nested values")
+        if isinstance(value, str):
+            return self._text(value)
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, (int, float)):
+            return _number(value)
+        if isinstance(value, Mapping):
+            return {self._text(key): self._copy(one, levels - 1) for key, one in value.items()}
+        return [self._copy(one, levels - 1) for one in value]
+
+    def _text(self, text: str) -> str:
+        if "\0" in text:
+            raise ValueUnfit("a text with a NUL character")
+        self._texts.append(text)
+        return text
+
+
+class Expression:
+    """One expression, ready to be evaluated. Each answer is None if it is of another kind."""
+
+    def __init__(self, source: str, environment: Any, program: Any, variable: str) -> None:
+        tree = read_tree(program.serialize())
+        self.source = source
+        self.selects = tree.selects
+        self.is_condition = program.return_type().name() == "BOOL"
+        self._separators = tree.separators
+        self._aliases = _aliases(source)
+        self._environment = environment
+        self._program = program
+        self._variable = variable
+
+    def holds(self, given: ExpressionInput) -> bool | None:
+        result = self._evaluated(given)
+        return bool(result.value()) if result.type().name() == "BOOL" else None
+
+    def text(self, given: ExpressionInput) -> str | None:
+        result = self._evaluated(given)
+        return self._bounded((result.value(),))[0] if _is_text(result) else None
+
+    def texts(self, given: ExpressionInput) -> tuple[str, ...] | None:
+        """A text or a list of texts; null is none, and empty ones are left out."""
+        result = self._evaluated(given)
+        kind = result.type().name()
+        if kind == "NULL":
+            return ()
+        items = result.value() if kind.startswith("LIST") else [result]
+        if len(items) > MOST_VALUES:
+            raise self._failed("the result is too large")
+        if not all(map(_is_text, items)):
+            return None
+        found = (item.value() for item in items)
+        return self._bounded(tuple(text for text in found if text))
+
+    def _evaluated(self, given: ExpressionInput) -> Any:
+        try:
+            if self._separators and given.most_pieces(self._separators) > MOST_VALUES:
+                raise ValueUnfit("a text falls into too many pieces")
+            result = self._program.eval(self._activation(given))
+            if result.type().name() != "ERROR":
+                return result
+            problem = _told(str(result.value()), self.source)
+        except ValueUnfit as unfit:
+            problem = str(unfit)
+        except Exception as raised:
+            problem = _told(str(raised), self.source)
+        raise self._failed(problem)
+
+    def _activation(self, given: ExpressionInput) -> Any:
+        if not self._aliases:
+            return given.activation(self._environment, self._variable)
+        renamed = _renamed(given.value, self._aliases)
+        return self._environment.Activation({self._variable: renamed})
+
+    def _bounded(self, texts: tuple[str, ...]) -> tuple[str, ...]:
+        if sum(map(len, texts)) > MOST_RESULT:
+            raise self._failed("the result is too large")
+        return texts
+
+    def _failed(self, problem: str) -> Failed:
+        return Failed(f"expression '{self.source}' resulted in error: {problem}")
+
+
+class Compiler:
+    """Compile expressions; the same one is compiled once."""
+
+    def __init__(self) -> None:
+        self._environments: dict[str, Any] = {}
+        self._compiled: dict[tuple[str, str], Expression] = {}
+
+    def over_claims(self, source: str) -> Expression:
+        """An expression that sees the claims of a token, as `claims`."""
+        return self._compile(source, CLAIMS)
+
+    def claims_condition(self, source: str) -> Expression:
+        """The same, of which it is known that it gives true or false."""
+        return _condition(self.over_claims(source))
+
+    def user_condition(self, source: str) -> Expression:
+        """A condition that sees what the claims became, as `user`."""
+        expression = self._compile(source, USER)
+        for operand, field in sorted(expression.selects):
+            if operand == USER and field not in USER_FIELDS:
+                raise ExpressionUnusable(f"compilation failed: undefined field '{field}'")
+        return _condition(expression)
+
+    def _compile(self, source: str, variable: str) -> Expression:
+        known = self._compiled.get((variable, source))
+        if known is not None:
+            return known
+        if len(source) > MOST_CHARACTERS:
+            raise ExpressionUnusable(f"must have at most {MOST_CHARACTERS} characters")
+        environment = self._environments.get(variable)
+        if environment is None:
+            environment = self._environments[variable] = _environment(variable)
+        try:
+            program = environment.compile(source)
+            # Some of what is wrong is noticed only when the program is first run.
+            tried = program.eval(data={variable: {}})
+        except Exception as raised:
+            raise ExpressionUnusable(_complaint(str(raised))) from None
+        if program.return_type().name().startswith("optional"):
+            raise ExpressionUnusable("evaluates to an optional value; end it with orValue")
+        if tried.type().name() == "ERROR" and "regular expression" in str(tried.value()):
+            raise ExpressionUnusable(_complaint(str(tried.value())))
+        made = Expression(source, environment, program, variable)
+        self._compiled[variable, source] = made
+        return made
+
+
+def _environment(variable: str) -> Any:
+    try:
+        from cel_expr_python import cel
+        from cel_expr_python.ext import ext_optional, ext_strings
+    except ImportError:
+        raise LibraryMissing(
+            "expressions need one more package: pip install 'orchid-identity[cel]'"
+        ) from None
+    # The versions of the extensions are those whose functions the reference has.
+    return cel.NewEnv(
+        variables={variable: cel.Type.Map(cel.Type.STRING, cel.Type.DYN)},
+        extensions=[ext_strings.ExtStrings(version=2), ext_optional.ExtOptional()],
+    )
+
+
+def _condition(expression: Expression) -> Expression:
+    if not expression.is_condition:
+        raise ExpressionUnusable("must evaluate to bool")
+    return expression
+
+
+def _number(value: float) -> float:
+    """Every number in JSON is a double, as in the reference."""
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ValueUnfit("a number that is too large")
+    return number
+
+
+def _is_text(result: Any) -> bool:
+    return bool(result.type().name() == "STRING")
+
+
+def _complaint(raised: str) -> str:
+    found = [f"{place}: {text}" for place, text in _COMPLAINT.findall(raised)]
+    text = "; ".join(dict.fromkeys(found)) or _STATUS.sub("", raised).partition("\n")[0]
+    return f"compilation failed: {text}"
+
+
+def _told(error: str, source: str) -> str:
+    """An error of the library in words that quote no claim."""
+    if missing := _MISSING_KEY.search(error):
+        # A key may itself come from a claim; one that is written in the expression does not.
+        return f"no such key: {missing[1]}" if missing[1] in source else "no such key"
+    if "No matching overloads" in error:
+        return "no such overload"
+    if "divide by zero" in error or "modulus by zero" in error:
+        return "division by zero"
+    if "budget exceeded" in error:
+        return "too many steps"
+    return "no result for these values"
+
+
+def _aliases(source: str) -> dict[str, str]:
+    """Names in an expression that stand for others: `kubernetes__dot__io` for the dotted one."""
+    found = {}
+    for name in _NAME.findall(source):
+        meant = _unescaped(name)
+        if meant is not None and meant != name:
+            found[name] = meant
+    return found
+
+
+def _unescaped(name: str) -> str | None:
+    if name[:2] == name[-2:] == "__" and name[2:-2] in _RESERVED:
+        return name[2:-2]
+    if any(word not in _ESCAPED for word in _ESCAPE.findall(name)):
+        return None
+    return _ESCAPE.sub(lambda found: _ESCAPED[found[1]], name)
+
+
+def _renamed(value: Any, aliases: Mapping[str, str]) -> Any:
+    if isinstance(value, list):
+        return [_renamed(one, aliases) for one in value]
+    if not isinstance(value, dict):
+        return value
+    found = {key: _renamed(one, aliases) for key, one in value.items()}
+    for name, meant in aliases.items():
+        found.pop(name, None)
+        if meant in found:
+            found[name] = found[meant]
+    return found

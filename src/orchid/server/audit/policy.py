@@ -1,0 +1,289 @@
+"""The audit policy: which requests are recorded, and how much of each.
+
+`load` reads the policy file strictly and raises `BadPolicy` with a sentence for whoever wrote it;
+`Policy.plan` says for one request what to record. Rules are looked at in order and the first that
+fits decides; a request that none fits is not recorded.
+
+Rules look at the caller who authenticated, not at whom they act for. Resources that hold
+credentials are never recorded beyond `Metadata`, whatever a rule says: `confidential` names them.
+"""
+
+import enum
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from orchid.engine.request import Target
+from orchid.wire.codec import yaml_text
+from orchid.wire.naming import SETS, Naming
+from orchid.wire.user import UserInfo
+
+REQUEST_RECEIVED: Final = "RequestReceived"
+RESPONSE_STARTED: Final = "ResponseStarted"
+RESPONSE_COMPLETE: Final = "ResponseComplete"
+PANIC: Final = "Panic"
+STAGES: Final = (REQUEST_RECEIVED, RESPONSE_STARTED, RESPONSE_COMPLETE, PANIC)
+
+
+class BadPolicy(ValueError):
+    """A policy that cannot be used; the text says where and why."""
+
+
+class Level(enum.IntEnum):
+    """How much of a request is recorded; each level adds to the one before."""
+
+    NONE = 0
+    METADATA = 1
+    REQUEST = 2
+    REQUEST_RESPONSE = 3
+
+
+LEVELS: Final = {
+    "None": Level.NONE,
+    "Metadata": Level.METADATA,
+    "Request": Level.REQUEST,
+    "RequestResponse": Level.REQUEST_RESPONSE,
+}
+LEVEL_NAMES: Final = tuple(LEVELS)  # by number
+
+
+class Plan(NamedTuple):
+    """What to record of one request."""
+
+    level: Level
+    omitted_stages: frozenset[str] = frozenset()
+    omits_managed_fields: bool = False
+
+
+NOTHING: Final = Plan(Level.NONE)
+Matcher = Callable[[UserInfo | None, Target], bool]
+
+
+class Policy:
+    """The rules, compiled: each a list of questions and the plan if all are answered with yes."""
+
+    def __init__(
+        self, rules: list[tuple[list[Matcher], Plan]], guarded: frozenset[tuple[str, str]]
+    ) -> None:
+        self._rules = [(tuple(matchers), plan) for matchers, plan in rules]
+        self._guarded = guarded
+
+    def plan(self, user: UserInfo | None, target: Target) -> Plan:
+        """What to record of a request; `user` is None when nobody authenticated."""
+        for matchers, plan in self._rules:
+            for matches in matchers:
+                if not matches(user, target):
+                    break
+            else:
+                return self._capped(plan, target)
+        return NOTHING
+
+    def _capped(self, plan: Plan, target: Target) -> Plan:
+        if plan.level > Level.METADATA and (target.group, target.full_resource) in self._guarded:
+            return plan._replace(level=Level.METADATA)
+        return plan
+
+
+def confidential(names: Naming) -> frozenset[tuple[str, str]]:
+    """The resources whose bodies are, or may well hold, credentials: (group, resource)."""
+    return frozenset(
+        {
+            ("", "secrets"),
+            ("", "configmaps"),
+            ("", "serviceaccounts/token"),
+            (names.authentication, "tokenreviews"),
+        }
+    )
+
+
+# --- the file -------------------------------------------------------------------------------------
+
+
+class _Written(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """The base of what stands in the file; a misspelt key is an error."""
+
+
+class _Resources(_Written, frozen=True):
+    group: str = ""
+    resources: tuple[str, ...] = ()
+    resource_names: tuple[str, ...] = ()
+
+
+class _Rule(_Written, frozen=True):
+    level: str
+    users: tuple[str, ...] = ()
+    user_groups: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ()
+    resources: tuple[_Resources, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    non_resource_urls: tuple[str, ...] = msgspec.field(default=(), name="nonResourceURLs")
+    omit_stages: tuple[str, ...] = ()
+    omit_managed_fields: bool | None = None
+
+
+class _File(_Written, frozen=True):
+    api_version: str
+    kind: str
+    rules: tuple[_Rule, ...]
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+    omit_stages: tuple[str, ...] = ()
+    omit_managed_fields: bool = False
+
+
+def load(path: Path, names: Naming) -> Policy:
+    """The policy in a file."""
+    try:
+        text = path.read_bytes()
+    except OSError as problem:
+        raise BadPolicy(f"{path}: {problem.strerror}") from None
+    try:
+        return parse(text, names)
+    except BadPolicy as problem:
+        raise BadPolicy(f"{path}: {problem}") from None
+
+
+def parse(text: bytes, names: Naming) -> Policy:
+    """The policy in a text, YAML or JSON."""
+    try:
+        value, repeated = yaml_text.load(text)
+    except yaml_text.YamlError as problem:
+        raise BadPolicy(str(problem)) from None
+    if repeated:
+        raise BadPolicy(f"key {repeated[0]!r} stands twice")
+    try:
+        written = msgspec.convert(value, _File)
+    except msgspec.ValidationError as problem:
+        raise BadPolicy(str(problem)) from None
+    _check_type(written)
+    _check_stages("omitStages", written.omit_stages)
+    if not written.rules:
+        raise BadPolicy("rules: at least one is needed, or nothing would be recorded")
+    compiled = [_compiled(written, rule, index) for index, rule in enumerate(written.rules)]
+    return Policy(compiled, confidential(names))
+
+
+def _check_type(written: _File) -> None:
+    known = [f"{naming.audit}/v1" for naming in SETS.values()]
+    if written.kind != "Policy" or written.api_version not in known:
+        raise BadPolicy(
+            f"a Policy of {' or '.join(known)} is expected, "
+            f"not {written.kind!r} of {written.api_version!r}"
+        )
+
+
+def _check_stages(place: str, stages: tuple[str, ...]) -> None:
+    for stage in stages:
+        if stage not in STAGES:
+            raise BadPolicy(f"{place}: {stage!r} is none of {', '.join(STAGES)}")
+
+
+def _compiled(written: _File, rule: _Rule, index: int) -> tuple[list[Matcher], Plan]:
+    place = f"rules[{index}]"
+    _check_rule(rule, place)
+    omits = rule.omit_managed_fields
+    plan = Plan(
+        LEVELS[rule.level],
+        frozenset(written.omit_stages + rule.omit_stages),
+        written.omit_managed_fields if omits is None else omits,
+    )
+    return _matchers(rule), plan
+
+
+def _check_rule(rule: _Rule, place: str) -> None:
+    if rule.level not in LEVELS:
+        raise BadPolicy(f"{place}.level: {rule.level!r} is none of {', '.join(LEVELS)}")
+    _check_stages(f"{place}.omitStages", rule.omit_stages)
+    if rule.non_resource_urls and (rule.resources or rule.namespaces):
+        raise BadPolicy(
+            f"{place}.nonResourceURLs: a rule is for resources or for other URLs, not for both"
+        )
+    for url in rule.non_resource_urls:
+        if url != "*" and not (url.startswith("/") and "*" not in url[:-1]):
+            raise BadPolicy(
+                f"{place}.nonResourceURLs: {url!r} must be '*' or begin with '/', "
+                "with '*' only at its end"
+            )
+    for number, resources in enumerate(rule.resources):
+        if resources.resource_names and not resources.resources:
+            raise BadPolicy(f"{place}.resources[{number}].resourceNames: resources are needed too")
+        if "/" in resources.group:
+            raise BadPolicy(
+                f"{place}.resources[{number}].group: {resources.group!r} must be a group alone, "
+                "without its version"
+            )
+
+
+# --- what a rule asks -----------------------------------------------------------------------------
+
+
+def _matchers(rule: _Rule) -> list[Matcher]:
+    found: list[Matcher] = []
+    if rule.verbs:
+        found.append(_verb_in(frozenset(rule.verbs)))
+    if rule.users:
+        found.append(_user_in(frozenset(rule.users)))
+    if rule.user_groups:
+        found.append(_group_in(frozenset(rule.user_groups)))
+    if rule.namespaces:
+        found.append(_namespace_in(frozenset(rule.namespaces)))
+    if rule.resources:
+        found.append(_resource_in(rule.resources))
+    if rule.non_resource_urls:
+        found.append(_path_in(rule.non_resource_urls))
+    return found
+
+
+def _verb_in(verbs: frozenset[str]) -> Matcher:
+    return lambda user, target: target.verb in verbs
+
+
+def _user_in(users: frozenset[str]) -> Matcher:
+    return lambda user, target: user is not None and user.username in users
+
+
+def _group_in(groups: frozenset[str]) -> Matcher:
+    return lambda user, target: user is not None and not groups.isdisjoint(user.groups)
+
+
+def _namespace_in(namespaces: frozenset[str]) -> Matcher:
+    return lambda user, target: target.is_resource and target.namespace in namespaces
+
+
+def _resource_in(wanted: tuple[_Resources, ...]) -> Matcher:
+    def matches(user: UserInfo | None, target: Target) -> bool:
+        return target.is_resource and any(_fits(one, target) for one in wanted)
+
+    return matches
+
+
+def _fits(wanted: _Resources, target: Target) -> bool:
+    if wanted.group not in ("*", target.group):
+        return False
+    if wanted.resource_names and target.name not in wanted.resource_names:
+        return False
+    patterns = wanted.resources
+    return not patterns or any(_fits_pattern(pattern, target) for pattern in patterns)
+
+
+def _fits_pattern(pattern: str, target: Target) -> bool:
+    """`pods`, `pods/log`, `pods/*` (with the Pods themselves), `*/status`, `*`."""
+    if pattern in ("*", target.full_resource):
+        return True
+    resource, _, subresource = pattern.partition("/")
+    if subresource == "*":
+        return resource == target.resource
+    return resource == "*" and bool(subresource) and subresource == target.subresource
+
+
+def _path_in(patterns: tuple[str, ...]) -> Matcher:
+    exact = frozenset(pattern for pattern in patterns if not pattern.endswith("*"))
+    prefixes = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
+
+    def matches(user: UserInfo | None, target: Target) -> bool:
+        if target.is_resource:
+            return False
+        return target.path in exact or target.path.startswith(prefixes)
+
+    return matches

@@ -1,0 +1,116 @@
+"""A document that stays as it is while the server runs: conditional and range requests for it.
+
+`answer` gives the document, a part of it (206, 416), or the news that the client has it already
+(304, 412), by RFC 9110, sections 13 and 14. Several ranges at once are answered with the whole.
+"""
+
+import email.utils
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from orchid.server.respond import Exchange, head
+from orchid.server.sockets.messages import HttpRequest, Response
+
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})").fullmatch
+_TAGS = re.compile(r'(?:W/)?("[^"]*")').findall
+
+
+@dataclass(frozen=True, slots=True)
+class StaticDocument:
+    """Bytes with a name for exactly these bytes, and the time since when they are so."""
+
+    body: bytes
+    tag: str  # without quotes; empty: it has none
+    modified: datetime
+
+    @property
+    def last_modified(self) -> bytes:
+        return b"Last-Modified: %b\r\n" % http_date(self.modified).encode()
+
+
+def answer(
+    exchange: Exchange,
+    document: StaticDocument,
+    headers: bytes,
+    *,
+    vary: bytes = b"",
+    cache: bytes = b"no-cache, private",
+) -> Response:
+    """The document in answer to this request; `headers` describe the body, `vary` the choice."""
+    http = exchange.http
+    tag = b'Etag: "%b"\r\n' % document.tag.encode() if document.tag else b""
+    known = head(exchange, tag + vary, cache=cache)
+    refused = _precondition(http, document)
+    if refused:
+        return Response(refused, known)
+    described = known + headers + document.last_modified + b"Accept-Ranges: bytes\r\n"
+    wanted = _wanted_range(http, document)
+    if wanted is None:
+        return Response(200, described, document.body)
+    size = len(document.body)
+    if not wanted:
+        return Response(416, known + b"Content-Range: bytes */%d\r\n" % size)
+    place = b"Content-Range: bytes %d-%d/%d\r\n" % (wanted.start, wanted.stop - 1, size)
+    return Response(206, described + place, document.body[wanted.start : wanted.stop])
+
+
+def http_date(moment: datetime) -> str:
+    return email.utils.format_datetime(moment, usegmt=True)
+
+
+def _precondition(http: HttpRequest, document: StaticDocument) -> int:
+    """304 or 412 when the client's conditions say so; 0 to go on."""
+    headers = http.headers
+    reading = http.method in ("GET", "HEAD")
+    if "if-match" in headers:
+        if not _has(headers["if-match"], document):
+            return 412
+    elif "if-unmodified-since" in headers and _is_later(headers["if-unmodified-since"], document):
+        return 412
+    if "if-none-match" in headers:
+        if _has(headers["if-none-match"], document):
+            return 304 if reading else 412
+    elif reading and "if-modified-since" in headers:
+        since = headers["if-modified-since"]
+        return 304 if _moment(since) and not _is_later(since, document) else 0
+    return 0
+
+
+def _has(given: str, document: StaticDocument) -> bool:
+    return given.strip() == "*" or f'"{document.tag}"' in _TAGS(given)
+
+
+def _is_later(since: str, document: StaticDocument) -> bool:
+    """Whether the document is newer than a time; times that cannot be read do not count."""
+    moment = _moment(since)
+    return moment is not None and document.modified >= moment + timedelta(seconds=1)
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        moment = email.utils.parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else None
+
+
+def _wanted_range(http: HttpRequest, document: StaticDocument) -> range | None:
+    """The bytes asked for: none for the whole, an empty range for what cannot be had."""
+    given = _RANGE(http.headers.get("range", ""))
+    condition = http.headers.get("if-range")
+    if given is None or given[1] == given[2] == "" or http.method not in ("GET", "HEAD"):
+        return None
+    if condition is not None and condition not in (
+        f'"{document.tag}"',
+        http_date(document.modified),
+    ):
+        return None
+    size = len(document.body)
+    if not given[1]:
+        return range(max(0, size - int(given[2])), size)
+    first = int(given[1])
+    last = min(int(given[2]), size - 1) if given[2] else size - 1
+    if given[2] and int(given[2]) < first:
+        return None  # no range at all, so it is ignored
+    return range(first, last + 1)

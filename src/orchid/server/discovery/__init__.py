@@ -1,0 +1,1 @@
+"""What the server serves: the discovery documents of groups, versions and resources."""

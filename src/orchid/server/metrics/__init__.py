@@ -1,0 +1,1 @@
+"""The metrics of requests, and the page that shows all metrics."""

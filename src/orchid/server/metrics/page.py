@@ -1,0 +1,332 @@
+"""GET /metrics: what the server has counted, as Prometheus reads it (text format 0.0.4).
+
+`MetricsPage` joins the counts of requests, audit and the feed with what the operating system says
+of the process. A family is printed by one small function; adding one is adding it to `_families`.
+DELETE /metrics begins to count from nothing.
+"""
+
+import os
+import resource
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from orchid.engine.cache.feed import Feed
+from orchid.engine.catalog import Catalog
+from orchid.server.audit.policy import LEVEL_NAMES
+from orchid.server.audit.trail import NoAudit, PolicyAudit
+from orchid.server.limits import InFlight
+from orchid.server.metrics.requests import (
+    ANSWER_BYTES,
+    BODY_BYTES,
+    SECONDS,
+    WATCH,
+    CountedRequests,
+    Histogram,
+    Labels,
+    Series,
+)
+from orchid.server.respond import Exchange, head, text
+from orchid.server.sockets.messages import Response
+from orchid.telemetry import masked
+from orchid.version import __version__
+
+_CONTENT_TYPE = b"Content-Type: text/plain; version=0.0.4; charset=utf-8; escaping=underscores\r\n"
+
+LabelPairs = tuple[tuple[str, str], ...]
+
+
+class Sample(NamedTuple):
+    labels: LabelPairs
+    value: float | Histogram
+
+
+class Family(NamedTuple):
+    """One metric: its name, what it is, and its samples."""
+
+    name: str
+    type: str
+    help: str
+    samples: Iterable[Sample]
+
+
+class MetricsPage:
+    """The page; call it with an exchange."""
+
+    def __init__(
+        self,
+        requests: CountedRequests,
+        audit: PolicyAudit | NoAudit,
+        in_flight: InFlight,
+        feed: Feed,
+        catalog: Catalog,
+    ) -> None:
+        self._requests = requests
+        self._audit = audit
+        self._in_flight = in_flight
+        self._feed = feed
+        self._kinds = catalog.stored
+
+    def __call__(self, exchange: Exchange) -> Response:
+        if exchange.http.method == "DELETE":
+            self._requests.reset()
+            return text(exchange, 200, "metrics reset\n")
+        return Response(200, head(exchange, _CONTENT_TYPE), self.render().encode())
+
+    def render(self) -> str:
+        return masked("".join(map(rendered, self._families())))
+
+    def _families(self) -> Iterator[Family]:
+        counted = {Labels(*key): series for key, series in self._requests.series.items()}
+        yield from request_families(counted)
+        yield from access_families(self._requests)
+        yield from self._audit_families()
+        yield self._in_flight_family()
+        yield from self._feed_families()
+        yield from process_families()
+        yield Family(
+            "orchid_build_info", "gauge", "Which version this is.", [one(1, version=__version__)]
+        )
+
+    def _audit_families(self) -> Iterator[Family]:
+        audit = self._audit
+        if isinstance(audit, NoAudit):
+            return
+        yield plain("apiserver_audit_event_total", "counter", "Audit events made.", audit.events)
+        yield Family(
+            "apiserver_audit_level_total",
+            "counter",
+            "Requests by the level at which they are recorded.",
+            [one(count, level=name) for name, count in zip(LEVEL_NAMES, audit.levels, strict=True)],
+        )
+        yield plain(
+            "apiserver_audit_requests_rejected_total",
+            "counter",
+            "Requests refused because they could not be recorded.",
+            audit.rejected,
+        )
+        yield Family(
+            "apiserver_audit_error_total",
+            "counter",
+            "Audit events that could not be written.",
+            [one(audit.errors, plugin="log")],
+        )
+
+    def _in_flight_family(self) -> Family:
+        rooms = {"readOnly": self._in_flight.reading, "mutating": self._in_flight.writing}
+        return Family(
+            "apiserver_current_inflight_requests",
+            "gauge",
+            "Requests being worked on.",
+            [one(room.taken, request_kind=kind) for kind, room in rooms.items()],
+        )
+
+    def _feed_families(self) -> Iterator[Family]:
+        caches = [self._feed.cache(kind) for kind in self._kinds]
+        yield Family(
+            "apiserver_resource_objects",
+            "gauge",
+            "Objects in memory, which are all there are.",
+            [
+                one(len(cache.entries), group=cache.kind.group, resource=cache.kind.plural)
+                for cache in caches
+            ],
+        )
+        yield Family(
+            "apiserver_storage_objects",
+            "gauge",
+            "Stored objects.",
+            [one(len(s.entries), resource=str(s.kind.about())) for s in caches],
+        )
+        yield Family(
+            "orchid_feed_listeners",
+            "gauge",
+            "Watches and indexes that are told of changes.",
+            [
+                one(len(cache.listeners), group=cache.kind.group, resource=cache.kind.plural)
+                for cache in caches
+            ],
+        )
+        yield plain(
+            "orchid_feed_revision", "gauge", "The newest revision seen.", self._feed.revision
+        )
+        yield plain(
+            "orchid_feed_following", "gauge", "1 while changes arrive.", self._feed.following
+        )
+
+
+# --- families -------------------------------------------------------------------------------------
+
+
+def request_families(series: Mapping[Labels, Series]) -> Iterator[Family]:
+    yield Family(
+        "apiserver_request_total",
+        "counter",
+        "Requests by what they asked for and how they were answered.",
+        [
+            Sample((("code", str(code)), *_pairs(labels, "dry_run")), count)
+            for labels, counted in series.items()
+            for code, count in counted.codes.items()
+        ],
+    )
+    yield Family(
+        "apiserver_request_duration_seconds",
+        "histogram",
+        "How long requests took, watches included.",
+        _histograms(series, "dry_run", SECONDS, lambda counted: counted.seconds),
+    )
+    short = {labels: counted for labels, counted in series.items() if labels.verb != WATCH}
+    yield Family(
+        "apiserver_request_sli_duration_seconds",
+        "histogram",
+        "How long requests took, without watches.",
+        _histograms(short, "", SECONDS, lambda counted: counted.seconds),
+    )
+    yield Family(
+        "apiserver_response_sizes",
+        "histogram",
+        "Bytes in the bodies of answers.",
+        _histograms(short, "", ANSWER_BYTES, lambda counted: counted.answer_bytes),
+    )
+    yield Family(
+        "apiserver_request_body_size_bytes",
+        "histogram",
+        "Bytes in the bodies of requests.",
+        _histograms(series, "few", BODY_BYTES, lambda counted: counted.body_bytes),
+    )
+    yield Family(
+        "apiserver_longrunning_requests",
+        "gauge",
+        "Watches that are open.",
+        [Sample(_pairs(labels), c.open) for labels, c in series.items() if labels.verb == WATCH],
+    )
+
+
+def access_families(requests: CountedRequests) -> Iterator[Family]:
+    yield Family(
+        "authentication_attempts",
+        "counter",
+        "Requests by whether somebody was authenticated.",
+        [one(count, result=result) for result, count in requests.authentications.items()],
+    )
+    yield Family(
+        "authenticated_user_requests",
+        "counter",
+        "Authenticated requests by the sort of user.",
+        [one(count, username=sort) for sort, count in requests.users.items()],
+    )
+    yield Family(
+        "authorization_attempts_total",
+        "counter",
+        "Requests by whether they were allowed.",
+        [one(count, result=result) for result, count in requests.authorizations.items()],
+    )
+
+
+def process_families() -> Iterator[Family]:
+    """What the operating system says of this process; on others than Linux, a part of it."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    cpu = usage.ru_utime + usage.ru_stime
+    yield plain("process_cpu_seconds_total", "counter", "Time on a processor.", cpu)
+    yield plain("process_start_time_seconds", "gauge", "When it started.", _STARTED)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    yield plain("process_max_fds", "gauge", "Files it may open.", most)
+    try:
+        virtual, resident = Path("/proc/self/statm").read_text().split()[:2]
+        files = len(os.listdir("/proc/self/fd")) - 1  # noqa: PTH208 -- names are all we want
+    except OSError:
+        return
+    page = resource.getpagesize()
+    yield plain("process_resident_memory_bytes", "gauge", "Memory in use.", int(resident) * page)
+    yield plain("process_virtual_memory_bytes", "gauge", "Memory reserved.", int(virtual) * page)
+    yield plain("process_open_fds", "gauge", "Files it has open.", files)
+
+
+def _start_time() -> float:
+    try:
+        since_boot = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+        ticks = os.sysconf("SC_CLK_TCK")
+        up = time.clock_gettime(time.CLOCK_BOOTTIME)
+        return round(time.time() - up + int(since_boot) / ticks, 2)
+    except (OSError, AttributeError, ValueError, IndexError):
+        return round(time.time(), 2)
+
+
+_STARTED = _start_time()
+
+
+def _pairs(labels: Labels, extra: str = "") -> LabelPairs:
+    if extra == "few":
+        return (("group", labels.group), ("resource", labels.resource), ("verb", labels.verb))
+    dry_run = (("dry_run", labels.dry_run),) if extra else ()
+    return (
+        ("component", labels.component),
+        *dry_run,
+        ("group", labels.group),
+        ("resource", labels.resource),
+        ("scope", labels.scope),
+        ("subresource", labels.subresource),
+        ("verb", labels.verb),
+        ("version", labels.version),
+    )
+
+
+def _histograms(
+    series: Mapping[Labels, Series],
+    extra: str,
+    bounds: tuple[float, ...],
+    pick: Callable[[Series], Histogram],
+) -> list[Sample]:
+    """One histogram per set of labels; series that differ in labels left out are added up."""
+    found: dict[LabelPairs, Histogram] = {}
+    for labels, counted in series.items():
+        histogram = pick(counted)
+        if any(histogram.counts):
+            found.setdefault(_pairs(labels, extra), Histogram(bounds)).add(histogram)
+    return [Sample(labels, histogram) for labels, histogram in found.items()]
+
+
+def one(value: float, **labels: str) -> Sample:
+    return Sample(tuple(labels.items()), value)
+
+
+def plain(name: str, type_: str, help_: str, value: float) -> Family:
+    return Family(name, type_, help_, [Sample((), value)])
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def rendered(family: Family) -> str:
+    lines = [f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.type}\n"]
+    for labels, value in family.samples:
+        if isinstance(value, Histogram):
+            lines.extend(_histogram_lines(family.name, labels, value))
+        else:
+            lines.append(f"{family.name}{_label_text(labels)} {_number(value)}\n")
+    return "".join(lines)
+
+
+def _histogram_lines(name: str, labels: LabelPairs, histogram: Histogram) -> Iterator[str]:
+    total = 0
+    for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
+        total += count
+        le = "+Inf" if bound == float("inf") else _number(bound)
+        yield f"{name}_bucket{_label_text((*labels, ('le', le)))} {total}\n"
+    yield f"{name}_sum{_label_text(labels)} {_number(histogram.sum)}\n"
+    yield f"{name}_count{_label_text(labels)} {total}\n"
+
+
+def _label_text(labels: LabelPairs) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(value)

@@ -1,0 +1,211 @@
+"""What is counted about requests: how many, how long, with which result.
+
+`CountedRequests.observe` is called once per request by the chain; page.py prints what it
+has counted, under the names that dashboards for the reference look for.
+
+Labels come from closed sets only (verbs, our own resources and pages, status codes): a client
+cannot make series by inventing names.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from time import perf_counter
+from typing import Any, Final, NamedTuple, Protocol
+
+from orchid.engine.catalog import Catalog
+from orchid.engine.interfaces import Verdict
+from orchid.engine.kind import Kind
+from orchid.engine.verbs.patching import APPLY
+from orchid.server.respond import Exchange
+from orchid.server.sockets.messages import Response, Sink, Stream
+
+SECONDS: Final = (
+    0.0005, 0.001, 0.0025, 0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0,
+    4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
+)  # fmt: skip
+ANSWER_BYTES: Final = (1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9)
+BODY_BYTES: Final = (1e3, 1e4, 5e4, 1e5, 2.5e5, 5e5, 1e6, 1.5e6, 2e6, 2.5e6, 3e6)
+
+# What each verb is called in a label; other methods of non-resource paths are all one.
+VERBS: Final = {
+    "get": "GET",
+    "head": "GET",
+    "list": "LIST",
+    "watch": "WATCH",
+    "create": "POST",
+    "post": "POST",
+    "update": "PUT",
+    "put": "PUT",
+    "patch": "PATCH",
+    "delete": "DELETE",
+    "deletecollection": "DELETECOLLECTION",
+}
+OTHER_VERB: Final = "other"
+WATCH: Final = "WATCH"
+
+
+class RequestMetrics(Protocol):
+    def observe(self, exchange: Exchange, answer: Response | Stream, seconds: float) -> None: ...
+
+
+class NoMetrics:
+    def observe(self, exchange: Exchange, answer: Response | Stream, seconds: float) -> None:
+        return None
+
+
+class Histogram:
+    """How often a value fell into which bucket; the last bucket has no upper end."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    def add(self, other: "Histogram") -> None:
+        self.counts = [
+            mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)
+        ]
+        self.sum += other.sum
+
+
+class Labels(NamedTuple):
+    """Of what a series counts requests; every field is one of a known few."""
+
+    verb: str
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    scope: str = ""
+    dry_run: str = ""
+    component: str = "apiserver"
+
+
+Key = tuple[str, ...]  # the fields of Labels, or the first few; cheaper to make than Labels
+
+
+class Series:
+    """All that is counted about requests with the same labels."""
+
+    __slots__ = ("answer_bytes", "body_bytes", "codes", "open", "seconds")
+
+    def __init__(self) -> None:
+        self.codes: dict[int, int] = {}
+        self.seconds = Histogram(SECONDS)
+        self.answer_bytes = Histogram(ANSWER_BYTES)
+        self.body_bytes = Histogram(BODY_BYTES)
+        self.open = 0  # streams that have not ended
+
+    def count(self, code: int, seconds: float) -> None:
+        self.codes[code] = self.codes.get(code, 0) + 1
+        self.seconds.observe(seconds)
+
+    def fresh(self) -> "Series":
+        """Begin again, but streams that are open stay open."""
+        series = Series()
+        series.open = self.open
+        return series
+
+
+class CountedRequests:
+    """Counts of everything the chain has answered since the start or the last reset."""
+
+    def __init__(self, catalog: Catalog, pages: Iterable[str] = ()) -> None:
+        self._resources = frozenset(_paths(catalog.kinds))
+        self._pages = frozenset(pages)
+        self.series: dict[Key, Series] = {}
+        self.authentications = {"success": 0, "failure": 0}
+        self.users = {"admin": 0, "email_id": 0, "other": 0}
+        self.authorizations = {"allowed": 0, "denied": 0, "no-opinion": 0, "error": 0}
+
+    def observe(self, exchange: Exchange, answer: Response | Stream, seconds: float) -> None:
+        key = self.key(exchange)
+        series = self.series.get(key)
+        if series is None:
+            series = self.series[key] = Series()
+        self._count_access(exchange, answer)
+        body = exchange.http.body
+        if body:
+            series.body_bytes.observe(len(body))
+        if isinstance(answer, Stream):
+            self._follow(key, answer, seconds)
+            return
+        series.count(answer.status, seconds)
+        series.answer_bytes.observe(len(answer.body))
+
+    def reset(self) -> None:
+        self.series = {key: s.fresh() for key, s in self.series.items() if s.open}
+        for counts in (self.authentications, self.users, self.authorizations):
+            counts.update(dict.fromkeys(counts, 0))
+
+    def key(self, exchange: Exchange) -> Key:
+        """The labels of a request. What we do not serve is all one."""
+        target = exchange.located.target
+        verb = VERBS.get(target.verb, OTHER_VERB)
+        if not target.is_resource:
+            return verb, "", "", "", target.path if target.path in self._pages else ""
+        place = target.group, target.version, target.resource, target.subresource
+        if place not in self._resources:
+            return (verb,)
+        if verb == "PATCH" and exchange.http.headers.get("content-type", "").startswith(APPLY):
+            verb = "APPLY"
+        if target.name or verb == "POST":
+            scope = "resource"
+        else:
+            scope = "namespace" if target.namespace else "cluster"
+        dry_run = "All" if exchange.query and exchange.query.get("dryRun") == ["All"] else ""
+        return verb, *place, scope, dry_run
+
+    def _count_access(self, exchange: Exchange, answer: Response | Stream) -> None:
+        caller, decision = exchange.caller, exchange.decision
+        if caller is not None:
+            self.authentications["success"] += 1
+            self.users[user_class(caller.user.username)] += 1
+        elif answer.status == 401:  # noqa: PLR2004 -- Unauthorized
+            self.authentications["failure"] += 1
+        if decision is not None:
+            if decision.allowed:
+                result = "allowed"
+            elif decision.error:
+                result = "error"
+            else:
+                result = "denied" if decision.verdict is Verdict.DENY else "no-opinion"
+            self.authorizations[result] += 1
+
+    def _follow(self, key: Key, stream: Stream, seconds: float) -> None:
+        """Count a stream when it ends; until then it is one that is open."""
+        started = perf_counter() - seconds
+        status, opened = stream.status, stream.opened
+        self.series[key].open += 1
+
+        def closed() -> None:
+            series = self.series[key]
+            series.open -= 1
+            series.count(status, perf_counter() - started)
+
+        def opened_and_followed(sink: Sink) -> None:
+            sink.on_close(closed)
+            opened(sink)
+
+        stream.opened = opened_and_followed
+
+
+def user_class(username: str) -> str:
+    """One of three words, since user names are without number."""
+    if username == "admin":
+        return "admin"
+    return "email_id" if "@" in username else "other"
+
+
+def _paths(kinds: Iterable[Kind[Any]]) -> Iterable[tuple[str, str, str, str]]:
+    """Every resource and subresource there is."""
+    for kind in kinds:
+        yield kind.group, kind.version, kind.plural, ""
+        for endpoint in kind.endpoints:
+            yield kind.group, kind.version, kind.plural, endpoint.name

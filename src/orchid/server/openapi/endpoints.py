@@ -1,0 +1,49 @@
+"""OpenAPI: what the API looks like, for clients that read it instead of knowing it.
+
+    /openapi/v2              everything in one Swagger 2.0 document, as JSON or protobuf
+    /openapi/v3              which documents there are, each with its hash
+    /openapi/v3/apis/G/V     one group and version in OpenAPI 3.0; with ?hash= to be kept for ever
+
+The documents are made from the kinds' declarations. All of that, code included, waits in
+pages.py until somebody asks, so that starting the server does not pay for it.
+"""
+
+import functools
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from orchid.engine.catalog import Catalog
+from orchid.server.pages import Page
+from orchid.server.respond import Exchange
+from orchid.server.sockets.messages import Response
+from orchid.wire.naming import Naming
+
+if TYPE_CHECKING:
+    from orchid.server.openapi.pages import OpenApiPages
+
+V2: Final = "/openapi/v2"
+V3: Final = "/openapi/v3"
+
+
+class OpenApi:
+    """Where the pages stand: under `exact` paths, and under a prefix."""
+
+    def __init__(self, catalog: Catalog, names: Naming, openid_paths: Iterable[str]) -> None:
+        self._described = (catalog, names, tuple(openid_paths))
+        self.exact: dict[str, Page] = {V2: self._show_v2, V3: self._show_index}
+        self.prefixed: dict[str, Page] = {f"{V3}/": self._show_v3}
+
+    @functools.cached_property
+    def _pages(self) -> "OpenApiPages":
+        from orchid.server.openapi.pages import OpenApiPages  # noqa: PLC0415 -- see above
+
+        return OpenApiPages(*self._described)
+
+    def _show_v2(self, exchange: Exchange) -> Response:
+        return self._pages.show_v2(exchange)
+
+    def _show_index(self, exchange: Exchange) -> Response:
+        return self._pages.show_index(exchange)
+
+    def _show_v3(self, exchange: Exchange) -> Response:
+        return self._pages.show_v3(exchange)

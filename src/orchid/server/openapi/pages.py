@@ -1,0 +1,204 @@
+"""The OpenAPI pages: which document, in which form, and how clients may keep it.
+
+Start with `OpenApiPages.show_v2`. The documents are made once, when somebody first asks: schemas in
+schemas.py, paths in paths.py and discovery_paths.py, the older form in
+swagger.py and swagger_protobuf.py. Everyone who may see them sees the same.
+"""
+
+import functools
+import gzip
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from orchid.engine.catalog import Catalog
+from orchid.server.conditional import StaticDocument, answer, http_date
+from orchid.server.negotiate import JSON, clauses
+from orchid.server.openapi import swagger as openapi_v2
+from orchid.server.openapi import swagger_protobuf
+from orchid.server.openapi.discovery_paths import page_documents
+from orchid.server.openapi.endpoints import V3
+from orchid.server.openapi.paths import FAILURE, Paths, group_path
+from orchid.server.openapi.schemas import PREFIX, Definitions
+from orchid.server.respond import Exchange, accepts_gzip, head
+from orchid.server.sockets.messages import Response
+from orchid.version import __version__
+from orchid.wire.naming import Naming
+
+KEPT_FOR: Final = timedelta(days=365)
+
+PROTOBUF_V2: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+OLD_PROTOBUF_V2: Final = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+_FORMS: Final = {JSON: JSON, PROTOBUF_V2: PROTOBUF_V2, OLD_PROTOBUF_V2: PROTOBUF_V2}
+
+_VARY_ACCEPT: Final = b"Vary: Accept\r\n"
+_VARY_BOTH: Final = b"Vary: Accept-Encoding\r\nVary: Accept\r\n"
+_BEARER: Final = {
+    "BearerToken": {
+        "description": "A bearer token. A client certificate does as well.",
+        "type": "apiKey",
+        "name": "authorization",
+        "in": "header",
+    }
+}
+
+_sorted = functools.partial(msgspec.json.encode, order="sorted")
+
+
+@dataclass(frozen=True)
+class Swagger:
+    """The old document in its two forms, which share one tag."""
+
+    plain: StaticDocument
+    protobuf: StaticDocument
+
+    @functools.cached_property
+    def compressed(self) -> dict[str, bytes]:
+        forms = {JSON: self.plain, PROTOBUF_V2: self.protobuf}
+        return {media: gzip.compress(form.body, 6, mtime=0) for media, form in forms.items()}
+
+
+class OpenApiPages:
+    """The documents, and the pages that show them."""
+
+    def __init__(self, catalog: Catalog, names: Naming, openid_paths: Iterable[str]) -> None:
+        self._catalog = catalog
+        self._names = names
+        self._openid_paths = tuple(openid_paths)
+        self._info = {"title": "Orchid", "version": __version__}
+        self._made: Made | None = None
+
+    # -- pages -------------------------------------------------------------------------------
+
+    def show_v2(self, exchange: Exchange) -> Response:
+        media = _form(exchange.accept, _FORMS)
+        if media is None:
+            return Response(406, head(exchange, _VARY_BOTH))
+        swagger = self._documents(exchange.now).swagger
+        document = swagger.plain if media == JSON else swagger.protobuf
+        content = b"Content-Type: %b\r\n" % media.encode()
+        if accepts_gzip(exchange.http) and "range" not in exchange.http.headers:
+            smaller = swagger.compressed[media]
+            document = StaticDocument(smaller, document.tag, document.modified)
+            content += b"Content-Encoding: gzip\r\n"
+        return answer(exchange, document, content, vary=_VARY_BOTH)
+
+    def show_index(self, exchange: Exchange) -> Response:
+        index = self._documents(exchange.now).index
+        return answer(exchange, index, b"Content-Type: text/plain; charset=utf-8\r\n")
+
+    def show_v3(self, exchange: Exchange) -> Response:
+        key = exchange.located.target.path.removeprefix(f"{V3}/")
+        document = self._documents(exchange.now).groups.get(key)
+        if document is None:
+            return Response(404, head(exchange, b""))
+        if _form(exchange.accept, {JSON: JSON}) is None:
+            return Response(406, head(exchange, _VARY_ACCEPT))
+        content = b"Content-Type: application/json\r\n"
+        asked = (exchange.query.get("hash") or [""])[0]
+        if not asked:
+            return answer(exchange, document, content, vary=_VARY_ACCEPT)
+        if asked != document.tag:
+            location = b"Location: %b\r\n" % _url(key, document).encode()
+            return Response(301, head(exchange, location + _VARY_ACCEPT))
+        until = http_date(exchange.now + KEPT_FOR).replace("GMT", "UTC")
+        content += b"Expires: %b\r\n" % until.encode()
+        kept = b"public, immutable"
+        return answer(exchange, document, content, vary=_VARY_ACCEPT, cache=kept)
+
+    # -- documents ---------------------------------------------------------------------------
+
+    def _documents(self, now: datetime) -> "Made":
+        if self._made is None:
+            self._made = self._make(now)
+        return self._made
+
+    def _make(self, now: datetime) -> "Made":
+        definitions = Definitions(self._names)
+        paths = Paths(self._names, definitions)
+        documents = page_documents(self._catalog, self._names, definitions, self._openid_paths)
+        for kind in self._catalog.kinds:
+            key = group_path(kind.group, kind.version).strip("/")
+            documents[key].update(paths.of(kind))
+        responses = {FAILURE: paths.failure()}
+        schemas = definitions.schemas
+        groups = {
+            key: _fixed(_sorted(self._document(found, schemas, responses)), now)
+            for key, found in sorted(documents.items())
+        }
+        everything = {path: item for found in documents.values() for path, item in found.items()}
+        swagger = openapi_v2.swagger(self._info, everything, schemas, responses, _BEARER)
+        plain = _fixed(_sorted(swagger), now)
+        protobuf = StaticDocument(swagger_protobuf.encode(swagger), plain.tag, plain.modified)
+        urls = {key: {"serverRelativeURL": _url(key, found)} for key, found in groups.items()}
+        index = StaticDocument(_sorted({"paths": urls}), "", plain.modified)
+        return Made(Swagger(plain, protobuf), groups, index)
+
+    def _document(
+        self, paths: dict[str, Any], schemas: dict[str, Any], responses: dict[str, Any]
+    ) -> dict[str, Any]:
+        needed = _reachable([paths, responses], schemas)
+        return {
+            "openapi": "3.0.0",
+            "info": self._info,
+            "paths": paths,
+            "components": {
+                "schemas": {name: schemas[name] for name in needed},
+                "responses": responses,
+                "securitySchemes": _BEARER,
+            },
+            "security": [{name: []} for name in _BEARER],
+        }
+
+
+@dataclass(frozen=True)
+class Made:
+    """All documents, made together so that they agree."""
+
+    swagger: Swagger
+    groups: dict[str, StaticDocument]
+    index: StaticDocument
+
+
+def _form(accept: str, forms: dict[str, str]) -> str | None:
+    """The form that the best clause of Accept asks for, or None if there is no such form."""
+    if not accept:
+        return JSON
+    for clause in clauses(accept):
+        media = f"{clause.type}/{clause.subtype}"
+        if media in ("*/*", "application/*"):
+            return JSON
+        if media in forms:
+            return forms[media]
+    return None
+
+
+def _fixed(body: bytes, now: datetime) -> StaticDocument:
+    return StaticDocument(body, hashlib.sha512(body).hexdigest().upper(), now)
+
+
+def _url(key: str, document: StaticDocument) -> str:
+    return f"{V3}/{key}?hash={document.tag}"
+
+
+def _reachable(roots: Iterable[Any], schemas: dict[str, Any]) -> list[str]:
+    """The names of the definitions that one comes to from here, in order."""
+    found: set[str] = set()
+    open_ends: list[Any] = list(roots)
+    while open_ends:
+        value = open_ends.pop()
+        if isinstance(value, list | tuple):
+            open_ends.extend(value)
+        elif isinstance(value, dict):
+            name = value.get("$ref")
+            if isinstance(name, str) and name.startswith(PREFIX):
+                name = name.removeprefix(PREFIX)
+                if name not in found:
+                    found.add(name)
+                    open_ends.append(schemas[name])
+            open_ends.extend(value.values())
+    return sorted(found)

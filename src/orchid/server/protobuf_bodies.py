@@ -1,0 +1,57 @@
+"""Answers in protobuf: one object, its metadata alone, a list of either, an event, a Status.
+
+An object is encoded once per revision: its entry keeps the message, and bodies, lists and events
+are put together around it. Which form an answer takes is decided in negotiate.py; what a body
+looks like is known to wire/codec/protobuf.py.
+"""
+
+from typing import Any
+
+from orchid.engine.cache.entry import Entry
+from orchid.engine.kind import Kind
+from orchid.engine.verbs.listing import Listed
+from orchid.server.negotiate import Form, Transform
+from orchid.wire.codec.protobuf import list_message, message_of, metadata_message, sealed
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.status import ListMeta
+
+_WHOLE, _METADATA = "protobuf", "protobuf metadata"  # where an entry keeps what was made of it
+
+
+def entry_body(entry: Entry[Any], form: Form) -> bytes:
+    """One object, or its metadata, as a body."""
+    if form.transform is not Transform.NONE:
+        return sealed(form.meta_version, Transform.METADATA, entry_metadata(entry))
+    return sealed(entry.kind.api_version, entry.kind.name, entry_message(entry))
+
+
+def list_body(kind: Kind[Any], meta: ListMeta, listed: Listed[Any], form: Form) -> bytes:
+    """A list of objects, or of their metadata, as a body."""
+    if form.transform is Transform.METADATA_LIST:
+        items = [entry_metadata(entry) for entry in listed.entries]
+        return sealed(form.meta_version, Transform.METADATA_LIST, list_message(meta, items))
+    items = [entry_message(entry) for entry in listed.entries]
+    return sealed(kind.api_version, f"{kind.name}List", list_message(meta, items))
+
+
+def entry_message(entry: Entry[Any]) -> bytes:
+    forms = _forms(entry)
+    found = forms.get(_WHOLE)
+    if found is None:
+        found = forms[_WHOLE] = message_of(entry.kind.type).encode(entry.object)
+    return found
+
+
+def entry_metadata(entry: Entry[Any]) -> bytes:
+    forms = _forms(entry)
+    found = forms.get(_METADATA)
+    if found is None:
+        message = message_of(ObjectMeta).encode(entry.meta)
+        found = forms[_METADATA] = metadata_message(message)
+    return found
+
+
+def _forms(entry: Entry[Any]) -> dict[Any, bytes]:
+    if entry.forms is None:
+        entry.forms = {}
+    return entry.forms

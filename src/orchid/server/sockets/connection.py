@@ -1,0 +1,402 @@
+"""One connection: requests in, answers out, in order, with a bound on everything.
+
+Start with `data_received` and `_proceed`. One request is answered at a time; what arrives meanwhile
+is held, up to a limit, and then the client is made to wait. So it is when the client does not take
+its answers: nothing is read for it until it does. `deadline` is the moment by which something must
+have happened; listener.py calls `expire` when it has not.
+
+A connection never interprets a request: that is the handler's work.
+"""
+
+import asyncio
+from math import inf
+from time import monotonic
+from typing import Any, cast
+
+from orchid.server.sockets.listener_state import ListenerState, plain
+from orchid.server.sockets.messages import Peer, Response, Stream
+from orchid.server.sockets.reader import BETWEEN, BODY, CLOSE_SILENTLY, HEAD, Arrived, RequestReader
+from orchid.server.sockets.streaming import (
+    Answer,
+    OpenStream,
+    PendingRequest,
+    carry_on,
+    closed_stream,
+    open_on,
+)
+from orchid.server.sockets.tls import intermediates_of
+from orchid.server.sockets.websocket import SWITCHING, WebSocketStream
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_REQUEST_TIMEOUT = 408
+_BODILESS = frozenset({204, 304})
+_CLOSE = b"Connection: close\r\n"
+_KEEP_ALIVE = b"Connection: keep-alive\r\n"  # HTTP/1.0 clients need to be told
+_CHUNKED = b"Transfer-Encoding: chunked\r\n"
+_SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\n"
+# Copying a larger body into one piece with its head costs more than a second TLS record.
+_JOIN_UP_TO = 64 << 10
+
+
+class Connection(asyncio.Protocol):
+    """The asyncio protocol of one client."""
+
+    __slots__ = (
+        "_closing",
+        "_current",
+        "_eof",
+        "_held",
+        "_lingering",
+        "_peer_is_verified",
+        "_proceeding",
+        "_reader",
+        "_reading_paused",
+        "_service",
+        "_timed_phase",
+        "_transport",
+        "_unsent",
+        "blocked",
+        "deadline",
+    )
+
+    _transport: asyncio.Transport
+    _reader: RequestReader
+
+    def __init__(self, service: ListenerState, *, peer_is_verified: bool = False) -> None:
+        self._service = service
+        self._peer_is_verified = peer_is_verified
+        self._current: PendingRequest | OpenStream | None = None
+        self._held = bytearray()
+        self._eof = False
+        self._closing = False
+        self._lingering = False
+        self._proceeding = False
+        self._reading_paused = False
+        self.blocked = False  # the client does not take what is written
+        self._unsent = 0
+        self._timed_phase: int | None = BETWEEN
+        self.deadline = inf
+
+    # What the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        limits = self._service.limits
+        self._reader = RequestReader(
+            peer_of(transport, verified_by_tls=self._peer_is_verified),
+            max_header_bytes=limits.max_header_bytes,
+            max_headers=limits.max_headers,
+            max_body_bytes=limits.max_body_bytes,
+            request_timeout=limits.request_timeout,
+        )
+        self.deadline = monotonic() + limits.header_timeout
+        self._service.connections.add(self)
+        if self._service.draining:
+            self._close()
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        if self._current is not None or self.blocked or len(data) > self._service.piece_bytes:
+            self._hold(data)
+        else:
+            self._reader.feed(data)
+        self._proceed()
+
+    def eof_received(self) -> bool:
+        """Keep a half-closed connection open while an answer is due on it.
+
+        A watcher that stops sending is taken to have gone, because closing a socket looks the same.
+        """
+        self._eof = True
+        if self._transport.get_extra_info("sslcontext") is not None:
+            return False  # TLS has no half-closed connections here
+        owes = isinstance(self._current, PendingRequest) or self.blocked or bool(self._held)
+        return owes and not self._closing
+
+    def pause_writing(self) -> None:
+        self.blocked = True
+        self._unsent = self._transport.get_write_buffer_size()
+        self.deadline = monotonic() + self._service.limits.write_timeout
+
+    def resume_writing(self) -> None:
+        self.blocked = False
+        if self._closing:
+            return
+        self._timed_phase = None
+        self.deadline = inf
+        self._proceed()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._closing = True
+        self.deadline = inf
+        self._part_from_current()
+        self._reader.close()
+        self._reader.ready.clear()
+        self._held.clear()
+        self._service.connections.discard(self)
+        self._service.settle()
+
+    # What the listener calls
+
+    def expire(self, now: float) -> None:
+        """The deadline has passed: end what has taken too long."""
+        if self._lingering:
+            self._lingering = False
+            self.deadline = now + self._service.limits.write_timeout
+            self._transport.close()
+        elif self.blocked or self._closing:
+            self._expire_writing(now)
+        elif self._reader.phase == BETWEEN:
+            self._close()
+        else:
+            self._refuse(_REQUEST_TIMEOUT)
+
+    def drain(self) -> None:
+        """Come to an end: finish a stream, close when idle, else after the present answer."""
+        if isinstance(self._current, OpenStream):
+            self._current.finish()
+        elif not self._is_busy() and self._reader.phase == BETWEEN:
+            self._close()
+
+    def abort(self) -> None:
+        """Cut the connection; what was not sent yet is lost."""
+        self._closing = True
+        self.deadline = inf
+        self._part_from_current()
+        self._transport.abort()
+
+    # Reading
+
+    def _is_busy(self) -> bool:
+        return self._current is not None or self.blocked or self._closing
+
+    def _hold(self, data: bytes) -> None:
+        if isinstance(self._current, WebSocketStream):
+            self._current.receive(data)
+            return
+        self._held += data
+        if len(self._held) > self._service.limits.max_held_bytes and not self._reading_paused:
+            self._reading_paused = True
+            self._transport.pause_reading()
+
+    def _proceed(self) -> None:
+        """Answer what has arrived, as far as it goes without waiting."""
+        if self._proceeding or self._is_busy():
+            return
+        self._proceeding = True
+        reader, held = self._reader, self._held
+        ready, size = reader.ready, self._service.piece_bytes
+        while self._current is None and not self.blocked and not self._closing:
+            if ready:
+                self._begin(ready.pop(0))
+            elif held:
+                piece = bytes(held[:size])
+                del held[:size]
+                reader.feed(piece)
+            else:
+                self._rest()
+                break
+        self._proceeding = False
+
+    def _rest(self) -> None:
+        """Nothing can be done until more arrives: say by when, and what is to be said meanwhile."""
+        reader = self._reader
+        if self._reading_paused:
+            self._reading_paused = False
+            self._transport.resume_reading()
+        if reader.refusal:
+            self._refuse(reader.refusal)
+            return
+        phase = reader.phase
+        if self._eof or (self._service.draining and phase == BETWEEN):
+            self._close()
+            return
+        if phase != self._timed_phase:
+            self._timed_phase = phase
+            self.deadline = monotonic() + self._time_for(phase)
+        if reader.wants_continue:
+            reader.wants_continue = False
+            self._transport.write(_CONTINUE)
+
+    def _time_for(self, phase: int) -> float:
+        limits = self._service.limits
+        if phase == HEAD:
+            return limits.header_timeout
+        return limits.body_timeout if phase == BODY else limits.idle_timeout
+
+    # Answering
+
+    def _begin(self, arrived: Arrived) -> None:
+        """Drive the handler; most are done at once, and cost no task."""
+        service = self._service
+        service.requests += 1
+        self._timed_phase = None
+        context = service.context.copy()
+        answer: Answer
+        try:
+            handling = service.handler(arrived.request)
+            awaited = context.run(handling.send, None)
+        except StopIteration as done:
+            answer = done.value
+        except (Exception, asyncio.CancelledError) as error:
+            answer = service.failed(arrived.request, error)
+        else:
+            self.deadline = inf
+            rest = carry_on(handling, awaited)
+            self._current = PendingRequest(self, service, arrived, rest, context)
+            return
+        self._answer(arrived, answer)
+
+    def resume_with(self, arrived: Arrived, answer: Answer) -> None:
+        """Take the answer of a handler that was suspended, and go on."""
+        self._current = None
+        self._answer(arrived, answer)
+        self._proceed()
+
+    def _answer(self, arrived: Arrived, answer: Answer) -> None:
+        if isinstance(answer, Response):
+            self._write(arrived, answer)
+        elif isinstance(answer, Stream):
+            self._open(arrived, answer)
+        else:
+            wrong = TypeError(f"a handler answered with {type(answer).__name__}")
+            self._write(arrived, self._service.failed(arrived.request, wrong))
+
+    def _keeps_alive(self, arrived: Arrived) -> bool:
+        return arrived.keep_alive and not self._eof and not self._service.draining
+
+    def _write(self, arrived: Arrived, response: Response) -> None:
+        keep_alive = self._keeps_alive(arrived)
+        status, body = response.status, response.body
+        head = self._service.head(status) + response.headers
+        if not keep_alive:
+            head += _CLOSE
+        elif not arrived.chunked:
+            head += _KEEP_ALIVE
+        if status in _BODILESS:
+            self._transport.write(head + b"\r\n")
+        elif arrived.request.method == "HEAD":
+            self._transport.write(b"%bContent-Length: %d\r\n\r\n" % (head, len(body)))
+        elif len(body) <= _JOIN_UP_TO:
+            self._transport.write(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body))
+        else:
+            length = b"%bContent-Length: %d\r\n\r\n" % (head, len(body))
+            self._transport.writelines((length, body))
+        if not keep_alive:
+            self._close(lingers=arrived.lingers)
+
+    def _open(self, arrived: Arrived, stream: Stream) -> None:
+        if stream.status == SWITCHING:
+            self._transport.write(_SWITCHING + stream.headers + b"\r\n")
+            self._run(stream, WebSocketStream(self._service.loop, self, self._transport))
+            return
+        chunked = arrived.chunked
+        keep_alive = chunked and self._keeps_alive(arrived)
+        head = self._service.head(stream.status) + stream.headers
+        if chunked:
+            head += _CHUNKED
+        if not keep_alive:
+            head += _CLOSE
+        self._transport.write(head + b"\r\n")
+        loop = self._service.loop
+        if arrived.request.method == "HEAD":
+            open_on(stream, closed_stream(loop))
+            self.stream_finished(keep_alive=keep_alive)
+            return
+        self._run(
+            stream,
+            OpenStream(loop, self, self._transport, chunked=chunked, keep_alive=keep_alive),
+        )
+
+    def _run(self, stream: Stream, sink: OpenStream) -> None:
+        self.deadline = inf
+        self._current = sink
+        self._reader.forget()
+        open_on(stream, sink)
+        if self._service.draining:
+            sink.finish()
+
+    # Streams
+
+    def check_unsent(self) -> None:
+        """Cut off a watcher that leaves too much unread; others should not pay for its memory."""
+        if self._transport.get_write_buffer_size() > self._service.limits.max_unsent_bytes:
+            self._service.cut_off += 1
+            self.abort()
+
+    def stream_finished(self, *, keep_alive: bool) -> None:
+        """Go on after a stream, or close."""
+        self._current = None
+        if keep_alive and not self._eof and not self._service.draining:
+            self._proceed()
+        else:
+            self._close()
+
+    # Ends
+
+    def _refuse(self, status: int) -> None:
+        self._service.refusals += 1
+        if status == CLOSE_SILENTLY:
+            self._close()
+            return
+        answer = plain(status)
+        head = self._service.head(status) + answer.headers + _CLOSE
+        length = len(answer.body)
+        self._transport.write(b"%bContent-Length: %d\r\n\r\n%b" % (head, length, answer.body))
+        self._close(lingers=True)
+
+    def _close(self, *, lingers: bool = False) -> None:
+        """Close once everything is sent.
+
+        A client that may still be sending gets a moment, because to close on unread bytes resets
+        the connection, and the reset overtakes the answer.
+        """
+        self._closing = True
+        self._reader.close()
+        self._held.clear()
+        limits = self._service.limits
+        self._lingering = lingers
+        self.deadline = monotonic() + (limits.linger if lingers else limits.write_timeout)
+        if not lingers:
+            self._transport.close()
+        else:
+            self._discard_input()
+
+    def _discard_input(self) -> None:
+        if self._reading_paused:
+            self._reading_paused = False
+            self._transport.resume_reading()
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    def _part_from_current(self) -> None:
+        current, self._current = self._current, None
+        if isinstance(current, PendingRequest):
+            current.let_go()
+        elif current is not None:
+            current.end()
+
+    def _expire_writing(self, now: float) -> None:
+        unsent = self._transport.get_write_buffer_size()
+        if 0 < unsent < self._unsent:
+            self._unsent = unsent  # slow, but it reads
+            self.deadline = now + self._service.limits.write_timeout
+        else:
+            self.abort()
+
+
+def peer_of(transport: asyncio.BaseTransport, *, verified_by_tls: bool) -> Peer:
+    """Describe who is at the other end, with the certificate it showed, if any."""
+    name: Any = transport.get_extra_info("peername")
+    address = host_and_port(name[0], name[1]) if isinstance(name, tuple) else ""
+    tls: Any = transport.get_extra_info("ssl_object")
+    certificate = tls.getpeercert(True) if tls is not None else None
+    if certificate is None:
+        return Peer(address)
+    return Peer(address, certificate, chain=intermediates_of(tls), verified_by_tls=verified_by_tls)
+
+
+def host_and_port(host: str, port: int) -> str:
+    """Join an address as it stands in a URL: IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

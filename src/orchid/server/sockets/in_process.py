@@ -1,0 +1,141 @@
+"""Into our own chain without sockets: the client's transport for what runs beside the server.
+
+`InProcessTransport` makes an `HttpRequest` and calls the handler that the listener would call, so
+that a request from inside is authenticated, authorized, admitted and recorded like any other. Who
+is calling is shown by the `Peer` it presents: see access/authenticators/in_process.py.
+
+A watcher that leaves too much unread is cut off, as a client behind a socket would be.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from orchid.client.transport import (
+    JSON,
+    Answer,
+    Pieces,
+    ServerRefused,
+    ServerUnreachable,
+    Transport,
+)
+from orchid.server.sockets.messages import Chunk, Handler, HttpRequest, Peer, Response, Sink
+
+MAX_UNREAD = 64 << 20  # one batch of a busy server fits many times over
+TIMEOUT = 60.0
+
+
+class InProcessTransport:
+    """Requests of one caller, straight into a handler."""
+
+    def __init__(self, handler: Handler, peer: Peer, user_agent: str) -> None:
+        self._handler = handler
+        self._peer = peer
+        self._user_agent = user_agent
+
+    async def send(self, method: str, target: str, body: bytes = b"", media: str = JSON) -> Answer:
+        request = self._request(method, target, body, media)
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                answer = await self._handler(request)
+        except TimeoutError:
+            raise ServerUnreachable(f"no answer within {TIMEOUT:g} seconds") from None
+        if isinstance(answer, Response):
+            return Answer(answer.status, answer.body)
+        answer.opened(_Reading.closed_one())
+        raise ServerUnreachable("the answer is a stream")
+
+    @asynccontextmanager
+    async def stream(self, target: str) -> AsyncIterator[Pieces]:
+        answer = await self._handler(self._request("GET", target, b"", JSON))
+        if isinstance(answer, Response):
+            raise ServerRefused(Answer(answer.status, answer.body))
+        reading = _Reading()
+        answer.opened(reading)
+        try:
+            yield reading.pieces()
+        finally:
+            reading.finish()
+
+    async def close(self) -> None:
+        """Nothing is open between two requests."""
+
+    def _request(self, method: str, target: str, body: bytes, media: str) -> HttpRequest:
+        path, _, query = target.partition("?")
+        headers = {"user-agent": self._user_agent}
+        if body:
+            headers["content-type"] = media
+        return HttpRequest(method, target, path, query, headers, self._peer, body=body)
+
+
+class _Reading:
+    """The sink of a stream that is read here, in this process."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[bytes] = deque()
+        self._unread = 0
+        self._reader: asyncio.Future[None] | None = None
+        self._callbacks: list[Callable[[], None]] = []
+        self._closed = self._cut_off = False
+
+    @classmethod
+    def closed_one(cls) -> "_Reading":
+        reading = cls()
+        reading.finish()
+        return reading
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def send(self, chunk: Chunk) -> None:
+        if self._closed:
+            return
+        self._waiting.append(chunk.data)
+        self._unread += len(chunk.data)
+        if self._unread > MAX_UNREAD:
+            self.abort()
+        self._wake()
+
+    def finish(self) -> None:
+        self._closed = True
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            self._loop.call_soon(callback)
+        self._wake()
+
+    def abort(self) -> None:
+        self._cut_off = True
+        self.finish()
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        if self._closed:
+            self._loop.call_soon(callback)
+        else:
+            self._callbacks.append(callback)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        while True:
+            if self._waiting:
+                piece = b"".join(self._waiting)
+                self._waiting.clear()
+                self._unread = 0
+                yield piece
+            elif self._cut_off:
+                raise ServerUnreachable("the stream was cut off: too much was left unread")
+            elif self._closed:
+                return
+            else:
+                self._reader = self._loop.create_future()
+                await self._reader
+
+    def _wake(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None and not reader.done():
+            reader.set_result(None)
+
+
+_: type[Transport] = InProcessTransport
+__: type[Sink] = _Reading

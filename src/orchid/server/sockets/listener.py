@@ -1,0 +1,293 @@
+"""The listener: sockets, TLS, and the life of connections.
+
+Start with `Listener`. It accepts, hands each socket to a `Connection`, ends those that have taken
+too long, reloads the TLS files when they change, and drains. What is said on a connection is in
+connection.py, how a request is read in reader.py, what the rest of the server sees in messages.py.
+
+Accepting is done here rather than by asyncio's server, so that handshakes count as connections,
+the limit holds before a client costs anything, and each connection gets the TLS context of its day.
+"""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from contextvars import copy_context
+from math import inf
+from time import monotonic
+from typing import Final
+
+from orchid.server.sockets.connection import Connection, host_and_port
+from orchid.server.sockets.listener_state import ConnectionLimits, Failure, ListenerState
+from orchid.server.sockets.messages import Handler, Response
+from orchid.server.sockets.tls import TlsFiles
+from orchid.server.sockets.tls_channel import TlsChannel
+
+__all__ = ["ConnectionLimits", "Listener"]
+
+log = logging.getLogger(__name__)
+
+_BACKLOG: Final = 1024
+_ACCEPTS_AT_ONCE: Final = 64
+_LOOK_AT_FILES_EVERY: Final = 5.0
+_RUSH: Final = 100  # handshakes that leave enough behind to be worth cleaning up at once
+_RUSH_SECONDS: Final = 0.2  # between two times, however many there are
+_CALM_SECONDS: Final = 10.0  # and so long where there are few
+_KEEP_ALIVE_SECONDS: Final = 180  # as the reference: a dead client's watch ends
+_SHUTDOWN_SECONDS: Final = 2.0
+_INTERNET: Final = frozenset({socket.AF_INET, socket.AF_INET6})
+# Too many files or too little memory: not a reason to stop, but to wait.
+_SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class Listener:
+    """Serves HTTP/1.1 to a handler, over TLS unless `tls` is None."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        timeout_response: Response,
+        failure: Failure,
+        limits: ConnectionLimits | None = None,
+        tls: TlsFiles | None = None,
+        after_rush: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`after_rush` is called when many handshakes have come to an end."""
+        self._limits = limits or ConnectionLimits()
+        self._tls = tls
+        self._service = ListenerState(handler, self._limits, timeout_response, failure)
+        self._sockets: list[socket.socket] = []
+        self._names: list[tuple[str, int]] = []
+        self._accepting = False
+        self._accepts_at_once = _ACCEPTS_AT_ONCE
+        self._arriving: set[asyncio.Task[None]] = set()
+        self._shaking_hands: set[TlsChannel] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._look_at_files = 0.0
+        self._after_rush = after_rush
+        self._rush = 0  # handshakes since it was last called
+        self._tidied = -inf  # when that was
+        self.failed_handshakes = 0
+
+    # What it says of itself
+
+    @property
+    def port(self) -> int:
+        """The port of the first socket; 0 if it has none."""
+        return self._names[0][1] if self._names else 0
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where it listens, as host:port."""
+        return [host_and_port(host, port) for host, port in self._names]
+
+    @property
+    def connections(self) -> int:
+        """Connections that are open now."""
+        return len(self._service.connections)
+
+    @property
+    def requests(self) -> int:
+        """Requests that were handed to the handler."""
+        return self._service.requests
+
+    @property
+    def refusals(self) -> int:
+        """Requests that could not be read or took too long to arrive."""
+        return self._service.refusals
+
+    @property
+    def cut_off(self) -> int:
+        """Streams that were cut because their reader did not keep up."""
+        return self._service.cut_off
+
+    # Life
+
+    async def start(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        sockets: Sequence[socket.socket] = (),
+        shares: bool = False,
+    ) -> None:
+        """Listen on an address, or on sockets that are bound already; port 0 picks a free one.
+
+        Sockets that it `shares` with other processes are accepted from one connection at a time, so
+        that a burst of them spreads over all who have time.
+        """
+        self._accepts_at_once = 1 if shares else _ACCEPTS_AT_ONCE
+        self._sockets = list(sockets) or await bind(host, port)
+        for bound in self._sockets:
+            _prepare(bound)
+            if bound.family in _INTERNET:
+                self._names.append(bound.getsockname()[:2])
+        self._service.loop = asyncio.get_running_loop()
+        self._service.context = copy_context()
+        self._accept_again()
+        self._sweep()
+
+    async def drain(self, grace: float) -> None:
+        """Stop accepting, let everything under way come to its end, then return.
+
+        What has not ended after `grace` seconds is cut off.
+        """
+        service = self._service
+        service.draining = True
+        self._stop_accepting()
+        for bound in self._sockets:
+            bound.close()
+        for task in self._arriving:
+            task.cancel()
+        for channel in tuple(self._shaking_hands):
+            channel.abort()
+        for connection in tuple(service.connections):
+            connection.drain()
+        service.settle()
+        try:
+            async with asyncio.timeout(grace):
+                await service.quiet.wait()
+        except TimeoutError:
+            await self._cut_off_all()
+        await asyncio.gather(*self._arriving, return_exceptions=True)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def _cut_off_all(self) -> None:
+        for connection in tuple(self._service.connections):
+            connection.abort()
+        for task in tuple(self._service.tasks):
+            task.cancel()
+        try:
+            async with asyncio.timeout(_SHUTDOWN_SECONDS):
+                await self._service.quiet.wait()
+        except TimeoutError:
+            log.error("listener.drain_incomplete: %d", len(self._service.tasks))
+
+    # Accepting
+
+    def _accept_again(self) -> None:
+        if not self._accepting and not self._service.draining:
+            self._accepting = True
+            for bound in self._sockets:
+                self._service.loop.add_reader(bound, self._accept, bound)
+
+    def _stop_accepting(self) -> None:
+        if self._accepting:
+            self._accepting = False
+            for bound in self._sockets:
+                self._service.loop.remove_reader(bound)
+
+    def _is_full(self) -> bool:
+        arriving = len(self._arriving) + len(self._shaking_hands)
+        return self.connections + arriving >= self._limits.max_connections
+
+    def _accept(self, bound: socket.socket) -> None:
+        for _ in range(self._accepts_at_once):
+            if self._is_full():
+                self._stop_accepting()  # the next sweep looks again
+                return
+            try:
+                client, _address = bound.accept()
+            except OSError as problem:
+                if problem.errno in _SHORTAGES:
+                    log.warning("listener.cannot_accept: %s", problem.strerror)
+                    self._stop_accepting()
+                return
+            client.setblocking(False)
+            task = self._service.loop.create_task(self._admit(client))
+            self._arriving.add(task)
+            task.add_done_callback(self._arriving.discard)
+
+    async def _admit(self, client: socket.socket) -> None:
+        with suppress(OSError):  # it has gone again
+            await self._service.loop.connect_accepted_socket(self._protocol, client)
+
+    def _protocol(self) -> asyncio.Protocol:
+        tls = self._tls
+        if tls is None:
+            return Connection(self._service)
+        verified = tls.verifies_clients
+
+        def opened(channel: TlsChannel) -> Connection:
+            self._shaking_hands.discard(channel)
+            self._rush += 1
+            if self._rush >= _RUSH:
+                self._tidy(_RUSH_SECONDS)
+            return Connection(self._service, peer_is_verified=verified)
+
+        patience = self._limits.header_timeout
+        channel = TlsChannel(tls.context, opened, self._handshake_failed, patience=patience)
+        self._shaking_hands.add(channel)
+        return channel
+
+    def _tidy(self, pause: float) -> None:
+        now = monotonic()
+        if now >= self._tidied + pause:
+            self._rush, self._tidied = 0, now
+            self._after_rush()
+
+    def _handshake_failed(self, channel: TlsChannel) -> None:
+        """Noise, a scan, a client that does not trust us."""
+        self._shaking_hands.discard(channel)
+        self.failed_handshakes += 1
+
+    # Time
+
+    def _sweep(self) -> None:
+        """Look after what is late; coarse on purpose, so that a request needs no timer."""
+        service = self._service
+        now = monotonic()
+        service.tick()
+        for connection in [late for late in service.connections if late.deadline <= now]:
+            connection.expire(now)
+        for channel in [late for late in self._shaking_hands if late.deadline <= now]:
+            channel.abort()
+        if not self._is_full():
+            self._accept_again()
+        if self._rush and not self._shaking_hands:
+            self._tidy(_CALM_SECONDS)
+        if self._tls is not None and now >= self._look_at_files:
+            self._look_at_files = now + _LOOK_AT_FILES_EVERY
+            self._tls.poll()
+        self._timer = service.loop.call_later(self._interval(), self._sweep)
+
+    def _interval(self) -> float:
+        return max(0.01, min(1.0, self._limits.shortest / 4))
+
+
+async def bind(host: str, port: int) -> list[socket.socket]:
+    """Bind every address of a host; all get the same port, also when it was left open."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    bound: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _name, address in dict.fromkeys(found):
+            one = socket.socket(family, kind, protocol)
+            bound.append(one)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            one.bind((address[0], port, *address[2:]))
+            port = port or one.getsockname()[1]
+    except OSError:
+        for one in bound:
+            one.close()
+        raise
+    return bound
+
+
+def _prepare(bound: socket.socket) -> None:
+    """Listen, with options that accepted sockets inherit."""
+    bound.setblocking(False)
+    if bound.family in _INTERNET:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if hasattr(socket, "TCP_KEEPIDLE"):
+            bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEP_ALIVE_SECONDS)
+    bound.listen(_BACKLOG)

@@ -1,0 +1,156 @@
+"""What all connections of a listener share: the handler, the limits, the heads of answers, counts.
+
+`ConnectionLimits` says what one client may take of the server. `ListenerState` is made by
+listener.py and handed to each connection; it never looks at a socket.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextvars import Context
+from dataclasses import dataclass
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from orchid.server.sockets.messages import Handler, HttpRequest, Response
+from orchid.server.sockets.reader import SMALLEST_REQUEST
+
+if TYPE_CHECKING:
+    from orchid.server.sockets.connection import Connection
+
+log = logging.getLogger(__name__)
+
+_PLAIN_TEXT = b"Content-Type: text/plain; charset=utf-8\r\n"
+_LAST_RESORT = Response(500, _PLAIN_TEXT, b"500 Internal Server Error\n")
+
+Failure = Callable[[HttpRequest, BaseException], Response]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """What one client, or all of them together, may take; times in seconds."""
+
+    max_header_bytes: int = 1 << 20
+    max_headers: int = 1000
+    max_body_bytes: int = 3 << 20
+    max_connections: int = 20_000  # those beyond wait in the operating system's queue
+    max_pipelined: int = 400  # requests read ahead of the one being answered
+    max_unsent_bytes: int = 1 << 20  # what a watcher may leave unread before it is cut off
+    max_held_bytes: int = 64 << 10  # bytes read ahead while a request is being answered
+    header_timeout: float = 32.0
+    body_timeout: float = 60.0
+    idle_timeout: float = 90.0
+    request_timeout: float = 60.0
+    write_timeout: float = 60.0  # a client that reads nothing at all for so long is cut off
+    linger: float = 0.5  # how long a refused client may take to stop sending
+
+    @property
+    def piece_bytes(self) -> int:
+        """How much to parse at once.
+
+        The parser cannot be stopped inside what it was fed, so that a piece is too short to hold
+        more than `max_pipelined` requests.
+        """
+        return self.max_pipelined * SMALLEST_REQUEST
+
+    @property
+    def shortest(self) -> float:
+        """The shortest of the times that are checked from time to time."""
+        return min(
+            self.header_timeout,
+            self.body_timeout,
+            self.idle_timeout,
+            self.write_timeout,
+            self.linger,
+        )
+
+
+class ListenerState:
+    """The side of the listener that a connection sees."""
+
+    __slots__ = (
+        "_heads",
+        "connections",
+        "context",
+        "cut_off",
+        "draining",
+        "failure",
+        "handler",
+        "limits",
+        "loop",
+        "piece_bytes",
+        "quiet",
+        "refusals",
+        "requests",
+        "tasks",
+        "timeout_response",
+    )
+
+    loop: asyncio.AbstractEventLoop  # set when listening starts
+    context: Context  # as it was then; each request runs in a copy
+
+    def __init__(
+        self,
+        handler: Handler,
+        limits: ConnectionLimits,
+        timeout_response: Response,
+        failure: Failure,
+    ) -> None:
+        self.handler = handler
+        self.limits = limits
+        self.timeout_response = timeout_response
+        self.failure = failure
+        self.piece_bytes = limits.piece_bytes
+        self.connections: set[Connection] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.draining = False
+        self.quiet = asyncio.Event()  # set once draining has nothing left to wait for
+        self.requests = 0
+        self.refusals = 0
+        self.cut_off = 0
+        self._heads: dict[int, bytes] = {}
+
+    def head(self, status: int) -> bytes:
+        """Give the status line and the date, which change once a second at most."""
+        head = self._heads.get(status)
+        if head is None:
+            head = self._heads[status] = (
+                f"HTTP/1.1 {status} {phrase(status)}\r\nDate: {formatdate(usegmt=True)}\r\n"
+            ).encode("ascii")
+        return head
+
+    def tick(self) -> None:
+        """Forget the heads, because the time in them has passed."""
+        self._heads.clear()
+
+    def failed(self, request: HttpRequest, error: BaseException) -> Response:
+        """Turn what came out of a handler into an answer, whatever happens."""
+        try:
+            return self.failure(request, error)
+        except Exception:
+            log.exception("listener.failure_failed")
+            return _LAST_RESORT
+
+    def settle(self) -> None:
+        """Notice that a connection or a task has ended."""
+        if self.draining and not self.connections and not self.tasks:
+            self.quiet.set()
+
+    def finished(self, task: asyncio.Task[None]) -> None:
+        """Let go of a task that has ended."""
+        self.tasks.discard(task)
+        self.settle()
+
+
+def phrase(status: int) -> str:
+    """Give the reason phrase of a status; unknown ones have none."""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
+
+
+def plain(status: int) -> Response:
+    """Make the short answer to a request that could not be read."""
+    return Response(status, _PLAIN_TEXT, f"{status} {phrase(status)}\n".encode("ascii"))

@@ -1,0 +1,166 @@
+"""What passes between the listener and everybody else: a request in, an answer or a stream out.
+
+Start with `Handler`: one coroutine function from `HttpRequest` to `Response` or `Stream`. Nothing
+here touches a socket, and nothing beyond listener.py, connection.py, reader.py and tls.py does.
+
+The rule for handlers: the listener drives a handler's coroutine *eagerly*. Until its first
+suspension there is no task (`asyncio.current_task()` is None), so that an answer from memory
+costs no trip through the event loop. Therefore, before the first `await` that really waits, a
+handler uses neither `asyncio.timeout` nor `asyncio.TaskGroup` nor anything else that asks for the
+current task. Afterwards it runs inside an ordinary task, which is cancelled when
+`HttpRequest.timeout` has passed since that first suspension. A handler that needs such tools from
+its first line opens with `await asyncio.sleep(0)`. Context variables set by a handler are its own:
+each request runs in a copy of the context.
+
+A client that goes away does not cancel a handler: it runs to its end and its answer is dropped.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol
+
+_NO_VALUES: list[tuple[str, str]] = []
+
+
+class Peer:
+    """The other end of one connection; lives as long as the connection does."""
+
+    __slots__ = ("address", "certificate", "chain", "memo", "verified_by_tls")
+
+    def __init__(
+        self,
+        address: str,
+        certificate: bytes | None = None,
+        *,
+        chain: tuple[bytes, ...] = (),
+        verified_by_tls: bool = False,
+    ) -> None:
+        self.address = address  # ip:port, or "" when the socket has no such thing
+        # DER of the leaf the client presented. The handshake proves that the client holds its key;
+        # that a trusted authority issued it is proven only when `verified_by_tls` is true.
+        self.certificate = certificate
+        self.chain = chain  # DER of the intermediates it sent, if they can be had
+        self.verified_by_tls = verified_by_tls
+        # Here authentication may keep what this TLS session proves, to prove it once.
+        self.memo: dict[str, object] = {}
+
+
+class HttpRequest:
+    """One request as it came, complete with its body; nothing in it is decoded or trusted."""
+
+    __slots__ = (
+        "body",
+        "headers",
+        "method",
+        "path",
+        "peer",
+        "query",
+        "received",
+        "repeated",
+        "target",
+        "timeout",
+        "too_large",
+    )
+
+    def __init__(  # noqa: PLR0917 - a record of what came, built in one place
+        self,
+        method: str,
+        target: str,
+        path: str,
+        query: str,
+        headers: Mapping[str, str],
+        peer: Peer,
+        *,
+        body: bytes = b"",
+        repeated: list[tuple[str, str]] | None = None,
+        too_large: bool = False,
+        received: float = 0.0,
+        timeout: float = 60.0,
+    ) -> None:
+        self.method = method
+        self.target = target  # as sent: path?query, or a whole URL
+        self.path = path  # still percent-encoded
+        self.query = query  # without the question mark; "" if there is none
+        # Names in lower case, the first value of each. Requests with equal headers may share them.
+        self.headers = headers
+        self.repeated = _NO_VALUES if repeated is None else repeated  # the second and later values
+        self.peer = peer
+        self.body = body
+        # The body passed the limit: `body` is empty, and the connection ends after the answer.
+        self.too_large = too_large
+        self.received = received  # time.monotonic() when the head had arrived
+        # Seconds the handler may take once it suspends; it may change this until then.
+        self.timeout = timeout
+
+    def all(self, name: str) -> list[str]:
+        """Give every value of a header, in the order sent; `name` is in lower case."""
+        first = self.headers.get(name)
+        if first is None:
+            return []
+        return [first, *(value for other, value in self.repeated if other == name)]
+
+
+class Response:
+    """An answer that is complete; the listener adds Content-Length, Date and Connection."""
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, status: int, headers: bytes = b"", body: bytes = b"") -> None:
+        self.status = status
+        self.headers = headers  # rendered lines, each ending in CRLF; no Content-Length
+        self.body = body
+
+
+class Chunk:
+    """A piece of a stream; its HTTP framing is made once and shared by every stream it goes to."""
+
+    __slots__ = ("data", "framed")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        # An empty chunk would end the stream (RFC 9112, 7.1), so it frames to nothing.
+        self.framed = b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+
+
+class Sink(Protocol):
+    """Where the pieces of one stream go."""
+
+    def send(self, chunk: Chunk) -> None:
+        """Write or queue a chunk, never blocking; does nothing once closed.
+
+        A client that leaves more than the limit unread is cut off: that closes the sink.
+        """
+
+    def finish(self) -> None:
+        """End the stream properly; the connection may carry another request."""
+
+    def abort(self) -> None:
+        """Cut the connection without the final chunk, so that the client sees a broken stream."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the stream is over, for whatever reason."""
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called exactly once when the stream is over, or soon if it already is.
+
+        It is called from the event loop, never from inside `send`, so that whoever sends to many
+        sinks may change the set of them in the callback.
+        """
+
+
+class Stream:
+    """An answer whose body comes in pieces; `opened` gets the sink once the head is written.
+
+    `opened` is called in every case: when the client has gone, or asked with HEAD, it gets a sink
+    that is closed already.
+    """
+
+    __slots__ = ("headers", "opened", "status")
+
+    def __init__(self, status: int, headers: bytes, opened: Callable[[Sink], None]) -> None:
+        self.status = status
+        self.headers = headers
+        self.opened = opened
+
+
+Handler = Callable[[HttpRequest], Coroutine[Any, Any, Response | Stream]]

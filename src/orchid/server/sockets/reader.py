@@ -1,0 +1,470 @@
+"""Bytes in, requests out: strict HTTP/1.1 parsing for one connection.
+
+Start with `RequestReader.feed`. What is complete waits in `ready`, in order; what cannot be
+accepted ends the reading with a `refusal`. httptools (llhttp, no leniency) reads the grammar; this
+module adds what a grammar does not know: limits, one Host, one way to say how long a body is.
+It never touches a socket, keeps no time-outs and never guesses: two readings of the same bytes is
+how requests are smuggled past a proxy (RFC 9112, 11.2), so whatever is ambiguous is refused.
+"""
+
+import re
+from collections.abc import Sized
+from time import monotonic
+from typing import Final
+
+import httptools
+
+from orchid.server.sockets.messages import HttpRequest, Peer
+from orchid.wire.naming import CLIENT_HEADERS
+
+CLOSE_SILENTLY: Final = -1  # a refusal without an answer, for those who do not speak HTTP/1
+# Where in a request the reader stands. Plain numbers: members of an Enum cost a call to look up.
+BETWEEN: Final = 0
+HEAD: Final = 1
+BODY: Final = 2
+ENDED: Final = 3  # nothing more will be read from this connection
+
+SMALLEST_REQUEST: Final = len(b"GET / HTTP/1.1\r\nHost:\r\n\r\n")
+
+_BAD_REQUEST, _EXPECTATION_FAILED, _HEADERS_TOO_LARGE = 400, 417, 431
+_NOT_IMPLEMENTED, _VERSION_NOT_SUPPORTED = 501, 505
+
+# Decoding and folding a name costs more than finding it; unknown ones are not remembered, because
+# a client could fill the memory with them.
+_KNOWN_NAMES = {
+    spelling.encode(): name.lower()
+    for name in (
+        "Accept",
+        "Accept-Encoding",
+        "Authorization",
+        "Connection",
+        "Content-Length",
+        "Content-Type",
+        "Expect",
+        "Host",
+        *CLIENT_HEADERS,
+        "Transfer-Encoding",
+        "User-Agent",
+    )
+    for spelling in (name, name.lower())
+}
+_STRANGE_METHOD = re.compile(rb"([A-Z][A-Z-]{0,31}) [/*h]")
+_METHODS = {
+    name.encode(): name for name in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+}
+
+
+class Arrived:
+    """A complete request, and what its sender expects of the connection afterwards."""
+
+    __slots__ = ("answered", "chunked", "keep_alive", "lingers", "request")
+
+    def __init__(self, request: HttpRequest, *, keep_alive: bool, chunked: bool) -> None:
+        self.request = request
+        self.keep_alive = keep_alive
+        self.chunked = chunked  # the client understands chunked answers: HTTP/1.1
+        self.answered = False  # the answer was given, or nobody is there to get it
+        self.lingers = False  # the client may still be sending a body that nobody will read
+
+
+class KnownHead:
+    """A head that was read before on this connection, to save reading its headers again.
+
+    Clients repeat themselves: the same headers with another path, with another body of the same
+    length or none. Only a piece that held exactly one whole request is remembered, so that equal
+    bytes at the same place, between two requests, can only mean the same. A request line that is
+    not the remembered one is read here when nothing about it is odd; the parser gets all others.
+    """
+
+    __slots__ = ("_headers", "_line", "_request", "_rest")
+
+    LONGEST = 4096
+    PLAIN_LINE = re.compile(
+        rb"(GET|POST|PUT|PATCH|DELETE) "
+        rb"((/[A-Za-z0-9._~%!$&'()*+,;=:@/-]*)(?:\?([A-Za-z0-9._~%!$&'()*+,;=:@/?-]*))?)"
+        rb" HTTP/1\.1"
+    )
+
+    def __init__(self, line: bytes, headers: bytes, rest: int, request: HttpRequest) -> None:
+        self._line = line
+        self._headers = headers  # from the end of the line to the empty one, with both
+        self._rest = rest  # length of the piece behind the line, with the body
+        self._request = request
+
+    @classmethod
+    def of(cls, request: HttpRequest, piece: bytes) -> "KnownHead | None":
+        line, end = piece.find(b"\r\n"), piece.find(b"\r\n\r\n") + 4
+        if end > cls.LONGEST or end + len(request.body) != len(piece):
+            return None
+        bare = HttpRequest(
+            request.method,
+            request.target,
+            request.path,
+            request.query,
+            request.headers,
+            request.peer,
+            repeated=list(request.repeated) if request.repeated else None,
+            timeout=request.timeout,
+        )
+        return cls(piece[:line], piece[line:end], len(piece) - line, bare)
+
+    def again(self, piece: bytes) -> Arrived | None:
+        """The request in a piece that holds just one, with these headers; else None."""
+        end = piece.find(b"\r\n")
+        if len(piece) - end != self._rest or not piece.startswith(self._headers, end):
+            return None
+        known = self._request
+        method, target, path, query = known.method, known.target, known.path, known.query
+        if piece[:end] != self._line:
+            line = self.PLAIN_LINE.fullmatch(piece, 0, end)
+            if line is None:
+                return None
+            method = _METHODS[line[1]]
+            target, path = line[2].decode("ascii"), line[3].decode("ascii")
+            query = line[4].decode("ascii") if line[4] else ""
+        request = HttpRequest(
+            method,
+            target,
+            path,
+            query,
+            known.headers,
+            known.peer,
+            body=piece[end + len(self._headers) :],
+            repeated=known.repeated,
+            received=monotonic(),
+            timeout=known.timeout,
+        )
+        return Arrived(request, keep_alive=True, chunked=True)
+
+
+class _Stop(Exception):
+    """Ends the parser's run from inside one of its callbacks."""
+
+
+class RequestReader:
+    """Reads one connection's requests; `feed` it what arrives."""
+
+    __slots__ = (
+        "_arriving",
+        "_body",
+        "_body_bytes",
+        "_headers",
+        "_known",
+        "_last_headers",
+        "_max_body",
+        "_max_head",
+        "_max_headers",
+        "_parser",
+        "_peer",
+        "_piece",
+        "_plain",
+        "_repeated",
+        "_span",
+        "_strange_method",
+        "_target",
+        "_timeout",
+        "phase",
+        "ready",
+        "refusal",
+        "wants_continue",
+    )
+
+    def __init__(
+        self,
+        peer: Peer,
+        *,
+        max_header_bytes: int,
+        max_headers: int,
+        max_body_bytes: int,
+        request_timeout: float,
+    ) -> None:
+        self._peer = peer
+        self._max_head = max_header_bytes
+        self._max_headers = max_headers
+        self._max_body = max_body_bytes
+        self._timeout = request_timeout
+        self.ready: list[Arrived] = []
+        self.refusal = 0  # an HTTP status or CLOSE_SILENTLY, due after what is ready
+        self.phase = BETWEEN
+        self._known: KnownHead | None = None
+        self._last_headers = b""
+        self._plain: HttpRequest | None = None  # the last one, if its head alone says what it is
+        self.wants_continue = False  # the client waits for "100 Continue" before it sends the body
+        self._strange_method = ""  # one that the parser does not know, in place of the stand-in
+        self._piece = 0  # length of the piece being fed
+        self._span = 0  # length of all pieces that hold some of the present head or body
+        self._target = b""
+        self._headers: dict[str, str] = {}
+        self._repeated: list[tuple[str, str]] | None = None
+        self._arriving: Arrived | None = None
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+        self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
+
+    def feed(self, data: bytes) -> None:
+        """Read a piece; afterwards look at `ready`, `refusal`, `phase` and `wants_continue`."""
+        if self._parser is None or self.phase == ENDED:
+            return
+        between = self.phase == BETWEEN
+        if between and self._known is not None:
+            known = self._known.again(data)
+            if known is not None:
+                self.ready.append(known)
+                return
+        self._plain = None
+        self._piece = len(data)
+        if not between:
+            self._span += self._piece
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            # The handler decides; until it has agreed, what follows is another request, because a
+            # client has to wait for the answer before it goes on otherwise (RFC 9110, 7.8).
+            self._parser = httptools.HttpRequestParser(self)
+            self.feed(data[upgrade.args[0] :])
+        except httptools.HttpParserInvalidMethodError as error:
+            if not (between and self._feed_strange(data)):
+                self._fail(error, data)
+        except httptools.HttpParserError as error:
+            self._fail(error, data)
+        else:
+            if self.phase != BETWEEN:
+                self._check_growth()
+            elif between and self._plain is not None:
+                self._remember(self._plain, data)
+
+    def _feed_strange(self, data: bytes) -> bool:
+        """Read a request whose method the parser does not know; routing will say 405.
+
+        Any token may be a method (RFC 9110, 9.1). The parser gets a stand-in that it knows and
+        treats like any other; tell whether that was possible.
+        """
+        method = _STRANGE_METHOD.match(data)
+        if method is None or self.ready or self._strange_method:
+            return False
+        self._strange_method = method[1].decode()
+        self._parser = httptools.HttpRequestParser(self)
+        self.phase = BETWEEN
+        self.feed(b"SOURCE" + data[method.end(1) :])
+        self._strange_method = ""
+        self._known = self._plain = None
+        return True
+
+    def _remember(self, request: HttpRequest, piece: bytes) -> None:
+        """Keep a head the second time its headers come; most of others never come again."""
+        headers = piece[piece.find(b"\r\n") : piece.find(b"\r\n\r\n")]
+        if headers == self._last_headers:
+            self._known = KnownHead.of(request, piece)
+        self._last_headers = headers
+
+    def forget(self) -> None:
+        """Let go of the last head: a connection that streams for hours has no use for it."""
+        self._known = self._plain = None
+        self._last_headers = b""
+        if self.phase != HEAD:
+            self._headers = {}
+            self._target = b""
+
+    def close(self) -> None:
+        """Read nothing more; also lets go of the parser, which refers back to this reader."""
+        self.phase = ENDED
+        self._parser = None
+        self._body = []
+        self.forget()
+
+    # Limits
+
+    def _check_growth(self) -> None:
+        """Bound what an unfinished head, or the framing and trailers of a body, may take."""
+        if self.phase == HEAD:
+            if self._span > self._max_head or self._has_too_many(self._repeated or ()):
+                self._refuse(_HEADERS_TOO_LARGE)
+        elif self.phase == BODY and self._span - self._body_bytes > self._max_head:
+            self._refuse(_BAD_REQUEST)
+
+    def _has_too_many(self, repeated: Sized) -> bool:
+        return len(self._headers) + len(repeated) > self._max_headers
+
+    def _head_bytes(self) -> int:
+        lines = [*self._headers.items(), *(self._repeated or ())]
+        return len(self._target) + sum(len(name) + len(value) + 4 for name, value in lines)
+
+    # Ends
+
+    def _refuse(self, status: int) -> None:
+        self.refusal = status
+        self.close()
+
+    def _fail(self, error: httptools.HttpParserError, data: bytes) -> None:
+        if self.phase == ENDED:
+            self.close()  # we stopped the parser ourselves, or it met bytes behind the last request
+        elif self._is_other_protocol(error, data):
+            self._refuse(CLOSE_SILENTLY)
+        else:
+            self._refuse(_BAD_REQUEST)
+
+    def _is_other_protocol(self, error: httptools.HttpParserError, data: bytes) -> bool:
+        """Tell noise, TLS and HTTP/2 from a mistaken HTTP/1 client, who deserves an answer."""
+        if isinstance(error, httptools.HttpParserInvalidMethodError):
+            return not data[:1].isalpha()
+        return self._parser is not None and self._parser.get_method() == b"PRI"
+
+    # What httptools calls
+
+    def on_message_begin(self) -> None:
+        self.phase = HEAD
+        self._span = self._piece
+        self._target = b""
+        self._headers = {}
+        self._repeated = None
+
+    def on_url(self, part: bytes) -> None:
+        self._target = self._target + part if self._target else part
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self.phase != HEAD:
+            return  # a trailer; it must never look like a header that was there from the start
+        key = _KNOWN_NAMES.get(name) or name.decode("latin-1").lower()
+        text = value.decode("latin-1").rstrip(" \t")
+        headers = self._headers
+        if key not in headers:
+            headers[key] = text
+        elif self._repeated is None:
+            self._repeated = [(key, text)]
+        else:
+            self._repeated.append((key, text))
+
+    def on_headers_complete(self) -> None:
+        status = self._take_head()
+        if status:
+            self._refuse(status)
+            raise _Stop
+
+    def on_body(self, data: bytes) -> None:
+        self._body_bytes += len(data)
+        if self._body_bytes > self._max_body and self._arriving is not None:
+            self._give_up_body(self._arriving)
+            raise _Stop
+        self._body.append(data)
+
+    def on_message_complete(self) -> None:
+        arrived = self._arriving
+        if arrived is None:
+            return
+        if self._body_bytes:
+            arrived.request.body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+            self._body = []
+        self._deliver(arrived)
+
+    # The head
+
+    def _take_head(self) -> int:
+        """Check a complete head and prepare its request; give the status of a refusal, or 0."""
+        parser = self._parser
+        if parser is None:
+            return _BAD_REQUEST
+        headers = self._headers
+        version = parser.get_http_version()
+        modern = version == "1.1"
+        if not modern and version != "1.0":
+            return _VERSION_NOT_SUPPORTED
+        repeated = self._repeated
+        if len(headers) > self._max_headers or (repeated and self._has_too_many(repeated)):
+            return _HEADERS_TOO_LARGE
+        # The sum is exact but dear; what was fed is an upper bound of it.
+        if self._span > self._max_head and self._head_bytes() > self._max_head:
+            return _HEADERS_TOO_LARGE
+        if modern and "host" not in headers:
+            return _BAD_REQUEST
+        if repeated and any(name == "host" for name, _ in repeated):
+            return _BAD_REQUEST
+        target = self._target.decode("latin-1")
+        path = target if target[:1] == "/" else _origin_form(target)
+        raw_method = parser.get_method()
+        method = self._strange_method or _METHODS.get(raw_method) or raw_method.decode("latin-1")
+        if not path or "#" in path or (path == "*" and method != "OPTIONS"):
+            return _BAD_REQUEST
+        path, _, query = path.partition("?")
+        request = HttpRequest(
+            method,
+            target,
+            path,
+            query,
+            headers,
+            self._peer,
+            repeated=repeated,
+            received=monotonic(),
+            timeout=self._timeout,
+        )
+        keep_alive = parser.should_keep_alive() if "connection" in headers else modern
+        arrived = Arrived(request, keep_alive=keep_alive, chunked=modern)
+        self._arriving = arrived
+        self.phase = BODY
+        self._span = self._piece
+        if ("upgrade" in headers or method == "CONNECT") and parser.should_upgrade():
+            if self._refuses_upgrade(arrived):
+                return _BAD_REQUEST
+            if not modern:
+                headers.pop("upgrade", None)  # of HTTP/1.0 it must be ignored (RFC 9110, 7.8)
+        elif modern and keep_alive:
+            self._plain = request
+        if "content-length" in headers or "transfer-encoding" in headers:
+            return self._take_body_headers(arrived)
+        return 0
+
+    def _take_body_headers(self, arrived: Arrived) -> int:
+        """Judge the headers that say how a body comes; RFC 9112, 6."""
+        headers = arrived.request.headers
+        coding = headers.get("transfer-encoding")
+        length = int(headers.get("content-length", "0"))  # llhttp let digits through, nothing else
+        if coding is not None and coding.lower() != "chunked":
+            return _NOT_IMPLEMENTED
+        if coding is not None and not arrived.chunked:
+            return _BAD_REQUEST  # HTTP/1.0 has no chunked bodies; a proxy may read this otherwise
+        expectation = headers.get("expect", "100-continue")
+        if expectation.lower() != "100-continue":
+            return _EXPECTATION_FAILED
+        if length > self._max_body:
+            self._give_up_body(arrived)
+            raise _Stop
+        self.wants_continue = arrived.chunked and "expect" in headers
+        if self.wants_continue or coding is not None:
+            self._plain = None
+        return 0
+
+    def _refuses_upgrade(self, arrived: Arrived) -> bool:
+        """Tell whether ignoring the upgrade would leave a body, which the parser does not read."""
+        request = arrived.request
+        has_body = request.headers.get("content-length", "0") != "0"
+        return request.method == "CONNECT" or has_body or "transfer-encoding" in request.headers
+
+    # The end of a request
+
+    def _give_up_body(self, arrived: Arrived) -> None:
+        """Hand over a request whose body passed the limit, without the body; read nothing more."""
+        self._body = []
+        arrived.request.too_large = True
+        arrived.keep_alive = False
+        arrived.lingers = True
+        self._deliver(arrived)
+
+    def _deliver(self, arrived: Arrived) -> None:
+        self._arriving = None
+        self._body_bytes = 0
+        self.wants_continue = False
+        self.phase = BETWEEN if arrived.keep_alive else ENDED
+        self.ready.append(arrived)
+
+
+def _origin_form(target: str) -> str:
+    """Give path and query of a target in any form; "" if it has none (RFC 9112, 3.2)."""
+    if target == "*":
+        return target
+    scheme, separator, rest = target.partition("://")
+    if not separator or scheme.lower() not in {"http", "https"}:
+        return ""
+    authority, slash, path = rest.partition("/")
+    if not slash:
+        authority, mark, query = rest.partition("?")
+        path = mark + query
+    return "/" + path if authority and "?" not in authority else ""

@@ -1,0 +1,177 @@
+"""The two ways in which an answer takes time: a handler that suspends, a stream that stays open.
+
+`PendingRequest` carries a started coroutine on in a task, with its deadline. `OpenStream` is the
+`Sink` of one stream. Both belong to one connection (connection.py) until they are done.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context
+from types import coroutine
+from typing import TYPE_CHECKING, Any
+
+from orchid.server.sockets.messages import Chunk, Response, Sink, Stream
+from orchid.server.sockets.reader import Arrived
+
+if TYPE_CHECKING:
+    from orchid.server.sockets.connection import Connection
+    from orchid.server.sockets.listener_state import ListenerState
+
+log = logging.getLogger(__name__)
+
+_LAST_CHUNK = b"0\r\n\r\n"
+_LONGEST_TIMER = 86_400.0  # event loops refuse infinity
+
+Answer = Response | Stream
+
+
+class PendingRequest:
+    """A request whose handler waits for something."""
+
+    __slots__ = ("_arrived", "_connection", "_service", "_task", "_timer")
+
+    def __init__(
+        self,
+        connection: "Connection",
+        service: "ListenerState",
+        arrived: Arrived,
+        rest: Coroutine[Any, Any, Answer],
+        context: Context,
+    ) -> None:
+        self._connection: Connection | None = connection
+        self._service = service
+        self._arrived = arrived
+        loop = service.loop
+        seconds = min(arrived.request.timeout, _LONGEST_TIMER)
+        self._timer = loop.call_later(seconds, self._expire)
+        self._task: asyncio.Task[None] = loop.create_task(self._run(rest), context=context)
+        service.tasks.add(self._task)
+        self._task.add_done_callback(service.finished)
+
+    def let_go(self) -> None:
+        """The client has gone: run on, and drop the answer."""
+        self._connection = None
+
+    async def _run(self, rest: Coroutine[Any, Any, Answer]) -> None:
+        answer: Answer
+        try:
+            answer = await rest
+        except (Exception, asyncio.CancelledError) as error:
+            if self._arrived.answered:
+                return  # too late, and the client knows
+            answer = self._service.failed(self._arrived.request, error)
+        self._timer.cancel()
+        self._deliver(answer)
+
+    def _expire(self) -> None:
+        self._task.cancel()
+        self._deliver(self._service.timeout_response)
+
+    def _deliver(self, answer: Answer) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None and not self._arrived.answered:
+            self._arrived.answered = True
+            connection.resume_with(self._arrived, answer)
+            return
+        self._arrived.answered = True
+        if isinstance(answer, Stream):
+            open_on(answer, closed_stream(self._service.loop))
+
+
+@coroutine
+def carry_on(started: Coroutine[Any, Any, Answer], awaited: object) -> Generator[Any, Any, Answer]:
+    """Go on with a coroutine that has run up to its first suspension, where it gave `awaited`.
+
+    The task that runs this gets that same future, as if it had started the coroutine itself.
+    """
+    answer: Answer
+    while True:
+        try:
+            yield awaited
+        except BaseException as error:  # it is the coroutine's to judge
+            try:
+                awaited = started.throw(error)
+            except StopIteration as done:
+                answer = done.value
+                return answer
+        else:
+            answer = yield from started
+            return answer
+
+
+class OpenStream:
+    """The sink of one stream."""
+
+    __slots__ = ("_callbacks", "_chunked", "_connection", "_loop", "_transport", "keep_alive")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        connection: "Connection | None",
+        transport: asyncio.Transport | None,
+        *,
+        chunked: bool = False,
+        keep_alive: bool = False,
+    ) -> None:
+        self._loop = loop
+        self._connection = connection
+        self._transport = transport
+        self._chunked = chunked
+        self.keep_alive = keep_alive
+        self._callbacks: tuple[Callable[[], None], ...] = ()
+
+    @property
+    def closed(self) -> bool:
+        return self._connection is None
+
+    def send(self, chunk: Chunk) -> None:
+        connection, transport = self._connection, self._transport
+        if connection is None or transport is None or not chunk.data:
+            return
+        transport.write(chunk.framed if self._chunked else chunk.data)
+        if connection.blocked:
+            connection.check_unsent()
+
+    def finish(self) -> None:
+        connection, transport = self._connection, self._transport
+        if connection is None or transport is None:
+            return
+        if self._chunked:
+            transport.write(_LAST_CHUNK)
+        self.end()
+        connection.stream_finished(keep_alive=self.keep_alive and self._chunked)
+
+    def abort(self) -> None:
+        if self._connection is not None:
+            self._connection.abort()
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        if self._connection is None:
+            self._loop.call_soon(callback)
+        else:
+            self._callbacks = (*self._callbacks, callback)
+
+    def end(self) -> None:
+        """Close the sink; the connection says so, or `finish` does."""
+        self._connection = self._transport = None
+        callbacks, self._callbacks = self._callbacks, ()
+        for callback in callbacks:
+            self._loop.call_soon(callback)
+
+
+def closed_stream(loop: asyncio.AbstractEventLoop) -> OpenStream:
+    """Make the sink of a stream that nobody will read."""
+    return OpenStream(loop, None, None)
+
+
+def open_on(stream: Stream, sink: OpenStream) -> None:
+    """Tell the maker of a stream that it is open; if that fails, the client sees it break."""
+    try:
+        stream.opened(sink)
+    except Exception:
+        log.exception("listener.stream_failed")
+        sink.abort()
+
+
+_: type[Sink] = OpenStream

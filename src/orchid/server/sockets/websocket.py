@@ -1,0 +1,195 @@
+"""WebSocket (RFC 6455), as far as a watch needs it: the handshake, frames out, frames in.
+
+`handshake` judges a request that asks for it; `WebSocketStream` is the sink of a stream that runs
+over one, a frame for each event. What the client sends is not kept: pings are answered, a close
+ends the stream, messages are skipped. No extension is offered, so no frame is ever compressed.
+"""
+
+import base64
+import binascii
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+from orchid.server.sockets.messages import Chunk, HttpRequest, Sink
+from orchid.server.sockets.streaming import OpenStream
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from orchid.server.sockets.connection import Connection
+
+SWITCHING: Final = 101
+_BAD_REQUEST, _FORBIDDEN = 400, 403
+_VERSION = "13"
+_KEY_BYTES = 16
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
+
+TEXT, BINARY, CLOSE, PING, PONG = 0x1, 0x2, 0x8, 0x9, 0xA
+_FINAL, _MASKED, _RESERVED, _OPCODE, _LENGTH = 0x80, 0x80, 0x70, 0x0F, 0x7F
+_TWO_BYTES, _EIGHT_BYTES = 126, 127  # a length of this value says that the true one follows
+_LONGEST_CONTROL = 125
+_MASK_BYTES = 4
+_NORMAL, _PROTOCOL_ERROR = 1000, 1002
+
+
+def is_asked_for(http: HttpRequest) -> bool:
+    """Whether the request wants to go on as a WebSocket."""
+    wanted = http.headers.get("upgrade", "").lower() == "websocket"
+    return wanted and "upgrade" in http.headers.get("connection", "").lower()
+
+
+def handshake(http: HttpRequest, secret_prefix: str) -> bytes | int:
+    """The headers of a 101, or the status of a refusal.
+
+    `secret_prefix` begins the subprotocol that is a token: it is never chosen, never echoed.
+    """
+    headers = http.headers
+    if headers.get("sec-websocket-version") != _VERSION:
+        return _BAD_REQUEST
+    key = headers.get("sec-websocket-key", "").strip()
+    if not _is_key(key):
+        return _BAD_REQUEST
+    if not headers.get("origin"):
+        return _FORBIDDEN
+    chosen = [name for name in _offered(http) if not name.startswith(secret_prefix)]
+    if len(chosen) > 1:
+        return _BAD_REQUEST
+    digest = hashlib.sha1(key.encode("ascii") + _GUID, usedforsecurity=False).digest()
+    lines = [b"Upgrade: websocket", b"Connection: Upgrade"]
+    lines.append(b"Sec-WebSocket-Accept: " + base64.b64encode(digest))
+    lines += [b"Sec-WebSocket-Protocol: " + name.encode("latin-1") for name in chosen]
+    return b"".join(line + b"\r\n" for line in lines)
+
+
+def _offered(http: HttpRequest) -> list[str]:
+    values = ",".join(http.all("sec-websocket-protocol")).split(",")
+    return [name.strip() for name in values if name.strip()]
+
+
+def _is_key(text: str) -> bool:
+    try:
+        return len(base64.b64decode(text, validate=True)) == _KEY_BYTES
+    except (binascii.Error, ValueError):
+        return False
+
+
+def frame(opcode: int, payload: bytes) -> bytes:
+    """One whole frame from the server, which masks nothing (RFC 6455, 5.1)."""
+    size = len(payload)
+    if size <= _LONGEST_CONTROL:
+        return bytes((_FINAL | opcode, size)) + payload
+    if size < 1 << 16:
+        return bytes((_FINAL | opcode, _TWO_BYTES)) + size.to_bytes(2, "big") + payload
+    return bytes((_FINAL | opcode, _EIGHT_BYTES)) + size.to_bytes(8, "big") + payload
+
+
+def event_frame(data: bytes) -> bytes:
+    """An event as a frame: JSON as text; protobuf without the length that stands before it."""
+    return frame(TEXT, data) if data[:1] == b"{" else frame(BINARY, data[4:])
+
+
+class BadFrame(Exception):
+    """The client does not speak the protocol."""
+
+
+class FrameReader:
+    """Reads a client's frames, keeps nothing of messages and little of the rest."""
+
+    __slots__ = ("_held", "_skipping")
+
+    def __init__(self) -> None:
+        self._held = bytearray()  # less than one head and a control frame's payload
+        self._skipping = 0  # bytes of a message that are still to come
+
+    def feed(self, data: bytes) -> list[tuple[int, bytes]]:
+        """Give the control frames that are complete; raise BadFrame for what cannot be one."""
+        found: list[tuple[int, bytes]] = []
+        rest = memoryview(data)
+        while True:
+            skipped = min(self._skipping, len(rest))
+            self._skipping -= skipped
+            rest = rest[skipped:]
+            if self._skipping or not (rest or self._held):
+                return found
+            head = bytes(self._held) + bytes(rest[: _LONGEST_FRAME - len(self._held)])
+            taken = self._frame(head, found)
+            if not taken:
+                self._held[:] = head
+                return found
+            rest = rest[taken - len(self._held) :]
+            self._held.clear()
+
+    def _frame(self, head: bytes, found: list[tuple[int, bytes]]) -> int:
+        """Read the frame at the start; give how many bytes of it were used, or 0 if too few."""
+        size = _head_size(head)
+        if len(head) < size:
+            return 0
+        first, opcode = head[0], head[0] & _OPCODE
+        length = head[1] & _LENGTH
+        if first & _RESERVED or not head[1] & _MASKED:
+            raise BadFrame  # RFC 6455, 5.1 and 5.2
+        if opcode < CLOSE:
+            wide = head[2 : size - _MASK_BYTES]
+            self._skipping = int.from_bytes(wide, "big") if wide else length
+            return size
+        if length > _LONGEST_CONTROL or not first & _FINAL:
+            raise BadFrame
+        if len(head) < size + length:
+            return 0
+        mask, payload = head[size - _MASK_BYTES : size], head[size : size + length]
+        found.append((opcode, bytes(byte ^ mask[at % 4] for at, byte in enumerate(payload))))
+        return size + length
+
+
+_LONGEST_FRAME = 2 + 8 + _MASK_BYTES + _LONGEST_CONTROL  # that is read whole
+
+
+def _head_size(head: bytes) -> int:
+    if len(head) < 2:  # noqa: PLR2004 -- the two bytes that every frame begins with
+        return 2
+    wide = {_TWO_BYTES: 2, _EIGHT_BYTES: 8}.get(head[1] & _LENGTH, 0)
+    return 2 + wide + _MASK_BYTES
+
+
+class WebSocketStream(OpenStream):
+    """The sink of a stream whose chunks are messages."""
+
+    __slots__ = ("_frames",)
+
+    def __init__(
+        self,
+        loop: "asyncio.AbstractEventLoop",
+        connection: "Connection",
+        transport: "asyncio.Transport",
+    ) -> None:
+        super().__init__(loop, connection, transport)
+        self._frames = FrameReader()
+
+    def send(self, chunk: Chunk) -> None:
+        if chunk.data:
+            super().send(Chunk(event_frame(chunk.data)))
+
+    def finish(self) -> None:
+        """Say goodbye, and do not wait to hear it back: there is nothing more to read for."""
+        self._end_with(_NORMAL)
+
+    def receive(self, data: bytes) -> None:
+        """Take what the client sent."""
+        try:
+            frames = self._frames.feed(data)
+        except BadFrame:
+            self._end_with(_PROTOCOL_ERROR)
+            return
+        for opcode, payload in frames:
+            if opcode == PING:
+                super().send(Chunk(frame(PONG, payload)))
+            elif opcode == CLOSE:
+                self._end_with(_NORMAL)
+                return
+
+    def _end_with(self, code: int) -> None:
+        super().send(Chunk(frame(CLOSE, code.to_bytes(2, "big"))))
+        super().finish()
+
+
+_: type[Sink] = WebSocketStream

@@ -1,0 +1,245 @@
+"""What is said to etcd and what it answers: the few messages that the store needs.
+
+Each message is declared here as a typed class, with the field numbers of etcd's v3 API, and made
+into a protobuf class as it is declared; fields that we never set or read are left out, and
+protobuf skips them. The calls stand at the end. No code is generated, and nothing here does any
+input or output.
+
+A submessage that is absent reads as an empty one: a key that does not exist is at revision 0.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import (
+    Any,
+    Generic,
+    TypeVar,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+T = TypeVar("T")
+
+_pool = DescriptorPool()  # our own, so that no other user of protobuf can be in the way
+_PACKAGE = "orchid.etcd"
+_SCALARS = {
+    bytes: FieldDescriptorProto.TYPE_BYTES,
+    str: FieldDescriptorProto.TYPE_STRING,
+    int: FieldDescriptorProto.TYPE_INT64,  # enumerations too: they travel alike
+    bool: FieldDescriptorProto.TYPE_BOOL,
+}
+
+
+def number(tag: int) -> Any:
+    """Give a field its number."""
+    return tag
+
+
+@dataclass_transform(kw_only_default=True)
+def message(declared: type[T]) -> type[T]:
+    """Make a protobuf class of a declaration."""
+    name = declared.__name__
+    file = FileDescriptorProto(name=name, package=_PACKAGE, syntax="proto3")
+    kind = file.message_type.add(name=name)
+    for field, hint in get_type_hints(declared).items():
+        repeated = get_origin(hint) is Sequence
+        type_ = get_args(hint)[0] if repeated else hint
+        added = kind.field.add(name=field, number=getattr(declared, field))
+        added.label = (
+            FieldDescriptorProto.LABEL_REPEATED if repeated else FieldDescriptorProto.LABEL_OPTIONAL
+        )
+        if type_ in _SCALARS:
+            added.type = _SCALARS[type_]
+        else:
+            added.type = FieldDescriptorProto.TYPE_MESSAGE
+            added.type_name = f".{_PACKAGE}.{type_.__name__}"
+            if type_.__name__ not in file.dependency:
+                file.dependency.append(type_.__name__)
+    _pool.Add(file)
+    made = GetMessageClass(_pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+    return cast("type[T]", made)
+
+
+@message
+class Header:
+    revision: int = number(3)
+
+
+@message
+class KeyValue:
+    key: bytes = number(1)
+    create_revision: int = number(2)
+    mod_revision: int = number(3)
+    value: bytes = number(5)
+
+
+@message
+class RangeRequest:
+    key: bytes = number(1)
+    range_end: bytes = number(2)
+    limit: int = number(3)
+    revision: int = number(4)
+    keys_only: bool = number(8)
+    count_only: bool = number(9)
+
+
+@message
+class RangeResponse:
+    header: Header = number(1)
+    kvs: Sequence[KeyValue] = number(2)
+    more: bool = number(3)
+
+
+@message
+class PutRequest:
+    key: bytes = number(1)
+    value: bytes = number(2)
+    prev_kv: bool = number(4)
+
+
+@message
+class PutResponse:
+    prev_kv: KeyValue = number(2)
+
+
+@message
+class DeleteRangeRequest:
+    key: bytes = number(1)
+    prev_kv: bool = number(3)
+
+
+@message
+class DeleteRangeResponse:
+    prev_kvs: Sequence[KeyValue] = number(3)
+
+
+@message
+class RequestOp:
+    """One of these."""
+
+    request_range: RangeRequest = number(1)
+    request_put: PutRequest = number(2)
+    request_delete_range: DeleteRangeRequest = number(3)
+
+
+@message
+class ResponseOp:
+    """One of these, as it was asked."""
+
+    response_range: RangeResponse = number(1)
+    response_put: PutResponse = number(2)
+    response_delete_range: DeleteRangeResponse = number(3)
+
+
+MOD_REVISION = 2
+"""A Compare's `target`: the revision that last changed the key. Its `result` 0 means equal."""
+
+
+@message
+class Compare:
+    target: int = number(2)
+    key: bytes = number(3)
+    mod_revision: int = number(6)
+
+
+@message
+class TxnRequest:
+    compare: Sequence[Compare] = number(1)
+    success: Sequence[RequestOp] = number(2)
+    failure: Sequence[RequestOp] = number(3)
+
+
+@message
+class TxnResponse:
+    header: Header = number(1)
+    succeeded: bool = number(2)
+    responses: Sequence[ResponseOp] = number(3)
+
+
+@message
+class CompactionRequest:
+    revision: int = number(1)
+
+
+@message
+class CompactionResponse:
+    header: Header = number(1)
+
+
+@message
+class StatusRequest:
+    pass
+
+
+@message
+class StatusResponse:
+    header: Header = number(1)
+    version: str = number(2)
+
+
+@message
+class WatchCreateRequest:
+    key: bytes = number(1)
+    range_end: bytes = number(2)
+    start_revision: int = number(3)
+    progress_notify: bool = number(4)
+    prev_kv: bool = number(6)
+
+
+@message
+class WatchRequest:
+    create_request: WatchCreateRequest = number(1)
+
+
+DELETED = 1
+"""A WatchEvent's `type`; 0 is a put."""
+
+
+@message
+class EtcdEvent:
+    type: int = number(1)
+    kv: KeyValue = number(2)
+    prev_kv: KeyValue = number(3)
+
+
+@message
+class WatchResponse:
+    header: Header = number(1)
+    created: bool = number(3)
+    canceled: bool = number(4)
+    compact_revision: int = number(5)
+    cancel_reason: str = number(6)
+    events: Sequence[EtcdEvent] = number(11)
+
+
+@dataclass(frozen=True)
+class Method(Generic[Q, A]):
+    """A call: its path, what it is given and what it answers."""
+
+    path: str
+    request: type[Q]
+    answer: type[A]
+
+    @property
+    def encode(self) -> Callable[[Q], bytes]:
+        return cast("Any", self.request).SerializeToString  # type: ignore[no-any-return]
+
+    @property
+    def decode(self) -> Callable[[bytes], A]:
+        return cast("Any", self.answer).FromString  # type: ignore[no-any-return]
+
+
+RANGE = Method("/etcdserverpb.KV/Range", RangeRequest, RangeResponse)
+TXN = Method("/etcdserverpb.KV/Txn", TxnRequest, TxnResponse)
+COMPACT = Method("/etcdserverpb.KV/Compact", CompactionRequest, CompactionResponse)
+STATUS = Method("/etcdserverpb.Maintenance/Status", StatusRequest, StatusResponse)
+WATCH = Method("/etcdserverpb.Watch/Watch", WatchRequest, WatchResponse)

@@ -1,0 +1,326 @@
+"""The store in etcd: for several servers on several machines, all of them active.
+
+A commit is one etcd transaction that compares each key's mod_revision; a revision of the store is
+the revision that etcd gave it. Commits run side by side: etcd groups them on their way to disk.
+
+Beside its changes every commit writes one small key, the mark (keys.py), with a name of its
+own. So the mark's revision is always that of the newest commit of ours, whoever made it and
+whatever else the same etcd is used for: reading it tells what a fresh read has to wait for, and
+that is sure to come by the watch. And when the answer to a commit is lost, the mark tells
+whether it happened.
+
+Start with `EtcdStore`. The connection: client.py; watches and compaction as they are seen
+from here: history.py. Never writes outside of its prefix, and never repeats a commit whose
+outcome is not known. Compaction is etcd's own and concerns all its users.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from orchid.store.etcd.client import EtcdClient, RevisionGone, TLSFiles, Undecided
+from orchid.store.etcd.history import EtcdHistory
+from orchid.store.etcd.keys import Keyspace
+from orchid.store.etcd.messages import (
+    COMPACT,
+    MOD_REVISION,
+    RANGE,
+    TXN,
+    CompactionRequest,
+    Compare,
+    DeleteRangeRequest,
+    KeyValue,
+    PutRequest,
+    RangeRequest,
+    RequestOp,
+    TxnRequest,
+    TxnResponse,
+)
+from orchid.store.interface import (
+    ABSENT,
+    LATEST,
+    Batch,
+    Change,
+    Compacted,
+    FutureRevision,
+    Page,
+    Record,
+    Revision,
+    RevisionConflict,
+    Span,
+    Store,
+    StoreEvent,
+    StoreUnavailable,
+    check_changes,
+    check_read,
+)
+from orchid.store.shared_call import SharedCall
+from orchid.store.tail import follow
+
+PREFIX: Final = "/orchid"
+TIMEOUT_SECONDS: Final = 10.0  # etcd itself gives up after 7
+FIRST_PAGE: Final = 500
+LARGEST_PAGE: Final = 10_000
+BYTES_PER_PAGE: Final = 8 << 20
+
+
+class EtcdStore:
+    """A Store in etcd. Make one with `await EtcdStore.open([...])`."""
+
+    def __init__(self, client: EtcdClient, keys: Keyspace, history: EtcdHistory) -> None:
+        self._client = client
+        self._keys = keys
+        self._history = history
+        self._tail = history.tail
+        self._standing = SharedCall(history.standing)
+        self._self = secrets.token_hex(8)
+        self._numbers = count()
+        self._claimed: Revision = ABSENT  # when somebody last claimed to compact, as far as we know
+        self._commits: set[asyncio.Task[Revision]] = set()
+        self._following = asyncio.create_task(history.run())
+        self._closing: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        endpoints: Sequence[str],
+        *,
+        prefix: str = PREFIX,
+        ca: Path | None = None,
+        certificate: Path | None = None,
+        key: Path | None = None,
+        timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109 - of each call to come, not of this one
+    ) -> "EtcdStore":
+        """Connect to a cluster.
+
+        Raises StoreUnusable for bad settings, StoreUnavailable without an answer.
+        """
+        keys = Keyspace(prefix)
+        client = EtcdClient(endpoints, TLSFiles(ca, certificate, key), timeout=timeout)
+        try:
+            history = await EtcdHistory.begin(client, keys)
+        except BaseException:
+            await client.close()
+            raise
+        return cls(client, keys, history)
+
+    async def read(self, span: Span, *, at: Revision = LATEST, limit: int = 0) -> Page:
+        self._check_open()
+        check_read(at, limit)
+        while True:
+            await self._history.learn()
+            if at != LATEST and at < self._tail.oldest:
+                raise Compacted(at, self._tail.oldest)
+            try:
+                return await self._read(span, at, limit)
+            except RevisionGone:  # another server has compacted just now
+                continue
+
+    async def commit(self, changes: Sequence[Change]) -> Revision:
+        self._check_open()
+        check_changes(changes)
+        # A task of its own, because a caller that is cancelled does not undo the commit.
+        making = asyncio.create_task(self._commit(tuple(changes)))
+        self._commits.add(making)
+        making.add_done_callback(self._finished)
+        return await asyncio.shield(making)
+
+    def watch(self, span: Span, *, after: Revision) -> AsyncGenerator[Batch, None]:
+        return follow(self._tail, span, after, self._history.replay)
+
+    async def revision(self) -> Revision:
+        self._check_open()
+        standing = await self._standing.ask()
+        return max(standing.newest, self._tail.revision)
+
+    async def may_compact(self) -> bool:
+        """Whether nobody else has claimed it since we last asked.
+
+        So it stays with one server for as long as that one asks; when it has stopped, the next one
+        to ask twice in a row takes over.
+        """
+        key = self._keys.compactor
+        claim = TxnRequest(
+            compare=[Compare(target=MOD_REVISION, key=key, mod_revision=self._claimed)],
+            success=[RequestOp(request_put=PutRequest(key=key, value=self._self.encode()))],
+            failure=[RequestOp(request_range=RangeRequest(key=key))],
+        )
+        try:
+            answer = await self._client.once(TXN, claim)
+        except Undecided as undecided:
+            raise StoreUnavailable(str(undecided)) from None
+        if answer.succeeded:
+            self._claimed = answer.header.revision
+        else:
+            found = answer.responses[0].response_range.kvs
+            self._claimed = found[0].mod_revision if found else ABSENT
+        return answer.succeeded
+
+    async def compact(self, before: Revision) -> None:
+        """Have etcd forget; any number of servers may do so at once.
+
+        A compaction that another has overtaken is refused by etcd, and that is all right.
+        """
+        newest = await self.revision()
+        if before > newest:
+            raise FutureRevision(before, newest)
+        if before <= self._history.compacted:
+            return
+        try:
+            await self._client.call(COMPACT, CompactionRequest(revision=before))
+        except RevisionGone:
+            await self._history.learn()
+        else:
+            await self._history.learn(before)
+
+    async def close(self) -> None:
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._shut())
+        await asyncio.shield(self._closing)
+
+    async def _shut(self) -> None:
+        if self._commits:
+            await asyncio.wait(self._commits)
+        self._history.close()
+        self._following.cancel()
+        await asyncio.wait([self._following])
+        await self._standing.close()
+        await self._client.close()
+
+    def _check_open(self) -> None:
+        if self._closing is not None or self._tail.closed:
+            raise StoreUnavailable("the store is closed")
+
+    # Reads
+
+    async def _read(self, span: Span, at: Revision, limit: int) -> Page:
+        """Read at one revision, in pages of a size that etcd and memory can bear.
+
+        By plain reads only: in a transaction, some versions of etcd refuse them when it is full.
+        """
+        oldest = self._tail.oldest
+        shown, fixed = await self._place(at)
+        start, end = self._keys.bounds(span)
+        size = min(limit, FIRST_PAGE) if limit else FIRST_PAGE
+        records: list[Record] = []
+        more = True
+        while more and (not limit or len(records) < limit):
+            request = RangeRequest(key=start, range_end=end, limit=size, revision=fixed)
+            found = await self._client.call(RANGE, request)
+            records += [self._record(each) for each in found.kvs]
+            more = found.more
+            if more:
+                start = self._keys.outer(records[-1].key) + b"\0"
+                size = _next_size(records, limit)
+        return Page(records, shown, more, oldest)
+
+    async def _place(self, at: Revision) -> tuple[Revision, Revision]:
+        """Find the revision that a read shows, and the one of etcd's at which to read it."""
+        if LATEST < at <= self._tail.revision:
+            # Of ours, nothing has changed between the oldest revision and what is compacted.
+            return at, max(at, self._history.compacted)
+        standing = await self._standing.ask()
+        newest, followed = standing.newest, self._tail.revision
+        if followed <= standing.header:  # ahead of the mark only if other hands wrote to our keys
+            newest = max(newest, followed)
+        if at > newest:
+            raise FutureRevision(at, newest)
+        return (newest, standing.header) if at == LATEST else (at, max(at, self._history.compacted))
+
+    def _record(self, found: KeyValue) -> Record:
+        return Record(self._keys.inner(found.key), found.value, found.mod_revision)
+
+    # Commits
+
+    async def _commit(self, changes: tuple[Change, ...]) -> Revision:
+        name = f"{self._self}-{next(self._numbers)}".encode()
+        try:
+            answer = await self._client.once(TXN, self._transaction(changes, name))
+        except Undecided as undecided:
+            revision = await self._find(changes[0], name)
+            if revision is None:
+                raise StoreUnavailable(str(undecided)) from None
+        else:
+            if not answer.succeeded:
+                raise self._conflict(changes, answer)
+            revision = answer.header.revision
+            self._history.offer(_batch(changes, answer))
+        await self._history.reach(revision)
+        return revision
+
+    def _finished(self, commit: asyncio.Task[Revision]) -> None:
+        self._commits.discard(commit)
+        if not commit.cancelled():
+            commit.exception()  # its caller may have gone; then nobody else asks
+
+    def _transaction(self, changes: Sequence[Change], name: bytes) -> TxnRequest:
+        compare, success, failure = [], [], []
+        for change in changes:
+            key = self._keys.outer(change.key)
+            compare.append(Compare(target=MOD_REVISION, key=key, mod_revision=change.expected))
+            failure.append(RequestOp(request_range=RangeRequest(key=key)))
+            if change.value is None:
+                delete = DeleteRangeRequest(key=key, prev_kv=True)
+                success.append(RequestOp(request_delete_range=delete))
+            else:
+                put = PutRequest(key=key, value=change.value, prev_kv=change.expected != ABSENT)
+                success.append(RequestOp(request_put=put))
+        success.append(RequestOp(request_put=PutRequest(key=self._keys.mark, value=name)))
+        return TxnRequest(compare=compare, success=success, failure=failure)
+
+    def _conflict(self, changes: Sequence[Change], answer: TxnResponse) -> RevisionConflict:
+        for change, response in zip(changes, answer.responses, strict=True):
+            found = response.response_range.kvs
+            record = self._record(found[0]) if found else None
+            if change.expected != (record.revision if record else ABSENT):
+                return RevisionConflict(change.key, record)
+        raise StoreUnavailable("etcd has refused a commit without a reason")
+
+    async def _find(self, change: Change, name: bytes) -> Revision | None:
+        """Look for a commit whose answer was lost; None if it cannot be shown to have happened.
+
+        It may still be on its way, so that not finding it proves nothing.
+        """
+        if revision := await self._named(name):
+            return revision
+        request = RangeRequest(key=self._keys.outer(change.key), keys_only=True)
+        found = (await self._client.call(RANGE, request)).kvs
+        if not found or found[0].mod_revision <= change.expected:
+            return None
+        try:
+            return await self._named(name, at=found[0].mod_revision)
+        except RevisionGone:
+            return None
+
+    async def _named(self, name: bytes, at: Revision = 0) -> Revision | None:
+        """The revision of the commit that wrote the mark, if that is its name."""
+        request = RangeRequest(key=self._keys.mark, revision=at)
+        marks = (await self._client.call(RANGE, request)).kvs
+        return marks[0].mod_revision if marks and marks[0].value == name else None
+
+
+def _batch(changes: Sequence[Change], answer: TxnResponse) -> Batch:
+    """What a commit has done, with what was there before."""
+    revision = answer.header.revision
+    events = []
+    for change, response in zip(changes, answer.responses, strict=False):  # the mark is the last
+        previous = None
+        if change.value is None:
+            previous = response.response_delete_range.prev_kvs[0].value
+        elif change.expected != ABSENT:
+            previous = response.response_put.prev_kv.value
+        events.append(StoreEvent(change.key, change.value, revision, previous, change.expected))
+    return Batch(tuple(events), revision)
+
+
+def _next_size(records: Sequence[Record], limit: int) -> int:
+    """How many records the next page may have, going by the size of those before."""
+    mean = sum(len(record.value) for record in records) // len(records) + 1
+    size = max(1, min(LARGEST_PAGE, BYTES_PER_PAGE // mean))
+    return min(size, limit - len(records)) if limit else size
+
+
+_: type[Store] = EtcdStore

@@ -1,0 +1,180 @@
+"""The data file as a file: made, locked, checked, opened and copied.
+
+One store has it open at a time: a lock file beside it says so, and vanishes with its process,
+however that ends. Nobody but the owner may read it, for it holds secrets. Start with `DataFile`;
+`copy` makes a backup while the file is in use.
+"""
+
+import fcntl
+import os
+import secrets
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import apsw
+
+from orchid.store.interface import FIRST, AlreadyInUse, Revision, StoreUnusable
+from orchid.store.sqlite.tables import SCHEMA
+
+APPLICATION = 0x4F524348  # "ORCH", in the header of every data file
+FORMAT = 1
+# Before it, two connections that write and checkpoint at one moment can damage the file.
+MINIMUM_SQLITE = (3, 51, 3)
+PRIVATE = 0o600
+PAGE_BYTES = 8192  # values are about 2 KB; smaller pages would stay half empty
+CACHE_KIB = 16384
+WAL_BYTES_KEPT = 64 << 20
+PAGES_PER_STEP = 256
+
+
+class DataFile:
+    """A data file that is ours alone until `close`, with a connection for each of two threads."""
+
+    def __init__(self, path: Path, first: Revision = FIRST) -> None:
+        check_sqlite(apsw.sqlite_lib_version())
+        self.path = path
+        with ExitStack() as undo:
+            lock = hold(path)
+            undo.callback(os.close, lock)
+            self.writing = _prepare(path, first)
+            undo.callback(self.writing.close)
+            self.reading = connect(path, writable=False)
+            undo.callback(self.reading.close)
+            self._undo = undo.pop_all()
+
+    def close(self) -> None:
+        """Write everything back into the one file, and let others have it.
+
+        The writing connection closes behind the reading one: it brings the write-ahead log home.
+        """
+        self._undo.close()
+
+
+def connect(path: Path, *, writable: bool = True) -> apsw.Connection:
+    """Open a connection with our settings."""
+    mode = apsw.SQLITE_OPEN_READWRITE if writable else apsw.SQLITE_OPEN_READONLY
+    db = apsw.Connection(str(path), flags=mode)
+    db.set_busy_timeout(10_000)  # a backup by another process may hold a lock for a moment
+    db.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+    db.execute("PRAGMA mmap_size = 0")
+    db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    if writable:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
+    return db
+
+
+def copy(source: Path, target: Path) -> None:
+    """Write a consistent, checked copy of a file that may be in use, and only then name it.
+
+    A copy that fails leaves what was at `target` before.
+    """
+    if target.exists() and target.samefile(source):
+        raise ValueError(f"{target} is the data file itself")
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
+    try:
+        _create_empty(partial)
+        _copy_pages(source, partial)
+        sync(partial)
+        partial.replace(target)
+        sync(target.parent)
+    except (apsw.Error, OSError) as error:
+        raise StoreUnusable(f"cannot write the backup {target}: {error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+        partial.with_name(partial.name + "-journal").unlink(missing_ok=True)
+
+
+def check_sqlite(version: str) -> None:
+    """Refuse a SQLite that is known to damage files."""
+    if tuple(int(part) for part in version.split(".")[:3]) < MINIMUM_SQLITE:
+        needed = ".".join(map(str, MINIMUM_SQLITE))
+        raise StoreUnusable(f"SQLite {version} is too old, {needed} or later is needed")
+
+
+def hold(path: Path) -> int:
+    """Take the lock that makes us the only one; closing the descriptor lets go of it."""
+    try:
+        name = path.with_name(path.name + "-lock")
+        lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+    except OSError as error:
+        raise StoreUnusable(f"cannot open the data file {path}: {error.strerror}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        holder = os.pread(lock, 20, 0).decode(errors="replace").strip() or "unknown"
+        os.close(lock)
+        raise AlreadyInUse(f"the data file {path} is in use by process {holder}") from error
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return lock
+
+
+def _prepare(path: Path, first: Revision) -> apsw.Connection:
+    """Open the held file for writing; make it first if it is new."""
+    try:
+        _make_private(path)
+        db = connect(path)
+        try:
+            _check_format(db, path, first)
+        except BaseException:
+            db.close()
+            raise
+    except apsw.NotADBError as error:
+        raise StoreUnusable(f"{path} is not an Orchid data file") from error
+    except (apsw.Error, OSError) as error:
+        raise StoreUnusable(f"cannot open the data file {path}: {error}") from error
+    return db
+
+
+def _make_private(path: Path) -> None:
+    if path.exists():
+        path.chmod(PRIVATE)
+        return
+    _create_empty(path)
+    sync(path.parent)
+
+
+def _create_empty(path: Path) -> None:
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
+
+
+def _check_format(db: apsw.Connection, path: Path, first: Revision) -> None:
+    application, found = db.pragma("application_id"), db.pragma("user_version")
+    if (application, found) == (APPLICATION, FORMAT):
+        return
+    if application == APPLICATION:
+        raise StoreUnusable(f"{path} has format {found}, this program knows format {FORMAT} only")
+    if application or db.execute("SELECT 1 FROM sqlite_schema").get:
+        raise StoreUnusable(f"{path} is not an Orchid data file")
+    with db:  # one transaction: a crash leaves an empty file, which is made again
+        db.execute(SCHEMA)
+        db.execute("UPDATE state SET oldest = ?", (first,))
+        db.execute(f"PRAGMA application_id = {APPLICATION}")
+        db.execute(f"PRAGMA user_version = {FORMAT}")
+
+
+def _copy_pages(source: Path, target: Path) -> None:
+    with (
+        closing(connect(source, writable=False)) as old,
+        closing(apsw.Connection(str(target))) as new,
+    ):
+        # Pinning one snapshot keeps writers from making the copy start over.
+        old.execute("BEGIN")
+        old.execute("SELECT 1 FROM state").get  # noqa: B018 - the snapshot begins with a read
+        with new.backup("main", old, "main") as pages:
+            while not pages.done:
+                pages.step(PAGES_PER_STEP)
+        new.execute("PRAGMA journal_mode = DELETE")  # a backup is one file, without companions
+        if (verdict := new.pragma("quick_check")) != "ok":
+            raise StoreUnusable(f"the copy of {source} is damaged: {verdict}")
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or what a directory lists, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,128 @@
+"""Put a backup in the place of a data file, so that no client is misled by it.
+
+A restored store holds the past, and clients remember the time after it. So its counter is moved
+ahead of everything that was ever given out: of the backup, of the file that it replaces and of the
+clock (decision 11). All history before that is declared gone, and every watcher has to list anew.
+
+The file in place is kept aside. It is held meanwhile: nothing is restored under a running server.
+"""
+
+import os
+import secrets
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+
+from orchid.store.interface import AlreadyInUse, Revision, StoreUnusable
+from orchid.store.sqlite import file as sqlite_file
+from orchid.store.sqlite import tables as sqlite_tables
+
+_COMPANIONS = ("-wal", "-shm", "-journal")
+_DANGLING = (
+    "SELECT count(*) FROM current LEFT JOIN log USING (position)"
+    " WHERE log.key IS NOT current.key OR log.value IS NULL"
+)
+
+
+@dataclass(frozen=True)
+class BackupContents:
+    """What a data file holds."""
+
+    records: int
+    oldest: Revision
+    newest: Revision
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a restore has done."""
+
+    contents: BackupContents
+    aside: Path | None  # where the file that was replaced is now
+
+
+def inspect(path: Path) -> BackupContents:
+    """Check a data file that nobody writes to, all of it; raises StoreUnusable."""
+    try:
+        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as db:
+            return _inspect(db, path)
+    except (apsw.Error, OSError) as error:
+        raise StoreUnusable(f"{path} cannot be read as an Orchid data file: {error}") from error
+
+
+def restore(backup: Path, target: Path, *, first: Revision, stamp: str) -> Restored:
+    """Check the backup, then replace the target by it. Raises StoreUnusable, AlreadyInUse.
+
+    `first` is the least revision to go on from; `stamp` goes into the name of the file kept aside.
+    """
+    if target.exists() and target.samefile(backup):
+        raise StoreUnusable(f"{backup} is the data file itself")
+    inspect(backup)
+    lock = sqlite_file.hold(target)
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
+    try:
+        sqlite_file.copy(backup, partial)
+        newest = max(first, _extent(backup).newest + 1, _newest_in_place(target) + 1)
+        _move_ahead(partial, newest)
+        contents = inspect(partial)
+        aside = _set_aside(target, stamp)
+        partial.replace(target)
+        sqlite_file.sync(target.parent)
+    except (apsw.Error, OSError) as error:
+        raise StoreUnusable(f"cannot restore {target}: {error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+        os.close(lock)
+    return Restored(contents, aside)
+
+
+def _inspect(db: apsw.Connection, path: Path) -> BackupContents:
+    found = (db.pragma("application_id"), db.pragma("user_version"))
+    if found != (sqlite_file.APPLICATION, sqlite_file.FORMAT):
+        raise StoreUnusable(f"{path} is not an Orchid data file of format {sqlite_file.FORMAT}")
+    if (verdict := db.pragma("integrity_check")) != "ok":
+        raise StoreUnusable(f"{path} is damaged: {verdict}")
+    if (dangling := db.execute(_DANGLING).get) != 0:
+        raise StoreUnusable(f"{path} is damaged: {dangling} keys have no value")
+    oldest, newest = sqlite_tables.extent(db)
+    return BackupContents(int(db.execute("SELECT count(*) FROM current").get), oldest, newest)
+
+
+def _extent(path: Path) -> sqlite_tables.Extent:
+    with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as db:
+        return sqlite_tables.extent(db)
+
+
+def _newest_in_place(target: Path) -> Revision:
+    """What the file that is to be replaced has given out; 0 if that cannot be known."""
+    if not target.exists():
+        return 0
+    # A damaged file is a good reason to restore, and no reason not to. It is only read: opened for
+    # writing, SQLite would throw away the log of a file that it does not understand.
+    with suppress(apsw.Error), closing(sqlite_file.connect(target, writable=False)) as db:
+        return sqlite_tables.extent(db).newest
+    return 0
+
+
+def _move_ahead(path: Path, newest: Revision) -> None:
+    with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as db:
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("UPDATE state SET oldest = ?", (newest,))
+
+
+def _set_aside(target: Path, stamp: str) -> Path | None:
+    """Give the file in place a second name; the first is then replaced in one step."""
+    if not target.exists():
+        return None
+    aside = target.with_name(f"{target.name}.before-{stamp}")
+    os.link(target, aside)
+    for end in _COMPANIONS:  # they belong to the old file; applied to the new one they destroy it
+        companion = target.with_name(target.name + end)
+        if companion.exists():
+            companion.replace(aside.with_name(aside.name + end))
+    return aside
+
+
+__all__ = ["AlreadyInUse", "BackupContents", "Restored", "StoreUnusable", "inspect", "restore"]

@@ -1,0 +1,131 @@
+"""The store in one SQLite file: durable, for one process.
+
+Two threads belong to a store, and the event loop never touches the file. The writer makes
+commits (writer.py). The reader serves reads, and the history that watchers have missed.
+What is in the file: tables.py; how it is made, locked and copied: file.py.
+
+Never opens a file that another store has open, never acknowledges before the disk does.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from orchid.store.interface import (
+    FIRST,
+    LATEST,
+    Batch,
+    Change,
+    FutureRevision,
+    Page,
+    Revision,
+    Span,
+    Store,
+    StoreUnavailable,
+    check_changes,
+    check_read,
+)
+from orchid.store.sqlite import file as sqlite_file
+from orchid.store.sqlite import tables as sqlite_tables
+from orchid.store.sqlite.writer import Compaction, QueuedCommit, Settled, Writer, failed
+from orchid.store.tail import Tail, follow
+
+T = TypeVar("T")
+
+
+class SQLiteStore:
+    """A Store in a file. Make one with `await SQLiteStore.open(path)`."""
+
+    def __init__(self, file: sqlite_file.DataFile) -> None:
+        self._file = file
+        self._loop = asyncio.get_running_loop()
+        oldest, newest = sqlite_tables.extent(file.writing)
+        self._tail = Tail(newest, oldest)
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
+        self._writer = Writer(file.writing, self._loop, self._deliver)
+        self._writer.start()
+        self._closing: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, path: Path, *, first: Revision = FIRST) -> "SQLiteStore":
+        """Open a data file, or make it, beginning at `first`. Raises Unusable, AlreadyInUse."""
+        return cls(await asyncio.to_thread(sqlite_file.DataFile, path, first))
+
+    async def read(self, span: Span, *, at: Revision = LATEST, limit: int = 0) -> Page:
+        check_read(at, limit)
+        return await self._ask(lambda db: sqlite_tables.read(db, span, at, limit))
+
+    async def commit(self, changes: Sequence[Change]) -> Revision:
+        self._check_open()
+        check_changes(changes)
+        answer: asyncio.Future[Revision] = self._loop.create_future()
+        self._writer.put(QueuedCommit(tuple(changes), answer))
+        return await answer
+
+    def watch(self, span: Span, *, after: Revision) -> AsyncGenerator[Batch, None]:
+        return follow(self._tail, span, after, self._replay)
+
+    async def revision(self) -> Revision:
+        return self._tail.revision
+
+    async def may_compact(self) -> bool:
+        return True  # nobody else has this store
+
+    async def compact(self, before: Revision) -> None:
+        self._check_open()
+        if before > self._tail.revision:
+            raise FutureRevision(before, self._tail.revision)
+        answer: asyncio.Future[Revision] = self._loop.create_future()
+        self._writer.put(Compaction(before, answer))
+        self._tail.oldest = max(self._tail.oldest, await answer)
+
+    async def backup(self, target: Path) -> None:
+        """Write a copy of the data as of now to another file, while all goes on."""
+        self._check_open()
+        await asyncio.to_thread(sqlite_file.copy, self._file.path, target)
+
+    async def close(self) -> None:
+        if self._closing is None:
+            self._tail.close()
+            self._closing = asyncio.create_task(asyncio.to_thread(self._shut))
+        await asyncio.shield(self._closing)
+
+    def _shut(self) -> None:
+        self._reader.shutdown()
+        self._writer.stop()
+        self._file.close()
+
+    def _check_open(self) -> None:
+        if self._tail.closed:
+            raise StoreUnavailable("the store is closed")
+
+    async def _replay(self, span: Span, after: Revision) -> Batch:
+        return await self._ask(lambda db: sqlite_tables.replay(db, span, after))
+
+    async def _ask(self, question: Callable[[apsw.Connection], T]) -> T:
+        self._check_open()
+        try:
+            return await self._loop.run_in_executor(self._reader, question, self._file.reading)
+        except apsw.Error as error:
+            raise failed(error) from error
+
+    def _deliver(self, batch: Batch, settled: Sequence[Settled]) -> None:
+        """Show watchers what happened, then answer: who is answered knows that they have it."""
+        if batch.events:
+            self._tail.append(batch)
+        elif batch.revision > self._tail.revision:
+            self._tail.jump(batch.revision)
+        for answer, result in settled:
+            if answer.done():  # its caller was cancelled; the commit stands all the same
+                continue
+            if isinstance(result, Exception):
+                answer.set_exception(result)
+            else:
+                answer.set_result(result)
+
+
+_: type[Store] = SQLiteStore

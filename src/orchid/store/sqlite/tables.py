@@ -1,0 +1,283 @@
+"""What a data file holds, and the few transactions that read and write it.
+
+Plain blocking functions over an apsw connection: no threads, no event loop (see sqlite.py).
+
+    log       every change that is remembered, in order; `previous` is the position it replaced
+    current   where in the log each existing key stands
+    replaced  which stretch of time an older value was current: from `position` until `until`
+    state     one row: how far history was compacted away, and how far that work has come
+
+A *position* is a revision and the number of the change within its commit, in one integer, so
+that the log is only ever appended to and needs no second index. A value is written once.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any, NamedTuple, cast
+
+import apsw
+
+from orchid.store.interface import (
+    ABSENT,
+    LATEST,
+    MAX_CHANGES,
+    Batch,
+    Change,
+    Page,
+    Record,
+    Revision,
+    RevisionConflict,
+    Span,
+    StoreEvent,
+    check_revision,
+)
+
+SHIFT = (MAX_CHANGES - 1).bit_length()  # a commit's changes are numbered within these bits
+ROWS_PER_INSERT = 64
+ROWS_PER_SWEEP = 256
+EVENTS_PER_REPLAY = 1024
+BYTES_PER_REPLAY = 4 << 20
+
+SCHEMA = """
+CREATE TABLE log (
+    position INTEGER PRIMARY KEY,
+    key TEXT NOT NULL,
+    value BLOB,
+    previous INTEGER NOT NULL
+);
+CREATE TABLE current (key TEXT PRIMARY KEY, position INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE replaced (
+    key TEXT NOT NULL,
+    until INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    PRIMARY KEY (key, until)
+) WITHOUT ROWID;
+CREATE TABLE state (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    oldest INTEGER NOT NULL,
+    swept INTEGER NOT NULL
+);
+INSERT INTO state VALUES (1, 1, 0);
+"""
+
+
+class Extent(NamedTuple):
+    """The revisions that a file knows."""
+
+    oldest: Revision
+    newest: Revision
+
+
+class CommitOutcome(NamedTuple):
+    """What came of a group of commits: an answer for each, and what watchers are to see."""
+
+    answers: list[Revision | RevisionConflict]
+    batch: Batch
+
+
+class _Held(NamedTuple):
+    position: int
+    value: bytes
+
+
+def extent(db: apsw.Connection) -> Extent:
+    """Tell the oldest and newest revision."""
+    oldest, last = db.execute("SELECT oldest, (SELECT max(position) FROM log) FROM state").get
+    # A deletion's row goes when it is compacted, so the log alone may end too early.
+    return Extent(oldest, max(oldest, (last or 0) >> SHIFT))
+
+
+def apply(
+    db: apsw.Connection, newest: Revision, commits: Sequence[Sequence[Change]]
+) -> CommitOutcome:
+    """Judge each commit in turn and write all that hold, in one durable transaction.
+
+    Every step into SQLite lets go of the interpreter lock, and a busy event loop is slow to give
+    it back; so the steps are few and large.
+    """
+    db.execute("BEGIN IMMEDIATE")
+    group = _Group(newest, _held(db, (change.key for changes in commits for change in changes)))
+    answers = [group.judge(changes) for changes in commits]
+    group.write(db)
+    db.execute("COMMIT")
+    return CommitOutcome(answers, Batch(tuple(group.events), group.newest))
+
+
+class _Group:
+    """Commits that share a transaction; each sees what those before it did."""
+
+    def __init__(self, newest: Revision, held: dict[str, _Held | None]) -> None:
+        self.newest = newest
+        self.events: list[StoreEvent] = []
+        self._held = held
+        self._log: list[tuple[int, str, bytes | None, int]] = []
+        self._replaced: list[tuple[str, int, int]] = []
+        self._touched: set[str] = set()
+
+    def judge(self, changes: Sequence[Change]) -> Revision | RevisionConflict:
+        """Take a commit in whole, or say what stands against it and take nothing."""
+        for change in changes:
+            held = self._held.get(change.key)
+            if change.expected != (held.position >> SHIFT if held else ABSENT):
+                return RevisionConflict(change.key, _record(change.key, held))
+        self.newest += 1
+        for number, change in enumerate(changes):
+            self._take(change, self.newest << SHIFT | number)
+        return self.newest
+
+    def _take(self, change: Change, position: int) -> None:
+        key, value = change.key, change.value
+        held = self._held.get(key)
+        if held is None:
+            self._log.append((position, key, value, 0))
+            self.events.append(StoreEvent(key, value, self.newest, None, ABSENT))
+        else:
+            self._log.append((position, key, value, held.position))
+            self._replaced.append((key, position, held.position))
+            self.events.append(
+                StoreEvent(key, value, self.newest, held.value, held.position >> SHIFT)
+            )
+        self._held[key] = None if value is None else _Held(position, value)
+        self._touched.add(key)
+
+    def write(self, db: apsw.Connection) -> None:
+        _insert(db, "INSERT INTO log VALUES", self._log)
+        _insert(db, "INSERT INTO replaced VALUES", self._replaced)
+        standing = [(key, held.position) for key in self._touched if (held := self._held[key])]
+        _insert(db, "REPLACE INTO current VALUES", standing)
+        if gone := [key for key in self._touched if self._held[key] is None]:
+            db.execute(
+                "DELETE FROM current WHERE key IN (SELECT value FROM json_each(?))",
+                (json.dumps(gone),),
+            )
+
+
+# The inner part finds positions in key order, the outer one reads them in log order: a scan of
+# many values then walks the file from one end to the other instead of jumping about.
+_NOW = """
+    SELECT key, value, position >> :shift FROM log WHERE position IN (
+        SELECT position FROM current WHERE key >= :start AND key < :end
+        ORDER BY key LIMIT :limit
+    )
+"""
+_THEN = """
+    SELECT key, value, position >> :shift FROM log WHERE position IN (
+        SELECT position FROM (
+            SELECT key, position FROM current
+            WHERE key >= :start AND key < :end AND position <= :last
+            UNION ALL
+            SELECT key, position FROM replaced
+            WHERE key >= :start AND key < :end AND position <= :last AND until > :last
+            ORDER BY key LIMIT :limit
+        )
+    )
+"""
+_HISTORY = """
+    SELECT new.key, new.value, new.position >> :shift, old.value, new.previous >> :shift
+    FROM log AS new LEFT JOIN log AS old ON old.position = new.previous
+    WHERE new.position > :last AND new.key >= :start AND new.key < :end ORDER BY new.position
+"""
+
+
+def read(db: apsw.Connection, span: Span, at: Revision, limit: int) -> Page:
+    """Read a span from one consistent snapshot."""
+    with _snapshot(db) as (oldest, newest):
+        if at in (LATEST, newest):
+            at, query = newest, _NOW
+        else:
+            check_revision(at, oldest=oldest, newest=newest)
+            query = _THEN
+        bindings = _bindings(span, at) | {"limit": limit + 1 if limit else -1}
+        records = sorted(map(Record._make, db.execute(query, bindings)))
+    more = 0 < limit < len(records)
+    return Page(records[:limit] if more else records, at, more=more, oldest=oldest)
+
+
+def replay(db: apsw.Connection, span: Span, after: Revision) -> Batch:
+    """Read the next stretch of history, never ending in the middle of a revision."""
+    events: list[StoreEvent] = []
+    size = 0
+    with _snapshot(db) as (oldest, newest):
+        check_revision(after, oldest=oldest, newest=newest)
+        for event in map(StoreEvent._make, db.execute(_HISTORY, _bindings(span, after))):
+            full = len(events) >= EVENTS_PER_REPLAY or size >= BYTES_PER_REPLAY
+            if full and event.revision != events[-1].revision:
+                return Batch(tuple(events), events[-1].revision)
+            events.append(event)
+            size += len(event.value or b"") + len(event.previous or b"")
+    return Batch(tuple(events), newest)
+
+
+def sweep(db: apsw.Connection, before: Revision) -> bool:
+    """Move the mark of compaction, and do a small part of the work; tell if work is left.
+
+    Walks the log from where the last sweep ended: each row on the way has replaced an older one,
+    which no read or watch can reach any more, and a deletion's own row has served its purpose.
+    """
+    db.execute("BEGIN IMMEDIATE")
+    db.execute("UPDATE state SET oldest = max(oldest, ?)", (before,))
+    oldest, swept = db.execute("SELECT oldest, swept FROM state").get
+    rows: list[Any] = db.execute(
+        "SELECT position, key, previous, value IS NULL FROM log"
+        " WHERE position > ? AND position <= ? ORDER BY position LIMIT ?",
+        (swept, _last_position(oldest), ROWS_PER_SWEEP),
+    ).fetchall()
+    obsolete = [previous for _, _, previous, _ in rows if previous]
+    obsolete += [position for position, _, _, deletes in rows if deletes]
+    db.executemany("DELETE FROM log WHERE position = ?", [(each,) for each in obsolete])
+    db.executemany(
+        "DELETE FROM replaced WHERE key = ? AND until = ?",
+        [(key, position) for position, key, previous, _ in rows if previous],
+    )
+    left = len(rows) == ROWS_PER_SWEEP
+    reached = rows[-1][0] if left else _last_position(oldest)
+    db.execute("UPDATE state SET swept = max(swept, ?)", (reached,))
+    db.execute("COMMIT")
+    return left
+
+
+@contextmanager
+def _snapshot(db: apsw.Connection) -> Iterator[Extent]:
+    """One view of the file, whatever is written meanwhile."""
+    db.execute("BEGIN")
+    try:
+        yield extent(db)
+    finally:
+        db.execute("ROLLBACK")  # nothing was written; also ends a cursor left half-way
+
+
+def _held(db: apsw.Connection, keys: Iterable[str]) -> dict[str, _Held | None]:
+    rows = db.execute(
+        "SELECT c.key, c.position, l.value FROM json_each(?) AS wanted"
+        " CROSS JOIN current AS c ON c.key = wanted.value CROSS JOIN log AS l USING (position)",
+        (json.dumps(list(keys)),),
+    )
+    return {key: _Held(position, value) for key, position, value in rows}
+
+
+def _insert(db: apsw.Connection, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
+    """Insert rows many at a time, in few sizes, so that the prepared statements are reused."""
+    done = 0
+    while done < len(rows):
+        size = min(ROWS_PER_INSERT, 1 << ((len(rows) - done).bit_length() - 1))
+        one = "(" + ",".join("?" * len(rows[0])) + ")"
+        bindings = list(chain.from_iterable(rows[done : done + size]))
+        db.execute(f"{statement} {','.join([one] * size)}", cast("tuple[str, ...]", bindings))
+        done += size
+
+
+def _record(key: str, held: _Held | None) -> Record | None:
+    return Record(key, held.value, held.position >> SHIFT) if held else None
+
+
+def _last_position(revision: Revision) -> int:
+    return (revision + 1 << SHIFT) - 1
+
+
+def _bindings(span: Span, revision: Revision) -> dict[str, str | bytes | int]:
+    # SQLite sorts every blob behind every text: an upper bound that bounds nothing.
+    end = span.end or b""
+    last = _last_position(revision)
+    return {"start": span.start, "end": end, "last": last, "shift": SHIFT}

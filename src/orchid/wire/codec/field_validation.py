@@ -1,0 +1,508 @@
+"""Make a decoded document fit the schema of its kind, and say what did not.
+
+There are two looks at a document, because nearly all of them are flawless:
+
+    QuickCheck       counts keys and notices that something is odd; a few microseconds
+    FieldValidation  drops nulls and unknown fields, normalises times and bytes, lists unknown
+                     and repeated fields in document order, refuses wrong types by path
+
+Start with `quick_check_of(schema)` and `FieldValidation`. Neither keeps a document, and neither
+quotes a value in an error: it may be a secret.
+"""
+
+import binascii
+import datetime
+import math
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from orchid.wire.schema import Anything, Field, Fields, Leaf, Mapping, Node, Scalar, Sequence
+from orchid.wire.text import quote, shown, timestamp
+
+MAX_DEPTH = 256  # of values nobody declared; declared ones are as deep as their types
+INT32 = "int32"  # beside a field: an integer of half the width
+MICRO_TIME = "micro-time"  # beside a field: a time that keeps its microseconds
+
+_MOST_FINDINGS = 100
+_MOST_FINDING_TEXT = 64 * 1024  # characters, lest long keys make the answer outgrow the question
+_INT32 = range(-(2**31), 2**31)
+_INT64 = range(-(2**63), 2**63)
+_WHOLE_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z", re.ASCII)
+_MICRO_TIME = re.compile(_WHOLE_TIME.pattern[:-1] + r"(?:\.[0-9]{1,6})?Z", re.ASCII)
+_MICRO_TEXT = re.compile(
+    _WHOLE_TIME.pattern[:-1] + r"\.[0-9]{6}(?:Z|[+-][0-9]{2}:[0-9]{2})", re.ASCII
+)
+_ANY_TIME = re.compile(
+    r"(?P<moment>[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})"
+    r"(?:[.,](?P<fraction>[0-9]+))?(?P<zone>Z|[+-][0-9]{2}:[0-9]{2})",
+    re.ASCII,
+)
+
+
+class Undecodable(ValueError):
+    """A body that cannot become an object; the text says why and is meant for the client."""
+
+
+class Malformed(Undecodable):
+    """A body that is no document at all, so that nobody can tell what kind it was to be."""
+
+
+class Pairs(list[tuple[str, Any]]):
+    """A JSON object as written: repeated keys are still there."""
+
+
+# --- the glance -----------------------------------------------------------------------------------
+
+QuickCheck = Callable[[Any], int]
+
+
+class Odd(Exception):
+    """Something needs the thorough look."""
+
+
+def quick_check_of(schema: Fields) -> QuickCheck:
+    """A function that counts all keys of a document already known to have the right types.
+
+    It raises Odd at unknown fields, at times that are not in form, at integers beyond 64 bits, and
+    at anything of a wrong type in those parts that are kept as plain dicts.
+    """
+    return _glance_fields(schema, schema.open, {})
+
+
+_Known = dict[tuple[int, bool], QuickCheck]
+
+
+def _quick_check(node: Node, raw: bool, known: _Known, encoding: str = "") -> QuickCheck | None:
+    """None when there is nothing to look at. `raw` parts have not been type-checked before."""
+    match node:
+        case Leaf(scalar=scalar):
+            return _glance_leaf(scalar, raw, encoding)
+        case Anything():
+            return _glance_anything
+        case Fields():
+            return _glance_fields(node, raw or node.open, known)
+        case Mapping(values=values):
+            return _glance_mapping(_quick_check(values, raw, known), raw)
+        case Sequence(items=items):
+            return _glance_sequence(_quick_check(items, raw, known), raw)
+
+
+class _Closed(dict[str, QuickCheck | None]):
+    """The members of a record; looking for any other is odd."""
+
+    def __missing__(self, key: str) -> QuickCheck:
+        raise Odd
+
+
+class _Open(dict[str, QuickCheck | None]):
+    """The members of a record that keeps what it does not know."""
+
+    def __missing__(self, key: str) -> QuickCheck:
+        return _glance_anything
+
+
+def _glance_fields(node: Fields, raw: bool, known: _Known) -> QuickCheck:
+    if (id(node), raw) in known:
+        return known[id(node), raw]
+    members: dict[str, QuickCheck | None] = _Open() if node.open else _Closed()
+
+    def glance(value: Any) -> int:
+        if type(value) is not dict:
+            return _odd(value)
+        count = len(value)
+        for key, item in value.items():
+            look = members[key]
+            if look is not None:
+                count += look(item)
+        return count
+
+    known[id(node), raw] = glance
+    for name, field in node.fields.items():
+        members[name] = _quick_check(field.node, raw, known, _encoding(field))
+    return glance
+
+
+def _glance_mapping(values: QuickCheck | None, raw: bool) -> QuickCheck:
+    def glance(value: Any) -> int:
+        if type(value) is not dict:
+            return _odd(value)
+        if values is None:
+            return len(value)
+        return len(value) + sum(map(values, value.values()))
+
+    return glance
+
+
+def _glance_sequence(items: QuickCheck | None, raw: bool) -> QuickCheck | None:
+    if items is None and not raw:
+        return None
+
+    def glance(value: Any) -> int:
+        if type(value) is not list:
+            return _odd(value)
+        return sum(map(items, value)) if items else 0
+
+    return glance
+
+
+def _glance_leaf(scalar: Scalar, raw: bool, encoding: str) -> QuickCheck | None:
+    if scalar is Scalar.INTEGER:
+        return _glance_small_integer if encoding == INT32 else _glance_integer
+    if scalar is Scalar.TIME:
+        return _glance_micro_time if encoding == MICRO_TIME else _glance_time
+    if scalar is Scalar.STRING and encoding == MICRO_TIME:
+        return _glance_micro_text
+    if not raw:
+        return None
+    return {
+        Scalar.STRING: _glance_string,
+        Scalar.BYTES: _odd,  # only the thorough look reads base64 inside a plain dict
+        Scalar.BOOLEAN: _glance_boolean,
+        Scalar.NUMBER: _glance_number,
+    }[scalar]
+
+
+def _odd(_: Any) -> int:
+    raise Odd
+
+
+def _glance_integer(value: Any) -> int:
+    if type(value) is int and value in _INT64:
+        return 0
+    raise Odd
+
+
+def _glance_small_integer(value: Any) -> int:
+    if type(value) is int and value in _INT32:
+        return 0
+    raise Odd
+
+
+def _glance_micro_text(value: Any) -> int:
+    if type(value) is not str or not value.endswith("Z") or not _MICRO_TEXT.fullmatch(value):
+        raise Odd
+    try:
+        datetime.datetime.fromisoformat(value)
+    except ValueError:
+        raise Odd from None
+    return 0
+
+
+def _glance_time(value: Any) -> int:
+    if type(value) is str and _WHOLE_TIME.fullmatch(value):
+        return 0
+    raise Odd
+
+
+def _glance_micro_time(value: Any) -> int:
+    if type(value) is str and _MICRO_TIME.fullmatch(value):
+        return 0
+    raise Odd
+
+
+def _glance_string(value: Any) -> int:
+    return 0 if type(value) is str else _odd(value)
+
+
+def _glance_boolean(value: Any) -> int:
+    return 0 if type(value) is bool else _odd(value)
+
+
+def _glance_number(value: Any) -> int:
+    return 0 if type(value) in (int, float) else _odd(value)
+
+
+def _glance_anything(value: Any, depth: int = 1) -> int:
+    if depth > MAX_DEPTH:
+        raise Odd
+    kind = type(value)
+    if kind is dict:
+        count, items = len(value), value.values()
+    elif kind is list:
+        count, items = 0, value
+    elif (kind is int and value not in _INT64) or (kind is float and not math.isfinite(value)):
+        raise Odd
+    else:
+        return 0
+    for item in items:
+        if item and type(item) is not str:  # what is empty, or zero, holds nothing to see
+            count += _glance_anything(item, depth + 1)
+    return count
+
+
+# --- the thorough look ----------------------------------------------------------------------------
+
+
+class FieldPlace(NamedTuple):
+    """Where in the document we are; put into words only when there is something to say."""
+
+    parent: "FieldPlace | None"
+    step: str | int
+
+    def __str__(self) -> str:
+        steps: list[str] = []
+        place: FieldPlace | None = self
+        while place is not None:
+            steps.append(f"[{place.step}]" if isinstance(place.step, int) else f".{place.step}")
+            place = place.parent
+        return "".join(reversed(steps)).removeprefix(".")
+
+
+class FieldValidation:
+    """One thorough look. `findings` fills while `shape` walks the document."""
+
+    def __init__(self, *, sort_keys: bool = False) -> None:
+        self.findings: list[str] = []
+        self._sort_keys = sort_keys
+        self._seen: set[tuple[str, int, str]] = set()
+        self._places: list[FieldPlace] = []  # keeps the identities in _seen from being reused
+        self._room = _MOST_FINDING_TEXT
+
+    def shape(self, schema: Fields, value: Any) -> dict[str, Any]:
+        """The document in form: no nulls, nothing unknown; msgspec can take it from there."""
+        if value is None:
+            return {}
+        return self._fields(schema, value, None, schema.open)
+
+    def look(self, value: Any) -> None:
+        """Find repeated keys, whatever the document is."""
+        self._anything(value, None, 1)
+
+    def _node(
+        self, node: Node, value: Any, place: FieldPlace, raw: bool, encoding: str = ""
+    ) -> Any:
+        match node:
+            case Leaf(scalar=scalar):
+                return _leaf(scalar, value, place, raw, encoding)
+            case Anything():
+                return self._anything(value, place, 1)
+            case Fields():
+                return self._fields(node, value, place, raw or node.open)
+            case Mapping(values=values):
+                return self._mapping(values, value, place, raw)
+            case Sequence(items=items):
+                return self._sequence(items, value, place, raw)
+
+    def _fields(
+        self, node: Fields, value: Any, place: FieldPlace | None, raw: bool
+    ) -> dict[str, Any]:
+        shaped: dict[str, Any] = {}
+        written: set[str] = set()
+        for key, item in self._members(value, place):
+            field = node.fields.get(key)
+            if field is None and not node.open:
+                self._find("unknown", place, key)
+                continue
+            if key in written:
+                self._find("duplicate", place, key)
+            written.add(key)
+            here = FieldPlace(place, key)
+            if field is None:
+                shaped[key] = self._anything(item, here, 1)
+            elif item is None:
+                shaped.pop(key, None)
+            else:
+                shaped[key] = self._node(field.node, item, here, raw, _encoding(field))
+        return shaped
+
+    def _mapping(self, values: Node, value: Any, place: FieldPlace, raw: bool) -> dict[str, Any]:
+        shaped: dict[str, Any] = {}
+        for key, item in self._members(value, place):
+            if key in shaped:
+                self._find("duplicate", place, key)
+            shaped[key] = self._element(values, item, FieldPlace(place, key), raw)
+        return shaped
+
+    def _sequence(self, items: Node, value: Any, place: FieldPlace, raw: bool) -> list[Any]:
+        if type(value) not in (list, tuple):
+            raise _wrong(place, "array", value)
+        return [
+            self._element(items, item, FieldPlace(place, index), raw)
+            for index, item in enumerate(value)
+        ]
+
+    def _element(self, node: Node, value: Any, place: FieldPlace, raw: bool) -> Any:
+        """A null among values is the empty value of its type; among anything it stays."""
+        if value is None and not isinstance(node, Anything):
+            value = _empty(node, place)
+        return self._node(node, value, place, raw)
+
+    def _anything(self, value: Any, place: FieldPlace | None, depth: int) -> Any:
+        if depth > MAX_DEPTH:
+            raise Undecodable("the document is nested too deeply")
+        if isinstance(value, dict | Pairs):
+            shaped: dict[str, Any] = {}
+            for key, item in self._members(value, place):
+                if key in shaped:
+                    self._find("duplicate", place, key)
+                shaped[key] = self._anything(item, FieldPlace(place, key), depth + 1)
+            return shaped
+        if isinstance(value, list | tuple):
+            return [
+                self._anything(item, FieldPlace(place, index), depth + 1)
+                for index, item in enumerate(value)
+            ]
+        return _number(value, place) if type(value) in (int, float) else value
+
+    def _members(self, value: Any, place: FieldPlace | None) -> Iterable[tuple[str, Any]]:
+        if type(value) is Pairs:
+            return value
+        if type(value) is not dict:
+            raise _wrong(place, "object", value)
+        return sorted(value.items()) if self._sort_keys else value.items()
+
+    def _find(self, problem: str, parent: FieldPlace | None, key: str) -> None:
+        mark = (problem, id(parent), key)
+        if mark in self._seen or len(self.findings) >= _MOST_FINDINGS or self._room <= 0:
+            return
+        self._seen.add(mark)
+        place = FieldPlace(parent, key)
+        self._places.append(place)
+        text = f"{problem} field {quote(shown(str(place)))}"
+        if text not in self.findings:
+            self.findings.append(text)
+            self._room -= len(text)
+
+
+def _encoding(field: Field) -> str:
+    """How the field travels as protobuf, which tells its form and range beyond its type."""
+    return field.proto.encoding if field.proto is not None else ""
+
+
+def _leaf(scalar: Scalar, value: Any, place: FieldPlace, raw: bool, encoding: str) -> Any:
+    match scalar:
+        case Scalar.STRING if type(value) is str:
+            return _micro_text(value, place) if encoding == MICRO_TIME else value
+        case Scalar.BOOLEAN if type(value) is bool:
+            return value
+        case Scalar.INTEGER if type(value) is int:
+            if value not in (_INT32 if encoding == INT32 else _INT64):
+                raise Undecodable(f"{_named(place)}: integer out of range")
+            return value
+        case Scalar.NUMBER if type(value) in (int, float):
+            return _number(value, place)
+        case Scalar.BYTES if type(value) is str:
+            content = from_base64(value)
+            return value if raw else content
+        case Scalar.BYTES if type(value) is bytes and not raw:
+            return value
+        case Scalar.TIME if type(value) is str:
+            micro = encoding == MICRO_TIME
+            moment = _time(value, place, micro)
+            return timestamp(moment) if raw and not micro else moment
+        case Scalar.TIME if isinstance(value, datetime.datetime) and not raw:
+            return value
+    expected = "string" if scalar in (Scalar.BYTES, Scalar.TIME) else str(scalar)
+    raise _wrong(place, expected, value)
+
+
+def _number(value: int | float, place: FieldPlace | None) -> int | float:
+    """Integers beyond 64 bits become floating-point numbers, as in the reference."""
+    if type(value) is int and value in _INT64:
+        return value
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise Undecodable(f"{_named(place)}: number out of range")
+    return number
+
+
+def _time(text: str, place: FieldPlace, micro: bool) -> datetime.datetime:
+    found = _ANY_TIME.fullmatch(text)
+    try:
+        if found is None:
+            raise ValueError("not in the form of RFC 3339")
+        zone = found["zone"].replace("Z", "+00:00")
+        moment = datetime.datetime.fromisoformat(found["moment"] + zone)
+        moment = moment.astimezone(datetime.UTC)
+    except (ValueError, OverflowError):
+        raise Undecodable(f"{_named(place)}: expected a time as in RFC 3339") from None
+    fraction = found["fraction"] if micro else None
+    return moment.replace(microsecond=int(fraction[:6].ljust(6, "0"))) if fraction else moment
+
+
+def _micro_text(text: str, place: FieldPlace) -> str:
+    """A time that is kept as text, always with its microseconds."""
+    if not _MICRO_TEXT.fullmatch(text):
+        raise Undecodable(f"{_named(place)}: expected a time with microseconds as in RFC 3339")
+    moment = _time(text, place, micro=True).replace(tzinfo=None)
+    return f"{moment.isoformat(timespec='microseconds')}Z"
+
+
+def _empty(node: Node, place: FieldPlace) -> Any:
+    match node:
+        case Leaf(scalar=Scalar.STRING | Scalar.BYTES):
+            return ""
+        case Leaf(scalar=Scalar.BOOLEAN):
+            return False
+        case Leaf(scalar=Scalar.INTEGER | Scalar.NUMBER):
+            return 0
+        case Sequence():
+            return []
+        case Fields() | Mapping():
+            return {}
+    raise _wrong(place, "string", None)
+
+
+_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+_BASE64_SIGNS = re.compile(r"[A-Za-z0-9+/\r\n]*+")
+_LINE_BREAKS = re.compile(r"[\r\n]*+")
+_GROUP = 4
+_ONE_BYTE = 2  # signs in a group that holds one byte, and so needs two signs of padding
+
+
+def from_base64(text: str) -> bytes:
+    """Decode padded base64 (RFC 4648, section 4); line breaks are skipped, all else is refused."""
+    content = text.replace("\r", "").replace("\n", "")
+    if not _BASE64.fullmatch(content):
+        raise Undecodable(f"illegal base64 data at input byte {_base64_fault(text)}")
+    return binascii.a2b_base64(content)
+
+
+def _base64_fault(text: str) -> int:
+    """The byte at which the reference gives up: a bad one, or the start of a group cut short."""
+    end = _past(_BASE64_SIGNS, text, 0)
+    signs = end - text.count("\r", 0, end) - text.count("\n", 0, end)
+    group = signs % _GROUP
+    if end == len(text):
+        return end - group
+    if text[end] != "=" or group < _ONE_BYTE:
+        return end
+    after = _past(_LINE_BREAKS, text, end + 1)
+    if group == _ONE_BYTE:
+        if after == len(text):
+            return after
+        if text[after] != "=":
+            return after - 1
+        after = _past(_LINE_BREAKS, text, after + 1)
+    return after
+
+
+def _past(pattern: re.Pattern[str], text: str, start: int) -> int:
+    found = pattern.match(text, start)
+    return found.end() if found else start
+
+
+_JSON_NAMES = {
+    type(None): "null",
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    str: "string",
+    list: "array",
+    tuple: "array",
+    dict: "object",
+    Pairs: "object",
+}
+
+
+def _wrong(place: FieldPlace | None, expected: str, value: Any) -> Undecodable:
+    got = _JSON_NAMES.get(type(value), type(value).__name__)
+    return Undecodable(f"{_named(place)}: expected {expected}, got {got}")
+
+
+def _named(place: FieldPlace | None) -> str:
+    return f".{shown(str(place))}" if place is not None else "the document"

@@ -1,0 +1,96 @@
+"""An index over a cache: told or not, it has what the cache has, and rebuilds only if it must."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from orchid.access.cache_index import CacheIndex
+from orchid.engine.cache.entry import Entry
+from orchid.kinds.service_account import ServiceAccount
+from tests.unit.access.policy_world import meta, policy_world
+from tests.unit.access.world import World
+
+
+class Names:
+    """The names of all accounts, and how often everything was built anew."""
+
+    def __init__(self, here: World) -> None:
+        self.known: dict[str, str] = {}
+        self.builds = 0
+        self.index = CacheIndex(here.feed.of(ServiceAccount), self._changed, self._cleared)
+
+    def _changed(self, key: str, entry: Entry[ServiceAccount] | None) -> None:
+        self.known.pop(key, None)
+        if entry is not None:
+            self.known[key] = entry.meta.name
+
+    def _cleared(self) -> None:
+        self.builds += 1
+        self.known.clear()
+
+    def current(self) -> list[str]:
+        self.index.catch_up()
+        return sorted(self.known.values())
+
+
+@pytest.fixture
+async def here() -> AsyncIterator[World]:
+    """A world with one account."""
+    async with policy_world() as made:
+        await made.put(account("first"))
+        yield made
+
+
+def account(name: str) -> ServiceAccount:
+    return ServiceAccount(metadata=meta(name, "ci"))
+
+
+async def test_it_finds_what_is_there_and_follows(here: World) -> None:
+    """Built once, then told."""
+    names = Names(here)
+
+    assert names.current() == ["first"]
+    await here.put(account("second"))
+    await here.delete(account("first"))
+    assert names.current() == ["second"]
+    assert names.builds == 1
+
+
+async def test_it_catches_up_without_being_told(here: World) -> None:
+    """What the cache remembers is taken in when somebody asks."""
+    names = Names(here)
+    names.current()
+    names.index.close()
+
+    await here.put(account("second"))
+
+    assert names.known == {"core/serviceaccounts/ci/first": "first"}
+    assert names.current() == ["first", "second"]
+    assert names.builds == 1
+
+
+async def test_forgetting_what_was_seen_costs_nothing(here: World) -> None:
+    """Compaction goes on all the time; it must not make every index begin anew."""
+    names = Names(here)
+    names.current()
+
+    await here.put(account("second"))
+    here.feed.forget_before(here.feed.revision)
+    await here.put(account("third"))
+
+    assert names.current() == ["first", "second", "third"]
+    assert names.builds == 1
+
+
+async def test_forgetting_what_was_not_seen_means_beginning_anew(here: World) -> None:
+    """An index that was not told and finds no turns reads the cache again."""
+    names = Names(here)
+    names.current()
+    names.index.close()
+
+    await here.delete(account("first"))
+    await here.put(account("second"))
+    here.feed.forget_before(here.feed.revision)
+
+    assert names.current() == ["second"]
+    assert names.builds == 2

@@ -1,0 +1,144 @@
+"""Which kubeconfig is meant, and what it says."""
+
+from pathlib import Path
+
+import pytest
+
+from orchid.commands.terminal.kubeconfig_file import FoundKubeconfig, find, load
+from orchid.commands.terminal.output import USAGE, Complaint
+
+TEXT = """
+apiVersion: v1
+kind: Config
+current-context: main
+clusters:
+- name: here
+  cluster: {server: "https://127.0.0.1:6443", certificate-authority-data: UEVN}
+users:
+- name: me
+  user: {token: abc}
+- name: filed
+  user: {tokenFile: token}
+- name: plugin
+  user: {exec: {command: get-token}}
+- name: odd
+  user: {token: "a b"}
+contexts:
+- name: main
+  context: {cluster: here, user: me, namespace: ci}
+- {name: filed, context: {cluster: here, user: filed}}
+- {name: plugin, context: {cluster: here, user: plugin}}
+- {name: odd, context: {cluster: here, user: odd}}
+- {name: lost, context: {cluster: elsewhere, user: me}}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "config"
+    path.write_text(TEXT)
+    return path
+
+
+def test_the_flag_comes_first(file: Path) -> None:
+    """What was typed wins over the environment."""
+    assert find(file, {"KUBECONFIG": "/elsewhere"}).paths == (file,)
+
+
+def test_the_environment_comes_second_and_may_name_several(file: Path, tmp_path: Path) -> None:
+    """Files that do not exist are passed over, as other clients do."""
+    found = find(None, {"KUBECONFIG": f"{tmp_path / 'missing'}:{file}"}, tmp_path)
+
+    assert found == FoundKubeconfig((file,), "$KUBECONFIG")
+
+
+def test_the_data_directory_beside_comes_before_the_home(file: Path, tmp_path: Path) -> None:
+    """Whoever stands in the directory of a server means that server."""
+    beside = tmp_path / "orchid-data" / "admin.kubeconfig"
+    at_home = tmp_path / "home" / ".kube" / "config"
+    for path in (beside, at_home):
+        path.parent.mkdir(parents=True)
+        path.write_text(TEXT)
+
+    assert find(None, {"HOME": str(tmp_path / "home")}, tmp_path).paths == (beside,)
+    beside.unlink()
+    assert find(None, {"HOME": str(tmp_path / "home")}, tmp_path).paths == (at_home,)
+
+
+def test_nothing_found_says_where_was_looked(tmp_path: Path) -> None:
+    """The complaint lists the places and says how to start a server."""
+    with pytest.raises(Complaint) as caught:
+        find(None, {"HOME": str(tmp_path)}, tmp_path)
+
+    assert caught.value.code == USAGE
+    assert "orchid-data/admin.kubeconfig" in str(caught.value)
+    assert "orchid serve" in str(caught.value)
+
+
+@pytest.mark.parametrize("environ", [{}, {"KUBECONFIG": "/no/such/file"}])
+def test_a_named_file_that_is_missing_is_a_mistake(environ: dict[str, str]) -> None:
+    """No other file is taken in its place."""
+    given = None if environ else Path("/no/such/file")
+
+    with pytest.raises(Complaint, match=r"no such file|there is no file"):
+        find(given, environ)
+
+
+def test_the_current_context_is_read(file: Path) -> None:
+    """Server, authority, user, namespace and credential come from the entries that it names."""
+    access = load(FoundKubeconfig((file,), "--kubeconfig"))
+
+    assert (access.server, access.authority) == ("https://127.0.0.1:6443", b"PEM")
+    assert (access.user, access.namespace) == ("me", "ci")
+    assert access.token is not None
+    assert access.token.reveal() == "abc"
+    assert "abc" not in repr(access)
+
+
+def test_a_token_file_is_relative_to_the_kubeconfig(file: Path, tmp_path: Path) -> None:
+    """As other clients have it, wherever the command was typed."""
+    (tmp_path / "token").write_text("from-file\n")
+
+    access = load(FoundKubeconfig((file,), ""), "filed")
+
+    assert access.token is not None
+    assert access.token.reveal() == "from-file"
+
+
+@pytest.mark.parametrize(
+    ("context", "words"),
+    [
+        ("plugin", "logs in by exec"),
+        ("odd", "characters that no token has"),
+        ("lost", "no cluster named 'elsewhere'"),
+        ("nowhere", "no context named 'nowhere'"),
+    ],
+)
+def test_what_cannot_be_used_is_told(file: Path, context: str, words: str) -> None:
+    """A complaint names the file and the entry."""
+    with pytest.raises(Complaint, match=words) as caught:
+        load(FoundKubeconfig((file,), ""), context)
+
+    assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "a: [", "clusters: 5", "\x00"])
+def test_what_is_no_kubeconfig_is_told(tmp_path: Path, text: str) -> None:
+    """Whatever is in the file, there is no traceback."""
+    path = tmp_path / "config"
+    path.write_text(text)
+
+    with pytest.raises(Complaint):
+        load(FoundKubeconfig((path,), ""))
+
+
+def test_of_two_files_the_first_to_name_a_thing_wins(file: Path, tmp_path: Path) -> None:
+    """Files are joined as other clients join them."""
+    first = tmp_path / "first"
+    first.write_text("current-context: filed\nusers: [{name: filed, user: {token: first}}]\n")
+
+    access = load(FoundKubeconfig((first, file), "$KUBECONFIG"))
+
+    assert access.token is not None
+    assert access.token.reveal() == "first"
+    assert access.server == "https://127.0.0.1:6443"

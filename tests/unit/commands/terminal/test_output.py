@@ -1,0 +1,118 @@
+"""Tables, facts and the taming of what others wrote."""
+
+import sys
+
+import pytest
+
+from orchid.commands.terminal.output import Cell, columns, facts, printable, table
+
+
+class Terminal:
+    """Standard output that says it is a terminal, and what was written there."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self._capsys = capsys
+        self._monkeypatch = monkeypatch
+
+    def begin(self) -> None:
+        """To be called by the test: what is standard output in a fixture is another object."""
+        self._monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+
+    @property
+    def text(self) -> str:
+        return self._capsys.readouterr().out
+
+
+@pytest.fixture
+def terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return Terminal(capsys, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "plain"),
+        ("Grüße, 世界", "Grüße, 世界"),
+        ("\x1b[2J", "\\x1b[2J"),
+        ("a\nb\r", "a\\x0ab\\x0d"),
+        ("\u202egpj", "\\u202egpj"),
+        ("\udc80", "\\udc80"),
+        ("\U000e0001", "\\U000e0001"),
+    ],
+)
+def test_control_characters_are_spelled_out(text: str, shown: str) -> None:
+    """Nobody steers the terminal of whoever looks at their request."""
+    assert printable(text) == shown
+
+
+def test_a_pipe_gets_plain_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each column is as wide as its widest entry, and no line ends in blanks."""
+    table(("NAME", "STATE"), [("alice", Cell("Issued", "good")), ("b", "")], empty="none")
+
+    assert capsys.readouterr().out == "NAME   STATE\nalice  Issued\nb\n"
+
+
+def test_an_empty_table_leaves_the_pipe_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    """A program counts no lines, a person reads why."""
+    table(("NAME",), [], empty="no requests")
+
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "no requests\n")
+
+
+def test_a_fact_with_several_values_takes_several_lines(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The name stands before the first alone."""
+    facts([("User", "me"), ("Groups", ["a", "b"])])
+
+    assert capsys.readouterr().out == "User:    me\nGroups:  a\n         b\n"
+
+
+def test_a_terminal_gets_colours(terminal: Terminal) -> None:
+    """What is good is green."""
+    terminal.begin()
+
+    table(("STATE",), [(Cell("Issued", "good"),)], empty="")
+
+    assert "\x1b[32mIssued" in terminal.text
+
+
+def test_no_color_is_honoured(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sets NO_COLOR sees none."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    terminal.begin()
+
+    table(("STATE",), [(Cell("Issued", "good"),)], empty="")
+
+    shown = terminal.text
+    assert "Issued" in shown
+    assert "\x1b[3" not in shown
+
+
+def test_markup_in_a_value_is_only_text(terminal: Terminal) -> None:
+    """A subject that looks like rich's own markup is shown as it is."""
+    terminal.begin()
+
+    facts([("Subject", "[red]CN=x[/red] :smile:")])
+
+    assert "[red]CN=x[/red] :smile:" in terminal.text
+
+
+def test_without_rich_a_terminal_gets_plain_text(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """rich is an extra; nothing depends on it."""
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    terminal.begin()
+
+    table(("STATE",), [(Cell("Issued", "good"),)], empty="")
+
+    assert terminal.text == "STATE\nIssued\n"
+
+
+def test_columns_of_nothing() -> None:
+    """No rows, no text."""
+    assert columns([]) == ""

@@ -1,0 +1,233 @@
+"""The feed shows every change once, in order, and gets over a store in trouble."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from orchid.engine.cache import feed as feed_module
+from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.feed import Feed
+from orchid.engine.cache.kind_cache import ObjectChange
+from orchid.engine.interfaces import SystemRandomness
+from orchid.kinds import config_map
+from orchid.store.interface import Change, Span
+from orchid.store.memory import MemoryStore
+from orchid.wire import errors
+from orchid.wire.naming import KUBERNETES, ORCH
+from tests.unit.engine.troubled import TroubledStore
+from tests.unit.engine.world import Engine, engine, following
+
+
+class Ear:
+    """A listener that writes down what it hears."""
+
+    def __init__(self, world: Engine) -> None:
+        self.heard: list[tuple[str, int]] = []
+        self.lost = 0
+        world.feed.cache(world.config_maps).listen(self, self.told, self.miss)
+
+    def told(self, changes: list[ObjectChange[Any]]) -> None:
+        self.heard += [(change.key.rpartition("/")[2], change.revision) for change in changes]
+
+    def miss(self) -> None:
+        self.lost += 1
+
+
+async def until(condition: Any) -> None:
+    """Let the loop run until something holds; the test's own time limit ends a wait for ever."""
+    while not condition():  # noqa: ASYNC110 -- many conditions, none of which has an event
+        await asyncio.sleep(0.001)
+
+
+async def commit(world: Engine, name: str, value: bytes | None = None) -> int:
+    """A write past the engine, as another server would make it."""
+    key = world.config_maps.key("ns", name)
+    inner = world.store.inner  # type: ignore[attr-defined]
+    page = await inner.read(Span.key(key))
+    expected = page.records[0].revision if page.records else 0
+    body = value or (
+        world.config_maps.head
+        + b'"metadata":{"name":"%b","namespace":"ns","uid":"u"}}' % name.encode()
+    )
+    return await inner.commit([Change(key, body, expected)])
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_module, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(feed_module, "LONGEST_WAIT", 0.002)
+
+
+async def test_tells_every_change_once_and_in_order(world: Engine) -> None:
+    """A listener hears the commits of many writers as the store has ordered them."""
+    ear = Ear(world)
+    made = await asyncio.gather(*(world.make(f"m{i}") for i in range(50)))
+    await world.feed.fresh()
+    await until(lambda: world.feed.told == world.feed.revision)
+
+    assert sorted(ear.heard, key=lambda pair: pair[1]) == ear.heard
+    assert {name for name, _ in ear.heard} == {entry.meta.name for entry in made}
+    assert len(ear.heard) == 50
+
+
+async def test_a_read_behind_a_write_sees_it(world: Engine) -> None:
+    """Once a write is acknowledged, `fresh` returns only when the feed shows it."""
+    for i in range(20):
+        entry = await world.make(f"m{i}")
+        assert await world.feed.fresh() >= entry.revision
+        assert world.feed.cache(world.config_maps).get("ns", f"m{i}") is not None
+
+
+async def test_a_new_feed_remembers_the_past_that_the_store_keeps(world: Engine) -> None:
+    """After a restart, watchers go on from revisions of before, with old and new content."""
+    first = await world.make("a")
+    await world.merge("a", {"data": {"k": "1"}})
+    await world.delete("a")
+
+    again = Feed(world.store, world.catalog)
+    async with following(again):
+        await again.wait_loaded()
+        changes = list(again.cache(world.config_maps).since(first.revision - 1))
+
+    assert [(t.old is not None, t.new is not None) for t in changes] == [
+        (False, True), (True, True), (True, False),
+    ]  # fmt: skip
+    assert changes[2].old is not None
+    assert changes[2].old.object.data == {"k": "1"}
+    assert again.cache(world.config_maps).get("ns", "a") is None
+
+
+async def test_history_is_forgotten_with_the_stores(world: Engine) -> None:
+    """What the store has compacted is no longer there to be watched from."""
+    made = [await world.make(f"m{i}") for i in range(4)]
+    await world.feed.fresh()
+    cache = world.feed.cache(world.config_maps)
+
+    world.feed.forget_before(made[1].revision)
+
+    assert cache.oldest == made[1].revision
+    assert [change.revision for change in cache.since(0)] == [e.revision for e in made[2:]]
+    assert len(cache.entries) == 4
+
+
+async def test_goes_on_without_a_gap_when_the_store_comes_back() -> None:
+    """A cut connection loses nothing and repeats nothing; meanwhile the feed does not follow."""
+    store = TroubledStore()
+    async with engine(store) as world:
+        ear = Ear(world)
+        first = await commit(world, "before")
+        await until(lambda: len(ear.heard) == 1)
+        store.cut()
+        await until(lambda: not world.feed.following)
+        second = await commit(world, "meanwhile")
+        with pytest.raises(errors.Unavailable):
+            await world.feed.fresh()
+        store.mend()
+        third = await commit(world, "after")
+        await until(lambda: len(ear.heard) == 3)
+
+        assert ear.heard == [("before", first), ("meanwhile", second), ("after", third)]
+        assert ear.lost == 0
+        assert world.feed.following
+
+
+async def test_loads_anew_when_history_is_gone() -> None:
+    """If what was missed is compacted, the feed holds what is there, and says that it is so."""
+    store = TroubledStore()
+    async with engine(store) as world:
+        ear = Ear(world)
+        await commit(world, "stays")
+        await commit(world, "goes")
+        await until(lambda: len(ear.heard) == 2)
+        before = world.feed.revision
+        store.cut()
+        await until(lambda: not world.feed.following)
+        key = world.config_maps.key("ns", "goes")
+        page = await store.inner.read(Span.key(key))
+        await store.inner.commit([Change(key, None, page.records[0].revision)])
+        newest = await commit(world, "comes")
+        await store.compact(newest)
+        store.mend()
+        await until(lambda: ear.lost)
+
+        cache = world.feed.cache(world.config_maps)
+        assert sorted(key.rpartition("/")[2] for key in cache.entries) == ["comes", "stays"]
+        assert (cache.oldest, world.feed.revision) == (newest, newest)
+        assert len(ear.heard) == 2
+        watch = await world.watch(resource_version=str(before))
+        assert watch.error is not None
+        assert watch.error.status().code == 410
+        later = await commit(world, "later")
+        await until(lambda: len(ear.heard) == 3)
+        assert ear.heard[-1] == ("later", later)
+
+
+async def test_waits_for_a_store_that_is_not_there_yet() -> None:
+    """A store that cannot be read at the start is asked again until it answers."""
+    store = TroubledStore()
+    store.cut()
+    catalog_only = MemoryStore()
+    async with engine(catalog_only) as world:
+        feed = Feed(store, world.catalog)
+        async with following(feed):
+            await asyncio.sleep(0.01)
+            assert not feed.loaded
+            store.mend()
+            await feed.wait_loaded()
+            assert feed.following
+
+
+async def test_a_listener_that_fails_is_alone_with_it(world: Engine) -> None:
+    """One watcher's exception neither stops the feed nor keeps others from hearing."""
+
+    class Broken(Ear):
+        def told(self, changes: list[ObjectChange[Any]]) -> None:
+            raise RuntimeError("broken")
+
+    broken, ear = Broken(world), Ear(world)
+    await world.make("a")
+    await until(lambda: ear.heard)
+
+    assert broken.lost == 1
+
+
+async def test_waiting_for_a_revision_that_never_comes_leaves_nothing_behind(
+    world: Engine,
+) -> None:
+    """A client that asks for the far future does not grow the server."""
+    for _ in range(5):
+        assert not await world.feed.reach_within(10**12, 0.001)
+
+    assert world.feed._waiting == []
+
+
+def test_an_entry_stored_under_another_naming_is_read() -> None:
+    """A store written as `orch` can be served as `kubernetes`: only the head differs."""
+    old = config_map.declare(ORCH)
+    value = old.head + b'"metadata":{"name":"a","namespace":"n","uid":"u"},"data":{"x":"y"}}'
+    foreign = value.replace(b'"v1"', b'"something.much/longer"')
+
+    entry = Entry(config_map.declare(KUBERNETES), "k", foreign, 7)
+
+    assert entry.object.data == {"x": "y"}
+    assert b'"uid":"u","resourceVersion":"7"' in entry.data
+
+
+def test_a_deletion_shows_the_old_content_at_its_own_revision() -> None:
+    """Only the version changes, even where a label looks like one."""
+    value = (
+        config_map.declare(ORCH).head
+        + b'"metadata":{"name":"a","uid":"u","annotations":{"x":"\\"resourceVersion\\":\\"7\\""}}}'
+    )
+    entry = Entry(config_map.declare(ORCH), "k", value, 7).at(9)
+
+    assert entry.object.metadata.resource_version == "9"
+    assert entry.object.metadata.annotations == {"x": '"resourceVersion":"7"'}
+
+
+def test_suffixes_have_no_vowels() -> None:
+    """Generated names never spell anything."""
+    made = {SystemRandomness().suffix() for _ in range(200)}
+
+    assert all(len(suffix) == 5 and not set(suffix) & set("aeiou013") for suffix in made)

@@ -1,0 +1,187 @@
+"""TLS between the socket and a connection: whatever way the bytes come, and however it ends."""
+
+import asyncio
+import socket
+import ssl
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+from orchid.server.sockets.tls import TlsFiles
+from tests.unit.server.listening import PATIENCE, Running, echo, serving, until
+
+WHOLE = 1 << 20
+ASK = b"GET /%b HTTP/1.1\r\nHost: test\r\n\r\n"
+
+
+class ByHand:
+    """A TLS client whose records the test itself carries to the server."""
+
+    def __init__(self, link: socket.socket, context: ssl.SSLContext) -> None:
+        self._link = link
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
+
+    async def shake_hands(self, *, piece: int = WHOLE) -> None:
+        await self.deliver(await self.last_of_handshake(piece=piece), piece=piece)
+
+    async def last_of_handshake(self, *, piece: int = WHOLE) -> bytes:
+        """Shake hands up to our last flight, and give that."""
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                await self.deliver(self._outgoing.read(), piece=piece)
+                await self._receive()
+            else:
+                return self._outgoing.read()
+
+    def encrypted(self, data: bytes) -> bytes:
+        self._tls.write(data)
+        return self._outgoing.read()
+
+    def farewell(self) -> bytes:
+        with pytest.raises(ssl.SSLWantReadError):
+            self._tls.unwrap()
+        return self._outgoing.read()
+
+    async def deliver(self, data: bytes, *, piece: int = WHOLE) -> None:
+        for start in range(0, len(data), piece):
+            await asyncio.get_running_loop().sock_sendall(self._link, data[start : start + piece])
+            await asyncio.sleep(0)
+
+    async def read(self, size: int) -> bytes:
+        """So many bytes, or fewer if the server says farewell."""
+        data = b""
+        while len(data) < size:
+            try:
+                data += self._tls.read(size - len(data))
+            except ssl.SSLWantReadError:
+                await self._receive()
+            except ssl.SSLZeroReturnError:
+                break
+        return data
+
+    async def _receive(self) -> None:
+        async with asyncio.timeout(PATIENCE):
+            data = await asyncio.get_running_loop().sock_recv(self._link, 1 << 16)
+        if data:
+            self._incoming.write(data)
+        else:
+            self._incoming.write_eof()
+
+
+@pytest.fixture
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def client_context(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context
+
+
+@pytest.fixture
+async def running(authority: trustme.CA, tmp_path: Path) -> AsyncIterator[Running]:
+    leaf = authority.issue_cert("localhost")
+    certificate, key = tmp_path / "server.pem", tmp_path / "server.key"
+    certificate.write_bytes(b"".join(blob.bytes() for blob in leaf.cert_chain_pems))
+    key.touch(mode=0o600)
+    key.write_bytes(leaf.private_key_pem.bytes())
+    async with serving(echo, tls=TlsFiles(certificate, key)) as found:
+        yield found
+
+
+@pytest.fixture
+async def by_hand(running: Running, client_context: ssl.SSLContext) -> AsyncIterator[ByHand]:
+    with socket.socket() as link:
+        link.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(link, ("127.0.0.1", running.listener.port))
+        yield ByHand(link, client_context)
+
+
+@pytest.mark.parametrize("piece", [1, 3, WHOLE])
+async def test_records_may_come_in_any_pieces(by_hand: ByHand, piece: int) -> None:
+    """A record that is split, down to single bytes, is waited for; nothing is lost or repeated."""
+    await by_hand.shake_hands(piece=piece)
+    await by_hand.deliver(by_hand.encrypted(ASK % b"whole"), piece=piece)
+
+    answer = await by_hand.read(60)
+
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+async def test_many_records_in_one_piece_are_all_answered(by_hand: ByHand) -> None:
+    """Requests that share a packet are answered in order, the last one too."""
+    await by_hand.shake_hands()
+    asked = [b"%d" % n for n in range(20)]
+    await by_hand.deliver(b"".join(by_hand.encrypted(ASK % name) for name in asked))
+
+    read = b""
+    while b"GET /19 " not in read:
+        more = await by_hand.read(1)
+        assert more
+        read += more
+
+    order = [read.index(b"GET /%b " % name) for name in asked]
+    assert order == sorted(order)
+
+
+async def test_request_together_with_the_last_of_the_handshake_is_answered(by_hand: ByHand) -> None:
+    """What lies behind the handshake in the same piece is not left lying."""
+    held = await by_hand.last_of_handshake()
+    await by_hand.deliver(held + by_hand.encrypted(ASK % b"early"))
+
+    assert (await by_hand.read(15)) == b"HTTP/1.1 200 OK"
+
+
+async def test_farewell_is_answered_and_ends_the_connection(
+    by_hand: ByHand, running: Running
+) -> None:
+    """A client that closes properly leaves nothing behind, and is told goodbye."""
+    await by_hand.shake_hands()
+    await until(lambda: running.listener.connections == 1)
+    await by_hand.deliver(by_hand.farewell())
+
+    assert await by_hand.read(1) == b""
+    await until(lambda: running.listener.connections == 0)
+
+
+async def test_broken_record_ends_the_connection(by_hand: ByHand, running: Running) -> None:
+    """Bytes that were changed on the way are never handed on."""
+    await by_hand.shake_hands()
+    await until(lambda: running.listener.connections == 1)
+    record = bytearray(by_hand.encrypted(ASK % b"broken"))
+    record[-1] ^= 1
+    await by_hand.deliver(bytes(record))
+
+    await until(lambda: running.listener.connections == 0)
+    assert running.listener.requests == 0
+
+
+async def test_client_may_change_its_keys_and_ask_for_ours(running: Running) -> None:
+    """A key update (RFC 8446, 4.6.3) is answered by OpenSSL, and that answer reaches the client."""
+    process = await asyncio.create_subprocess_exec(
+        "openssl", "s_client", "-tls1_3", "-crlf", "-connect", f"127.0.0.1:{running.listener.port}",
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdin
+    assert process.stdout
+    assert process.stderr
+    try:
+        async with asyncio.timeout(PATIENCE):
+            for name in (b"once", b"twice"):
+                process.stdin.write(b"K\n")
+                await process.stderr.readuntil(b"KEYUPDATE")
+                process.stdin.write((ASK % name).replace(b"\r\n", b"\n"))
+                answer = await process.stdout.readuntil(b"GET /" + name)
+
+                assert b"HTTP/1.1 200 OK" in answer
+    finally:
+        process.kill()
+        await process.wait()

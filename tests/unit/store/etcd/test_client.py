@@ -1,0 +1,206 @@
+"""The client of etcd: addresses, certificates, and what becomes of errors."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+import trustme
+
+from orchid.store.etcd import client as etcd_client
+from orchid.store.etcd.client import (
+    EtcdClient,
+    Lost,
+    RevisionGone,
+    TLSFiles,
+    Undecided,
+)
+from orchid.store.etcd.messages import STATUS, StatusRequest
+from orchid.store.etcd.store import EtcdStore
+from orchid.store.interface import StoreFull, StoreUnavailable, StoreUnusable, ValueTooLarge
+from tests.unit.store.etcd_process import Cluster, running
+from tests.unit.store.suite import ALL, events_until, put
+
+
+def addresses(*endpoints: str) -> list[str]:
+    client = EtcdClient(endpoints, TLSFiles(), timeout=1)
+    return [endpoint.address for endpoint in client._endpoints]
+
+
+async def test_endpoints_are_urls_or_bare_addresses() -> None:
+    """The forms that etcd's own tools take, with the usual port when none is given."""
+    assert addresses("http://a:1", "http://b:2/", "c:3") == ["a:1", "b:2", "c:3"]
+    assert addresses("https://etcd.example") == ["etcd.example:2379"]
+    assert addresses("http://[::1]:7") == ["[::1]:7"]
+
+
+@pytest.mark.parametrize(
+    "endpoints",
+    [
+        [],
+        [""],
+        ["ftp://a:1"],
+        ["http://a:b"],
+        ["http://a:99999"],
+        ["http://a:1/path"],
+        ["http://a:1?x=1"],
+        ["http://user:secret@a:1"],
+        ["http://user:secret@a:b"],
+        ["http://a:1", "https://b:1"],
+    ],
+)
+async def test_endpoint_that_cannot_be_one_is_refused(endpoints: list[str]) -> None:
+    """A mistake in the settings is told at once, and a password in it is not repeated."""
+    with pytest.raises(StoreUnusable) as caught:
+        addresses(*endpoints)
+
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "expected"),
+    [
+        (
+            "OUT_OF_RANGE",
+            "etcdserver: mvcc: required revision has been compacted",
+            RevisionGone,
+        ),
+        (
+            "OUT_OF_RANGE",
+            "etcdserver: mvcc: required revision is a future revision",
+            StoreUnavailable,
+        ),
+        ("INVALID_ARGUMENT", "etcdserver: request is too large", ValueTooLarge),
+        ("RESOURCE_EXHAUSTED", "grpc: received message larger than max (9 vs. 8)", ValueTooLarge),
+        ("RESOURCE_EXHAUSTED", "etcdserver: mvcc: database space exceeded", StoreFull),
+        ("RESOURCE_EXHAUSTED", "etcdserver: too many requests", Lost),
+        ("UNAVAILABLE", "etcdserver: no leader", Lost),
+        ("UNAVAILABLE", "etcdserver: request timed out", Undecided),
+        ("UNAVAILABLE", "failed to connect to all addresses", Undecided),
+        ("DEADLINE_EXCEEDED", "Deadline Exceeded", Undecided),
+        ("PERMISSION_DENIED", "etcdserver: permission denied", StoreUnavailable),
+    ],
+)
+def test_errors_are_told_apart(code: str, details: str, expected: type[Exception]) -> None:
+    """What is an answer, what another member may do better, and what may have happened."""
+    error = grpc.aio.AioRpcError(
+        grpc.StatusCode[code], grpc.aio.Metadata(), grpc.aio.Metadata(), details=details
+    )
+
+    with pytest.raises(expected) as caught:
+        raise etcd_client._judge(error, "member:1")
+
+    assert type(caught.value) is expected
+
+
+# TLS
+
+
+class Authority:
+    """A CA with its files."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir()
+        self._directory = directory
+        self._ca = trustme.CA()
+        self.ca = directory / "ca.pem"
+        self._ca.cert_pem.write_to_path(self.ca)
+
+    def issue(self, name: str, identity: str) -> tuple[Path, Path]:
+        issued = self._ca.issue_cert(identity)
+        certificate, key = self._directory / f"{name}.pem", self._directory / f"{name}.key"
+        for n, blob in enumerate(issued.cert_chain_pems):
+            blob.write_to_path(certificate, append=n > 0)
+        issued.private_key_pem.write_to_path(key)
+        return certificate, key
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path / "pki")
+
+
+@pytest.fixture
+async def secured(authority: Authority) -> AsyncIterator[Cluster]:
+    """An etcd that takes only clients with a certificate."""
+    certificate, key = authority.issue("server", "127.0.0.1")
+    arguments = ["--cert-file", str(certificate), "--key-file", str(key), "--client-cert-auth"]
+    with running(arguments=[*arguments, "--trusted-ca-file", str(authority.ca)]) as cluster:
+        await cluster.wait_healthy()
+        yield cluster
+
+
+@pytest.mark.system_package("etcd")
+async def test_store_over_tls_with_a_client_certificate(
+    authority: Authority, secured: Cluster
+) -> None:
+    """Both sides are known to each other; reads, writes and watches pass."""
+    certificate, key = authority.issue("client", "orchid")
+    store = await EtcdStore.open(
+        secured.urls, ca=authority.ca, certificate=certificate, key=key, timeout=10
+    )
+
+    assert await put(store, "a", b"1") == 2
+    assert len((await store.read(ALL)).records) == 1
+    assert len(await events_until(store, 2, after=1)) == 1
+    await store.close()
+
+
+@pytest.mark.system_package("etcd")
+async def test_stranger_is_not_let_in(authority: Authority, secured: Cluster) -> None:
+    """Without a certificate, or without TLS, there is no answer."""
+    with pytest.raises(StoreUnavailable):
+        await EtcdStore.open(secured.urls, ca=authority.ca, timeout=0.3)
+    plain = [url.replace("https", "http") for url in secured.urls]
+    with pytest.raises(StoreUnavailable):
+        await EtcdStore.open(plain, timeout=0.3)
+
+
+@pytest.mark.system_package("etcd")
+async def test_impostor_is_not_talked_to(
+    authority: Authority, secured: Cluster, tmp_path: Path
+) -> None:
+    """A server that another CA vouches for gets nothing from us."""
+    other = Authority(tmp_path / "other")
+    certificate, key = authority.issue("client", "orchid")
+
+    with pytest.raises(StoreUnavailable, match=r"etcd 127\.0\.0\.1"):
+        await EtcdStore.open(
+            secured.urls, ca=other.ca, certificate=certificate, key=key, timeout=0.5
+        )
+
+
+@pytest.mark.system_package("etcd")
+async def test_renewed_certificate_is_used_for_the_next_connection(
+    authority: Authority, secured: Cluster, tmp_path: Path
+) -> None:
+    """Files that were replaced are read again once a connection cannot be made."""
+    certificate, key = authority.issue("client", "orchid")
+    good, good_key = certificate.read_bytes(), key.read_bytes()
+    stranger = Authority(tmp_path / "other").issue("client", "orchid")
+    certificate.write_bytes(stranger[0].read_bytes())
+    key.write_bytes(stranger[1].read_bytes())
+    client = EtcdClient(secured.urls, TLSFiles(authority.ca, certificate, key), timeout=0.5)
+    with pytest.raises(StoreUnavailable):
+        await client.call(STATUS, StatusRequest())
+
+    certificate.write_bytes(good)
+    key.write_bytes(good_key)
+    client.timeout = 20
+
+    assert (await client.call(STATUS, StatusRequest())).version.startswith("3.")
+    await client.close()
+
+
+async def test_certificate_files_are_checked_at_the_start(
+    authority: Authority, tmp_path: Path
+) -> None:
+    """What is missing, or makes no sense, is named before anything is tried."""
+    certificate, key = authority.issue("client", "orchid")
+    with pytest.raises(StoreUnusable, match="needs its key"):
+        await EtcdStore.open(["https://127.0.0.1:1"], certificate=certificate)
+    with pytest.raises(StoreUnusable, match=r"nowhere\.pem"):
+        await EtcdStore.open(["https://127.0.0.1:1"], ca=tmp_path / "nowhere.pem")
+    with pytest.raises(StoreUnusable, match="not https"):
+        await EtcdStore.open(["http://127.0.0.1:1"], certificate=certificate, key=key)

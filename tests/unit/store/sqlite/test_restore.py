@@ -1,0 +1,152 @@
+"""A backup put back in place: nothing lost, nobody misled, nothing done under a running server."""
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from orchid.store.first_revision import EPOCH, first_revision
+from orchid.store.interface import ABSENT, AlreadyInUse, Change, Compacted, Span, StoreUnusable
+from orchid.store.sqlite import restore as sqlite_restore
+from orchid.store.sqlite.store import SQLiteStore
+
+STAMP = "20260101T000000Z"
+
+
+async def written(path: Path, *keys: str) -> SQLiteStore:
+    store = await SQLiteStore.open(path)
+    for key in keys:
+        await store.commit([Change(key, key.encode(), ABSENT)])
+    return store
+
+
+async def keys_of(path: Path) -> list[str]:
+    store = await SQLiteStore.open(path)
+    try:
+        return [record.key for record in (await store.read(Span.all())).records]
+    finally:
+        await store.close()
+
+
+@pytest.fixture
+async def backup(tmp_path: Path) -> Path:
+    """Two keys, saved while the store was open; a third came later."""
+    store = await written(tmp_path / "data.db", "a", "b")
+    await store.backup(tmp_path / "backup.db")
+    await store.commit([Change("c", b"c", ABSENT)])
+    await store.close()
+    return tmp_path / "backup.db"
+
+
+async def test_restored_store_holds_what_was_saved(backup: Path, tmp_path: Path) -> None:
+    """What came after the backup is gone from the place, and kept aside."""
+    target = tmp_path / "data.db"
+
+    done = sqlite_restore.restore(backup, target, first=1, stamp=STAMP)
+
+    assert done.contents.records == 2
+    assert await keys_of(target) == ["a", "b"]
+    assert done.aside == tmp_path / f"data.db.before-{STAMP}"
+    assert await keys_of(done.aside) == ["a", "b", "c"]
+
+
+async def test_whoever_knew_a_later_time_is_told_that_it_is_gone(
+    backup: Path, tmp_path: Path
+) -> None:
+    """A revision that the replaced store gave out is compacted away, and never given out again."""
+    target = tmp_path / "data.db"
+    before = await SQLiteStore.open(target)
+    seen = await before.revision()
+    await before.close()
+
+    sqlite_restore.restore(backup, target, first=1, stamp=STAMP)
+
+    after = await SQLiteStore.open(target)
+    try:
+        with pytest.raises(Compacted):
+            await anext(after.watch(Span.all(), after=seen))
+        assert await after.commit([Change("d", b"d", ABSENT)]) > seen + 1
+    finally:
+        await after.close()
+
+
+async def test_restored_store_goes_on_from_the_clock(backup: Path, tmp_path: Path) -> None:
+    """When the replaced store is not there to tell, time is ahead of what it gave out."""
+    done = sqlite_restore.restore(backup, tmp_path / "new.db", first=5_000, stamp=STAMP)
+
+    assert (done.contents.oldest, done.contents.newest) == (5_000, 5_000)
+    assert done.aside is None
+
+
+async def test_nothing_is_restored_under_a_running_server(backup: Path, tmp_path: Path) -> None:
+    """The store that is open stays as it is."""
+    store = await SQLiteStore.open(tmp_path / "data.db")
+    try:
+        with pytest.raises(AlreadyInUse):
+            sqlite_restore.restore(backup, tmp_path / "data.db", first=1, stamp=STAMP)
+    finally:
+        await store.close()
+
+    assert await keys_of(tmp_path / "data.db") == ["a", "b", "c"]
+
+
+async def test_damaged_store_can_be_replaced(backup: Path, tmp_path: Path) -> None:
+    """Damage is the usual reason for a restore."""
+    target = tmp_path / "data.db"
+    target.write_bytes(b"not a database" * 1000)
+
+    done = sqlite_restore.restore(backup, target, first=9, stamp=STAMP)
+
+    assert await keys_of(target) == ["a", "b"]
+    assert done.aside is not None
+    assert done.aside.read_bytes().startswith(b"not a database")
+
+
+async def test_leftover_log_of_the_replaced_file_is_never_applied_to_the_new_one(
+    backup: Path, tmp_path: Path
+) -> None:
+    """A write-ahead log belongs to its file, and goes aside with it."""
+    target = tmp_path / "data.db"
+    target.write_bytes(b"x" * 100)
+    target.with_name("data.db-wal").write_bytes(b"y" * 100)
+
+    sqlite_restore.restore(backup, target, first=9, stamp=STAMP)
+
+    assert (tmp_path / f"data.db.before-{STAMP}-wal").read_bytes() == b"y" * 100
+    assert await keys_of(target) == ["a", "b"]
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense" * 1000])
+async def test_what_is_no_backup_changes_nothing(
+    backup: Path, tmp_path: Path, content: bytes
+) -> None:
+    """Everything is checked before anything is touched."""
+    bad = tmp_path / "bad.db"
+    bad.write_bytes(content)
+
+    with pytest.raises(StoreUnusable):
+        sqlite_restore.restore(bad, tmp_path / "data.db", first=1, stamp=STAMP)
+
+    assert await keys_of(tmp_path / "data.db") == ["a", "b", "c"]
+
+
+async def test_backup_with_a_missing_value_is_refused(backup: Path, tmp_path: Path) -> None:
+    """A file that SQLite finds sound may still not be what we wrote."""
+    db = apsw.Connection(str(backup))
+    db.execute("DELETE FROM log WHERE key = 'a'")
+    db.close()
+
+    with pytest.raises(StoreUnusable, match="1 keys have no value"):
+        sqlite_restore.restore(backup, tmp_path / "data.db", first=1, stamp=STAMP)
+
+
+async def test_store_is_not_restored_from_itself(backup: Path, tmp_path: Path) -> None:
+    """The file in place is no backup of itself."""
+    with pytest.raises(StoreUnusable, match="is the data file itself"):
+        sqlite_restore.restore(tmp_path / "data.db", tmp_path / "data.db", first=1, stamp=STAMP)
+
+
+def test_new_stores_count_seconds_since_2020() -> None:
+    """Decision 11."""
+    assert first_revision(EPOCH + 5.9) == 5
+    assert first_revision(0) == 1
