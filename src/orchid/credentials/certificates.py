@@ -9,10 +9,10 @@ numbers and key ids can be forged.
 import contextlib
 import hashlib
 import hmac
-import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -46,21 +46,12 @@ _UNREADABLE_FOR = (
     x509.InvalidVersion,
 )
 _VERSION = 0xA0
-# The beginning of every usual certificate, up to the length of its serial number, which is above 0.
-_BEFORE_SERIAL = re.compile(
-    rb"(?:\x30(?:[\x00-\x7f]|\x81.|\x82..|\x83...)){2}(?:\xa0\x03\x02\x01.)?"
-    rb"\x02([\x02-\x7f](?=[\x00-\x7f])|\x01(?=[\x01-\x7f]))",
-    re.DOTALL,
-)
 _EC_KEY = der.encode_oid("1.2.840.10045.2.1")
 _KNOWN_CURVES = tuple(
     der.encode_oid(curve)
     for curve in ("1.3.132.0.33", "1.2.840.10045.3.1.7", "1.3.132.0.34", "1.3.132.0.35")
 )
 _BEFORE_KEY = 8  # the most that stands between the beginning of a key and its algorithm
-_LONG_FORM = 0x80
-# ASCII, and no tag of a string with more than one octet to a character.
-_PLAIN_NAME = re.compile(rb"[\x00-\x1b\x1d\x1f-\x7f]*+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +79,17 @@ def parse(data: bytes) -> x509.Certificate:
     """Read one DER certificate completely, extensions and names included."""
     if len(data) > _MAX_CERTIFICATE:
         raise MalformedCertificate(f"a certificate has at most {_MAX_CERTIFICATE} bytes")
-    usual = _BEFORE_SERIAL.match(data)
-    if usual or _serial_bytes(data) != b"\x00":
-        certificate = _load(data)
-    else:
+    parts = _find_parts(data)
+    serial = data[parts.serial.start : parts.serial.stop]
+    if serial[:1] >= b"\x80":
+        raise MalformedCertificate("x509: negative serial number")
+    if serial == b"\x00":
         # Some old roots have this number; they pass, without the library's warning.
         with warnings.catch_warnings(action="ignore", category=CryptographyDeprecationWarning):
             certificate = _load(data)
-    _refuse_unreadable_parts(data, usual)
+    else:
+        certificate = _load(data)
+    _refuse_unreadable_parts(data, parts)
     return certificate
 
 
@@ -138,17 +132,19 @@ def credential_id(data: bytes) -> str:
 
 def read_subject_of(data: bytes) -> DistinguishedName:
     """Read the subject of a DER certificate exactly as it stands there."""
-    return _read_names(data)[1]
+    return _read_name(data, _find_parts(data).subject)
 
 
 def subject_bytes(data: bytes) -> bytes:
     """Give the subject of a DER certificate as the bytes that stand there."""
-    return _name_bytes(data, 1)
+    name = _find_parts(data).subject
+    return data[name.begin : name.stop]
 
 
 def issuer_bytes(data: bytes) -> bytes:
     """Give the issuer of a DER certificate as the bytes that stand there."""
-    return _name_bytes(data, 0)
+    name = _find_parts(data).issuer
+    return data[name.begin : name.stop]
 
 
 def identify(data: bytes) -> Identity:
@@ -200,21 +196,36 @@ def describe(certificate: x509.Certificate) -> str:
         elif isinstance(extension.value, x509.AuthorityKeyIdentifier):
             authority_key = extension.value.key_identifier or b""
     # Read by us: the library warns about the number zero each time it is asked.
-    serial = int.from_bytes(_serial_bytes(encode(certificate)), "big")
+    data = encode(certificate)
+    number = _find_parts(data).serial
+    serial = int.from_bytes(data[number.start : number.stop], "big")
     return (
         f"SN={serial}, SKID={subject_key.hex(':').upper()}, AKID={authority_key.hex(':').upper()}"
     )
 
 
-def _serial_bytes(data: bytes) -> bytes:
+class _Parts(NamedTuple):
+    """Where the parts of a certificate are that we read ourselves."""
+
+    serial: der.Element
+    issuer: der.Element
+    subject: der.Element
+
+
+def _find_parts(data: bytes) -> _Parts:
     try:
-        serial = _body_elements(data)[0]
+        outer = der.expect(data, 0, len(data), der.SEQUENCE)
+        body = der.expect(data, outer.start, outer.stop, der.SEQUENCE)
+        serial = der.element(data, body.start, body.stop)
+        if serial.tag == _VERSION:
+            serial = der.element(data, serial.stop, body.stop)
+        algorithm = der.element(data, serial.stop, body.stop)
+        issuer = der.expect(data, algorithm.stop, body.stop, der.SEQUENCE)
+        validity = der.element(data, issuer.stop, body.stop)
+        subject = der.expect(data, validity.stop, body.stop, der.SEQUENCE)
     except der.NotDer:
         raise MalformedCertificate(_fault(data)) from None
-    content = data[serial.start : serial.stop]
-    if content[:1] >= b"\x80":
-        raise MalformedCertificate("x509: negative serial number")
-    return content
+    return _Parts(serial, issuer, subject)
 
 
 def _load(data: bytes) -> x509.Certificate:
@@ -232,38 +243,16 @@ def _load(data: bytes) -> x509.Certificate:
     return certificate
 
 
-def _refuse_unreadable_parts(data: bytes, usual: re.Match[bytes] | None) -> None:
+def _refuse_unreadable_parts(data: bytes, parts: _Parts) -> None:
     """What the library reads only when asked: the names, and a key on a curve that few know."""
-    key = _behind_plain_names(data, usual) if usual else 0
-    if not key:
-        _read_names(data)
-        key = _name_elements(data)[1].stop
+    subject, issuer = parts.subject, parts.issuer
+    _read_name(data, subject)
+    if data[issuer.begin : issuer.stop] != data[subject.begin : subject.stop]:
+        _read_name(data, issuer)
+    key = subject.stop
     algorithm = data.find(_EC_KEY, key, key + _BEFORE_KEY + len(_EC_KEY))
     if algorithm > 0 and not data.startswith(_KNOWN_CURVES, algorithm + len(_EC_KEY)):
         raise MalformedCertificate("x509: unsupported elliptic curve")
-
-
-def _behind_plain_names(data: bytes, usual: re.Match[bytes]) -> int:
-    """Where the key begins, if all before it is short and its names cannot be misread; else 0.
-
-    Almost all certificates are so, and the thousands in a bundle are to be read in a moment. The
-    library has read this one, so that every length in it is right.
-    """
-    algorithm = usual.end(1) + data[usual.start(1)]
-    try:
-        issuer = algorithm + 2 + data[algorithm + 1]
-        validity = issuer + 2 + data[issuer + 1]
-        subject = validity + 2 + data[validity + 1]
-        key = subject + 2 + data[subject + 1]
-    except IndexError:  # what was taken for a length says how long the length is
-        return 0
-    longest = max(data[algorithm + 1], data[issuer + 1], data[validity + 1], data[subject + 1])
-    plain = (
-        longest < _LONG_FORM
-        and _PLAIN_NAME.fullmatch(data, issuer, validity)
-        and _PLAIN_NAME.fullmatch(data, subject, key)
-    )
-    return key if plain else 0
 
 
 def _fault(data: bytes) -> str:
@@ -289,42 +278,13 @@ def _fault(data: bytes) -> str:
     return _UNREADABLE
 
 
-def _read_names(data: bytes) -> tuple[DistinguishedName, DistinguishedName]:
-    """Read issuer and subject of a certificate."""
+def _read_name(data: bytes, name: der.Element) -> DistinguishedName:
     try:
-        issuer, subject = _name_elements(data)
-        return read_subject(data, issuer), read_subject(data, subject)
+        return read_subject(data, name)
     except BadString as error:
         raise MalformedCertificate(f"x509: invalid RDNSequence: {error}") from None
     except der.NotDer:
         raise MalformedCertificate("x509: invalid RDNSequence") from None
-
-
-def _name_elements(data: bytes) -> tuple[der.Element, der.Element]:
-    """Find issuer and subject of a certificate."""
-    serial, body = _body_elements(data)
-    algorithm = der.element(data, serial.stop, body.stop)
-    issuer = der.expect(data, algorithm.stop, body.stop, der.SEQUENCE)
-    validity = der.element(data, issuer.stop, body.stop)
-    return issuer, der.expect(data, validity.stop, body.stop, der.SEQUENCE)
-
-
-def _body_elements(data: bytes) -> tuple[der.Element, der.Element]:
-    """Find the serial number of a certificate, and the body that it stands in."""
-    outer = der.expect(data, 0, len(data), der.SEQUENCE)
-    body = der.expect(data, outer.start, outer.stop, der.SEQUENCE)
-    serial = der.element(data, body.start, body.stop)
-    if serial.tag == _VERSION:
-        serial = der.element(data, serial.stop, body.stop)
-    return serial, body
-
-
-def _name_bytes(data: bytes, which: int) -> bytes:
-    try:
-        name = _name_elements(data)[which]
-    except der.NotDer:
-        raise MalformedCertificate("x509: invalid RDNSequence") from None
-    return data[name.begin : name.stop]
 
 
 def _uid(subject: DistinguishedName) -> str:

@@ -83,10 +83,16 @@ class DistinguishedName:
     organizations: tuple[str, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
-        names = self.values(COMMON_NAME)
-        # Of several common names the last one counts, as in the reference.
-        object.__setattr__(self, "common_name", names[-1] if names else "")
-        object.__setattr__(self, "organizations", self.values(ORGANIZATION))
+        organizations = []
+        for attribute in self.attributes:
+            if attribute.value is None:
+                continue
+            if attribute.oid == ORGANIZATION:
+                organizations.append(attribute.value)
+            elif attribute.oid == COMMON_NAME:
+                # Of several common names the last one counts, as in the reference.
+                object.__setattr__(self, "common_name", attribute.value)
+        object.__setattr__(self, "organizations", tuple(organizations))
 
     def values(self, oid: str) -> tuple[str, ...]:
         """Give all string values of one attribute type."""

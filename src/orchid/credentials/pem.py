@@ -29,8 +29,6 @@ _BLANKS = b" \t\r\n"
 _COLON = ord(":")
 _MAX_LABEL = 1000  # a refusal repeats it
 _MAX_HEADERS = 64
-# A block as everybody writes it, behind its BEGIN; what is written otherwise takes the longer way.
-_USUAL = re.compile(rb"([A-Z0-9 ]{1,64})-----\n((?:[A-Za-z0-9+/=]++\n)*+)-----END \1-----(?:\n|\Z)")
 _HEADERS = re.compile(rb"(?:\n[^-\n:][^\n:]*+:[^\n]*+)*+")
 
 
@@ -88,9 +86,6 @@ def _scan(data: bytes, max_blocks: int) -> Iterator[Block]:
 
 def _read(piece: bytes) -> Block | None:
     """Read what stands between a BEGIN and the next; whatever follows its END is ignored."""
-    if usual := _USUAL.match(piece):
-        content = usual[2].replace(b"\n", b"")
-        return _block(usual[1], b"", content)
     start = piece.find(b"\n")
     label = _label(piece[:start])
     if label is None or start < 0:
