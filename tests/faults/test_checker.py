@@ -16,7 +16,7 @@ from orchid.store.memory import MemoryStore
 from tests.api.world import Api, api
 from tests.faults.checker import Violation, violations
 from tests.faults.history import Call, Commit, History, Outcome, Segment, Version, Watcher
-from tests.faults.history import StoreEvent as Told
+from tests.faults.history import Event as Told
 from tests.faults.store_log import commits_of
 from tests.faults.workload import NAMESPACE, Lost, Workload
 
