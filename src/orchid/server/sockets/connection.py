@@ -244,11 +244,11 @@ class Connection(asyncio.Protocol):
         else:
             self.deadline = inf
             rest = carry_on(handling, awaited)
-            self._current = PendingRequest(self, service, arrived, rest, context)
+            self._current = PendingRequest(self._resume_with, service, arrived, rest, context)
             return
         self._answer(arrived, answer)
 
-    def resume_with(self, arrived: Arrived, answer: Answer) -> None:
+    def _resume_with(self, arrived: Arrived, answer: Answer) -> None:
         """Take the answer of a handler that was suspended, and go on."""
         self._current = None
         self._answer(arrived, answer)

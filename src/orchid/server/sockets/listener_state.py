@@ -11,13 +11,10 @@ from contextvars import Context
 from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from orchid.server.sockets.messages import Handler, HttpRequest, Response
 from orchid.server.sockets.reader import SMALLEST_REQUEST
-
-if TYPE_CHECKING:
-    from orchid.server.sockets.connection import Connection
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +63,21 @@ class ConnectionLimits:
         )
 
 
+class OpenConnection(Protocol):
+    """What the listener does with a connection."""
+
+    deadline: float  # by then something must have happened (time.monotonic)
+
+    def expire(self, now: float) -> None:
+        """End what has taken too long."""
+
+    def drain(self) -> None:
+        """Come to an end after the present answer."""
+
+    def abort(self) -> None:
+        """Cut the connection."""
+
+
 class ListenerState:
     """The side of the listener that a connection sees."""
 
@@ -102,7 +114,7 @@ class ListenerState:
         self.timeout_response = timeout_response
         self.failure = failure
         self.piece_bytes = limits.piece_bytes
-        self.connections: set[Connection] = set()
+        self.connections: set[OpenConnection] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self.draining = False
         self.quiet = asyncio.Event()  # set once draining has nothing left to wait for

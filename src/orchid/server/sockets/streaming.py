@@ -9,14 +9,11 @@ import logging
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from types import coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from orchid.server.sockets.listener_state import ListenerState
 from orchid.server.sockets.messages import Chunk, Response, Sink, Stream
 from orchid.server.sockets.reader import Arrived
-
-if TYPE_CHECKING:
-    from orchid.server.sockets.connection import Connection
-    from orchid.server.sockets.listener_state import ListenerState
 
 log = logging.getLogger(__name__)
 
@@ -24,22 +21,38 @@ _LAST_CHUNK = b"0\r\n\r\n"
 _LONGEST_TIMER = 86_400.0  # event loops refuse infinity
 
 Answer = Response | Stream
+Resume = Callable[[Arrived, Answer], None]
+
+
+class StreamConnection(Protocol):
+    """What a stream needs of the connection that carries it."""
+
+    blocked: bool  # the client does not take what is written
+
+    def check_unsent(self) -> None:
+        """Cut the connection if the client leaves too much unread."""
+
+    def stream_finished(self, *, keep_alive: bool) -> None:
+        """Go on with the next request, or close."""
+
+    def abort(self) -> None:
+        """Cut the connection; what was not sent yet is lost."""
 
 
 class PendingRequest:
     """A request whose handler waits for something."""
 
-    __slots__ = ("_arrived", "_connection", "_service", "_task", "_timer")
+    __slots__ = ("_arrived", "_resume", "_service", "_task", "_timer")
 
     def __init__(
         self,
-        connection: "Connection",
-        service: "ListenerState",
+        resume: Resume,
+        service: ListenerState,
         arrived: Arrived,
         rest: Coroutine[Any, Any, Answer],
         context: Context,
     ) -> None:
-        self._connection: Connection | None = connection
+        self._resume: Resume | None = resume  # takes the answer; None once nobody wants it
         self._service = service
         self._arrived = arrived
         loop = service.loop
@@ -51,7 +64,7 @@ class PendingRequest:
 
     def let_go(self) -> None:
         """The client has gone: run on, and drop the answer."""
-        self._connection = None
+        self._resume = None
 
     async def _run(self, rest: Coroutine[Any, Any, Answer]) -> None:
         answer: Answer
@@ -69,10 +82,10 @@ class PendingRequest:
         self._deliver(self._service.timeout_response)
 
     def _deliver(self, answer: Answer) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None and not self._arrived.answered:
+        resume, self._resume = self._resume, None
+        if resume is not None and not self._arrived.answered:
             self._arrived.answered = True
-            connection.resume_with(self._arrived, answer)
+            resume(self._arrived, answer)
             return
         self._arrived.answered = True
         if isinstance(answer, Stream):
@@ -108,7 +121,7 @@ class OpenStream:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        connection: "Connection | None",
+        connection: StreamConnection | None,
         transport: asyncio.Transport | None,
         *,
         chunked: bool = False,

@@ -5,18 +5,14 @@ over one, a frame for each event. What the client sends is not kept: pings are a
 ends the stream, messages are skipped. No extension is offered, so no frame is ever compressed.
 """
 
+import asyncio
 import base64
 import binascii
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from orchid.server.sockets.messages import Chunk, HttpRequest, Sink
-from orchid.server.sockets.streaming import OpenStream
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from orchid.server.sockets.connection import Connection
+from orchid.server.sockets.streaming import OpenStream, StreamConnection
 
 SWITCHING: Final = 101
 _BAD_REQUEST, _FORBIDDEN = 400, 403
@@ -158,9 +154,9 @@ class WebSocketStream(OpenStream):
 
     def __init__(
         self,
-        loop: "asyncio.AbstractEventLoop",
-        connection: "Connection",
-        transport: "asyncio.Transport",
+        loop: asyncio.AbstractEventLoop,
+        connection: StreamConnection,
+        transport: asyncio.Transport,
     ) -> None:
         super().__init__(loop, connection, transport)
         self._frames = FrameReader()
