@@ -80,8 +80,6 @@ def settled(value: Any) -> Any:
 def comparable(event: dict[str, Any]) -> dict[str, Any]:
     event = settled(event)
     event.pop("userAgent", None)
-    # We impersonate by the plain rights alone, so there is no constraint to tell of.
-    event.pop("authenticationMetadata", None)
     if "requestObject" in event:
         event["requestObject"] = "<the request body>"
     return event

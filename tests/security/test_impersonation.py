@@ -12,7 +12,7 @@ import pytest
 
 from orchid.server.sockets.messages import Peer
 from orchid.server.sockets.reader import RequestReader
-from tests.api.world import ADMIN, ALICE, Answer, Api, api, parsed
+from tests.api.world import ADMIN, ALICE, BOB, Answer, Api, api, parsed
 from tests.unit.controllers.beside import MovingClock
 
 SELF = "/apis/authentication.orch.io/v1/selfsubjectreviews"
@@ -192,3 +192,58 @@ async def test_whom_one_acts_as_cannot_act_as_another(server: Api) -> None:
 
     assert again.json["status"]["userInfo"]["username"] == "alice"
     assert refused.status == 403
+
+
+LIST_ACCOUNTS = "/api/v1/namespaces/ci/serviceaccounts"
+
+
+async def constrain_bob(server: Api) -> None:
+    """Bob may act as carol, but only to list service accounts."""
+    authentication, group = "authentication.orch.io", {"apiGroup": "rbac.authorization.orch.io"}
+    rules = [
+        {
+            "apiGroups": [authentication],
+            "resources": ["users"],
+            "resourceNames": ["carol"],
+            "verbs": ["impersonate:user-info"],
+        },
+        {
+            "apiGroups": [""],
+            "resources": ["serviceaccounts"],
+            "verbs": ["impersonate-on:user-info:list"],
+        },
+    ]
+    meta = {"metadata": {"name": "lists-as-carol"}}
+    bob = {"subjects": [{"kind": "User", "name": "bob", **group}]}
+    await server.make(f"{RBAC}/clusterroles", {**meta, "rules": rules})
+    role = {"roleRef": {"kind": "ClusterRole", "name": "lists-as-carol", **group}}
+    await server.make(f"{RBAC}/clusterrolebindings", {**meta, **role, **bob})
+    view = {"roleRef": {"kind": "ClusterRole", "name": "view", **group}}
+    carol = {"subjects": [{"kind": "User", "name": "carol", **group}]}
+    binding = {"metadata": {"name": "carol-views"}, **view, **carol}
+    await server.make(f"{RBAC}/clusterrolebindings", binding)
+
+
+async def test_a_constrained_right_opens_one_request_as_one_user(server: Api) -> None:
+    """What carol may do besides, bob cannot do in her name; nor can he be anybody else."""
+    await constrain_bob(server)
+    carol = {"impersonate-user": "carol"}
+
+    allowed = await server.call("GET", LIST_ACCOUNTS, token=BOB, headers=carol)
+    refused = {
+        "another verb": await server.call("GET", f"{LIST_ACCOUNTS}/x", token=BOB, headers=carol),
+        "another resource": await server.call("GET", "/api/v1/pods", token=BOB, headers=carol),
+        "another user": await server.call(
+            "GET", LIST_ACCOUNTS, token=BOB, headers={"impersonate-user": "admin"}
+        ),
+        "another group": await server.call(
+            "GET", LIST_ACCOUNTS, token=BOB, headers={**carol, "impersonate-group": "dev"}
+        ),
+    }
+
+    assert allowed.status == 200
+    assert {what: answer.status for what, answer in refused.items()} == dict.fromkeys(refused, 403)
+    assert refused["another verb"].json["message"] == (
+        'serviceaccounts "x" is forbidden: User "bob" cannot impersonate-on:user-info:get resource '
+        '"serviceaccounts" in API group "" in the namespace "ci"'
+    )

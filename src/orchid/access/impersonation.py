@@ -1,75 +1,143 @@
 """Impersonation: act as somebody else, with their rights and none of one's own.
 
-`Impersonation.apply` reads the Impersonate- headers, asks the authorizer for each attribute that is
-wanted (verb `impersonate` on users, serviceaccounts, uids, groups, userextras, in that order) and
-gives the user to go on with, or None if nobody is impersonated. The first right that is missing is
-the answer. Nothing is remembered from one request to the next.
+`Impersonation.apply` reads the Impersonate- headers and tries the modes (impersonation_modes.py)
+one after the other until one lets the caller through. If none does, the first refusal is the
+answer. It gives the user to go on with, or None if nobody is impersonated.
+
+Which mode last served a caller is remembered, and tried first: most callers use one alone. Nothing
+else is remembered from one request to the next.
 
 The headers must not be looked at by anybody after this.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from collections import OrderedDict
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from orchid.access.denial import forbidden
-from orchid.engine.interfaces import Authorizer, Presented
+from orchid.access.impersonation_modes import LegacyMode, all_modes
+from orchid.engine.interfaces import Authorizer, Decision, Presented
 from orchid.engine.request import Target
-from orchid.wire.errors import BadRequest
+from orchid.metrics import Counter, Durations, doubling
+from orchid.wire.errors import BadRequest, Forbidden
 from orchid.wire.naming import Naming
-from orchid.wire.rules.names import label_errors, subdomain_errors
 from orchid.wire.text import header_text
-from orchid.wire.user import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, UserInfo
+from orchid.wire.user import UserInfo
 
 USER: Final = "impersonate-user"
 UID: Final = "impersonate-uid"
 GROUP: Final = "impersonate-group"
 EXTRA_PREFIX: Final = "impersonate-extra-"
-ACCOUNT_PREFIX: Final = "system:serviceaccount:"
+MOST_REMEMBERED: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Whom the headers ask for."""
+class Impersonated(NamedTuple):
+    """Whom a request is to be made as."""
 
-    username: str = ""
-    uid: str = ""
-    groups: tuple[str, ...] = ()
-    extra: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    user: UserInfo
+    constraint: str = ""  # the verb that allowed it, in a constrained mode
 
 
 class Impersonation:
     def __init__(self, names: Naming, authorizer: Authorizer) -> None:
-        self._group = names.authentication
-        self._authorizer = authorizer
+        self.metrics = ImpersonationMetrics()
+        self._modes = all_modes(names, CountedAuthorizer(authorizer, self.metrics))
+        self._last_modes: OrderedDict[str, LegacyMode] = OrderedDict()
 
-    async def apply(self, user: UserInfo, presented: Presented) -> UserInfo | None:
-        """The user to act as, None for oneself; raises BadRequest or Forbidden."""
+    async def apply(
+        self, caller: UserInfo, presented: Presented, target: Target
+    ) -> Impersonated | None:
+        """Whom to act as, None for oneself; raises BadRequest or Forbidden."""
         wanted = read_headers(presented)
         if wanted is None:
             return None
-        for target in self._questions(wanted):
-            decision = await self._authorizer.authorize(user, target)
-            if not decision.allowed:
-                raise forbidden(user, target, decision.reason)
-        return resulting_user(wanted)
+        started = perf_counter()
+        try:
+            mode, user = await self._first_that_allows(caller, wanted, target)
+        except Forbidden:
+            self.metrics.attempt("", "denied", perf_counter() - started)
+            raise
+        self.metrics.attempt(mode.name, "allowed", perf_counter() - started)
+        return Impersonated(user, mode.constraint)
 
-    def _questions(self, wanted: Wanted) -> Iterator[Target]:
-        """Every right that is needed, in the order in which they are asked for."""
-        account = account_of(wanted.username)
-        if account is not None:
-            namespace, name = account
-            yield question("", "serviceaccounts", name, namespace=namespace)
-        else:
-            yield question("", "users", wanted.username)
-        if wanted.uid:
-            yield question(self._group, "uids", wanted.uid)
-        for group in wanted.groups:
-            yield question("", "groups", group)
-        for key, values in wanted.extra.items():
-            for value in values:
-                yield question(self._group, "userextras", value, subresource=key)
+    async def _first_that_allows(
+        self, caller: UserInfo, wanted: UserInfo, target: Target
+    ) -> tuple[LegacyMode, UserInfo]:
+        refusal: Forbidden | None = None
+        for mode in self._in_order(caller):
+            try:
+                user = await mode.become(caller, wanted, target)
+            except Forbidden as raised:
+                refusal = refusal or raised
+                continue
+            if user is not None:
+                self._remember(caller, mode)
+                return mode, user
+        assert refusal is not None  # the last mode is for everybody
+        raise refusal
+
+    def _in_order(self, caller: UserInfo) -> tuple[LegacyMode, ...]:
+        last = self._last_modes.get(caller.username)
+        if last is None:
+            return self._modes
+        return last, *(mode for mode in self._modes if mode is not last)
+
+    def _remember(self, caller: UserInfo, mode: LegacyMode) -> None:
+        self._last_modes[caller.username] = mode
+        self._last_modes.move_to_end(caller.username)
+        if len(self._last_modes) > MOST_REMEMBERED:
+            self._last_modes.popitem(last=False)
+
+
+class ImpersonationMetrics:
+    """How often impersonation was tried in which mode, and the questions that this took."""
+
+    def __init__(self) -> None:
+        bounds, labels = doubling(0.001, 15), ("mode", "decision")
+        name = "apiserver_impersonation_"
+        self._attempts = Counter(
+            f"{name}attempts_total", "Attempts to impersonate, by mode and outcome.", *labels
+        )
+        self._attempt_seconds = Durations(
+            f"{name}attempts_duration_seconds", "How long they took.", bounds, *labels
+        )
+        self._questions = Counter(
+            f"{name}authorization_attempts_total",
+            "Questions asked of the authorizer about impersonation.",
+            *labels,
+        )
+        self._question_seconds = Durations(
+            f"{name}authorization_attempts_duration_seconds", "How long they took.", bounds, *labels
+        )
+        self.all = (self._attempts, self._attempt_seconds, self._questions, self._question_seconds)
+
+    def attempt(self, mode: str, decision: str, seconds: float) -> None:
+        self._attempts.count(mode, decision)
+        self._attempt_seconds.observe(seconds, mode, decision)
+
+    def question(self, mode: str, decision: str, seconds: float) -> None:
+        self._questions.count(mode, decision)
+        self._question_seconds.observe(seconds, mode, decision)
+
+
+class CountedAuthorizer:
+    """The authorizer as the modes ask it."""
+
+    def __init__(self, authorizer: Authorizer, metrics: ImpersonationMetrics) -> None:
+        self._authorizer, self._metrics = authorizer, metrics
+
+    async def authorize(self, user: UserInfo, target: Target) -> Decision:
+        started = perf_counter()
+        decision = await self._authorizer.authorize(user, target)
+        result = "allowed" if decision.allowed else "denied"
+        self._metrics.question(mode_of(target.verb), result, perf_counter() - started)
+        return decision
+
+
+def mode_of(verb: str) -> str:
+    """The mode in which a question is asked: `impersonate:<mode>`, `impersonate-on:<mode>:...`."""
+    return (verb.split(":", 2)[1:2] or ["legacy"])[0]
 
 
 def is_asked_for(headers: Mapping[str, str]) -> bool:
@@ -77,13 +145,13 @@ def is_asked_for(headers: Mapping[str, str]) -> bool:
     return "\nimpersonate-" in "\n".join(("", *headers))  # a name holds no line break
 
 
-def read_headers(presented: Presented) -> Wanted | None:
+def read_headers(presented: Presented) -> UserInfo | None:
     """What the headers ask for; None if they ask for nobody."""
     headers = presented.headers
     names = [name for name in headers if name.startswith("impersonate-")]
     if not names:
         return None
-    wanted = Wanted(
+    wanted = UserInfo(
         username=header_text(headers.get(USER, "")),
         uid=header_text(headers.get(UID, "")),
         groups=tuple(map(header_text, presented.all(GROUP))),
@@ -121,44 +189,3 @@ def unescaped(key: str) -> str:
 
 def is_escape(digits: str) -> bool:
     return len(digits) == 2 and all(digit in "0123456789abcdefABCDEF" for digit in digits)  # noqa: PLR2004 - %2f
-
-
-def account_of(username: str) -> tuple[str, str] | None:
-    """Namespace and name of the service account a user name stands for, if it is one's."""
-    if not username.startswith(ACCOUNT_PREFIX):
-        return None
-    namespace, colon, name = username[len(ACCOUNT_PREFIX) :].partition(":")
-    if not colon or label_errors(namespace) or subdomain_errors(name):
-        return None
-    return namespace, name
-
-
-def question(
-    group: str, resource: str, name: str, *, namespace: str = "", subresource: str = ""
-) -> Target:
-    return Target(
-        verb="impersonate",
-        is_resource=True,
-        group=group,
-        version="v1",
-        resource=resource,
-        subresource=subresource,
-        namespace=namespace,
-        name=name,
-    )
-
-
-def resulting_user(wanted: Wanted) -> UserInfo:
-    """The wanted user, with the groups that come with being one."""
-    groups = wanted.groups
-    account = account_of(wanted.username)
-    if account is not None and not groups:
-        groups = ("system:serviceaccounts", f"system:serviceaccounts:{account[0]}")
-    if wanted.username == ANONYMOUS:
-        if UNAUTHENTICATED not in groups:
-            groups = (*groups, UNAUTHENTICATED)
-    elif UNAUTHENTICATED not in groups and AUTHENTICATED not in groups:
-        groups = (*groups, AUTHENTICATED)
-    return UserInfo(
-        username=wanted.username, uid=wanted.uid, groups=groups, extra=dict(wanted.extra)
-    )

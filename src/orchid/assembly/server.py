@@ -120,11 +120,19 @@ class Assembly:
         given, names = self.settings.given, self.settings.names
         in_flight = InFlight(given.max_requests_inflight, given.max_mutating_requests_inflight)
         requests = CountedRequests(self.catalog, COUNTED_PAGES)
-        metrics = MetricsPage(requests, self.audit, in_flight, self.feed, self.catalog)
+        impersonation = Impersonation(names, self.access.authorizer)
+        metrics = MetricsPage(
+            requests,
+            self.audit,
+            in_flight,
+            self.feed,
+            self.catalog,
+            counted=impersonation.metrics.all,
+        )
         return Chain(
             clock=self.clock,
             authenticator=self.access.authenticator,
-            impersonation=Impersonation(names, self.access.authorizer),
+            impersonation=impersonation,
             authorizer=self.access.authorizer,
             in_flight=in_flight,
             pages=self._pages(metrics),

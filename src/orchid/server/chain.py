@@ -114,7 +114,9 @@ class Chain:
         self._audit.begin(exchange)
         user = caller.user
         if is_asked_for(http.headers):
-            user = await self._impersonation.apply(user, http) or user
+            acting = await self._impersonation.apply(user, http, target)
+            if acting is not None:
+                user, exchange.impersonation_constraint = acting
         real_user = None if user is caller.user else caller.user
         warnings = exchange.warnings
         request = Request(target, user, exchange.now, real_user=real_user, warnings=warnings)

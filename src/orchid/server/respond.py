@@ -80,6 +80,7 @@ class Exchange:
     extra_headers: bytes = b""
     # For audit and metrics, which look on:
     caller: Authenticated | None = None  # who authenticated, whomever they act for
+    impersonation_constraint: str = ""  # the verb that let them act as another, if constrained
     decision: Decision | None = None  # whether they may
     sent: Any = None  # the object in the body, once it is decoded
     shown: bytes | None = None  # the answer as JSON, whatever its form

@@ -126,6 +126,14 @@ class Naming:
     def issued_credential_id(self) -> str:
         return f"authentication.{self.user_extra_domain}/issued-credential-id"
 
+    @property
+    def node_name_extra(self) -> str:
+        return self.extra("node-name")  # noqa: S610 - no Django here
+
+    @property
+    def associated_node_keys_extra(self) -> str:
+        return self.extra("associated-node-keys")  # noqa: S610 - no Django here
+
     # Annotations and labels
     @property
     def account_name_annotation(self) -> str:

@@ -18,7 +18,7 @@ ALICE = UserInfo(username="alice", uid="1", groups=("dev",), extra={"own": ("x",
 
 
 class Rights:
-    """Allows everything, or everything but one resource; keeps what it was asked."""
+    """Allows the verb `impersonate`, on everything or everything but one resource."""
 
     def __init__(self, refused: str = "", reason: str = "") -> None:
         self._refused = refused
@@ -27,6 +27,8 @@ class Rights:
 
     async def authorize(self, user: UserInfo, target: Target) -> Decision:
         assert user is ALICE
+        if target.verb != "impersonate":
+            return Decision(Verdict.NO_OPINION)
         self.asked.append(target)
         if target.resource == self._refused:
             return Decision(Verdict.NO_OPINION, self._reason)
@@ -34,7 +36,12 @@ class Rights:
 
 
 async def become(*headers: tuple[str, str], rights: Rights | None = None) -> UserInfo | None:
-    return await Impersonation(ORCH, rights or Rights()).apply(ALICE, presented(*headers))
+    """Act as another by the plain right; the constrained modes have tests of their own."""
+    impersonation = Impersonation(ORCH, rights or Rights())
+    target = Target("get", "/api")
+    found = await impersonation.apply(ALICE, presented(*headers), target)
+    assert found is None or found.constraint == ""
+    return found and found.user
 
 
 async def test_without_headers_one_stays_oneself() -> None:
@@ -175,7 +182,7 @@ async def test_a_name_that_only_looks_like_an_account_is_a_user(name: str) -> No
     ],
 )
 async def test_one_missing_right_is_enough_to_refuse(refused: str, message: str) -> None:
-    """The first right that is missing is the answer."""
+    """The first right that is missing is the answer; an account with groups has no other mode."""
     with pytest.raises(Forbidden) as caught:
         await become(
             ("Impersonate-User", "system:serviceaccount:ci:app"),

@@ -5,16 +5,15 @@ Expressions are compiled by the check, so that what is wrong with one is told at
 place. The rest of the file is read by configuration.py.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import msgspec
 
+from orchid.access.extra_keys import key_errors
 from orchid.expressions.cel import CLAIMS, Compiler, Expression, ExpressionUnusable, LibraryMissing
 from orchid.wire.fields import FieldError, Path, duplicate, invalid, required
 from orchid.wire.naming import Naming
-from orchid.wire.rules.names import subdomain_errors
 
 LONGEST_SHOWN = 256
 BOTH = "claim and expression can't both be set"
@@ -26,9 +25,6 @@ UNVERIFIED_EMAIL = (
     "claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when "
     "claims.email is used in claimMappings.username.expression"
 )
-
-_PATH_TEXT = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
-_is_path = re.compile(_PATH_TEXT).fullmatch
 
 
 @dataclass(frozen=True)
@@ -216,18 +212,8 @@ class ClaimSettings:
 
     def _key_errors(self, place: Path, key: str) -> Iterator[FieldError]:
         """A key belongs to a domain, and not to ours: or an issuer could speak in our name."""
-        domain, _, path = key.partition("/")
-        if not key:
-            yield required(place)
-        elif not domain or not path:
-            yield invalid(place, key, 'must be a domain-prefixed path (such as "acme.io/foo")')
-        else:
-            for text in subdomain_errors(domain):
-                yield invalid(place, domain, text)
-            if not _is_path(path):
-                yield invalid(
-                    place, path, f"Invalid path (regex used for validation is '{_PATH_TEXT}')"
-                )
+        yield from key_errors(place, key)
+        domain = key.partition("/")[0]
         if key != key.lower():
             yield invalid(place, key, "must be lowercase")
         if any(domain == ours or domain.endswith(f".{ours}") for ours in self._reserved):

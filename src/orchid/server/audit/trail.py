@@ -22,6 +22,12 @@ import msgspec
 
 from orchid.engine.interfaces import Clock
 from orchid.engine.request import Target
+from orchid.server.audit.event import (
+    AuditEvent,
+    AuditObjectReference,
+    AuditOutcome,
+    AuthenticationMetadata,
+)
 from orchid.server.audit.log_file import AuditLog
 from orchid.server.audit.policy import (
     LEVEL_NAMES,
@@ -42,8 +48,8 @@ from orchid.wire.codec.documents import encode
 from orchid.wire.errors import InternalError
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
-from orchid.wire.status import ListMeta, Status, StatusDetails
-from orchid.wire.struct import Wire, replace
+from orchid.wire.status import Status
+from orchid.wire.struct import replace
 from orchid.wire.user import UserInfo
 
 T = TypeVar("T")
@@ -82,52 +88,6 @@ class NoAudit:
 
     def complete(self, exchange: Exchange, answer: Response | Stream) -> None:
         return None
-
-
-# --- the event ------------------------------------------------------------------------------------
-
-
-class AuditObjectReference(Wire):
-    resource: str = ""
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-    api_group: str = ""
-    api_version: str = ""
-    resource_version: str = ""
-    subresource: str = ""
-
-
-class AuditOutcome(Wire):
-    """A Status without its kind and apiVersion."""
-
-    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
-    status: str = ""
-    message: str = ""
-    reason: str = ""
-    details: StatusDetails | None = None
-    code: int = 0
-
-
-class AuditEvent(Wire):
-    kind: str
-    api_version: str
-    level: str
-    audit_id: str = msgspec.field(name="auditID")
-    stage: str
-    request_uri: str = msgspec.field(name="requestURI")
-    verb: str
-    user: UserInfo
-    impersonated_user: UserInfo | None = None
-    source_ips: tuple[str, ...] = msgspec.field(default=(), name="sourceIPs")
-    user_agent: str = ""
-    object_ref: AuditObjectReference | None = None
-    response_status: AuditOutcome | None = None
-    request_object: msgspec.Raw | None = None
-    response_object: msgspec.Raw | None = None
-    request_received_timestamp: datetime | None = None
-    stage_timestamp: datetime | None = None
-    annotations: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 _NOBODY = UserInfo()
@@ -256,6 +216,7 @@ class PolicyAudit:
         return replace(
             self._event(exchange, plan, stage),
             impersonated_user=request.user if request is not None and impersonated else None,
+            authentication_metadata=authentication_metadata(exchange),
             response_status=outcome,
             request_object=request_object(exchange, plan),
             response_object=response_object(exchange, plan),
@@ -354,6 +315,11 @@ def as_json(text: str) -> bytes:
 
 
 # --- the parts of an event ------------------------------------------------------------------------
+
+
+def authentication_metadata(exchange: Exchange) -> AuthenticationMetadata | None:
+    constraint = exchange.impersonation_constraint
+    return AuthenticationMetadata(constraint) if constraint else None
 
 
 def micro_time(moment: datetime) -> datetime:

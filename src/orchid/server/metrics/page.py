@@ -1,7 +1,7 @@
 """GET /metrics: what the server has counted, as Prometheus reads it (text format 0.0.4).
 
-`MetricsPage` joins the counts of requests, audit and the feed with what the operating system says
-of the process. A family is printed by one small function; adding one is adding it to `_families`.
+`MetricsPage` joins the counts of requests, audit and the feed, and what others count and hand in,
+with what the operating system says of the process. A family is printed by one small function.
 DELETE /metrics begins to count from nothing.
 """
 
@@ -10,10 +10,10 @@ import resource
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
+from orchid.metrics import Family, Histogram, LabelPairs, Metric, Sample
 from orchid.server.audit.policy import LEVEL_NAMES
 from orchid.server.audit.trail import NoAudit, PolicyAudit
 from orchid.server.limits import InFlight
@@ -23,7 +23,6 @@ from orchid.server.metrics.requests import (
     SECONDS,
     WATCH,
     CountedRequests,
-    Histogram,
     Labels,
     Series,
 )
@@ -33,22 +32,6 @@ from orchid.telemetry import masked
 from orchid.version import __version__
 
 _CONTENT_TYPE = b"Content-Type: text/plain; version=0.0.4; charset=utf-8; escaping=underscores\r\n"
-
-LabelPairs = tuple[tuple[str, str], ...]
-
-
-class Sample(NamedTuple):
-    labels: LabelPairs
-    value: float | Histogram
-
-
-class Family(NamedTuple):
-    """One metric: its name, what it is, and its samples."""
-
-    name: str
-    type: str
-    help: str
-    samples: Iterable[Sample]
 
 
 class MetricsPage:
@@ -61,16 +44,21 @@ class MetricsPage:
         in_flight: InFlight,
         feed: Feed,
         catalog: Catalog,
+        *,
+        counted: Iterable[Metric] = (),
     ) -> None:
         self._requests = requests
         self._audit = audit
         self._in_flight = in_flight
         self._feed = feed
         self._kinds = catalog.stored
+        self._counted = tuple(counted)
 
     def __call__(self, exchange: Exchange) -> Response:
         if exchange.http.method == "DELETE":
             self._requests.reset()
+            for metric in self._counted:
+                metric.reset()
             return text(exchange, 200, "metrics reset\n")
         return Response(200, head(exchange, _CONTENT_TYPE), self.render().encode())
 
@@ -81,6 +69,7 @@ class MetricsPage:
         counted = {Labels(*key): series for key, series in self._requests.series.items()}
         yield from request_families(counted)
         yield from access_families(self._requests)
+        yield from (metric.family() for metric in self._counted)
         yield from self._audit_families()
         yield self._in_flight_family()
         yield from self._feed_families()

@@ -7,7 +7,6 @@ Labels come from closed sets only (verbs, our own resources and pages, status co
 cannot make series by inventing names.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable
 from time import perf_counter
 from typing import Any, Final, NamedTuple, Protocol
@@ -16,6 +15,7 @@ from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import Verdict
 from orchid.engine.kind import Kind
 from orchid.engine.verbs.patching import APPLY
+from orchid.metrics import Histogram
 from orchid.server.respond import Exchange
 from orchid.server.sockets.messages import Response, Sink, Stream
 
@@ -51,27 +51,6 @@ class RequestMetrics(Protocol):
 class NoMetrics:
     def observe(self, exchange: Exchange, answer: Response | Stream, seconds: float) -> None:
         return None
-
-
-class Histogram:
-    """How often a value fell into which bucket; the last bucket has no upper end."""
-
-    __slots__ = ("bounds", "counts", "sum")
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.sum = 0.0
-
-    def observe(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.sum += value
-
-    def add(self, other: "Histogram") -> None:
-        self.counts = [
-            mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)
-        ]
-        self.sum += other.sum
 
 
 class Labels(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from orchid.access.impersonation import Impersonated
 from orchid.engine.interfaces import Authenticated, Decision, Presented, Rejected, Verdict
 from orchid.engine.request import Request, Target
 from orchid.server.audit.policy import parse
@@ -72,7 +73,7 @@ class World:
         )
         self.caller: Authenticated | None = Authenticated(ADMIN)
         self.decision = Decision(Verdict.ALLOW, "because")
-        self.acting_as: UserInfo | None = None
+        self.acting_as: Impersonated | None = None
         self.answer: Callable[[Exchange], Response | Stream] = lambda _: Response(200)
         chain: Any = Chain
         self.chain = chain(
@@ -92,7 +93,9 @@ class World:
             raise Rejected("invalid bearer token")
         return self.caller
 
-    async def apply(self, user: UserInfo, presented: Presented) -> UserInfo | None:
+    async def apply(
+        self, caller: UserInfo, presented: Presented, target: Target
+    ) -> Impersonated | None:
         return self.acting_as
 
     async def authorize(self, user: UserInfo, target: Target) -> Decision:
@@ -174,7 +177,7 @@ async def test_failed_authentication_is_one_event_without_a_user() -> None:
 async def test_impersonation_shows_both_users() -> None:
     """The real caller stands in user, the one acted for beside it once it is known."""
     world = World({"level": "Metadata", "users": ["admin"]})
-    world.acting_as = CAROL
+    world.acting_as = Impersonated(CAROL)
 
     await world.send(impersonate_user="carol")
 
@@ -182,6 +185,21 @@ async def test_impersonation_shows_both_users() -> None:
     assert "impersonatedUser" not in received
     assert complete["user"]["username"] == "admin"
     assert complete["impersonatedUser"] == {"username": "carol", "groups": ["g1"]}
+    assert "authenticationMetadata" not in complete
+
+
+async def test_a_constrained_impersonation_tells_its_mode() -> None:
+    """The verb that allowed it stands in the record, once it is known."""
+    world = World({"level": "Metadata", "users": ["admin"]})
+    world.acting_as = Impersonated(CAROL, "impersonate:user-info")
+
+    await world.send(impersonate_user="carol")
+
+    received, complete = world.log.events
+    assert "authenticationMetadata" not in received
+    assert complete["authenticationMetadata"] == {
+        "impersonationConstraint": "impersonate:user-info"
+    }
 
 
 async def test_refusal_is_recorded_with_its_status() -> None:
@@ -353,7 +371,7 @@ async def test_presented_token_is_hidden_wherever_it_is_repeated(credential: str
         raise NotFound(ErrorSubject("", "serviceaccounts", credential))
 
     world.answer = fail
-    world.acting_as = UserInfo(username=credential, extra={"a": (credential,)})
+    world.acting_as = Impersonated(UserInfo(username=credential, extra={"a": (credential,)}))
     await world.send(
         "PATCH",
         f"{ACCOUNTS}/{credential}?fieldManager={credential}&{credential}",

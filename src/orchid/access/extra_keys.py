@@ -1,0 +1,26 @@
+"""What a key of a user's extra may look like: `key_errors`. Used wherever somebody chooses one."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from orchid.wire.fields import FieldError, Path, invalid, required
+from orchid.wire.rules.names import subdomain_errors
+
+_PATH_TEXT: Final = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
+_is_path = re.compile(_PATH_TEXT).fullmatch
+
+
+def key_errors(place: Path, key: str) -> Iterator[FieldError]:
+    """A domain, a slash and the characters of a URL path: `acme.io/foo`."""
+    domain, _, path = key.partition("/")
+    if not key:
+        yield required(place)
+    elif not domain or not path:
+        yield invalid(place, key, 'must be a domain-prefixed path (such as "acme.io/foo")')
+    else:
+        for text in subdomain_errors(domain):
+            yield invalid(place, domain, text)
+        if not _is_path(path):
+            text = f"Invalid path (regex used for validation is '{_PATH_TEXT}')"
+            yield invalid(place, path, text)
