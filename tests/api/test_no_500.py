@@ -277,7 +277,7 @@ class Bench:
 
 async def opened(answer: Any) -> None:
     stream = EventStream(answer.status, [])
-    answer.opened(stream)
+    answer.open(stream)
     stream.finish()
     await asyncio.sleep(0)
 

@@ -158,7 +158,7 @@ class Api:
         answer = await self.send(method, target, sent, body or b"", peer=peer, repeated=repeated)
         if not isinstance(answer, Response):
             stream = EventStream(answer.status, parsed(answer.headers))
-            answer.opened(stream)
+            answer.open(stream)
             stream.finish()
             return Answer(answer.status, stream.headers, stream.received)
         return Answer(answer.status, parsed(answer.headers), answer.body)
@@ -200,7 +200,7 @@ class Api:
         answer = await self.send("GET", target, headers)
         assert not isinstance(answer, Response), answer.body
         stream = EventStream(answer.status, parsed(answer.headers))
-        answer.opened(stream)
+        answer.open(stream)
         try:
             yield stream
         finally:

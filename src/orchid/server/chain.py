@@ -18,11 +18,12 @@ from orchid.engine.request import Request
 from orchid.server.audit.trail import AuditTrail
 from orchid.server.authorize import AuthorizerFailed, insist
 from orchid.server.dispatch import Dispatch
+from orchid.server.exchange import AuditIds, Exchange
 from orchid.server.limits import InFlight, Overloaded
 from orchid.server.metrics.requests import RequestMetrics
 from orchid.server.pages import Pages, not_found_text
 from orchid.server.parse import UnreadableTarget, read_target
-from orchid.server.respond import TEXT, Exchange, error_response, fresh_audit_id, text
+from orchid.server.respond import TEXT, error_response, text
 from orchid.server.sockets.messages import HttpRequest, Response, Stream
 from orchid.telemetry import failure_story
 from orchid.wire.errors import ApiError, NoSuchRoute, Timeout, Unauthorized
@@ -54,6 +55,7 @@ class Chain:
         request_timeout: float = 60.0,
     ) -> None:
         self._clock = clock
+        self._audit_ids = AuditIds()
         self._authenticator = authenticator
         self._impersonation = impersonation
         self._authorizer = authorizer
@@ -67,7 +69,7 @@ class Chain:
 
     async def __call__(self, http: HttpRequest) -> Response | Stream:
         started = perf_counter()
-        exchange = Exchange(http, fresh_audit_id(http), self._clock.now())
+        exchange = Exchange(http, self._audit_ids.of(http), self._clock.now())
         try:
             try:
                 answer = await self._answered(exchange)
@@ -75,7 +77,7 @@ class Chain:
                 answer = self._refused(exchange, refusal)
         except asyncio.CancelledError:  # the deadline; the listener answers in our place
             late = Timeout("request did not complete within the allotted timeout").status()
-            exchange.status = late
+            exchange.observed.status = late
             self._look_on(exchange, Response(late.code), started)
             raise
         except BaseException as problem:
@@ -84,7 +86,7 @@ class Chain:
                 raise
             story = failure_story(problem)
             log.error("request.failed: %s", story, extra={"audit_id": exchange.audit_id})
-            exchange.panicked = True
+            exchange.observed.panicked = True
             answer = text(exchange, 500, PANIC)
         self._look_on(exchange, answer, started)
         return answer
@@ -110,13 +112,13 @@ class Chain:
         exchange.located, exchange.query = read_target(http)
         self._set_deadline(exchange)
         target = exchange.located.target
-        exchange.caller = caller = await self._authenticated(exchange)
+        exchange.observed.caller = caller = await self._authenticated(exchange)
         self._audit.begin(exchange)
         user = caller.user
         if is_asked_for(http.headers):
             acting = await self._impersonation.apply(user, http, target)
             if acting is not None:
-                user, exchange.impersonation_constraint = acting
+                user, exchange.observed.impersonation_constraint = acting
         real_user = None if user is caller.user else caller.user
         warnings = exchange.warnings
         request = Request(target, user, exchange.now, real_user=real_user, warnings=warnings)
@@ -127,7 +129,7 @@ class Chain:
         exchange.request = request
         exchange.extra_headers += self._flow_headers
         with self._in_flight.room_for(target.verb, user):
-            exchange.decision = decision = await self._authorizer.authorize(user, target)
+            exchange.observed.decision = decision = await self._authorizer.authorize(user, target)
             if not decision.allowed:
                 insist(decision, user, target)
             if target.is_resource:

@@ -9,7 +9,8 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from orchid.server.respond import Exchange, head
+from orchid.server.exchange import Exchange
+from orchid.server.respond import head
 from orchid.server.sockets.messages import HttpRequest, Response
 
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})").fullmatch

@@ -21,6 +21,7 @@ from orchid.engine.verbs.request_body import decode_message, decode_object
 from orchid.engine.verbs.update import as_new, require_name
 from orchid.server import parse
 from orchid.server.authorize import require_allowed
+from orchid.server.exchange import Exchange
 from orchid.server.negotiate import (
     JSON,
     PROTOBUF,
@@ -32,7 +33,6 @@ from orchid.server.negotiate import (
     require_route_accepts,
 )
 from orchid.server.respond import (
-    Exchange,
     entry_response,
     head,
     list_response,
@@ -316,8 +316,8 @@ class Dispatch:
                 return decode_message(self._catalog, kind, body)
             return decode_object(self._catalog, kind, body, request, yaml=media == YAML)
 
-        exchange.sent = await offload(len(body), decode)
-        return exchange.sent
+        exchange.observed.sent = await offload(len(body), decode)
+        return exchange.observed.sent
 
     def _write_options(self, exchange: Exchange, request: Request, kind: str, patch: str) -> None:
         query = exchange.query
@@ -335,7 +335,7 @@ class Dispatch:
     def _delete_options(self, exchange: Exchange, request: Request) -> DeleteOptions:
         body = self._body(exchange)
         if body:
-            options = exchange.sent = self._body_delete_options(exchange, body)
+            options = exchange.observed.sent = self._body_delete_options(exchange, body)
         else:
             options = parse.query_delete_options(exchange.query)
         refuse_if_any(

@@ -8,7 +8,8 @@ summary.
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from orchid.server.respond import TEXT, Exchange, text
+from orchid.server.exchange import Exchange
+from orchid.server.respond import TEXT, text
 from orchid.server.sockets.messages import Response
 
 Check = Callable[[], str | None]

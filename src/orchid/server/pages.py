@@ -14,6 +14,7 @@ from orchid.credentials.tokens import KeySet
 from orchid.server import openid
 from orchid.server.discovery.documents import Discovery
 from orchid.server.discovery.protobuf_documents import packed
+from orchid.server.exchange import Exchange
 from orchid.server.health import Health
 from orchid.server.negotiate import (
     JSON,
@@ -24,7 +25,7 @@ from orchid.server.negotiate import (
     not_acceptable,
     require_route_accepts,
 )
-from orchid.server.respond import TEXT, Exchange, document, head, text
+from orchid.server.respond import TEXT, document, head, text
 from orchid.server.sockets.messages import Response
 from orchid.version import __version__
 from orchid.wire.codec.documents import pretty

@@ -6,32 +6,24 @@ other forms are made from it.
 """
 
 import gzip
-import itertools
-from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from orchid.engine import tables
 from orchid.engine.cache.entry import Entry
-from orchid.engine.interfaces import Authenticated, Decision, SystemRandomness
 from orchid.engine.kind import Kind
-from orchid.engine.request import Request, Target
 from orchid.engine.verbs.listing import Listed, Whole
-from orchid.server.audit.policy import Plan
+from orchid.server.exchange import Exchange
 from orchid.server.negotiate import (
     JSON,
-    LONGEST_ACCEPT,
-    PLAIN,
     PROTOBUF,
     RAW,
     YAML,
     Form,
     Transform,
     form_of,
-    wants_pretty,
 )
-from orchid.server.parse import Located, Query
 from orchid.server.protobuf_bodies import entry_body, list_body
 from orchid.server.sockets.messages import HttpRequest, Response
 from orchid.wire.codec import yaml_text
@@ -40,22 +32,6 @@ from orchid.wire.codec.protobuf import sealed_status
 from orchid.wire.errors import ApiError, BadRequest, Forbidden, NotAcceptable
 from orchid.wire.status import ListMeta, Status
 
-
-class AuditIds:
-    """Ids in the form of a UUID: a random beginning for this process, and a count."""
-
-    def __init__(self) -> None:
-        uid = SystemRandomness().uid()
-        self._head = uid[:24]
-        # Half of all numbers with so many digits lie ahead: it will not come to the end of them.
-        self._count = itertools.count(int(uid[24:], 16) >> 1)
-
-    def next(self) -> str:
-        """An id that no other request has; nobody needs to be unable to guess it."""
-        return f"{self._head}{next(self._count):012x}"
-
-
-_audit_ids = AuditIds()
 GZIP_ABOVE = 131_072
 WARNING_BUDGET, WARNING_CUT = 4096, 256
 
@@ -64,50 +40,6 @@ _CONTENT_TYPE = {
 }
 _NOSNIFF = b"X-Content-Type-Options: nosniff\r\n"
 TEXT = b"Content-Type: text/plain; charset=utf-8\r\n" + _NOSNIFF
-
-
-NO_QUERY: Query = {}
-NOWHERE = Located(Target(verb=""))
-
-
-class Exchange:
-    """One request on its way through the server, and what is known of it so far."""
-
-    located: Located = NOWHERE
-    request: Request | None = None  # once the caller is known
-    query: Query = NO_QUERY
-    form: Form = PLAIN
-    extra_headers: bytes = b""
-    # For audit and metrics, which look on:
-    caller: Authenticated | None = None  # who authenticated, whomever they act for
-    impersonation_constraint: str = ""  # the verb that let them act as another, if constrained
-    decision: Decision | None = None  # whether they may
-    sent: Any = None  # the object in the body, once it is decoded
-    shown: bytes | None = None  # the answer as JSON, whatever its form
-    status: Status | None = None  # the answer, if it is a Status
-    panicked: bool = False  # it failed in a way that nobody foresaw
-    audit_plan: Plan | None = None  # what is to be recorded, once the caller is known
-
-    def __init__(self, http: HttpRequest, audit_id: str, now: datetime) -> None:
-        self.http = http
-        self.audit_id = audit_id
-        self.now = now
-        self.warnings: list[str] = []
-
-    @property
-    def accept(self) -> str:
-        return self.http.headers.get("accept", "")[:LONGEST_ACCEPT]
-
-    @property
-    def pretty(self) -> bool:
-        given = self.query.get("pretty")
-        return wants_pretty(given[0] if given else None, self.http.headers.get("user-agent", ""))
-
-
-def fresh_audit_id(http: HttpRequest) -> str:
-    """The client's own id, so that it finds its request again; else a new one."""
-    given = http.headers.get("audit-id", "")
-    return given if given and given.isprintable() and given.isascii() else _audit_ids.next()
 
 
 def head(exchange: Exchange, content_type: bytes, *, cache: bytes = b"no-cache, private") -> bytes:
@@ -128,7 +60,7 @@ def document(
     exchange: Exchange, status: int, data: bytes, form: Form, packed: bytes | None = None
 ) -> Response:
     """JSON data in the form asked for; `packed` is the same in protobuf, if that is the form."""
-    exchange.shown = data
+    exchange.observed.shown = data
     headers = head(exchange, _CONTENT_TYPE[form.media])
     if packed is not None:
         body = packed
@@ -231,7 +163,7 @@ def list_data(kind: Kind[Any], meta: bytes, listed: Listed[Any]) -> bytes:
 
 
 def status_response(exchange: Exchange, code: int, status: Status, form: Form) -> Response:
-    exchange.status = status
+    exchange.observed.status = status
     packed = sealed_status(status) if form.media == PROTOBUF else None
     return document(exchange, code, encode(status), form, packed)
 
@@ -248,7 +180,9 @@ def error_response(exchange: Exchange, error: ApiError) -> Response:
 
 def turned_away(exchange: Exchange, error: ApiError) -> bool:
     """Whether the caller is known and got no further: whom to act as, and whether they may."""
-    if exchange.caller is None or (exchange.decision and exchange.decision.allowed):
+    if exchange.observed.caller is None or (
+        exchange.observed.decision and exchange.observed.decision.allowed
+    ):
         return False
     return isinstance(error, BadRequest | Forbidden)
 

@@ -14,9 +14,9 @@ from orchid.engine import tables
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.kind_cache import ObjectChange
 from orchid.engine.verbs.watching import ADDED, Watch, too_old
+from orchid.server.exchange import Exchange
 from orchid.server.negotiate import PROTOBUF, Form, Transform
 from orchid.server.protobuf_bodies import entry_body
-from orchid.server.respond import Exchange
 from orchid.server.sockets.messages import Chunk, Sink
 from orchid.wire.codec.documents import encode
 from orchid.wire.codec.protobuf import sealed_status, watch_frame

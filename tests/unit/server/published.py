@@ -13,9 +13,9 @@ import msgspec
 from orchid.engine.catalog import Catalog
 from orchid.engine.kind import Endpoint, Kind, Scope
 from orchid.engine.request import Request, Target
+from orchid.server.exchange import Exchange
 from orchid.server.openapi.endpoints import V2, V3, OpenApi
 from orchid.server.parse import Located
-from orchid.server.respond import Exchange
 from orchid.server.sockets.messages import HttpRequest, Peer, Response
 from orchid.wire.meta import Object, Time
 from orchid.wire.naming import KUBERNETES, Naming

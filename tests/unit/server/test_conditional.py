@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from orchid.server.conditional import StaticDocument, answer
-from orchid.server.respond import Exchange
+from orchid.server.exchange import Exchange
 from orchid.server.sockets.messages import HttpRequest, Peer, Response
 from tests.unit.server.published import header
 

@@ -40,8 +40,8 @@ from orchid.server.audit.policy import (
     Plan,
     Policy,
 )
-from orchid.server.respond import NOWHERE, Exchange
-from orchid.server.sockets.messages import HttpRequest, Peer, Response, Sink, Stream
+from orchid.server.exchange import NOWHERE, Exchange
+from orchid.server.sockets.messages import HttpRequest, Peer, Response, Stream
 from orchid.telemetry import MASK, masked_bytes
 from orchid.wire.codec import yaml_text
 from orchid.wire.codec.documents import encode
@@ -118,28 +118,28 @@ class PolicyAudit:
         return self._log.errors
 
     def begin(self, exchange: Exchange) -> None:
-        caller = exchange.caller
+        caller = exchange.observed.caller
         plan = self._plan(exchange, caller.user if caller else None)
-        exchange.audit_plan = plan
+        exchange.observed.audit_plan = plan
         if plan.level is Level.NONE:
             return
         if self._log.full:
             self.rejected += 1
-            exchange.audit_plan = NOTHING
+            exchange.observed.audit_plan = NOTHING
             raise InternalError("failed to store audit event")
         if REQUEST_RECEIVED not in plan.omitted_stages:
             event = self._event(exchange, plan, REQUEST_RECEIVED)
             self._put(event, exchange.http)
 
     def complete(self, exchange: Exchange, answer: Response | Stream) -> None:
-        plan = exchange.audit_plan
+        plan = exchange.observed.audit_plan
         if plan is None:
             return self._nobody(exchange, answer)
         if plan.level is Level.NONE:
             return None
-        if exchange.panicked:
+        if exchange.observed.panicked:
             return self._end(exchange, plan, PANIC, _PANICKED)
-        outcome = _outcome(exchange.status, answer.status)
+        outcome = _outcome(exchange.observed.status, answer.status)
         if isinstance(answer, Stream):
             self._end(exchange, plan, RESPONSE_STARTED, outcome)
             return self._when_closed(exchange, plan, answer, outcome)
@@ -153,7 +153,7 @@ class PolicyAudit:
         if plan.level is Level.NONE or RESPONSE_STARTED in plan.omitted_stages:
             return
         event = self._event(exchange, plan, RESPONSE_STARTED)
-        outcome = _outcome(exchange.status, answer.status)
+        outcome = _outcome(exchange.observed.status, answer.status)
         self._put(replace(event, response_status=outcome), exchange.http)
 
     def _plan(self, exchange: Exchange, user: UserInfo | None) -> Plan:
@@ -168,16 +168,12 @@ class PolicyAudit:
             return
         # A watch lasts: keep the finished event instead of everything it was made from.
         event = self._completed(exchange, plan, RESPONSE_COMPLETE, outcome)
-        hidden, opened = presented_token(exchange.http), stream.opened
+        hidden = presented_token(exchange.http)
 
         def closed() -> None:
             self._write(replace(event, stage_timestamp=micro_time(self._clock.now())), hidden)
 
-        def opened_and_followed(sink: Sink) -> None:
-            sink.on_close(closed)
-            opened(sink)
-
-        stream.opened = opened_and_followed
+        stream.on_close(closed)
 
     def _end(self, exchange: Exchange, plan: Plan, stage: str, outcome: AuditOutcome) -> None:
         if stage not in plan.omitted_stages:
@@ -187,7 +183,7 @@ class PolicyAudit:
 
     def _event(self, exchange: Exchange, plan: Plan, stage: str) -> AuditEvent:
         """The event of a stage before anything was done."""
-        http, target, caller = exchange.http, exchange.located.target, exchange.caller
+        http, target, caller = exchange.http, exchange.located.target, exchange.observed.caller
         received = micro_time(exchange.now)
         return AuditEvent(
             kind="Event",
@@ -200,7 +196,7 @@ class PolicyAudit:
             user=_NOBODY if caller is None else caller.user,
             source_ips=source_ips(http),
             user_agent=shown_agent(http),
-            object_ref=reference(target, exchange.sent),
+            object_ref=reference(target, exchange.observed.sent),
             request_received_timestamp=received,
             stage_timestamp=(
                 received if stage is REQUEST_RECEIVED else micro_time(self._clock.now())
@@ -224,8 +220,8 @@ class PolicyAudit:
         )
 
     def _annotations(self, exchange: Exchange) -> dict[str, str]:
-        found = dict(exchange.caller.notes) if exchange.caller else {}
-        decision = exchange.decision
+        found = dict(exchange.observed.caller.notes) if exchange.observed.caller else {}
+        decision = exchange.observed.decision
         if decision is not None:
             found[self._decision_key] = "allow" if decision.allowed else "forbid"
             found[self._reason_key] = decision.reason
@@ -318,7 +314,7 @@ def as_json(text: str) -> bytes:
 
 
 def authentication_metadata(exchange: Exchange) -> AuthenticationMetadata | None:
-    constraint = exchange.impersonation_constraint
+    constraint = exchange.observed.impersonation_constraint
     return AuthenticationMetadata(constraint) if constraint else None
 
 
@@ -407,10 +403,14 @@ def _outcome(status: Status | None, code: int) -> AuditOutcome:
 
 def request_object(exchange: Exchange, plan: Plan) -> msgspec.Raw | None:
     """What was sent: the object, or a patch as it came."""
-    if plan.level < Level.REQUEST or exchange.decision is None or not exchange.decision.allowed:
+    if (
+        plan.level < Level.REQUEST
+        or exchange.observed.decision is None
+        or not exchange.observed.decision.allowed
+    ):
         return None
-    if exchange.sent is not None:
-        return tidied(encode(exchange.sent), plan)
+    if exchange.observed.sent is not None:
+        return tidied(encode(exchange.observed.sent), plan)
     target, body = exchange.located.target, exchange.http.body
     if target.verb != "patch" or not target.is_resource or not body:
         return None
@@ -422,9 +422,9 @@ def request_object(exchange: Exchange, plan: Plan) -> msgspec.Raw | None:
 
 
 def response_object(exchange: Exchange, plan: Plan) -> msgspec.Raw | None:
-    if plan.level < Level.REQUEST_RESPONSE or exchange.shown is None:
+    if plan.level < Level.REQUEST_RESPONSE or exchange.observed.shown is None:
         return None
-    return tidied(exchange.shown, plan)
+    return tidied(exchange.observed.shown, plan)
 
 
 _TELLING = tuple(f'"{name}"'.encode() for name in sorted(TELLING_FIELDS))

@@ -16,6 +16,7 @@ from orchid.engine.catalog import Catalog
 from orchid.metrics import Family, Histogram, LabelPairs, Metric, Sample
 from orchid.server.audit.policy import LEVEL_NAMES
 from orchid.server.audit.trail import NoAudit, PolicyAudit
+from orchid.server.exchange import Exchange
 from orchid.server.limits import InFlight
 from orchid.server.metrics.requests import (
     ANSWER_BYTES,
@@ -26,7 +27,7 @@ from orchid.server.metrics.requests import (
     Labels,
     Series,
 )
-from orchid.server.respond import Exchange, head, text
+from orchid.server.respond import head, text
 from orchid.server.sockets.messages import Response
 from orchid.telemetry import masked
 from orchid.version import __version__

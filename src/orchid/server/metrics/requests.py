@@ -16,8 +16,8 @@ from orchid.engine.interfaces import Verdict
 from orchid.engine.kind import Kind
 from orchid.engine.verbs.patching import APPLY
 from orchid.metrics import Histogram
-from orchid.server.respond import Exchange
-from orchid.server.sockets.messages import Response, Sink, Stream
+from orchid.server.exchange import Exchange
+from orchid.server.sockets.messages import Response, Stream
 
 SECONDS: Final = (
     0.0005, 0.001, 0.0025, 0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0,
@@ -142,7 +142,7 @@ class CountedRequests:
         return verb, *place, scope, dry_run
 
     def _count_access(self, exchange: Exchange, answer: Response | Stream) -> None:
-        caller, decision = exchange.caller, exchange.decision
+        caller, decision = exchange.observed.caller, exchange.observed.decision
         if caller is not None:
             self.authentications["success"] += 1
             self.users[user_class(caller.user.username)] += 1
@@ -160,7 +160,7 @@ class CountedRequests:
     def _follow(self, key: Key, stream: Stream, seconds: float) -> None:
         """Count a stream when it ends; until then it is one that is open."""
         started = perf_counter() - seconds
-        status, opened = stream.status, stream.opened
+        status = stream.status
         self.series[key].open += 1
 
         def closed() -> None:
@@ -168,11 +168,7 @@ class CountedRequests:
             series.open -= 1
             series.count(status, perf_counter() - started)
 
-        def opened_and_followed(sink: Sink) -> None:
-            sink.on_close(closed)
-            opened(sink)
-
-        stream.opened = opened_and_followed
+        stream.on_close(closed)
 
 
 def user_class(username: str) -> str:

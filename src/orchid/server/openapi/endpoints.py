@@ -10,19 +10,17 @@ pages.py until somebody asks, so that starting the server does not pay for it.
 
 import functools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from orchid.engine.catalog import Catalog
+from orchid.server.exchange import Exchange
+from orchid.server.openapi.locations import V2, V3
 from orchid.server.pages import Page
-from orchid.server.respond import Exchange
 from orchid.server.sockets.messages import Response
 from orchid.wire.naming import Naming
 
 if TYPE_CHECKING:
     from orchid.server.openapi.pages import OpenApiPages
-
-V2: Final = "/openapi/v2"
-V3: Final = "/openapi/v3"
 
 
 class OpenApi:

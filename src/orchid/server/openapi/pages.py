@@ -17,14 +17,15 @@ import msgspec
 
 from orchid.engine.catalog import Catalog
 from orchid.server.conditional import StaticDocument, answer, http_date
+from orchid.server.exchange import Exchange
 from orchid.server.negotiate import JSON, clauses
 from orchid.server.openapi import swagger as openapi_v2
 from orchid.server.openapi import swagger_protobuf
 from orchid.server.openapi.discovery_paths import page_documents
-from orchid.server.openapi.endpoints import V3
+from orchid.server.openapi.locations import V3
 from orchid.server.openapi.paths import FAILURE, Paths, group_path
 from orchid.server.openapi.schemas import PREFIX, Definitions
-from orchid.server.respond import Exchange, accepts_gzip, head
+from orchid.server.respond import accepts_gzip, head
 from orchid.server.sockets.messages import Response
 from orchid.version import __version__
 from orchid.wire.naming import Naming

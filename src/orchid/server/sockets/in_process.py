@@ -43,7 +43,7 @@ class InProcessTransport:
             raise ServerUnreachable(f"no answer within {TIMEOUT:g} seconds") from None
         if isinstance(answer, Response):
             return Answer(answer.status, answer.body)
-        answer.opened(_Reading.closed_one())
+        answer.open(_Reading.closed_one())
         raise ServerUnreachable("the answer is a stream")
 
     @asynccontextmanager
@@ -52,7 +52,7 @@ class InProcessTransport:
         if isinstance(answer, Response):
             raise ServerRefused(Answer(answer.status, answer.body))
         reading = _Reading()
-        answer.opened(reading)
+        answer.open(reading)
         try:
             yield reading.pieces()
         finally:

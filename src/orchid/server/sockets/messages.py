@@ -151,16 +151,27 @@ class Sink(Protocol):
 class Stream:
     """An answer whose body comes in pieces; `opened` gets the sink once the head is written.
 
-    `opened` is called in every case: when the client has gone, or asked with HEAD, it gets a sink
-    that is closed already.
+    The listener calls `open` in every case: when the client has gone, or asked with HEAD, with a
+    sink that is closed already. So whoever asked by `on_close` is always called, once.
     """
 
-    __slots__ = ("headers", "opened", "status")
+    __slots__ = ("_callbacks", "_opened", "headers", "status")
 
     def __init__(self, status: int, headers: bytes, opened: Callable[[Sink], None]) -> None:
         self.status = status
         self.headers = headers
-        self.opened = opened
+        self._opened = opened
+        self._callbacks: list[Callable[[], None]] = []
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called when the stream is over; to be said before it is opened."""
+        self._callbacks.append(callback)
+
+    def open(self, sink: Sink) -> None:
+        """Let the stream begin on a sink."""
+        for callback in self._callbacks:
+            sink.on_close(callback)
+        self._opened(sink)
 
 
 Handler = Callable[[HttpRequest], Coroutine[Any, Any, Response | Stream]]

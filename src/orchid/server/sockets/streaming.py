@@ -181,7 +181,7 @@ def closed_stream(loop: asyncio.AbstractEventLoop) -> OpenStream:
 def open_on(stream: Stream, sink: OpenStream) -> None:
     """Tell the maker of a stream that it is open; if that fails, the client sees it break."""
     try:
-        stream.opened(sink)
+        stream.open(sink)
     except Exception:
         log.exception("listener.stream_failed")
         sink.abort()

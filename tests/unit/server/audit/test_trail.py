@@ -15,10 +15,11 @@ from orchid.engine.request import Request, Target
 from orchid.server.audit.policy import parse
 from orchid.server.audit.trail import NoAudit, PolicyAudit, shown_uri, source_ips
 from orchid.server.chain import Chain
+from orchid.server.exchange import Exchange
 from orchid.server.limits import InFlight
 from orchid.server.metrics.requests import NoMetrics
 from orchid.server.negotiate import PLAIN
-from orchid.server.respond import Exchange, document
+from orchid.server.respond import document
 from orchid.server.sockets.messages import Chunk, HttpRequest, Peer, Response, Stream
 from orchid.wire.errors import ErrorSubject, NotFound
 from orchid.wire.meta import Object, ObjectMeta
@@ -254,7 +255,7 @@ async def test_watch_is_recorded_when_it_starts_and_when_it_ends() -> None:
 
     stream = await world.send(target=f"{ACCOUNTS}?watch=1")
     assert isinstance(stream, Stream)
-    stream.opened(Sink())
+    stream.open(Sink())
     before = [event["stage"] for event in world.log.events]
     closing[0]()
 
@@ -304,7 +305,7 @@ async def test_full_log_refuses_what_it_could_not_record() -> None:
 
 def answered_with(sent: Object | None, shown: bytes) -> Callable[[Exchange], Response]:
     def answer(exchange: Exchange) -> Response:
-        exchange.sent = sent
+        exchange.observed.sent = sent
         return document(exchange, 201, shown, PLAIN)
 
     return answer

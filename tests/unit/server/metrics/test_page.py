@@ -14,11 +14,11 @@ from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import Authenticated, Decision, Verdict
 from orchid.kinds import config_map, service_account
 from orchid.server.audit.trail import NoAudit
+from orchid.server.exchange import Exchange
 from orchid.server.limits import InFlight
 from orchid.server.metrics.page import Family, MetricsPage, Sample, rendered
 from orchid.server.metrics.requests import CountedRequests, Histogram
 from orchid.server.parse import read_target
-from orchid.server.respond import Exchange
 from orchid.server.sockets.messages import Chunk, HttpRequest, Peer, Response, Stream
 from orchid.store.memory import MemoryStore
 from orchid.wire.naming import ORCH
@@ -217,7 +217,7 @@ def test_watch_is_open_until_it_is_closed(counting: Counting) -> None:
 
     stream = Stream(200, b"", lambda sink: None)
     counting.observe("GET", f"{ACCOUNTS}?watch=1", stream)
-    stream.opened(Sink())
+    stream.open(Sink())
     counting.requests.reset()
     during = counting.value("apiserver_longrunning_requests", verb="WATCH")
     closing[0]()
@@ -235,8 +235,8 @@ def test_access_is_counted_by_result(counting: Counting) -> None:
         ("someone", Verdict.NO_OPINION),
     ):
         exchange = counting.exchange("GET", ACCOUNTS)
-        exchange.caller = Authenticated(UserInfo(username=username))
-        exchange.decision = Decision(verdict)
+        exchange.observed.caller = Authenticated(UserInfo(username=username))
+        exchange.observed.decision = Decision(verdict)
         counting.requests.observe(exchange, Response(200), 0.1)
     counting.observe("GET", ACCOUNTS, Response(401))
 

@@ -1,0 +1,6 @@
+"""Where the OpenAPI documents are served."""
+
+from typing import Final
+
+V2: Final = "/openapi/v2"
+V3: Final = "/openapi/v3"
