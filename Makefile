@@ -11,7 +11,7 @@ PREFIX ?= $(HOME)/.local/share/orchid
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
-CODE := src tests benchmarks
+CODE := src tests benchmarks deploy
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check lint fix bench torture lock dist install

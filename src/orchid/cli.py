@@ -31,6 +31,7 @@ class Command(NamedTuple):
 
 COMMANDS = (
     Command("serve", "start the server", "orchid.commands.serve"),
+    Command("init", "make keys and certificates, start nothing", "orchid.commands.init"),
     Command("controllers", "run the controllers by themselves", "orchid.commands.controllers"),
     Command("status", "show whether the server is well, and who you are", "orchid.commands.status"),
     Command("whoami", "show as whom the server knows you", "orchid.commands.whoami"),

@@ -1,4 +1,4 @@
-"""What `serve` and `controllers` share: settings as flags, and work until a signal.
+"""What `serve`, `controllers` and `init` share: settings as flags, and work until a signal.
 
 One flag for each setting, from its declaration in settings.py. A setting that cannot be used ends
 the start with one line and exit code 2.
@@ -39,17 +39,22 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         )
 
 
+def settings_of(chosen: argparse.Namespace) -> Settings:
+    """The settings as typed and as read from the file, checked."""
+    flags = {key: value for key, value in vars(chosen).items() if key not in _NOT_SETTINGS}
+    try:
+        return check(read(chosen.config, flags))
+    except BadSettings as problem:
+        raise Complaint(str(problem), USAGE) from None
+
+
 def until_signal(chosen: argparse.Namespace, work: Work) -> int:
     """Do the work of a command until SIGTERM or SIGINT asks it to end."""
     import uvloop
 
     from orchid import telemetry
 
-    flags = {key: value for key, value in vars(chosen).items() if key not in _NOT_SETTINGS}
-    try:
-        settings = check(read(chosen.config, flags))
-    except BadSettings as problem:
-        raise Complaint(str(problem), USAGE) from None
+    settings = settings_of(chosen)
     telemetry.configure(settings.given.log_level, settings.given.log_format)
 
     async def run() -> None:

@@ -1,0 +1,28 @@
+"""`orchid init`: make the keys and certificates of a server, and start nothing.
+
+For servers that shall be one to their clients: make the files once, and copy those that are shared
+into the data directory of each before it starts. What is there already is kept.
+"""
+
+import argparse
+from datetime import UTC, datetime
+
+from orchid.commands.serving_flags import add_settings as configure
+from orchid.commands.serving_flags import settings_of
+from orchid.commands.terminal.output import USAGE, Complaint, say
+from orchid.settings import BadSettings
+
+__all__ = ["configure", "run"]
+
+
+def run(chosen: argparse.Namespace) -> int:
+    from orchid import data_directory
+
+    settings = settings_of(chosen)
+    try:
+        files = data_directory.prepare(settings, datetime.now(UTC))
+    except BadSettings as problem:
+        raise Complaint(str(problem), USAGE) from None
+    shared = " ".join(path.name for path in (files.ca_certificate, files.ca_key, files.signing_key))
+    say(f"{files.path} is ready\nservers over one etcd share: {shared}")
+    return 0

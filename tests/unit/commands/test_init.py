@@ -1,0 +1,42 @@
+"""`orchid init` makes what a server needs, keeps what is there, and starts nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from orchid import cli
+
+SHARED = ("ca.crt", "ca.key", "token-signing.key")
+
+
+def test_makes_the_files_of_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Keys are for their owner alone; what several servers share is named."""
+    code = cli.main(["init", "--data-dir", str(tmp_path / "data")])
+
+    made = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "data").iterdir()}
+    assert code == 0
+    assert made.keys() == {*SHARED, "serving.crt", "serving.key", "admin.kubeconfig"}
+    assert set(made.values()) == {0o600}
+    assert "share: ca.crt ca.key token-signing.key" in capsys.readouterr().out
+
+
+def test_keeps_what_is_there(tmp_path: Path) -> None:
+    """A second time changes no file."""
+    cli.main(["init", "--data-dir", str(tmp_path / "data")])
+    before = {path: path.read_bytes() for path in (tmp_path / "data").iterdir()}
+
+    cli.main(["init", "--data-dir", str(tmp_path / "data")])
+
+    assert {path: path.read_bytes() for path in (tmp_path / "data").iterdir()} == before
+
+
+def test_directory_that_others_can_enter_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line says what to do; the exit code is that of a bad setting."""
+    (tmp_path / "data").mkdir(mode=0o755)
+
+    code = cli.main(["init", "--data-dir", str(tmp_path / "data")])
+
+    assert code == 2
+    assert "chmod 700 it" in capsys.readouterr().err
