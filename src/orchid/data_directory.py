@@ -12,13 +12,12 @@ import base64
 import datetime
 import ipaddress
 import socket
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchid.credentials import certificates, keys
 from orchid.credentials.authority import Authority
-from orchid.credentials.files import read_bounded, write_private
+from orchid.credentials.files import read_bounded, refuse_exposed, write_private
 from orchid.credentials.refusals import Refusal
 from orchid.settings import BadSettings, Settings
 from orchid.wire.user import MASTERS
@@ -80,9 +79,9 @@ def prepare(settings: Settings, now: datetime.datetime) -> DataDirectory:
 def _make_private(root: Path) -> None:
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        mode = stat.S_IMODE(root.stat().st_mode)
-        if mode & 0o077:
-            raise BadSettings(f"--data-dir: {root} is open to others (mode {mode:o}); chmod 700 it")
+        refuse_exposed(root, root.stat())
+    except Refusal as refusal:
+        raise BadSettings(f"--data-dir: {refusal}") from None
     except FileExistsError:
         raise BadSettings(f"--data-dir: {root} is not a directory") from None
     except OSError as problem:

@@ -3,6 +3,7 @@
 What is logged, audited and counted is searched by tests/e2e/test_canary.py.
 """
 
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,21 @@ def test_a_data_directory_open_to_others_stops_the_start(own_files: Path) -> Non
     """Also when it has become so after it was made."""
     own_files.chmod(0o750)
 
-    with pytest.raises(BadSettings, match="is open to others"):
+    with pytest.raises(BadSettings, match="can be reached by others"):
+        data_directory.prepare(settings(own_files), SystemClock().now())
+
+
+def test_a_data_directory_of_somebody_else_stops_the_start(
+    own_files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever owns it can change every key in it, also under a server that runs as root."""
+    stranger = os.geteuid() + 1
+    if os.geteuid() == 0:
+        os.chown(own_files, stranger, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: stranger)
+
+    with pytest.raises(BadSettings, match=r"--data-dir: directory .* belongs to another user"):
         data_directory.prepare(settings(own_files), SystemClock().now())
 
 

@@ -17,6 +17,7 @@ from orchid.assembly.access import Access, told_as_settings
 from orchid.assembly.kinds import served_kinds, stored_kinds
 from orchid.controllers.label_token_secrets import LabelTokenSecrets
 from orchid.controllers.running import UnknownController, chosen, run_controllers
+from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import KeySet
 from orchid.data_directory import DataDirectory
 from orchid.engine.admission import Admission
@@ -39,7 +40,7 @@ from orchid.server.openapi.endpoints import OpenApi
 from orchid.server.pages import Page, Pages, openid_page
 from orchid.server.sockets.listener import ConnectionLimits, Listener
 from orchid.server.sockets.messages import HttpRequest, Response
-from orchid.server.sockets.tls import TlsFiles, TlsFilesUnusable
+from orchid.server.sockets.tls import TlsFiles
 from orchid.settings import BadSettings, Settings
 from orchid.store.interface import Store
 from orchid.telemetry import failure_story
@@ -266,7 +267,7 @@ class Assembly:
             authorities.append(Path(given.requestheader_client_ca_file))
         try:
             tls = TlsFiles(self.files.serving_certificate, self.files.serving_key, authorities)
-        except TlsFilesUnusable as problem:
+        except Refusal as problem:
             raise BadSettings(str(problem)) from None
         return Listener(
             self.chain,

@@ -1,8 +1,9 @@
 """Files that hold keys and certificates: read safely, write atomically, notice changes.
 
-`read_private` refuses a key that others can read. `write_private` leaves either the old file
-or the whole new one, never half, and never readable by others in between. `Reloading` keeps
-the value made from some files up to date, and keeps the old one while the new files are bad.
+`read_private` refuses a key that others can read or own; `refuse_exposed` is the one place that
+judges owner and mode, of keys and of the directories that hold them. `write_private` leaves either
+the old file or the whole new one, never half, and never readable by others in between. `Reloading`
+keeps the value made from some files up to date, and keeps the old one while the new files are bad.
 """
 
 import os
@@ -18,6 +19,8 @@ T = TypeVar("T")
 
 # Larger files are no keys; reading one whole would only cost memory.
 MAX_KEY_FILE = 1 << 20
+
+_ROOT = 0
 
 _Fingerprint = tuple[tuple[int, int, int, int], ...]
 
@@ -41,19 +44,26 @@ def read_with_status(path: Path, limit: int = MAX_KEY_FILE) -> tuple[bytes, os.s
 
 
 def refuse_exposed(path: Path, status: os.stat_result) -> None:
-    """Refuse a private key file by its mode.
+    """Refuse a private key file, or a directory of keys, by its owner and mode.
 
-    Our own file must be for us alone. A file of root's may be readable by its group: that is how
-    orchestrators and distributions hand keys to a service that does not run as root.
+    It must belong to us or to root, and nobody else may reach it. A file of root's may be readable
+    by its group: that is how orchestrators and distributions hand keys to a service that does not
+    run as root.
     """
-    forbidden = stat.S_IRWXG | stat.S_IRWXO
-    if status.st_uid == 0 and os.geteuid() != 0:
-        forbidden = stat.S_IWGRP | stat.S_IXGRP | stat.S_IRWXO
-    if status.st_mode & forbidden:
-        mode = stat.S_IMODE(status.st_mode)
+    directory = stat.S_ISDIR(status.st_mode)
+    what = f"directory {path}" if directory else f"private key file {path}"
+    us = os.geteuid()
+    if status.st_uid not in (us, _ROOT):
         raise ExposedKeyFile(
-            f"private key file {path} can be reached by others (mode {mode:04o}); "
-            f"run: chmod 0600 {path}"
+            f"{what} belongs to another user (uid {status.st_uid}); run: chown {us} {path}"
+        )
+    forbidden = stat.S_IRWXG | stat.S_IRWXO
+    if status.st_uid == _ROOT and us != _ROOT and not directory:
+        forbidden ^= stat.S_IRGRP
+    if status.st_mode & forbidden:
+        mode, wanted = stat.S_IMODE(status.st_mode), "0700" if directory else "0600"
+        raise ExposedKeyFile(
+            f"{what} can be reached by others (mode {mode:04o}); run: chmod {wanted} {path}"
         )
 
 

@@ -5,7 +5,7 @@ A text says what is wrong and never holds a token, a key or the bytes of a reque
     Refusal
     ├── KeyRefused
     │   ├── UnreadableKey       no such file, no key in it, or not the kind of key that is asked for
-    │   ├── ExposedKeyFile      others than the owner may read or change a private key
+    │   ├── ExposedKeyFile      others own, may read or may change a private key or its directory
     │   └── UnsupportedKey      too weak, too large, or of a type that we do not use
     ├── TokenRefused
     │   ├── NotAToken           not a compact JWS that we read: somebody else may know it
@@ -42,7 +42,7 @@ class UnreadableKey(KeyRefused):
 
 
 class ExposedKeyFile(KeyRefused):
-    """A private key lies where others can read or change it."""
+    """A private key lies where others can read or change it, or belongs to somebody else."""
 
 
 class UnsupportedKey(KeyRefused):

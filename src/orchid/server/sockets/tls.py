@@ -17,27 +17,24 @@ removal of an authority.
 import ctypes
 import logging
 import ssl
-import stat
 import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from orchid.credentials.files import Reloading, read_private
+from orchid.credentials.refusals import Refusal
+
 log = logging.getLogger(__name__)
 
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _VERIFY_PEER: Final = 1  # SSL_VERIFY_PEER: ask, but take no certificate for an answer
 _SET_SESSION_CACHE_MODE: Final = 44  # SSL_CTRL_SET_SESS_CACHE_MODE; its value 0 means off
 _DER: Final = 2  # _ssl.ENCODING_DER
 
 
-class TlsFilesUnusable(ValueError):
-    """A certificate, key or authority file is missing, broken or does not fit the others."""
-
-
-class KeyFileExposed(TlsFilesUnusable):
-    """The private key can be reached by others than its owner."""
+class TlsFilesUnusable(Refusal):
+    """A certificate, key or authority file is broken or does not fit the others."""
 
 
 class TlsFiles:
@@ -58,38 +55,30 @@ class TlsFiles:
         self._certificate = certificate
         self._key = key
         self._client_cas = tuple(client_cas)
-        self._seen = self._state()
+        self._told: str | None = None  # the problem that the log has been told of
         self.verifies_clients = judge_in_handshake
-        self.context = self._build()
+        paths = (certificate, key, *self._client_cas)
+        followed = Reloading(paths, self._build)
         if self._client_cas and not judge_in_handshake and not self._asks_without_judging():
             log.warning("tls.client_certificates_verified_in_handshake")
             self.verifies_clients = True
-            self.context = self._build()
+            followed = Reloading(paths, self._build)
+        self._followed = followed
+        self.context = followed.current()
 
     def poll(self) -> bool:
         """Reload if a file has changed; tell whether there is a new context. Never raises."""
-        state = self._state()
-        if state == self._seen:
-            return False
-        self._seen = state
-        try:
-            self.reload()
-        except TlsFilesUnusable as problem:
-            log.error("tls.reload_refused: %s", problem)
+        before, self.context = self.context, self._followed.current()
+        if self._followed.problem is not None and self._followed.problem != self._told:
+            log.error("tls.reload_refused: %s", self._followed.problem)
+        self._told = self._followed.problem
+        if self.context is before:
             return False
         log.info("tls.reloaded")
         return True
 
-    def reload(self) -> None:
-        """Build a new context from the files as they are; on failure the old one stays."""
-        self.context = self._build()
-
-    def _state(self) -> tuple[tuple[int, int, int] | None, ...]:
-        files = (self._certificate, self._key, *self._client_cas)
-        return tuple(_identity(file) for file in files)
-
     def _build(self) -> ssl.SSLContext:
-        _refuse_exposed(self._key)
+        read_private(self._key)  # for its refusal of a key that others can reach
         context = self._context_with_certificate()
         if self._client_cas:
             self._ask_for_certificates(context)
@@ -162,18 +151,6 @@ def _bare_context() -> ssl.SSLContext:
     return context
 
 
-def _refuse_exposed(key: Path) -> None:
-    try:
-        mode = key.stat().st_mode
-    except OSError as problem:
-        raise TlsFilesUnusable(f"cannot read {key}: {_reason(problem)}") from problem
-    if mode & _OTHERS:
-        raise KeyFileExposed(
-            f"private key {key} has mode {stat.S_IMODE(mode):04o}, so that others than its owner"
-            " can reach it; make it 0600"
-        )
-
-
 def _no_password() -> str:
     return ""
 
@@ -184,14 +161,6 @@ def _reason(problem: Exception) -> str:
     if isinstance(problem, OSError):
         return problem.strerror or "not usable"
     return "not usable"
-
-
-def _identity(file: Path) -> tuple[int, int, int] | None:
-    try:
-        status = file.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 # Past the ssl module
