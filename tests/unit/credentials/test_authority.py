@@ -352,6 +352,16 @@ def test_certificates_that_form_no_chain_are_refused() -> None:
         Authority([outside_authority(samples.P256), stranger], samples.P256)
 
 
+def test_every_certificate_above_an_authority_must_be_an_authority_s() -> None:
+    """Also the last one, which is handed to nobody."""
+    top = ec.derive_private_key(21, ec.SECP256R1())
+    root = outside_authority(top, "root", ca=False)
+    middle = outside_authority(samples.P256, "middle", ("root", top))
+
+    with pytest.raises(AuthorityUnusable, match="CA bit"):
+        Authority([middle, root], samples.P256)
+
+
 def pair(
     certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 ) -> tuple[bytes, bytes]:
@@ -476,6 +486,21 @@ def test_a_serial_number_that_is_not_ours_is_not_signed(monkeypatch: pytest.Monk
         monkeypatch.setattr(authority_module, "_serial", lambda _, serial=serial: serial)
         with pytest.raises(UnsoundCertificate):
             sign(request())
+
+
+def test_a_serial_number_other_than_the_agreed_one_is_not_signed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The number in the bytes is compared, not only the one that was drawn."""
+    honest = certificate_body.encode_body
+
+    def dishonest(template: certificate_body.Template, serial: int, *rest: bytes) -> bytes:
+        return honest(template, serial ^ 1, *rest)
+
+    monkeypatch.setattr(authority_module, "encode_body", dishonest)
+
+    with pytest.raises(UnsoundCertificate):
+        sign(request())
 
 
 def test_the_profile_is_asked_about_the_bytes_too() -> None:

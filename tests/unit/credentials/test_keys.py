@@ -168,6 +168,21 @@ def test_a_key_without_algorithm_stands_for_each_permitted_one() -> None:
     assert [key.algorithm for key in found] == ["RS256", "PS512"]
 
 
+def test_a_key_counts_for_the_use_and_algorithm_that_it_names() -> None:
+    """A good key for encryption signs nothing, and one for RS512 makes no RS256 signatures."""
+    (own,) = keys.read_verification_keys((KEYS / "rsa-2048-public-pkix.pem").read_bytes())
+    permitted = ["RS256", "RS512", "ES256"]
+
+    def algorithms(**members: str) -> list[str]:
+        found = keys.read_jwks({"keys": [own.jwk() | members]}, permitted)
+        return [key.algorithm for key in found]
+
+    assert algorithms() == ["RS256"]
+    assert algorithms(alg="RS512") == ["RS512"]
+    assert algorithms(alg="ES256") == []
+    assert algorithms(use="enc") == []
+
+
 @pytest.mark.parametrize("document", [None, [], {}, {"keys": {}}, {"keys": [None] * 257}])
 def test_key_sets_of_the_wrong_shape_are_refused(document: object) -> None:
     """Something that is not a key set is a named refusal, not a traceback."""

@@ -1,6 +1,9 @@
 """Certificate requests: what is read, what is refused, and in which words."""
 
+import hashlib
 import ipaddress
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchid.credentials import der, names, pem, signing_request
+from orchid.credentials.names import MAX_NAMES
 from orchid.credentials.refusals import MalformedRequest
 from tests.unit.credentials import samples
 from tests.unit.credentials.samples import as_pem, name, raw_request, request, utf8
@@ -109,6 +113,7 @@ def test_text_headers_and_line_ends_around_a_request_are_tolerated(change: objec
     assert signing_request.parse(change(request())).subject.common_name == "node:n1"
 
 
+RSA_SHA256 = der.encode(der.SEQUENCE, der.encode_oid("1.2.840.113549.1.1.11"), der.encode(0x05))
 NOT_PEM = "PEM block type must be CERTIFICATE REQUEST"
 
 
@@ -187,7 +192,6 @@ def test_signature_of_another_sort_than_the_key_is_refused(key: Any, detail: str
 def test_rsa_key_without_null_parameters_is_refused_though_it_signed() -> None:
     """One key has one encoding, also when the signature fits."""
     key = samples.rsa_key()
-    algorithm = der.encode(der.SEQUENCE, der.encode_oid("1.2.840.113549.1.1.11"), der.encode(0x05))
     numbers = key.public_key().public_numbers()
     bare = der.encode(der.SEQUENCE, der.encode_oid("1.2.840.113549.1.1.1"))
     content = der.encode(der.SEQUENCE, der.encode_integer(numbers.n), der.encode_integer(numbers.e))
@@ -202,7 +206,7 @@ def test_rsa_key_without_null_parameters_is_refused_though_it_signed() -> None:
 
     with pytest.raises(MalformedRequest, match="RSA key missing NULL parameters"):
         signing_request.parse_der(
-            der.encode(der.SEQUENCE, body, algorithm, der.encode_bits(signature))
+            der.encode(der.SEQUENCE, body, RSA_SHA256, der.encode_bits(signature))
         )
 
 
@@ -248,14 +252,85 @@ def test_duplicate_extensions_are_refused_also_across_attributes() -> None:
         signing_request.parse_der(raw_request(name(), attributes=asked + asked))
 
 
-def test_an_enormous_rsa_key_is_refused_before_it_costs_anything() -> None:
-    """Neither a giant modulus nor a giant or even exponent is verified with."""
-    for modulus, exponent in ((2**16384 - 1, 65537), (2**2048 - 1, 2**1024 + 1), (2**2048 - 1, 4)):
-        key = der.encode(der.SEQUENCE, der.encode_integer(modulus), der.encode_integer(exponent))
-        algorithm = der.encode(der.SEQUENCE, der.encode_oid("1.2.840.113549.1.1.1"), b"\x05\x00")
-        key_info = der.encode(der.SEQUENCE, algorithm, der.encode_bits(key))
-        with pytest.raises(MalformedRequest):
-            signing_request.parse_der(raw_request(name(), key_info=key_info))
+# Exponents of Mersenne primes: 2**n - 1 is a prime of n bits, so large keys need not be searched.
+MERSENNE = {"16384 bits": (4423, 4253, 3217, 2281, 2203, 7), "8704 bits": (4423, 4253, 19, 7, 2)}
+
+
+def signed_by_primes(primes: Sequence[int], exponent: int) -> bytes:
+    """Write a request of an RSA key and sign it rightly, whatever the size of the key."""
+    modulus = math.prod(primes)
+    size = (modulus.bit_length() + 7) // 8
+    body = der.encode(
+        der.SEQUENCE,
+        der.encode_integer(0),
+        name(),
+        rsa_info(modulus, exponent),
+        der.encode(0xA0),
+    )
+    algorithm = der.encode(der.SEQUENCE, der.encode_oid("2.16.840.1.101.3.4.2.1"), b"\x05\x00")
+    digest = der.encode(der.OCTET_STRING, hashlib.sha256(body).digest())
+    content = der.encode(der.SEQUENCE, algorithm, digest)
+    message = int.from_bytes(b"\0\1" + b"\xff" * (size - len(content) - 3) + b"\0" + content, "big")
+    signature = 0
+    for prime in primes:  # by the Chinese remainder theorem; one power of that size takes long
+        other = modulus // prime
+        part = pow(message, pow(exponent, -1, prime - 1), prime)
+        signature += part * other * pow(other, -1, prime)
+    return der.encode(
+        der.SEQUENCE, body, RSA_SHA256, der.encode_bits((signature % modulus).to_bytes(size, "big"))
+    )
+
+
+def rsa_info(modulus: int, exponent: int) -> bytes:
+    key = der.encode(der.SEQUENCE, der.encode_integer(modulus), der.encode_integer(exponent))
+    algorithm = der.encode(der.SEQUENCE, der.encode_oid("1.2.840.113549.1.1.1"), b"\x05\x00")
+    return der.encode(der.SEQUENCE, algorithm, der.encode_bits(key))
+
+
+def rsa_primes() -> tuple[int, int]:
+    numbers = samples.rsa_key().private_numbers()
+    return numbers.p, numbers.q
+
+
+def test_rsa_requests_of_our_own_signing_are_accepted() -> None:
+    """What follows is refused for its size, not because it is signed wrongly."""
+    for exponent in (65537, 2**63 + 29):
+        assert signing_request.parse_der(signed_by_primes(rsa_primes(), exponent)).public_key
+
+
+@pytest.mark.parametrize("size", MERSENNE)
+def test_an_enormous_rsa_key_is_refused_though_it_signed(size: str) -> None:
+    """Verifying grows with the cube of the size, so it is not begun."""
+    data = signed_by_primes([2**n - 1 for n in MERSENNE[size]], 65537)
+
+    with pytest.raises(MalformedRequest, match="RSA keys of more than 8192 bits"):
+        signing_request.parse_der(data)
+
+
+def test_an_enormous_rsa_exponent_is_refused_though_it_signed() -> None:
+    """More than 64 bits are of no use to anybody and cost as much as a larger key."""
+    with pytest.raises(MalformedRequest, match="RSA public exponent is not acceptable"):
+        signing_request.parse_der(signed_by_primes(rsa_primes(), 2**65 + 17))
+
+
+def test_an_even_rsa_exponent_is_refused() -> None:
+    """There is no signature with one, so nothing is verified."""
+    with pytest.raises(MalformedRequest, match=r"RSA public exponent|invalid public key"):
+        signing_request.parse_der(raw_request(name(), key_info=rsa_info(2**2048 - 1, 4)))
+
+
+@pytest.mark.parametrize(("count", "accepted"), [(MAX_NAMES, True), (MAX_NAMES + 1, False)])
+def test_alternative_names_have_a_number_that_is_enough(count: int, accepted: bool) -> None:
+    """The last permitted one is read, the next one ends the reading."""
+    entry = der.encode(0x82, b"a.example")
+    asked = samples.extension("2.5.29.17", der.encode(der.SEQUENCE, *[entry] * count))
+    data = raw_request(name(), asked)
+
+    if accepted:
+        assert len(signing_request.parse_der(data).dns_names) == count
+    else:
+        with pytest.raises(MalformedRequest, match=f"more than {MAX_NAMES} subjectAltNames"):
+            signing_request.parse_der(data)
 
 
 def test_a_request_asked_about_again_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
