@@ -3,7 +3,8 @@
 Start with `ClientCertificateAuthenticator`. `CertificateProof` is the part shared with
 request_header.py: it proves a peer's certificate against a pool of authorities, once per connection
 and pool, because the handshake proved that the peer holds the key and that cannot change. Time can:
-the certificate's own is looked at in every request, the whole chain again every few minutes.
+the certificate's own is looked at in every request, the whole chain again every few minutes. A
+refusal is kept too, for seconds: judging a long chain takes milliseconds, and a caller may ask on.
 
 There is no revocation list here: a certificate is good until it ends or its authority is removed.
 """
@@ -21,6 +22,7 @@ from orchid.wire.naming import Naming
 from orchid.wire.user import UserInfo
 
 RECHECK_AFTER = timedelta(minutes=5)
+REFUSE_FOR = timedelta(seconds=5)  # a certificate may begin to be valid on an open connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,16 @@ class Proven:
     pool: ClientVerifier
     identity: Identity
     authenticated: Authenticated
+    begins: datetime
+    ends: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Disproven:
+    """Why a pool refused a connection's certificate, and for how long that is the answer."""
+
+    pool: ClientVerifier
+    reason: str
     begins: datetime
     ends: datetime
 
@@ -49,21 +61,25 @@ class CertificateProof:
             return None
         pool, now = self._pool(), self._clock.now()
         known = peer.memo.get(self._name)
-        if isinstance(known, Proven) and known.pool is pool and known.begins <= now <= known.ends:
-            return known
-        # Forgotten first: an expired proof must not stay behind when the new one fails.
-        peer.memo.pop(self._name, None)
-        proven = self._verify(peer, pool, now)
-        peer.memo[self._name] = proven
-        return proven
+        if (
+            not isinstance(known, Proven | Disproven)
+            or known.pool is not pool
+            or not known.begins <= now <= known.ends
+        ):
+            known = peer.memo[self._name] = self._judged(peer, pool, now)
+        if isinstance(known, Disproven):
+            raise Rejected(known.reason)
+        return known
 
-    def _verify(self, peer: PresentedPeer, pool: ClientVerifier, now: datetime) -> Proven:
+    def _judged(
+        self, peer: PresentedPeer, pool: ClientVerifier, now: datetime
+    ) -> Proven | Disproven:
         assert peer.certificate is not None
         try:
             leaf = pool.verify(peer.certificate, peer.chain, now)
             identity = identify(peer.certificate)
         except Refusal as refusal:
-            raise Rejected(str(refusal)) from None
+            return Disproven(pool, str(refusal), now, now + REFUSE_FOR)
         user = UserInfo(
             username=identity.user,
             uid=identity.uid,

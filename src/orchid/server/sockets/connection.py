@@ -36,6 +36,7 @@ _CHUNKED = b"Transfer-Encoding: chunked\r\n"
 _SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\n"
 # Copying a larger body into one piece with its head costs more than a second TLS record.
 _JOIN_UP_TO = 64 << 10
+_ANSWERS_AT_ONCE = 8  # pipelined requests that are answered before others have their turn
 
 
 class Connection(asyncio.Protocol):
@@ -55,6 +56,7 @@ class Connection(asyncio.Protocol):
         "_timed_phase",
         "_transport",
         "_unsent",
+        "_yielding",
         "blocked",
         "deadline",
     )
@@ -71,6 +73,7 @@ class Connection(asyncio.Protocol):
         self._closing = False
         self._lingering = False
         self._proceeding = False
+        self._yielding = False  # others have their turn before this one goes on
         self._reading_paused = False
         self.blocked = False  # the client does not take what is written
         self._unsent = 0
@@ -97,7 +100,12 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._closing:
             return
-        if self._current is not None or self.blocked or len(data) > self._service.piece_bytes:
+        if (
+            self._current is not None
+            or self.blocked
+            or self._yielding
+            or len(data) > self._service.piece_bytes
+        ):
             self._hold(data)
         else:
             self._reader.feed(data)
@@ -111,7 +119,8 @@ class Connection(asyncio.Protocol):
         self._eof = True
         if self._transport.get_extra_info("sslcontext") is not None:
             return False  # TLS has no half-closed connections here
-        owes = isinstance(self._current, PendingRequest) or self.blocked or bool(self._held)
+        waits = self.blocked or self._yielding or bool(self._held)
+        owes = waits or isinstance(self._current, PendingRequest)
         return owes and not self._closing
 
     def pause_writing(self) -> None:
@@ -169,7 +178,7 @@ class Connection(asyncio.Protocol):
     # Reading
 
     def _is_busy(self) -> bool:
-        return self._current is not None or self.blocked or self._closing
+        return self._current is not None or self.blocked or self._closing or self._yielding
 
     def _hold(self, data: bytes) -> None:
         if isinstance(self._current, WebSocketStream):
@@ -187,8 +196,13 @@ class Connection(asyncio.Protocol):
         self._proceeding = True
         reader, held = self._reader, self._held
         ready, size = reader.ready, self._service.piece_bytes
+        begun = 0
         while self._current is None and not self.blocked and not self._closing:
             if ready:
+                if begun == _ANSWERS_AT_ONCE:
+                    self._yield()
+                    break
+                begun += 1
                 self._begin(ready.pop(0))
             elif held:
                 piece = bytes(held[:size])
@@ -198,6 +212,16 @@ class Connection(asyncio.Protocol):
                 self._rest()
                 break
         self._proceeding = False
+
+    def _yield(self) -> None:
+        """Let other connections go first: one that sends many requests at once has time."""
+        self._yielding = True
+        self.deadline = inf
+        self._service.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._yielding = False
+        self._proceed()
 
     def _rest(self) -> None:
         """Nothing can be done until more arrives: say by when, and what is to be said meanwhile."""
@@ -264,7 +288,9 @@ class Connection(asyncio.Protocol):
             self._write(arrived, self._service.failed(arrived.request, wrong))
 
     def _keeps_alive(self, arrived: Arrived) -> bool:
-        return arrived.keep_alive and not self._eof and not self._service.draining
+        if not arrived.keep_alive or self._service.draining:
+            return False
+        return not self._eof or bool(self._reader.ready or self._held)
 
     def _write(self, arrived: Arrived, response: Response) -> None:
         keep_alive = self._keeps_alive(arrived)

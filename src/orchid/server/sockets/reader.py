@@ -190,7 +190,7 @@ class RequestReader:
         self._last_headers = b""
         self._plain: HttpRequest | None = None  # the last one, if its head alone says what it is
         self.wants_continue = False  # the client waits for "100 Continue" before it sends the body
-        self._strange_method = ""  # one that the parser does not know, in place of the stand-in
+        self._strange_method = ""  # of the head being read, in place of a stand-in
         self._piece = 0  # length of the piece being fed
         self._span = 0  # length of all pieces that hold some of the present head or body
         self._target = b""
@@ -246,7 +246,6 @@ class RequestReader:
         self._parser = httptools.HttpRequestParser(self)
         self.phase = BETWEEN
         self.feed(b"SOURCE" + data[method.end(1) :])
-        self._strange_method = ""
         self._known = self._plain = None
         return True
 
@@ -381,7 +380,8 @@ class RequestReader:
         target = self._target.decode("latin-1")
         path = target if target[:1] == "/" else _origin_form(target)
         raw_method = parser.get_method()
-        method = self._strange_method or _METHODS.get(raw_method) or raw_method.decode("latin-1")
+        method = _METHODS.get(raw_method) or self._strange_method or raw_method.decode("latin-1")
+        self._strange_method = ""  # it is this request's alone
         if not path or "#" in path or (path == "*" and method != "OPTIONS"):
             return _BAD_REQUEST
         path, _, query = path.partition("?")

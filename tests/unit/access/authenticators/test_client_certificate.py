@@ -1,12 +1,18 @@
 """Who a client certificate says is calling, and when it no longer does."""
 
 import datetime
+from collections.abc import Sequence
 
 import pytest
+from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from orchid.access.authenticators.client_certificate import ClientCertificateAuthenticator
+from orchid.access.authenticators.client_certificate import (
+    REFUSE_FOR,
+    ClientCertificateAuthenticator,
+)
 from orchid.credentials.certificates import credential_id
+from orchid.credentials.certification_path import ClientVerifier
 from orchid.engine.interfaces import Rejected
 from orchid.server.sockets.messages import Peer
 from orchid.wire.naming import ORCH
@@ -110,3 +116,52 @@ async def test_proof_is_kept_for_the_connection_and_dropped_with_the_pool() -> N
     assert first is again
     with pytest.raises(Rejected):
         await guard.authenticate(presented(peer=peer))
+
+
+async def test_a_refusal_is_kept_for_the_connection_for_a_moment() -> None:
+    """The chain is not judged again for each request, but again after a while and by a new pool."""
+    clock, pools = FakeClock(), [CountingPool()]
+    guard = ClientCertificateAuthenticator(lambda: pools[-1], clock, ORCH)
+    peer = Peer("", Authority().issue("jane"))
+
+    async def refused() -> None:
+        with pytest.raises(Rejected, match="unknown authority"):
+            await guard.authenticate(presented(peer=peer))
+
+    for _ in range(100):
+        await refused()
+    assert pools[0].judged == 1
+    clock.advance(REFUSE_FOR.total_seconds() + 1)
+    await refused()
+    assert pools[0].judged == 2
+    pools.append(CountingPool())
+    await refused()
+    assert pools[1].judged == 1
+
+
+async def test_a_certificate_may_begin_to_be_valid_on_an_open_connection() -> None:
+    """A refusal for coming too early does not outlive its reason by much."""
+    clock = FakeClock()
+    peer = Peer("", AUTHORITY.issue("jane"))
+    clock.advance(-3600)
+    guard = authenticator(clock)
+    with pytest.raises(Rejected):
+        await guard.authenticate(presented(peer=peer))
+
+    clock.advance(3600)
+
+    assert await guard.authenticate(presented(peer=peer)) is not None
+
+
+class CountingPool(ClientVerifier):
+    """A pool of AUTHORITY that counts how often it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__(AUTHORITY.pool.authorities)
+        self.judged = 0
+
+    def verify(
+        self, leaf: bytes, intermediates: Sequence[bytes], now: datetime.datetime
+    ) -> x509.Certificate:
+        self.judged += 1
+        return super().verify(leaf, intermediates, now)

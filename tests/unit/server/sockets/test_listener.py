@@ -443,6 +443,40 @@ async def test_a_client_that_does_not_read_is_not_read_either() -> None:
             assert len((await client.answer()).body) == len(body)
 
 
+async def test_a_connection_with_many_requests_lets_others_go_first() -> None:
+    """Pipelined requests are answered a few at a time; who comes meanwhile does not wait."""
+    asked: list[str] = []
+    other: list[socket.socket] = []
+
+    async def noting(request: HttpRequest) -> Response:
+        if not asked:
+            other[0].sendall(b"GET /other HTTP/1.1\r\nHost: h\r\n\r\n")
+        asked.append(request.path)
+        return Response(200)
+
+    async with serving(noting) as running:
+        many = await running.connect()
+        other.append(socket.create_connection(("127.0.0.1", running.listener.port)))
+        await until(lambda: running.listener.connections == 2)
+        many.send(b"GET /many HTTP/1.1\r\nHost: h\r\n\r\n" * 300)
+        for _ in range(300):
+            await many.answer()
+        other[0].close()
+
+    assert asked.count("/many") == 300
+    assert asked.index("/other") < 50
+
+
+async def test_requests_that_wait_for_their_turn_are_answered_after_the_end_of_sending() -> None:
+    """A client that stops sending still gets every answer."""
+    async with serving() as running:
+        client = await running.connect()
+        client.send(b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n" * 50)
+        client.writer.write_eof()
+
+        assert (await client.rest()).count(b"HTTP/1.1 200") == 50
+
+
 async def test_connections_over_the_limit_wait_for_their_turn() -> None:
     """They are accepted when another one ends, not refused."""
     limits = ConnectionLimits(max_connections=1, linger=0.05)

@@ -192,8 +192,15 @@ def test_an_upgrade_with_a_body_is_refused() -> None:
     """The parser skips such a body, so that its bytes could pose as a request."""
     upgrade = b"POST / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n"
 
-    assert read(upgrade + b"Content-Length: 2\r\n\r\nhi").refusal == 400
-    assert read(upgrade + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n").refusal == 400
+    body = b"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
+    framings = (
+        b"Content-Length: %d\r\n\r\n%b" % (len(body), body),
+        b"Transfer-Encoding: chunked\r\n\r\n" + body,
+    )
+
+    readers = [read(upgrade + framing) for framing in framings]
+
+    assert [(reader.refusal, reader.ready) for reader in readers] == [(400, [])] * 2
 
 
 def test_nothing_is_read_behind_a_request_that_closes() -> None:
@@ -256,6 +263,7 @@ def test_too_many_headers_are_refused() -> None:
     lines = b"".join(b"a%d: b\r\n" % number for number in range(101))
 
     assert read(START + b"Host: a\r\n" + lines).refusal == 431
+    assert read(START + b"Host: a\r\n" + lines + b"\r\n").refusal == 431
     assert read(START + b"Host: a\r\n" + b"a: b\r\n" * 101 + b"\r\n").refusal == 431
 
 
@@ -304,6 +312,18 @@ def test_bytes_that_look_like_a_known_head_inside_a_body_are_body() -> None:
 
     methods = [(arrived.request.method, arrived.request.body) for arrived in reader.ready]
     assert methods == [("GET", b""), ("GET", b""), ("PUT", small), ("GET", b"")]
+
+
+def test_a_known_head_with_a_request_behind_it_gives_both() -> None:
+    """A piece that holds more than one request is read by the parser, in order."""
+    known = b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n"
+    reader = new_reader()
+
+    for piece in (known, known, known + b"PUT /b HTTP/1.1\r\nHost: h\r\n\r\n"):
+        reader.feed(piece)
+
+    seen = [(arrived.request.method, arrived.request.path) for arrived in reader.ready]
+    assert seen == [("GET", "/a")] * 3 + [("PUT", "/b")]
 
 
 def test_blank_lines_between_requests_are_no_request() -> None:
@@ -415,3 +435,16 @@ def test_unknown_method_is_read_as_any_other() -> None:
     request = only_request(b"BREW /pot HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi")
 
     assert (request.method, request.path, request.body) == ("BREW", "/pot", b"hi")
+
+
+@pytest.mark.parametrize("cut", [0, 12, 20])
+def test_a_method_belongs_to_one_request(cut: int) -> None:
+    """Behind an unknown method, the next request has its own, wherever the bytes were cut."""
+    data = b"BREW /pot HTTP/1.1\r\nHost: a\r\n\r\nGET /tea HTTP/1.1\r\nHost: a\r\n\r\n"
+    reader = new_reader()
+
+    for piece in (data[:cut], data[cut:]) if cut else (data,):
+        reader.feed(piece)
+
+    assert [arrived.request.method for arrived in reader.ready] == ["BREW", "GET"]
+    assert reader.refusal == 0
