@@ -20,6 +20,7 @@ from typing import Any
 
 from orchid import data_directory
 from orchid.assembly.server import Assembly
+from orchid.assembly.stores import opened_audit
 from orchid.engine.interfaces import SystemClock
 from orchid.server.sockets.messages import Chunk, HttpRequest, Peer, Response
 from orchid.settings import check, read
@@ -256,15 +257,16 @@ async def api(
     chosen = settings(directory, **more)
     files = data_directory.prepare(chosen, SystemClock().now())
     store = store or MemoryStore()
-    server = Assembly(chosen, files, store)
-    following = asyncio.create_task(server.feed.run())
-    try:
-        if ready:
-            await server.start()
-        yield Api(server)
-    finally:
-        following.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await following
-        server.access.issuer.close()
-        await store.close()
+    async with opened_audit(chosen) as record:
+        server = Assembly(chosen, files, store, record)
+        following = asyncio.create_task(server.feed.run())
+        try:
+            if ready:
+                await server.start()
+            yield Api(server)
+        finally:
+            following.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await following
+            server.access.issuer.close()
+            await store.close()

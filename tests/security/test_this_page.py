@@ -38,6 +38,14 @@ def test_every_row_names_a_test(title: str, count: int) -> None:
     assert [row for row in rows(title) if not NAMED.search(row)] == []
 
 
+def test_every_finding_of_an_audit_names_a_test() -> None:
+    """What an audit found is not mended before a test shows it."""
+    found = rows("Found by audits of this project")
+
+    assert found
+    assert [row for row in found if not NAMED.search(row)] == []
+
+
 def test_every_test_of_this_directory_is_on_the_page_or_beside_one_that_is() -> None:
     """A file of security tests that the page does not know would be overlooked."""
     files = {f"tests/security/{path.name}" for path in Path(__file__).parent.glob("test_*.py")}

@@ -15,6 +15,7 @@ from orchid.access.reconcile_policy import reconcile
 from orchid.assembly import controlling, memory
 from orchid.assembly.access import Access, told_as_settings
 from orchid.assembly.kinds import served_kinds, stored_kinds
+from orchid.assembly.stores import AuditRecord
 from orchid.controllers.label_token_secrets import LabelTokenSecrets
 from orchid.controllers.running import UnknownController, chosen, run_controllers
 from orchid.credentials.refusals import Refusal
@@ -69,13 +70,12 @@ class Assembly:
         settings: Settings,
         files: DataDirectory,
         store: Store,
-        audit: PolicyAudit | NoAudit | None = None,
+        audit: AuditRecord | None = None,
         store_problem: Callable[[], str | None] = lambda: None,
     ) -> None:
         names = settings.names
         self.store_problem = store_problem  # what the store knows to be wrong with itself
         self.settings, self.files, self.store = settings, files, store
-        self.audit = audit or NoAudit()
         self.clock, self.random = SystemClock(), SystemRandomness()
         self.stopping = False
         self.wanted_controllers = wanted_controllers(settings)
@@ -100,6 +100,7 @@ class Assembly:
             authorizer=self.access.authorizer,
         )
         self.catalog = Catalog(kinds)
+        self.audit = self._audit(audit)
         admission = Admission(self.access.policies(self.ensure_namespace))
         self.verbs = Verbs.over(store, self.feed, admission, names, self.random)
         self.local = InternalObjects(self.catalog, self.feed, self.verbs, self.clock, SELF)
@@ -108,6 +109,12 @@ class Assembly:
             self.chain, self.access.callers, self.catalog, names
         )
         self.token_uses = LabelTokenSecrets(self.clients.of_user(SELF), self.clock, names)
+
+    def _audit(self, record: AuditRecord | None) -> PolicyAudit | NoAudit:
+        if record is None:
+            return NoAudit()
+        names, catalog = self.settings.names, self.catalog
+        return PolicyAudit(record.policy, record.log, names, SystemClock(), catalog.is_confidential)
 
     async def ensure_namespace(self, name: str) -> None:
         await self.local.ensure(Namespace().with_meta(name=name))

@@ -5,13 +5,12 @@ import os
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import NamedTuple
 
 from orchid.credentials.files import read_private
 from orchid.credentials.refusals import Refusal
-from orchid.engine.interfaces import SystemClock
 from orchid.server.audit import policy as audit_policy
 from orchid.server.audit.log_file import AuditLog, AuditLogUnusable
-from orchid.server.audit.trail import NoAudit, PolicyAudit
 from orchid.settings import BadSettings, Settings
 from orchid.store.first_revision import first_revision
 from orchid.store.interface import Store, StoreError
@@ -67,23 +66,30 @@ def _path(given: str) -> Path | None:
     return Path(given) if given else None
 
 
+class AuditRecord(NamedTuple):
+    """What is to be recorded, and where."""
+
+    policy: audit_policy.Policy
+    log: AuditLog
+
+
 @contextlib.asynccontextmanager
-async def opened_audit(settings: Settings) -> AsyncIterator[PolicyAudit | NoAudit]:
-    """The audit record that the settings ask for, written to the end."""
+async def opened_audit(settings: Settings) -> AsyncIterator[AuditRecord | None]:
+    """The audit record that the settings ask for, if they do, written to the end."""
     path, policy_file = settings.given.audit_log_path, settings.given.audit_policy_file
     if bool(path) != bool(policy_file):
         raise BadSettings("--audit-log-path and --audit-policy-file go together")
     if not path:
-        yield NoAudit()
+        yield None
         return
     try:
-        policy = audit_policy.load(Path(policy_file), settings.names)
+        policy = audit_policy.load(Path(policy_file))
         record = AuditLog(path)
     except audit_policy.BadPolicy as problem:
         raise BadSettings(f"--audit-policy-file: {problem}") from None
     except AuditLogUnusable as problem:
         raise BadSettings(f"--audit-log-path: {problem}") from None
     try:
-        yield PolicyAudit(policy, record, settings.names, SystemClock())
+        yield AuditRecord(policy, record)
     finally:
         record.close()

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from orchid.engine.kind import Kind
+from orchid.engine.request import Target
 from orchid.wire.meta import Object
 
 T = TypeVar("T", bound=Object)
@@ -22,6 +23,12 @@ class Catalog:
                 if endpoint.kind:
                     self._by_type[endpoint.kind.type] = endpoint.kind
                     self._by_name[endpoint.kind.api_version, endpoint.kind.name] = endpoint.kind
+        self._open = {
+            (kind.group, f"{kind.plural}/{endpoint.name}" if endpoint else kind.plural)
+            for kind in self.kinds
+            for endpoint in (None, *kind.endpoints)
+            if not ((endpoint and endpoint.kind) or kind).confidential
+        }
         self._by_prefix = {k.key_prefix: k for k in self.stored}
 
     @property
@@ -36,6 +43,10 @@ class Catalog:
 
     def named(self, api_version: str, name: str) -> Kind[Any] | None:
         return self._by_name.get((api_version, name))
+
+    def is_confidential(self, target: Target) -> bool:
+        """Whether what is sent and answered may hold secrets. What nobody knows, may."""
+        return target.is_resource and (target.group, target.full_resource) not in self._open
 
     def of_key(self, key: str) -> Kind[Any] | None:
         """The kind whose objects stand under this store key."""

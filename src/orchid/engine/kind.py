@@ -19,7 +19,7 @@ from orchid.engine.strategy import Strategy
 from orchid.wire.codec.documents import Decoder
 from orchid.wire.errors import ErrorSubject
 from orchid.wire.meta import Object
-from orchid.wire.schema import Fields, schema_of
+from orchid.wire.schema import Fields, confidential_paths, schema_of
 
 T = TypeVar("T", bound=Object)
 
@@ -114,6 +114,11 @@ class Kind(Generic[T]):
     @cached_property
     def schema(self) -> Fields:
         return schema_of(self.type)
+
+    @cached_property
+    def confidential(self) -> bool:
+        """Whether one of its fields is marked so: then no record and no error shows its content."""
+        return any(confidential_paths(self.schema))
 
     @cached_property
     def decoder(self) -> Decoder[T]:

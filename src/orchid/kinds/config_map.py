@@ -1,4 +1,7 @@
-"""ConfigMap: configuration data by key. Here it carries CA bundles to every namespace."""
+"""ConfigMap: configuration data by key. Here it carries CA bundles to every namespace.
+
+Its data counts as confidential: what is configured is often a password too.
+"""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -12,7 +15,7 @@ from orchid.wire.fields import FieldError, Path, invalid, too_long
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.rules.data import LARGEST_DATA, immutable_data_errors, key_errors
-from orchid.wire.struct import describe, proto
+from orchid.wire.struct import confidential, describe, proto
 
 DATA, BINARY_DATA = Path() / "data", Path() / "binaryData"
 
@@ -23,11 +26,14 @@ class ConfigMap(Object):
     immutable: Annotated[
         bool | None, proto(4), describe("If true, the data can never change again.")
     ] = None
-    data: Annotated[dict[str, str], proto(2), describe("Text by key.")] = field(
+    data: Annotated[dict[str, str], proto(2), confidential(), describe("Text by key.")] = field(
         default_factory=dict
     )
     binary_data: Annotated[
-        dict[str, bytes], proto(3), describe("Other data by key, in base64; no key stands in both.")
+        dict[str, bytes],
+        proto(3),
+        confidential(),
+        describe("Other data by key, in base64; no key stands in both."),
     ] = field(default_factory=dict)
 
 

@@ -18,7 +18,8 @@ from orchid.wire.fields import METADATA, FieldError, Path, immutable, invalid, r
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.rules.data import LARGEST_DATA, immutable_data_errors, key_errors
-from orchid.wire.struct import describe, proto, replace
+from orchid.wire.struct import confidential, describe, proto, replace
+from orchid.wire.text import REDACTED
 
 OPAQUE = "Opaque"
 DATA = Path() / "data"
@@ -30,20 +31,18 @@ class Secret(Object):
     immutable: Annotated[
         bool | None, proto(5), describe("If true, the data can never change again.")
     ] = None
-    data: Annotated[dict[str, bytes], proto(2), describe("The data by key, in base64.")] = field(
-        default_factory=dict
-    )
+    data: Annotated[
+        dict[str, bytes], proto(2), confidential(), describe("The data by key, in base64.")
+    ] = field(default_factory=dict)
     string_data: Annotated[
         dict[str, str],
         proto(4),
+        confidential(),
         describe("Data to be written as plain text; it ends up in `data` and is never read back."),
     ] = field(default_factory=dict)
     type: Annotated[
         str, proto(3), describe("What the data is for; some types demand certain keys.")
     ] = ""
-
-    def __repr__(self) -> str:
-        return f"Secret({self.namespace}/{self.name}, type={self.type!r}, data=***)"
 
 
 class Rules(Strategy[Secret]):
@@ -91,7 +90,7 @@ def object_errors(path: Path, text: bytes) -> Iterator[FieldError]:
     except Undecodable:
         found = None
     if not isinstance(found, dict):
-        yield invalid(path, "<secret contents redacted>", "must be a JSON object")
+        yield invalid(path, REDACTED, "must be a JSON object")
 
 
 def with_defaults(new: Secret) -> Secret:

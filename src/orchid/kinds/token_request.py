@@ -19,7 +19,7 @@ from orchid.wire.errors import Conflict, ErrorSubject, Invalid, refuse_if_any
 from orchid.wire.fields import METADATA, FieldError, Path, invalid
 from orchid.wire.meta import Object, Time
 from orchid.wire.naming import Naming
-from orchid.wire.struct import Wire, always, describe, null, proto, replace
+from orchid.wire.struct import Wire, always, confidential, describe, null, proto, replace
 from orchid.wire.text import whole_seconds
 
 DEFAULT_SECONDS = 3600
@@ -61,13 +61,12 @@ class TokenRequestSpec(Wire):
 class TokenRequestStatus(Wire):
     """The token."""
 
-    token: Annotated[str, proto(1), describe("The token itself, a JSON Web Token.")] = always(str)
+    token: Annotated[
+        str, proto(1), confidential(), describe("The token itself, a JSON Web Token.")
+    ] = always(str)
     expiration_timestamp: Annotated[
         Time | None, proto(2, embedded=True), describe("When the token ends.", required=True)
     ] = always(null)
-
-    def __repr__(self) -> str:
-        return f"TokenRequestStatus(token=***, expiration_timestamp={self.expiration_timestamp!r})"
 
 
 class TokenRequest(Object):

@@ -15,7 +15,7 @@ from orchid.engine.request import Request
 from orchid.wire.errors import BadRequest, InternalError
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
-from orchid.wire.struct import Wire, describe, proto, replace
+from orchid.wire.struct import Wire, confidential, describe, proto, replace
 from orchid.wire.user import UserInfo
 
 # Every refusal begins with this; a token that nobody knows has no other reason.
@@ -26,15 +26,12 @@ BLANKS = " \t\r\n"
 class TokenReviewSpec(Wire):
     """The token in question."""
 
-    token: Annotated[str, proto(1), describe("The token.")] = ""
+    token: Annotated[str, proto(1), confidential(), describe("The token.")] = ""
     audiences: Annotated[
         tuple[str, ...],
         proto(2),
         describe("For whom it should be good. By default, for this server."),
     ] = ()
-
-    def __repr__(self) -> str:
-        return f"TokenReviewSpec(token=***, audiences={self.audiences!r})"
 
 
 class TokenReviewStatus(Wire):

@@ -11,13 +11,23 @@ import datetime
 import functools
 import types
 import typing
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from orchid.wire.struct import AtomicMap, Described, MergeKey, Proto, SetOfScalars, ShapedLike, Wire
+from orchid.wire.struct import (
+    AtomicMap,
+    Confidential,
+    Described,
+    MergeKey,
+    Proto,
+    SetOfScalars,
+    ShapedLike,
+    Wire,
+)
 
 
 class Scalar(StrEnum):
@@ -53,6 +63,7 @@ class Field:
     nullable: bool
     always_written: bool
     described: Described | None = None
+    confidential: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,8 +137,23 @@ def _record(type_: type, *, open: bool = False, atomic: bool = False) -> Fields:
             nullable=_is_optional(hints[info.name]),
             always_written=info.default_factory not in (msgspec.NODEFAULT, list, dict, set),
             described=next((word for word in words if isinstance(word, Described)), None),
+            confidential=any(isinstance(word, Confidential) for word in words),
         )
     return tree
+
+
+def confidential_paths(node: Node) -> Iterator[str]:
+    """The confidential fields of a tree: `data`, `spec.token`."""
+    if isinstance(node, Mapping):
+        yield from confidential_paths(node.values)
+    elif isinstance(node, Sequence):
+        yield from confidential_paths(node.items)
+    elif isinstance(node, Fields):
+        for name, known in node.fields.items():
+            if known.confidential:
+                yield name
+            else:
+                yield from (f"{name}.{rest}" for rest in confidential_paths(known.node))
 
 
 def _words(hint: Any) -> tuple[Any, ...]:

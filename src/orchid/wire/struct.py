@@ -4,6 +4,7 @@ A kind's fields are declared once, as a frozen `Wire`; what patch, apply, field 
 and OpenAPI need to know of a field stands beside it:
 
     secrets: Annotated[tuple[ObjectReference, ...], merge_key("name", atomic=True)] = ()
+    token: Annotated[str, confidential()] = ""
 
 Lists without a word beside them are atomic: replaced as a whole. `schema.py` reads these words.
 
@@ -11,6 +12,8 @@ Defaults decide what is written. A field equal to its default is left out; to wr
 give it `field(default_factory=str)` (or any factory other than list, dict and set).
 """
 
+import functools
+import typing
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, dataclass_transform
@@ -25,6 +28,13 @@ class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     # `core.v1.PodSpec`: the name of its definition in OpenAPI, where the kind that holds it and the
     # name of the class do not say so already.
     published_as: ClassVar[str] = ""
+
+    def __repr__(self) -> str:
+        """Every field; but nothing of what has a confidential one, whose value may be repeated."""
+        if confidential_fields(type(self)):
+            return f"{type(self).__name__}(***)"
+        values = (f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__)
+        return f"{type(self).__name__}({', '.join(values)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +57,11 @@ class SetOfScalars:
 @dataclass(frozen=True, slots=True)
 class AtomicMap:
     """An object that is owned and replaced as a whole under apply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confidential:
+    """A field whose value appears in no log, error or audit record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +104,21 @@ def as_set() -> SetOfScalars:
 
 def atomic_map() -> AtomicMap:
     return AtomicMap()
+
+
+def confidential() -> Confidential:
+    return Confidential()
+
+
+@functools.cache
+def confidential_fields(type_: type) -> tuple[str, ...]:
+    """The Python names of those fields of a type that have the mark themselves."""
+    hints = typing.get_type_hints(type_, include_extras=True)
+    return tuple(
+        name
+        for name, hint in hints.items()
+        if any(isinstance(word, Confidential) for word in getattr(hint, "__metadata__", ()))
+    )
 
 
 def shaped_like(type_: type) -> ShapedLike:

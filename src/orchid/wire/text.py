@@ -5,6 +5,7 @@ import datetime
 # What a client sent is repeated in answers, some of it several times. Beyond this it is not.
 LONGEST_SHOWN = 16 * 1024
 OMITTED = "<value omitted>"
+REDACTED = "<secret contents redacted>"  # in the place of what is confidential
 
 _LAST_ASCII, _LAST_SHORT = 0x7F, 0xFFFF
 _ESCAPES = {

@@ -55,6 +55,11 @@ def apply(document: dict[str, Any], operations: Any) -> Any:
     return draft.root
 
 
+def carries(operations: list[Any]) -> bool:
+    """Whether values of the document are brought to other places in it."""
+    return any(isinstance(one, dict) and one.get("op") in ("copy", "move") for one in operations)
+
+
 def unknown_members(operations: Any) -> list[str]:
     """What field validation has to say about the operations themselves."""
     return [

@@ -21,6 +21,7 @@ from orchid.engine.verbs.update import Updating, require_name
 from orchid.wire.codec.documents import Undecodable, encode, plain, repeated_fields, strict_error
 from orchid.wire.errors import (
     AlreadyExists,
+    ApiError,
     BadRequest,
     Conflict,
     ErrorSubject,
@@ -30,7 +31,8 @@ from orchid.wire.errors import (
 from orchid.wire.fields import Path, invalid
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
-from orchid.wire.text import quote, timestamp
+from orchid.wire.status import StatusCause, StatusDetails
+from orchid.wire.text import REDACTED, quote, timestamp
 
 T = TypeVar("T", bound=Object)
 
@@ -41,6 +43,7 @@ APPLY = "application/apply-patch+yaml"
 MEDIA_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY)
 
 PATCH = Path() / "patch"
+VALUES_TOLD = (400, 403, 409, 422)  # answers that may quote the object
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class Edit:
     apply: Callable[[dict[str, Any]], Any]
     findings: list[str]
     shown: Any = None  # None: the patched document
+    carries: bool = False  # values of the document to other places in it
 
 
 class Patching:
@@ -92,7 +96,12 @@ class Patching:
             new = deduplicated(new, request, patched=True)
             return self._ownership.after_update(kind, endpoint, old, new, request)
 
-        return await self._updating.change(kind, endpoint, change, request)
+        try:
+            return await self._updating.change(kind, endpoint, change, request)
+        except ApiError as refusal:
+            if kind.confidential and edit.carries and refusal.code in VALUES_TOLD:
+                raise without_values(kind, refusal) from None
+            raise
 
     async def apply(
         self,
@@ -199,7 +208,11 @@ class Patching:
                 raise BadRequest("error decoding patch: the patch is not a list of operations")
             found = [f"json patch {finding}" for finding in found]
             found += json_patch.unknown_members(patch) if looks else []
-            return Edit(lambda document: json_patch.apply(document, patch), found)
+            return Edit(
+                lambda document: json_patch.apply(document, patch),
+                found,
+                carries=json_patch.carries(patch),
+            )
         if media_type == MERGE_PATCH:
             if patch is None:
                 raise BadRequest("Invalid JSON Patch")
@@ -222,12 +235,12 @@ class Patching:
         """The patched document as an object, with unknown fields named."""
         shown = patched if edit.shown is None else edit.shown
         if not isinstance(patched, dict):
-            raise patch_invalid(encode(patched).decode(), "the result is not an object")
+            raise patch_invalid(kind, patched, "the result is not an object")
         mode = request.options.field_validation
         new, found = self._identified(kind, patched, shown, findings=mode != "Ignore")
         found = list(dict.fromkeys([*edit.findings, *found]))
         if found and mode == "Strict":
-            raise patch_invalid(encode(shown).decode(), strict_error(found))
+            raise patch_invalid(kind, shown, strict_error(found))
         for finding in found:
             request.warn(finding)
         return new
@@ -251,7 +264,7 @@ class Patching:
             name = name or kind.name
             if (api_version, name) != (kind.api_version, kind.name):
                 problem = f"{name} of {api_version} is no {kind.name} of {kind.api_version}"
-                raise patch_invalid(encode(shown).decode(), problem)
+                raise patch_invalid(kind, shown, problem)
         return self._converted(kind, document, shown, findings=findings)
 
     def _converted(
@@ -260,7 +273,7 @@ class Patching:
         try:
             new, found = kind.decoder.convert(_still_of(kind, document), findings=findings)
         except Undecodable as failure:
-            raise patch_invalid(encode(shown).decode(), str(failure)) from None
+            raise patch_invalid(kind, shown, str(failure)) from None
         return kind.defaults(new) if kind.defaults else new, found
 
 
@@ -279,5 +292,19 @@ def _unreadable(media_type: str, reason: str, *, looks: bool) -> BadRequest:
     return BadRequest(f"error decoding patch: {reason}" if looks else reason)
 
 
-def patch_invalid(shown: str, problem: str) -> Invalid:
-    return Invalid(ErrorSubject("", ""), [invalid(PATCH, shown, problem)])
+def patch_invalid(kind: Kind[Any], shown: Any, problem: str) -> Invalid:
+    text = REDACTED if kind.confidential else encode(shown).decode()
+    return Invalid(ErrorSubject("", ""), [invalid(PATCH, text, problem)])
+
+
+def without_values(kind: Kind[Any], refusal: ApiError) -> ApiError:
+    """What may be said when confidential values were carried to other fields: which, no more."""
+    said = refusal.details or StatusDetails()
+    causes = (StatusCause(cause.reason, REDACTED, cause.field) for cause in said.causes)
+    hidden = ApiError(
+        f"the {kind.name} is refused as the patch leaves it; no value is shown, because the patch "
+        "copies or moves some",
+        ErrorSubject(said.group, said.kind, said.name).details(*causes),
+    )
+    hidden.code, hidden.reason = refusal.code, refusal.reason
+    return hidden

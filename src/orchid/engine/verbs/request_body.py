@@ -22,7 +22,7 @@ from orchid.wire.codec.protobuf import message_of, opened
 from orchid.wire.errors import BadRequest
 from orchid.wire.meta import ManagedFieldsEntry, Object
 from orchid.wire.struct import replace
-from orchid.wire.text import quote, shown
+from orchid.wire.text import REDACTED, quote, shown
 
 T = TypeVar("T", bound=Object)
 
@@ -59,8 +59,13 @@ def _require_readable_version(kind: Kind[Any], new: Object, body: bytes) -> None
     if new.api_version.count("/") > 1:
         raise BadRequest(
             f"the object provided is unrecognized (must be of type {kind.name}): unexpected "
-            f"GroupVersion string: {shown(new.api_version)} ({body_summary(body)})"
+            f"GroupVersion string: {shown(new.api_version)} ({summary(kind, body)})"
         )
+
+
+def summary(kind: Kind[Any], body: bytes) -> str:
+    """The beginning of a body that nobody understood; it may be a secret where such are sent."""
+    return REDACTED if kind.confidential and body else body_summary(body)
 
 
 def resets_ownership(document: Any) -> bool:
@@ -76,7 +81,7 @@ def decode_message(catalog: Catalog, kind: Kind[T], body: bytes) -> T:
     except Undecodable as failure:
         raise BadRequest(
             f"the object provided is unrecognized (must be of type {kind.name}): "
-            f"{failure} ({body_summary(body)})"
+            f"{failure} ({summary(kind, body)})"
         ) from None
     if said.kind != kind.name or said.api_version != kind.api_version:
         # Numbers mean nothing until it is known whose they are.
@@ -146,5 +151,5 @@ def undecodable(kind: Kind[Any], body: bytes, failure: Undecodable, *, yaml: boo
     blame = "" if yaml and isinstance(failure, Malformed) else VERSION_UNREADABLE
     return BadRequest(
         f"the object provided is unrecognized (must be of type {kind.name}): "
-        f"{blame}{failure} ({body_summary(body)})"
+        f"{blame}{failure} ({summary(kind, body)})"
     )

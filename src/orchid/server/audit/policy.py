@@ -4,8 +4,8 @@
 `Policy.plan` says for one request what to record. Rules are looked at in order and the first that
 fits decides; a request that none fits is not recorded.
 
-Rules look at the caller who authenticated, not at whom they act for. Resources that hold
-credentials are never recorded beyond `Metadata`, whatever a rule says: `confidential` names them.
+Rules look at the caller who authenticated, not at whom they act for. What holds secrets is never
+recorded beyond `Metadata`, whatever a rule says: the kinds themselves say so, and trail.py asks.
 """
 
 import enum
@@ -17,7 +17,7 @@ import msgspec
 
 from orchid.engine.request import Target
 from orchid.wire.codec import yaml_text
-from orchid.wire.naming import SETS, Naming
+from orchid.wire.naming import SETS
 from orchid.wire.user import UserInfo
 
 REQUEST_RECEIVED: Final = "RequestReceived"
@@ -64,11 +64,8 @@ Matcher = Callable[[UserInfo | None, Target], bool]
 class Policy:
     """The rules, compiled: each a list of questions and the plan if all are answered with yes."""
 
-    def __init__(
-        self, rules: list[tuple[list[Matcher], Plan]], guarded: frozenset[tuple[str, str]]
-    ) -> None:
+    def __init__(self, rules: list[tuple[list[Matcher], Plan]]) -> None:
         self._rules = [(tuple(matchers), plan) for matchers, plan in rules]
-        self._guarded = guarded
 
     def plan(self, user: UserInfo | None, target: Target) -> Plan:
         """What to record of a request; `user` is None when nobody authenticated."""
@@ -77,25 +74,8 @@ class Policy:
                 if not matches(user, target):
                     break
             else:
-                return self._capped(plan, target)
+                return plan
         return NOTHING
-
-    def _capped(self, plan: Plan, target: Target) -> Plan:
-        if plan.level > Level.METADATA and (target.group, target.full_resource) in self._guarded:
-            return plan._replace(level=Level.METADATA)
-        return plan
-
-
-def confidential(names: Naming) -> frozenset[tuple[str, str]]:
-    """The resources whose bodies are, or may well hold, credentials: (group, resource)."""
-    return frozenset(
-        {
-            ("", "secrets"),
-            ("", "configmaps"),
-            ("", "serviceaccounts/token"),
-            (names.authentication, "tokenreviews"),
-        }
-    )
 
 
 # --- the file -------------------------------------------------------------------------------------
@@ -132,19 +112,19 @@ class _File(_Written, frozen=True):
     omit_managed_fields: bool = False
 
 
-def load(path: Path, names: Naming) -> Policy:
+def load(path: Path) -> Policy:
     """The policy in a file."""
     try:
         text = path.read_bytes()
     except OSError as problem:
         raise BadPolicy(f"{path}: {problem.strerror}") from None
     try:
-        return parse(text, names)
+        return parse(text)
     except BadPolicy as problem:
         raise BadPolicy(f"{path}: {problem}") from None
 
 
-def parse(text: bytes, names: Naming) -> Policy:
+def parse(text: bytes) -> Policy:
     """The policy in a text, YAML or JSON."""
     try:
         value, repeated = yaml_text.load(text)
@@ -160,8 +140,7 @@ def parse(text: bytes, names: Naming) -> Policy:
     _check_stages("omitStages", written.omit_stages)
     if not written.rules:
         raise BadPolicy("rules: at least one is needed, or nothing would be recorded")
-    compiled = [_compiled(written, rule, index) for index, rule in enumerate(written.rules)]
-    return Policy(compiled, confidential(names))
+    return Policy([_compiled(written, rule, index) for index, rule in enumerate(written.rules)])
 
 
 def _check_type(written: _File) -> None:

@@ -102,10 +102,18 @@ _PANICKED = AuditOutcome(
 class PolicyAudit:
     """Record what the policy asks for. The counts are for the metrics page."""
 
-    def __init__(self, policy: Policy, log: AuditLog, names: Naming, clock: Clock) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        log: AuditLog,
+        names: Naming,
+        clock: Clock,
+        is_confidential: Callable[[Target], bool],
+    ) -> None:
         self._policy = policy
         self._log = log
         self._clock = clock
+        self._is_confidential = is_confidential
         self._api_version = f"{names.audit}/v1"
         self._decision_key = f"{names.authorization}/decision"
         self._reason_key = f"{names.authorization}/reason"
@@ -157,7 +165,10 @@ class PolicyAudit:
         self._put(replace(event, response_status=outcome), exchange.http)
 
     def _plan(self, exchange: Exchange, user: UserInfo | None) -> Plan:
-        plan = self._policy.plan(user, exchange.located.target)
+        target = exchange.located.target
+        plan = self._policy.plan(user, target)
+        if plan.level > Level.METADATA and self._is_confidential(target):
+            plan = plan._replace(level=Level.METADATA)
         self.levels[plan.level] += 1
         return plan
 

@@ -6,7 +6,7 @@
 Scalars follow YAML 1.1 as the reference reads it: `yes` and `on` are true, `0x1f` and `0755` are
 numbers; dates and base-60 numbers stay text. The text is read event by event with limits on nodes,
 depth and what aliases unfold to, so that no small body can cost much. No tag can make anything but
-JSON values.
+JSON values. Errors say the line and never quote it: it may hold a secret.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ _LARGEST_INTEGER = 2**64
 _EXACT = 2**53  # up to here every whole number has a float of its own
 _TAG = "tag:yaml.org,2002:"
 _MERGE = "<<"
+UNKNOWN_TAG = "a tag that is not supported"
 
 
 class YamlError(ValueError):
@@ -122,7 +123,7 @@ class _Reader:
                     self._place(stack[-1], _scalar(event), event, 1, 0)
                 case yaml.AliasEvent():
                     if event.anchor not in self._anchors:
-                        raise _error(event, f"unknown anchor '{event.anchor}' referenced")
+                        raise _error(event, "unknown anchor referenced")
                     value, nodes, depth = self._anchors[event.anchor]
                     if len(stack) + depth > DEEPEST:
                         raise _error(event, "exceeded max depth")
@@ -220,7 +221,7 @@ def _key(value: Any, event: Any) -> str:
 def _container(event: Any) -> Any:
     is_map = isinstance(event, yaml.MappingStartEvent)
     if event.tag not in (None, "!", _TAG + ("map" if is_map else "seq")):
-        raise _error(event, f"tag {event.tag} is not supported")
+        raise _error(event, UNKNOWN_TAG)
     return {} if is_map else []
 
 
@@ -232,7 +233,7 @@ def _scalar(event: yaml.ScalarEvent) -> Any:
         return event.value
     if tag in (_TAG + "int", _TAG + "float", _TAG + "bool", _TAG + "null"):
         return _resolved(event.value, event)
-    raise _error(event, f"tag {tag} is not supported")
+    raise _error(event, UNKNOWN_TAG)
 
 
 def _resolved(text: str, event: Any) -> Any:
@@ -246,11 +247,11 @@ def _resolved(text: str, event: Any) -> Any:
     if _FLOAT.fullmatch(text):
         number = float(text)
         if math.isinf(number):
-            raise _error(event, f"{text} is out of range")
+            raise _error(event, "a number is out of range")
         # Only the text of a number tells 1.0 from 1, and the JSON that YAML stands for says 1.
         return int(number) if number.is_integer() and abs(number) < _EXACT else number
     if _NOT_FINITE.fullmatch(text):
-        raise _error(event, f"{text} has no JSON form")
+        raise _error(event, "a number has no JSON form")
     return text
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from orchid.engine.request import Target
 from orchid.server.audit.policy import BadPolicy, Level, Policy, load, parse
-from orchid.wire.naming import KUBERNETES, ORCH, Naming
 from orchid.wire.user import UserInfo
 
 ALICE = UserInfo(username="alice", groups=("dev", "system:authenticated"))
@@ -16,7 +15,7 @@ HEALTH = Target("get", "/healthz/ping")
 
 def policy(rules: str, rest: str = "") -> Policy:
     text = f"apiVersion: audit.orch.io/v1\nkind: Policy\n{rest}\nrules: {rules}\n"
-    return parse(text.encode(), ORCH)
+    return parse(text.encode())
 
 
 @pytest.mark.parametrize(
@@ -95,22 +94,6 @@ def test_stages_are_united_and_managed_fields_are_overridden() -> None:
     assert second.omits_managed_fields
 
 
-@pytest.mark.parametrize("names", [ORCH, KUBERNETES], ids=lambda names: names.name)
-def test_credentials_are_never_recorded_beyond_metadata(names: Naming) -> None:
-    """Whatever a rule says, the bodies of what holds credentials stay out."""
-    text = f"apiVersion: {names.audit}/v1\nkind: Policy\nrules: [{{level: RequestResponse}}]"
-    rules = parse(text.encode(), names)
-    held = [
-        GET_POD._replace(resource="secrets"),
-        GET_POD._replace(resource="configmaps"),
-        GET_POD._replace(resource="serviceaccounts", subresource="token"),
-        Target("create", "/", True, names.authentication, "v1", "tokenreviews"),
-    ]
-
-    assert {rules.plan(ALICE, target).level for target in held} == {Level.METADATA}
-    assert rules.plan(ALICE, GET_POD).level is Level.REQUEST_RESPONSE
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -138,7 +121,7 @@ def test_bad_policy_is_told_in_a_sentence(text: str, told: str) -> None:
         text = f"apiVersion: audit.orch.io/v1\nkind: Policy\nrules: [{text}]"
 
     with pytest.raises(BadPolicy) as problem:
-        parse(text.encode(), ORCH)
+        parse(text.encode())
 
     assert told in str(problem.value)
 
@@ -146,4 +129,4 @@ def test_bad_policy_is_told_in_a_sentence(text: str, told: str) -> None:
 def test_missing_file_is_told_with_its_name(tmp_path: Path) -> None:
     """A file that cannot be read is named, with the reason."""
     with pytest.raises(BadPolicy, match=r"policy\.yaml: No such file"):
-        load(tmp_path / "policy.yaml", ORCH)
+        load(tmp_path / "policy.yaml")

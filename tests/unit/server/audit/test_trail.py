@@ -67,10 +67,11 @@ class World:
         }
         self.log = Log()
         self.audit = PolicyAudit(
-            parse(json.dumps(written).encode(), ORCH),
+            parse(json.dumps(written).encode()),
             self.log,  # type: ignore[arg-type]  # all that the trail asks of a log
             ORCH,
             Clock(),
+            lambda target: target.resource == "secrets" or target.subresource == "token",
         )
         self.caller: Authenticated | None = Authenticated(ADMIN)
         self.decision = Decision(Verdict.ALLOW, "because")
