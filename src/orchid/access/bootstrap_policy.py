@@ -1,8 +1,8 @@
 """The roles and bindings that every server starts with, as data.
 
 Start with `bootstrap_policy`. What people hold comes first, then certificates, then the programs
-beside the server: each controller has a service account of its own (`controller_accounts`) and a
-role with what it needs and no more. reconcile_policy.py writes all this into the store at start.
+beside the server: each controller has a service account of its own and a role with what its
+declaration asks for and no more. reconcile_policy.py writes all this into the store at start.
 
 The rules of nodes (`node_rules`) are bound to nobody: authorizers/node.py applies them, to nodes
 only, and only as far as their own Pods reach.
@@ -13,12 +13,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchid.kinds.role import (
+    CORE,
     FULL_AUTHORITY,
+    READ,
     AggregationRule,
     ClusterRole,
     LabelSelector,
     PolicyRule,
     Role,
+    may_record_events,
+    rule,
 )
 from orchid.kinds.role_binding import (
     GROUP,
@@ -33,9 +37,9 @@ from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
 from orchid.wire.user import AUTHENTICATED, MASTERS, UNAUTHENTICATED
 
-READ: Final = ("get", "list", "watch")
 WRITE: Final = ("create", "delete", "deletecollection", "patch", "update")
-CORE: Final = ""
+
+LEADER_ELECTION: Final = "leader-election"  # the account that holds the controllers' Lease
 
 HEALTH_URLS: Final = ("/healthz", "/livez", "/readyz")
 VERSION_URLS: Final = ("/version", "/version/")
@@ -66,50 +70,21 @@ class BootstrapPolicy:
     role_bindings: tuple[RoleBinding, ...]
 
 
-def bootstrap_policy(names: Naming) -> BootstrapPolicy:
-    return _Writer(names).policy()
+@dataclass(frozen=True)
+class ControllerRights:
+    """The service account, in the system namespace, of one controller, and what it may do."""
+
+    account: str
+    rules: tuple[PolicyRule, ...]
+    in_system_namespace: bool = False  # whether its rights end there
 
 
-def controller_accounts(names: Naming) -> dict[str, str]:
-    """The service account, in the system namespace, under which each controller works."""
-    return {
-        "csrapproving": "csrapproving",
-        "csrsigning": "csrsigning",
-        "csrcleaner": "csrcleaner",
-        "serviceaccount": "service-account-controller",
-        "serviceaccount-token": "service-account-token-controller",
-        "legacy-serviceaccount-token-cleaner": "legacy-service-account-token-cleaner",
-        "root-ca-certificate-publisher": "root-ca-cert-publisher",
-        "tokencleaner": "token-cleaner",
-        "namespace": "namespace-controller",
-        "garbagecollector": "generic-garbage-collector",
-        "clusterrole-aggregation": "clusterrole-aggregation-controller",
-        "trust-bundle-publisher": (
-            f"{names.component}-apiserver-serving-clustertrustbundle-publisher"
-        ),
-        "event-cleaner": "event-cleaner",
-        "leader-election": "leader-election",
-    }
-
-
-def rule(
-    verbs: Iterable[str], group: str | Iterable[str], resources: Iterable[str], *called: str
-) -> PolicyRule:
-    """One rule on resources, its lists in order."""
-    return PolicyRule(
-        verbs=tuple(sorted(verbs)),
-        api_groups=(group,) if isinstance(group, str) else tuple(sorted(group)),
-        resources=tuple(sorted(resources)),
-        resource_names=tuple(sorted(called)),
-    )
+def bootstrap_policy(names: Naming, controllers: Iterable[ControllerRights]) -> BootstrapPolicy:
+    return _Writer(names).policy(controllers)
 
 
 def urls(*paths: str) -> PolicyRule:
     return PolicyRule(verbs=("get",), non_resource_urls=tuple(sorted(paths)))
-
-
-def events(names: Naming) -> PolicyRule:
-    return rule(("create", "patch", "update"), (CORE, names.group("events")), ("events",))
 
 
 def node_rules(names: Naming) -> tuple[PolicyRule, ...]:
@@ -130,7 +105,7 @@ def node_rules(names: Naming) -> tuple[PolicyRule, ...]:
         rule(("get",), CORE, ("serviceaccounts",)),
         rule(("create",), CORE, ("serviceaccounts/token",)),
         rule(("create", "delete", "get", "patch", "update"), names.coordination, ("leases",)),
-        events(names),
+        may_record_events(names),
     )
 
 
@@ -139,21 +114,19 @@ class _Writer:
 
     def __init__(self, names: Naming) -> None:
         self._names = names
-        self._accounts = controller_accounts(names)
         self._cluster_roles: list[ClusterRole] = []
         self._cluster_bindings: list[ClusterRoleBinding] = []
         self._roles: list[Role] = []
         self._bindings: list[RoleBinding] = []
 
-    def policy(self) -> BootstrapPolicy:
+    def policy(self, controllers: Iterable[ControllerRights]) -> BootstrapPolicy:
         self._everybody()
         self._people()
         self._delegates()
         self._certificates()
         self._controller_manager()
-        self._certificate_controllers()
-        self._account_controllers()
-        self._housekeeping_controllers()
+        self._certificate_controller()
+        self._controllers(controllers)
         return BootstrapPolicy(
             tuple(self._cluster_roles),
             tuple(self._cluster_bindings),
@@ -264,7 +237,7 @@ class _Writer:
         )
         self._role(
             manager,
-            events(names),
+            may_record_events(names),
             *self._leading(),
             rule(("create",), CORE, ("secrets", "serviceaccounts")),
             rule(("delete",), CORE, ("secrets",)),
@@ -279,7 +252,7 @@ class _Writer:
         self._bind(scheduler, self._user(scheduler))
         locking = f"system::leader-locking-{names.controller_lease}"
         self._system_role(locking, *self._leading())
-        self._bind_system(locking, locking, self._account(self._accounts["leader-election"]))
+        self._bind_system(locking, locking, self._account(LEADER_ELECTION))
 
     def _leading(self) -> tuple[PolicyRule, ...]:
         group, lease = self._names.coordination, self._names.controller_lease
@@ -288,103 +261,28 @@ class _Writer:
             rule(("get", "update"), group, ("leases",), lease),
         )
 
-    def _certificate_controllers(self) -> None:
+    def _certificate_controller(self) -> None:
+        """All three controllers of certificates in one, for a program made for the reference."""
         names = self._names
         group, requests = names.certificates, "certificatesigningrequests"
-        approve = rule(("approve",), group, ("signers",), names.node_client_signer)
-        signers = (
-            names.legacy_signer,
-            names.client_signer,
-            names.node_client_signer,
-            names.node_serving_signer,
-        )
-        sign = rule(("sign",), group, ("signers",), *signers)
-        ask = rule(("create",), names.authorization, ("subjectaccessreviews",))
-        # All three in one, for a program made for the reference.
         self._controller(
             "certificate-controller",
             rule(("delete", *READ), group, (requests,)),
             rule(("update",), group, (f"{requests}/approval", f"{requests}/status")),
-            approve,
-            sign,
-            ask,
-            events(names),
+            rule(("approve",), group, ("signers",), names.node_client_signer),
+            rule(("sign",), group, ("signers",), *names.signing_signers),
+            rule(("create",), names.authorization, ("subjectaccessreviews",)),
+            may_record_events(names),
         )
-        self._controller(
-            self._accounts["csrapproving"],
-            rule(READ, group, (requests,)),
-            rule(("update",), group, (f"{requests}/approval",)),
-            approve,
-            ask,
-            events(names),
-        )
-        self._controller(
-            self._accounts["csrsigning"],
-            rule(READ, group, (requests,)),
-            rule(("update",), group, (f"{requests}/status",)),
-            sign,
-            events(names),
-        )
-        self._controller(self._accounts["csrcleaner"], rule(("delete", *READ), group, (requests,)))
-        publishing = (
-            rule(("attest",), group, ("signers",), names.server_serving_signer, *signers),
-            rule(("create", "delete", "update", *READ), group, ("clustertrustbundles",)),
-            events(names),
-        )
-        self._controller(self._accounts["trust-bundle-publisher"], *publishing)
 
-    def _account_controllers(self) -> None:
-        names = self._names
-        self._controller(
-            self._accounts["serviceaccount"],
-            rule(READ, CORE, ("namespaces",)),
-            rule(("create", *READ), CORE, ("serviceaccounts",)),
-            events(names),
-        )
-        self._controller(
-            self._accounts["serviceaccount-token"],
-            rule(READ, CORE, ("namespaces", "serviceaccounts")),
-            rule(("update",), CORE, ("serviceaccounts",)),
-            rule(("delete", "patch", "update", *READ), CORE, ("secrets",)),
-            events(names),
-        )
-        self._controller(
-            self._accounts["legacy-serviceaccount-token-cleaner"],
-            rule(("get",), CORE, ("configmaps",), names.legacy_token_tracking_config_map),
-            rule(READ, CORE, ("pods", "serviceaccounts")),
-            rule(("delete", "patch", *READ), CORE, ("secrets",)),
-        )
-        self._controller(
-            self._accounts["root-ca-certificate-publisher"],
-            rule(READ, CORE, ("namespaces",)),
-            rule(("create", "update", *READ), CORE, ("configmaps",)),
-            events(names),
-        )
-        cleaner = self._accounts["tokencleaner"]
-        name = f"system:controller:{cleaner}"
-        self._system_role(name, rule(("delete", *READ), CORE, ("secrets",)), events(names))
-        self._bind_system(name, name, self._account(cleaner))
-
-    def _housekeeping_controllers(self) -> None:
-        names = self._names
-        self._controller(
-            self._accounts["namespace"],
-            rule(("delete", "update", *READ), CORE, ("namespaces",)),
-            rule(("update",), CORE, ("namespaces/finalize", "namespaces/status")),
-            rule(("delete", "deletecollection", "get", "list"), "*", ("*",)),
-        )
-        self._controller(
-            self._accounts["garbagecollector"],
-            rule(("delete", "patch", "update", *READ), "*", ("*",)),
-            events(names),
-        )
-        self._controller(
-            self._accounts["event-cleaner"], rule(("delete", "get", "list"), CORE, ("events",))
-        )
-        self._controller(
-            self._accounts["clusterrole-aggregation"],
-            rule(("escalate", "patch", "update", *READ), names.rbac, ("clusterroles",)),
-        )
+    def _controllers(self, controllers: Iterable[ControllerRights]) -> None:
+        for one in controllers:
+            if one.in_system_namespace:
+                name = f"system:controller:{one.account}"
+                self._system_role(name, *one.rules)
+                self._bind_system(name, name, self._account(one.account))
+            else:
+                self._controller(one.account, *one.rules)
 
     # --- how each is written ----------------------------------------------------------------------
 

@@ -12,12 +12,12 @@ from datetime import timedelta
 from pathlib import Path
 
 from orchid.access.authenticators.in_process import InProcessCallers
-from orchid.access.bootstrap_policy import controller_accounts
+from orchid.access.bootstrap_policy import LEADER_ELECTION, ControllerRights
 from orchid.access.https_client import Remote
 from orchid.client.client import Client
 from orchid.client.transport import TlsTransport
-from orchid.controllers.running import EVENTS, ControllerContext, platform_profiles
-from orchid.controllers.sign_requests import Signer
+from orchid.controllers.running import CONTROLLERS, EVENTS, LEADER
+from orchid.controllers.runtime.context import ControllerContext, Signer, platform_profiles
 from orchid.credentials import certificates, pem
 from orchid.credentials import keys as key_files
 from orchid.credentials.authority import Authority
@@ -38,6 +38,20 @@ from orchid.wire.user import AUTHENTICATED, UserInfo
 def user_agent(names: Naming) -> str:
     """How controllers call themselves; the part before the slash owns the fields they write."""
     return f"{names.controller_lease}/{__version__}"
+
+
+def controller_accounts(names: Naming) -> dict[str, str]:
+    """The service account, in the system namespace, under which each controller works."""
+    own = {one.name: one.account_name(names) for one in CONTROLLERS}
+    return {**own, LEADER: LEADER_ELECTION}
+
+
+def controller_rights(names: Naming) -> list[ControllerRights]:
+    """What each controller may do, for the bootstrap policy."""
+    return [
+        ControllerRights(one.account_name(names), one.rights(names), one.in_system_namespace)
+        for one in CONTROLLERS
+    ]
 
 
 class InProcessClients:
@@ -146,7 +160,15 @@ def _root_ca(settings: Settings, files: DataDirectory) -> Reloading[str]:
 
 # --- signers ----------------------------------------------------------------------------------
 
-PAIRS = ("client", "node_client", "node_serving", "legacy_unknown")
+
+def _signers_by_flag(names: Naming) -> dict[str, str]:
+    """The platform signers by their word in --cluster-signing-WORD-cert-file."""
+    return {
+        "client": names.client_signer,
+        "node_client": names.node_client_signer,
+        "node_serving": names.node_serving_signer,
+        "legacy_unknown": names.legacy_signer,
+    }
 
 
 def signers(settings: Settings, files: DataDirectory) -> dict[str, Signer]:
@@ -154,11 +176,10 @@ def signers(settings: Settings, files: DataDirectory) -> dict[str, Signer]:
     names = settings.names
     own = _own_pairs(settings)
     profiles = platform_profiles(names)
-    by_word = dict(zip(PAIRS, _signer_names(names), strict=True))
     if own:
         return {
-            by_word[word]: Signer(profiles[by_word[word]], Authority.following(*pair).current)
-            for word, pair in own.items()
+            name: Signer(profiles[name], Authority.following(*pair).current)
+            for name, pair in own.items()
         }
     given = settings.given
     common = Authority.following(
@@ -168,24 +189,15 @@ def signers(settings: Settings, files: DataDirectory) -> dict[str, Signer]:
     return {name: Signer(profile, common.current) for name, profile in profiles.items()}
 
 
-def _signer_names(names: Naming) -> tuple[str, str, str, str]:
-    return (
-        names.client_signer,
-        names.node_client_signer,
-        names.node_serving_signer,
-        names.legacy_signer,
-    )
-
-
 def _own_pairs(settings: Settings) -> Mapping[str, tuple[Path, Path]]:
-    """The signers with files of their own."""
+    """The files of the signers that have their own."""
     given = settings.given
     pairs: dict[str, tuple[Path, Path]] = {}
-    for word in PAIRS:
+    for word, name in _signers_by_flag(settings.names).items():
         certificate: str = getattr(given, f"cluster_signing_{word}_cert_file")
         key: str = getattr(given, f"cluster_signing_{word}_key_file")
         if certificate and key:
-            pairs[word] = (Path(certificate), Path(key))
+            pairs[name] = (Path(certificate), Path(key))
         elif certificate or key:
             there, lacking = ("cert", "key") if certificate else ("key", "cert")
             flag = f"cluster-signing-{word.replace('_', '-')}"

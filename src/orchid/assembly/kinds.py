@@ -6,7 +6,7 @@ from typing import Any
 from orchid.access.authorizers.union import Union
 from orchid.access.issuing import TokenIssuer
 from orchid.engine.interfaces import TokenAuthenticator
-from orchid.engine.kind import Kind
+from orchid.engine.kind import Endpoint, Kind
 from orchid.kinds import (
     certificate_signing_request,
     cluster_trust_bundle,
@@ -57,13 +57,18 @@ def served_kinds(
     authorizer: Union,
 ) -> list[Kind[Any]]:
     """Every kind that clients see: what is stored, and what acts when it is created."""
-    token = token_request.declare(names, issuer)
-    accounts, *others = stored
+    endpoints = {service_account.ServiceAccount: token_request.declare(names, issuer)}
     return [
-        dataclasses.replace(accounts, endpoints=(token,)),
-        *others,
+        *(_with_endpoint(kind, endpoints.get(kind.type)) for kind in stored),
         token_review.declare(names, tokens, api_audiences),
         self_subject_review.declare(names),
         *subject_access_review.declare(names, authorizer),
         self_subject_rules_review.declare(names, authorizer),
     ]
+
+
+def _with_endpoint(kind: Kind[Any], endpoint: Endpoint | None) -> Kind[Any]:
+    """A kind with the endpoint that another file declares for it."""
+    if endpoint is None:
+        return kind
+    return dataclasses.replace(kind, endpoints=(*kind.endpoints, endpoint))

@@ -215,7 +215,8 @@ class Assembly:
         ):  # fmt: skip
             await self.ensure_namespace(name)
         if "RBAC" in self.settings.given.authorization_mode:
-            await reconcile(bootstrap_policy(names), self.local, names)
+            policy = bootstrap_policy(names, controlling.controller_rights(names))
+            await reconcile(policy, self.local, names)
 
     async def run_controllers(self) -> None:
         """Work beside the server until cancelled; what is not wanted does not run."""

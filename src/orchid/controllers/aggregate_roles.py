@@ -10,8 +10,9 @@ The evaluator works out aggregation anew at each use; what is written here is fo
 from collections.abc import Iterator
 
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
+from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Controller
-from orchid.kinds.role import ClusterRole, LabelSelector, aggregate, selects
+from orchid.kinds.role import READ, ClusterRole, LabelSelector, aggregate, rule, selects
 from orchid.wire.errors import NotFound
 from orchid.wire.struct import replace
 
@@ -63,3 +64,14 @@ class AggregateRoles(Controller[ClusterRole]):
         for name in sorted(self._roles):
             if selects(selector, self._roles[name].metadata.labels):
                 yield self._roles[name]
+
+
+CONTROLLER = ControllerDeclaration(
+    name="clusterrole-aggregation",
+    long_name="clusterrole-aggregation-controller",
+    account="clusterrole-aggregation-controller",
+    rights=lambda names: (
+        rule(("escalate", "patch", "update", *READ), names.rbac, ("clusterroles",)),
+    ),
+    build=lambda client, context, events: AggregateRoles(client),
+)

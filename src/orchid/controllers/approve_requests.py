@@ -7,12 +7,15 @@ Never   denies, and never approves for another signer; those are a person's to d
 """
 
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
-from orchid.controllers.record_events import EventRecorder
+from orchid.controllers.runtime.context import platform_profiles
+from orchid.controllers.runtime.declaration import ControllerDeclaration
+from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.loop import Controller, TryAgain
 from orchid.credentials import signing_request
 from orchid.credentials.profiles import Profile, Recognition, recognise_node_client
 from orchid.credentials.refusals import Refusal
 from orchid.kinds.certificate_signing_request import APPROVED, CertificateSigningRequest
+from orchid.kinds.role import READ, may_record_events, rule
 from orchid.kinds.subject_access_review import (
     ResourceAttributes,
     SubjectAccessReview,
@@ -92,3 +95,23 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
             )
         )
         return (await self._client.create(question)).status.allowed
+
+
+CONTROLLER = ControllerDeclaration(
+    name="csrapproving",
+    long_name="certificatesigningrequest-approving-controller",
+    account="csrapproving",
+    rights=lambda names: (
+        rule(READ, names.certificates, ("certificatesigningrequests",)),
+        rule(("update",), names.certificates, ("certificatesigningrequests/approval",)),
+        rule(("approve",), names.certificates, ("signers",), names.node_client_signer),
+        rule(("create",), names.authorization, ("subjectaccessreviews",)),
+        may_record_events(names),
+    ),
+    build=lambda client, context, events: ApproveRequests(
+        client,
+        platform_profiles(context.names)[context.names.node_client_signer],
+        context.names,
+        events,
+    ),
+)

@@ -8,7 +8,9 @@ Never    touches one without an expiration
 from datetime import UTC, datetime
 
 from orchid.client.client import Client, ListSelection
+from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Clock, Controller
+from orchid.kinds.role import CORE, READ, may_record_events, rule
 from orchid.kinds.secret import Secret
 from orchid.wire.naming import Naming
 
@@ -47,3 +49,18 @@ def seconds_left(expiration: bytes, now: datetime) -> float:
         return (moment.astimezone(UTC) - now).total_seconds()
     except (ValueError, OverflowError):
         return 0.0
+
+
+CONTROLLER = ControllerDeclaration(
+    name="tokencleaner",
+    long_name="token-cleaner-controller",
+    account="token-cleaner",
+    rights=lambda names: (
+        rule(("delete", *READ), CORE, ("secrets",)),
+        may_record_events(names),
+    ),
+    in_system_namespace=True,
+    build=lambda client, context, events: CleanBootstrapTokens(
+        client, context.clock, context.names
+    ),
+)

@@ -8,6 +8,7 @@ Never    looks at the status of a condition: that it is there is enough
 from datetime import datetime, timedelta
 
 from orchid.client.client import Client, ListSelection
+from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Clock, Sweeper
 from orchid.credentials import certificates
 from orchid.credentials.refusals import Refusal
@@ -17,6 +18,7 @@ from orchid.kinds.certificate_signing_request import (
     FAILED,
     CertificateSigningRequest,
 )
+from orchid.kinds.role import READ, rule
 from orchid.wire.errors import NotFound
 
 SETTLED = timedelta(hours=1)
@@ -76,3 +78,14 @@ def _is_condition_older(
 
 def _is_older(moment: datetime | None, limit: timedelta, now: datetime) -> bool:
     return moment is not None and now - moment > limit
+
+
+CONTROLLER = ControllerDeclaration(
+    name="csrcleaner",
+    long_name="certificatesigningrequest-cleaner-controller",
+    account="csrcleaner",
+    rights=lambda names: (
+        rule(("delete", *READ), names.certificates, ("certificatesigningrequests",)),
+    ),
+    build=lambda client, context, events: CleanRequests(client, context.clock),
+)

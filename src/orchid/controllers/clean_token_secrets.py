@@ -10,9 +10,11 @@ from datetime import date, timedelta
 from typing import Any
 
 from orchid.client.client import Client, ListSelection
+from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Clock, Sweeper
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.pod import Pod
+from orchid.kinds.role import CORE, READ, rule
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.errors import Conflict, NotFound
@@ -114,3 +116,16 @@ def mounted_secrets(pod: Pod) -> set[str]:
         if isinstance(name, str):
             found.add(name)
     return found
+
+
+CONTROLLER = ControllerDeclaration(
+    name="legacy-serviceaccount-token-cleaner",
+    long_name="legacy-serviceaccount-token-cleaner-controller",
+    account="legacy-service-account-token-cleaner",
+    rights=lambda names: (
+        rule(("get",), CORE, ("configmaps",), names.legacy_token_tracking_config_map),
+        rule(READ, CORE, ("pods", "serviceaccounts")),
+        rule(("delete", "patch", *READ), CORE, ("secrets",)),
+    ),
+    build=lambda client, context, events: CleanTokenSecrets(client, context.clock, context.names),
+)

@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchid.client.client import DELETED, LISTED, Client, ListSelection, WatchedChange
+from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Start, Worker
 from orchid.kinds.event import Event
+from orchid.kinds.role import READ, may_record_events, rule
 from orchid.wire.errors import Conflict, NotFound
 from orchid.wire.meta import Object, OwnerReference, Time
 from orchid.wire.struct import Wire
@@ -297,3 +299,15 @@ def _own_policy(live: Object) -> str:
 
 def _may_matter(data: bytes) -> bool:
     return b'"ownerReferences"' in data or b'"finalizers"' in data
+
+
+CONTROLLER = ControllerDeclaration(
+    name="garbagecollector",
+    long_name="garbage-collector-controller",
+    account="generic-garbage-collector",
+    rights=lambda names: (
+        rule(("delete", "patch", "update", *READ), "*", ("*",)),
+        may_record_events(names),
+    ),
+    build=lambda client, context, events: CollectDependents(client),
+)

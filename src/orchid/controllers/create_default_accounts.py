@@ -8,8 +8,10 @@ Never   brings one back under its old uid, so that tokens of the deleted one sta
 from collections.abc import AsyncIterator
 
 from orchid.client.client import Client, ListSelection, WatchedChange
+from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Controller, Key, Trigger, is_deletion
 from orchid.kinds.namespace import ACTIVE, Namespace
+from orchid.kinds.role import CORE, READ, may_record_events, rule
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.errors import AlreadyExists, Forbidden
 from orchid.wire.meta import Object, ObjectMeta
@@ -54,3 +56,16 @@ def is_terminating(refusal: Forbidden) -> bool:
 async def namespace_of_deleted(event: WatchedChange[ServiceAccount]) -> AsyncIterator[Key]:
     if is_deletion(event):
         yield ("", event.object.namespace)
+
+
+CONTROLLER = ControllerDeclaration(
+    name="serviceaccount",
+    long_name="serviceaccount-controller",
+    account="service-account-controller",
+    rights=lambda names: (
+        rule(READ, CORE, ("namespaces",)),
+        rule(("create", *READ), CORE, ("serviceaccounts",)),
+        may_record_events(names),
+    ),
+    build=lambda client, context, events: CreateDefaultAccounts(client),
+)

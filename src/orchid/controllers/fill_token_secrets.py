@@ -10,9 +10,12 @@ import dataclasses
 from collections.abc import AsyncIterator, Callable
 
 from orchid.client.client import Client, ListSelection, WatchedChange
-from orchid.controllers.record_events import EventRecorder
-from orchid.controllers.runtime.loop import Controller, Key, Trigger, is_deletion
+from orchid.controllers.runtime.context import ControllerContext
+from orchid.controllers.runtime.declaration import ControllerDeclaration
+from orchid.controllers.runtime.events import EventRecorder
+from orchid.controllers.runtime.loop import Controller, Key, Running, Trigger, is_deletion
 from orchid.credentials.tokens import LegacyClaims, TokenSigner, legacy_payload
+from orchid.kinds.role import CORE, READ, may_record_events, rule
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.errors import NotFound
@@ -122,3 +125,24 @@ class FillTokenSecrets(Controller[Secret]):
             named = secret.metadata.annotations.get(self._names.account_name_annotation)
             if named == account.name:
                 yield (secret.namespace, secret.name)
+
+
+def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running | None:
+    issuer = context.token_issuer
+    if issuer is None:
+        return None
+    return FillTokenSecrets(client, issuer, context.root_ca, context.names, events)
+
+
+CONTROLLER = ControllerDeclaration(
+    name="serviceaccount-token",
+    long_name="serviceaccount-token-controller",
+    account="service-account-token-controller",
+    rights=lambda names: (
+        rule(READ, CORE, ("namespaces", "serviceaccounts")),
+        rule(("update",), CORE, ("serviceaccounts",)),
+        rule(("delete", "patch", "update", *READ), CORE, ("secrets",)),
+        may_record_events(names),
+    ),
+    build=build,
+)

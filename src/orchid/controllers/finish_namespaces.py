@@ -9,8 +9,10 @@ Never    removes a finalizer of somebody else's: what has one keeps its namespac
 from typing import Any
 
 from orchid.client.client import Client, ListSelection
+from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Clock, Controller, TryAgain
 from orchid.kinds.namespace import Namespace, NamespaceCondition
+from orchid.kinds.role import CORE, READ, rule
 from orchid.wire.errors import NotFound
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
@@ -77,3 +79,16 @@ class FinishNamespaces(Controller[Namespace]):
         others = tuple(one for one in namespace.status.conditions if one.type != REMAINING)
         status = replace(namespace.status, conditions=(*others, said))
         await self._client.update_status(replace(namespace, status=status))
+
+
+CONTROLLER = ControllerDeclaration(
+    name="namespace",
+    long_name="namespace-controller",
+    account="namespace-controller",
+    rights=lambda names: (
+        rule(("delete", "update", *READ), CORE, ("namespaces",)),
+        rule(("update",), CORE, ("namespaces/finalize", "namespaces/status")),
+        rule(("delete", "deletecollection", "get", "list"), "*", ("*",)),
+    ),
+    build=lambda client, context, events: FinishNamespaces(client, context.clock, context.names),
+)

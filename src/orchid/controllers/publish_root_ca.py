@@ -9,9 +9,13 @@ from collections.abc import AsyncIterator, Callable
 
 from orchid.client.client import LISTED, Client, ListSelection, WatchedChange
 from orchid.controllers.create_default_accounts import is_active, is_terminating
-from orchid.controllers.runtime.loop import Controller, Key, Trigger
+from orchid.controllers.runtime.context import ControllerContext
+from orchid.controllers.runtime.declaration import ControllerDeclaration
+from orchid.controllers.runtime.events import EventRecorder
+from orchid.controllers.runtime.loop import Controller, Key, Running, Trigger
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.namespace import Namespace
+from orchid.kinds.role import CORE, READ, may_record_events, rule
 from orchid.wire.errors import AlreadyExists, Forbidden, NotFound
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.naming import Naming
@@ -69,3 +73,23 @@ class PublishRootCA(Controller[Namespace]):
 async def namespace_of(event: WatchedChange[ConfigMap]) -> AsyncIterator[Key]:
     if event.type != LISTED:
         yield ("", event.object.namespace)
+
+
+def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running | None:
+    if not context.root_ca():
+        return None
+    return PublishRootCA(client, context.root_ca, context.names)
+
+
+CONTROLLER = ControllerDeclaration(
+    name="root-ca-certificate-publisher",
+    long_name="root-ca-certificate-publisher-controller",
+    other_names=("root-ca-cert-publisher",),
+    account="root-ca-cert-publisher",
+    rights=lambda names: (
+        rule(READ, CORE, ("namespaces",)),
+        rule(("create", "update", *READ), CORE, ("configmaps",)),
+        may_record_events(names),
+    ),
+    build=build,
+)

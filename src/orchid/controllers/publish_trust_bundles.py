@@ -14,14 +14,18 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from orchid.client.client import Client, ListSelection
-from orchid.controllers.runtime.loop import Clock, Controller
-from orchid.credentials import certificates
+from orchid.controllers.runtime.context import ControllerContext, Signer
+from orchid.controllers.runtime.declaration import ControllerDeclaration
+from orchid.controllers.runtime.events import EventRecorder
+from orchid.controllers.runtime.loop import Clock, Controller, Running
+from orchid.credentials import certificates, pem
 from orchid.credentials.refusals import Refusal
 from orchid.kinds.cluster_trust_bundle import (
     ClusterTrustBundle,
     ClusterTrustBundleSpec,
     name_prefix,
 )
+from orchid.kinds.role import READ, may_record_events, rule
 from orchid.wire.errors import AlreadyExists
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.struct import replace
@@ -98,3 +102,40 @@ def is_past(text: str, now: datetime) -> bool:
     except (Refusal, ValueError):
         return False
     return all(one.not_valid_after_utc < now for one in found)
+
+
+def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running | None:
+    anchors = {name: _anchor(signer) for name, signer in context.signers.items()}
+    alone = context.names.server_serving_signer
+    if context.root_ca():
+        anchors[alone] = context.root_ca
+    return PublishTrustBundles(client, anchors, context.clock, alone=alone) if anchors else None
+
+
+def _anchor(signer: Signer) -> Callable[[], str]:
+    """The certificate at the top of the signer's chain, with which a verifier begins."""
+
+    def text() -> str:
+        top = certificates.encode(signer.authority().chain[-1])
+        return pem.encode(pem.CERTIFICATE, top).decode("ascii")
+
+    return text
+
+
+CONTROLLER = ControllerDeclaration(
+    name="trust-bundle-publisher",
+    long_name="clustertrustbundle-publisher-controller",
+    account="{component}-apiserver-serving-clustertrustbundle-publisher",
+    rights=lambda names: (
+        rule(
+            ("attest",),
+            names.certificates,
+            ("signers",),
+            names.server_serving_signer,
+            *names.signing_signers,
+        ),
+        rule(("create", "delete", "update", *READ), names.certificates, ("clustertrustbundles",)),
+        may_record_events(names),
+    ),
+    build=build,
+)

@@ -9,26 +9,18 @@ which is followed as its files change. While an authority cannot sign, its reque
 that breaks a rule, or cannot be read although it is stored, never changes: it ends as Failed.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import timedelta
 
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
-from orchid.controllers.record_events import WARNING, EventRecorder
-from orchid.controllers.runtime.loop import Clock, Controller
+from orchid.controllers.runtime.context import ControllerContext, Signer
+from orchid.controllers.runtime.declaration import ControllerDeclaration
+from orchid.controllers.runtime.events import WARNING, EventRecorder
+from orchid.controllers.runtime.loop import Clock, Controller, Running
 from orchid.credentials import signing_request
-from orchid.credentials.authority import Authority
-from orchid.credentials.profiles import Profile
 from orchid.credentials.refusals import MalformedRequest, NotPermitted
 from orchid.kinds.certificate_signing_request import FAILED, CertificateSigningRequest
-
-
-@dataclass(frozen=True)
-class Signer:
-    """A platform signer: its rules, and its authority as it is now."""
-
-    profile: Profile
-    authority: Callable[[], Authority]
+from orchid.kinds.role import READ, may_record_events, rule
 
 
 class SignRequests(Controller[CertificateSigningRequest]):
@@ -80,3 +72,23 @@ class SignRequests(Controller[CertificateSigningRequest]):
             profile=signer.profile,
             now=self._clock.now(),
         )
+
+
+def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running | None:
+    if not context.signers:
+        return None
+    return SignRequests(client, context.signers, context.signing_duration, context.clock, events)
+
+
+CONTROLLER = ControllerDeclaration(
+    name="csrsigning",
+    long_name="certificatesigningrequest-signing-controller",
+    account="csrsigning",
+    rights=lambda names: (
+        rule(READ, names.certificates, ("certificatesigningrequests",)),
+        rule(("update",), names.certificates, ("certificatesigningrequests/status",)),
+        rule(("sign",), names.certificates, ("signers",), *names.signing_signers),
+        may_record_events(names),
+    ),
+    build=build,
+)

@@ -28,6 +28,8 @@ RULES = Path() / "rules"
 SELECTORS = Path() / "aggregationRule" / "clusterRoleSelectors"
 
 ALL = "*"  # any verb, any group, any resource, any path
+CORE = ""  # the group without a name
+READ = ("get", "list", "watch")
 
 
 class PolicyRule(Wire):
@@ -58,6 +60,22 @@ FULL_AUTHORITY = (
     PolicyRule(verbs=(ALL,), api_groups=(ALL,), resources=(ALL,)),
     PolicyRule(verbs=(ALL,), non_resource_urls=(ALL,)),
 )
+
+
+def rule(
+    verbs: Iterable[str], group: str | Iterable[str], resources: Iterable[str], *called: str
+) -> PolicyRule:
+    """One rule on resources, its lists in order."""
+    return PolicyRule(
+        verbs=tuple(sorted(verbs)),
+        api_groups=(group,) if isinstance(group, str) else tuple(sorted(group)),
+        resources=tuple(sorted(resources)),
+        resource_names=tuple(sorted(called)),
+    )
+
+
+def may_record_events(names: Naming) -> PolicyRule:
+    return rule(("create", "patch", "update"), (CORE, names.group("events")), ("events",))
 
 
 class LabelSelectorRequirement(Wire):

@@ -103,6 +103,16 @@ class Naming:
 
     # Tokens
     @property
+    def signing_signers(self) -> tuple[str, str, str, str]:
+        """The platform signers for which the signing controller issues."""
+        return (
+            self.legacy_signer,
+            self.client_signer,
+            self.node_client_signer,
+            self.node_serving_signer,
+        )
+
+    @property
     def private_claim(self) -> str:
         return self.domain
 

@@ -8,9 +8,9 @@ from orchid.access.authorizers.rbac import RBAC
 from orchid.access.bootstrap_policy import (
     BootstrapPolicy,
     bootstrap_policy,
-    controller_accounts,
     node_rules,
 )
+from orchid.assembly.controlling import controller_accounts, controller_rights
 from orchid.engine.request import Target
 from orchid.kinds import role as role_kind
 from orchid.kinds import role_binding as binding_kind
@@ -20,7 +20,7 @@ from orchid.wire.user import UserInfo
 from tests.unit.access.policy_world import ask, ask_path, policy_world
 from tests.unit.access.world import World
 
-POLICY = bootstrap_policy(ORCH)
+POLICY = bootstrap_policy(ORCH, controller_rights(ORCH))
 RULES = {role.name: role.rules for role in POLICY.cluster_roles}
 CERTS, AUTHN, AUTHZ, RBAC_GROUP = (
     ORCH.certificates,
@@ -64,7 +64,7 @@ async def here() -> AsyncIterator[World]:
 @pytest.mark.parametrize("names", [ORCH, KUBERNETES], ids=lambda names: names.name)
 def test_every_object_passes_its_own_rules(names: Naming) -> None:
     """What the server writes itself is valid, whatever the naming."""
-    policy = bootstrap_policy(names)
+    policy = bootstrap_policy(names, controller_rights(names))
     kinds = {kind.type: kind for kind in (*role_kind.declare(names), *binding_kind.declare(names))}
 
     problems = [
@@ -91,7 +91,7 @@ def test_every_object_carries_the_marks() -> None:
     for wanted in all_objects(POLICY):
         assert wanted.metadata.labels["orch.io/bootstrapping"] == "rbac-defaults"
         assert wanted.metadata.annotations["rbac.authorization.orch.io/autoupdate"] == "true"
-    for wanted in all_objects(bootstrap_policy(KUBERNETES)):
+    for wanted in all_objects(bootstrap_policy(KUBERNETES, controller_rights(KUBERNETES))):
         assert wanted.metadata.annotations["rbac.authorization.kubernetes.io/autoupdate"] == "true"
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from orchid.access.bootstrap_policy import BootstrapPolicy, bootstrap_policy
 from orchid.access.reconcile_policy import reconcile
+from orchid.assembly.controlling import controller_rights
 from orchid.kinds.role import AggregationRule, ClusterRole, LabelSelector
 from orchid.kinds.role_binding import ClusterRoleBinding
 from orchid.wire.errors import AlreadyExists, Conflict, ErrorSubject
@@ -70,7 +71,7 @@ def policy(*things: Any) -> BootstrapPolicy:
 
 async def test_an_empty_store_is_filled_and_the_next_start_writes_nothing() -> None:
     """Everything is created once, roles before bindings."""
-    objects, wanted = Objects(), bootstrap_policy(ORCH)
+    objects, wanted = Objects(), bootstrap_policy(ORCH, controller_rights(ORCH))
 
     await reconcile(wanted, objects, ORCH)
     written = len(objects.writes)

@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 from orchid.assembly import controlling
 from orchid.assembly.server import Assembly
 from orchid.client.client import Client
-from orchid.controllers.record_events import EventRecorder
-from orchid.controllers.running import EVENTS, ControllerContext, build
+from orchid.controllers.running import EVENTS, build
+from orchid.controllers.runtime.context import ControllerContext
+from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.loop import Running
 from orchid.kinds.certificate_signing_request import (
     CertificateSigningRequest,

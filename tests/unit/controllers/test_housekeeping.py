@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from orchid.client.client import ListSelection
+from orchid.controllers.clean_events import CleanEvents
 from orchid.controllers.publish_trust_bundles import bundle_name
-from orchid.controllers.record_events import CleanEvents
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle, ClusterTrustBundleSpec
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.event import Event

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orchid.access.bootstrap_policy import controller_accounts
-from orchid.controllers.running import LONG_NAMES, UnknownController, chosen, run_controllers
+from orchid.assembly.controlling import controller_accounts
+from orchid.controllers.running import CONTROLLERS, UnknownController, chosen, run_controllers
 from orchid.kinds.lease import Lease
 from orchid.kinds.service_account import ServiceAccount
 from orchid.settings import BadSettings
@@ -14,7 +14,7 @@ from orchid.wire.naming import ORCH
 from tests.api.world import settings
 from tests.unit.controllers.beside import Beside, beside
 
-ALL = frozenset(LONG_NAMES)
+ALL = frozenset(one.name for one in CONTROLLERS)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_every_controller_has_an_account_of_its_own() -> None:
     """No two share rights."""
     accounts = controller_accounts(ORCH)
 
-    assert set(LONG_NAMES) | {"leader-election"} == set(accounts)
+    assert ALL | {"leader-election"} == set(accounts)
     assert len(set(accounts.values())) == len(accounts)
 
 

@@ -3,19 +3,19 @@
 `EventRecorder.record` never waits and never fails: it queues, and a task of its own writes. An
 Event is a courtesy, not a record: when more happens than the budget allows, the rest is left out.
 The same thing said again about the same object becomes a higher count, not another Event.
-`CleanEvents` removes what is older than an hour.
+clean_events.py removes what is older than an hour.
 """
 
 import asyncio
 import logging
 import re
 from collections import OrderedDict
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
-from orchid.client.client import Client, ListSelection
+from orchid.client.client import Client
 from orchid.client.transport import ServerUnreachable
-from orchid.controllers.runtime.loop import Clock, Sweeper
+from orchid.controllers.runtime.loop import Clock
 from orchid.kinds.event import Event, EventSource
 from orchid.wire.errors import ApiError, NotFound
 from orchid.wire.meta import Object, ObjectMeta
@@ -127,22 +127,3 @@ class EventRecorder:
 
 def _text(moment: datetime | None) -> str:
     return timestamp(moment) if moment else ""
-
-
-class CleanEvents(Sweeper):
-    """Removes Events that nobody needs any more."""
-
-    name = "event-cleaner"
-    every = timedelta(minutes=10)
-    kept = timedelta(hours=1)
-
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client = client
-        self._clock = clock
-
-    async def sweep(self) -> None:
-        oldest = self._clock.now() - self.kept
-        async for event in self._client.scan(ListSelection(Event)):
-            last = event.last_timestamp or event.metadata.creation_timestamp
-            if last is not None and last < oldest:
-                await self._client.delete_gone(Event, event)

@@ -1,0 +1,46 @@
+"""What the controllers need beside the API, made by the assembly."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from orchid.controllers.runtime.loop import Clock
+from orchid.credentials import profiles
+from orchid.credentials.authority import Authority
+from orchid.credentials.profiles import Profile
+from orchid.credentials.tokens import TokenSigner
+from orchid.wire.naming import Naming
+from orchid.wire.user import MASTERS, NODE_PREFIX, NODES
+
+
+@dataclass(frozen=True)
+class Signer:
+    """A platform signer: its rules, and its authority as it is now."""
+
+    profile: Profile
+    authority: Callable[[], Authority]
+
+
+@dataclass(frozen=True)
+class ControllerContext:
+    """What the controllers need beside the API."""
+
+    names: Naming
+    clock: Clock
+    signers: Mapping[str, Signer]  # those that have an authority
+    signing_duration: timedelta
+    token_issuer: Callable[[], TokenSigner] | None  # of the tokens of Secrets
+    root_ca: Callable[[], str]  # by which clients verify this server; "" if nobody knows
+    identity: str  # of this process among the candidates for leader
+
+
+def platform_profiles(names: Naming) -> dict[str, Profile]:
+    """The rules of every platform signer, by its name."""
+    node = {"nodes_group": NODES, "node_user_prefix": NODE_PREFIX}
+    made = (
+        profiles.client(names.client_signer, (MASTERS,)),
+        profiles.node_client(names.node_client_signer, **node),
+        profiles.node_serving(names.node_serving_signer, **node),
+        profiles.legacy(names.legacy_signer, (MASTERS,)),
+    )
+    return {profile.signer_name: profile for profile in made}

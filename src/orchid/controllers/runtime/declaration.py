@@ -1,0 +1,32 @@
+"""How a controller is declared: at the foot of its own file, and nowhere else.
+
+running.py lists the declarations; the bootstrap policy gives each controller's account its rights.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from orchid.client.client import Client
+from orchid.controllers.runtime.context import ControllerContext
+from orchid.controllers.runtime.events import EventRecorder
+from orchid.controllers.runtime.loop import Running
+from orchid.kinds.role import PolicyRule
+from orchid.wire.naming import Naming
+
+Build = Callable[[Client, ControllerContext, EventRecorder], Running | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControllerDeclaration:
+    """One controller: its names, its account with its rights, and how it is made."""
+
+    name: str  # as --controllers knows it
+    long_name: str  # as the reference knows it
+    other_names: tuple[str, ...] = ()
+    account: str  # its service account, in the system namespace; may hold {component}
+    rights: Callable[[Naming], tuple[PolicyRule, ...]]  # what it needs, and no more
+    in_system_namespace: bool = False  # whether its rights end there
+    build: Build  # None when it has nothing to work with
+
+    def account_name(self, names: Naming) -> str:
+        return self.account.format(component=names.component)
