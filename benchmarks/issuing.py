@@ -65,7 +65,7 @@ def signing_requests(count: int) -> Iterator[str]:
 async def _measure(url: str, pid: int, seconds: int, connections: int) -> Issued:
     address = urllib.parse.urlsplit(url)
     # The server is ours and on loopback, and its certificate is as new as itself.
-    tls = ssl._create_unverified_context()  # noqa: S323
+    tls = ssl._create_unverified_context()  # noqa: S323 -- a throw-away server on loopback
 
     async def connect() -> "Connection":
         return Connection(

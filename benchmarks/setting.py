@@ -29,7 +29,7 @@ class Administrator:
     def __init__(self, url: str) -> None:
         address = urllib.parse.urlsplit(url)
         # The server is ours and on loopback, and its certificate is as new as itself.
-        tls = ssl._create_unverified_context()  # noqa: S323
+        tls = ssl._create_unverified_context()  # noqa: S323 -- a throw-away server on loopback
         self._connection = http.client.HTTPSConnection(
             address.hostname or "", address.port, context=tls, timeout=60
         )

@@ -122,7 +122,7 @@ async def _watch_all(pipe: Connection, watching: Watching) -> None:
     address = urllib.parse.urlsplit(watching.url)
     host, port = address.hostname or "", address.port or 0
     # The server is ours and on loopback, and its certificate is as new as itself.
-    tls = ssl._create_unverified_context()  # noqa: S323
+    tls = ssl._create_unverified_context()  # noqa: S323 -- a throw-away server on loopback
     everything = asyncio.Event()
     seen: Seen = {}
     missing = watching.watchers * watching.events

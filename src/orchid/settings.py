@@ -21,6 +21,9 @@ Help = msgspec.Meta
 Many = tuple[str, ...]
 
 
+LAST_PORT = 65_535
+
+
 class BadSettings(ValueError):
     """A setting that cannot be used; the text says which and why."""
 
@@ -379,7 +382,7 @@ def _front_proxy(given: Given) -> None:
 
 def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:  # noqa: PLR2004
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > LAST_PORT:
         raise BadSettings(f"--listen: {text!r} is not an address and a port, like 127.0.0.1:6443")
     return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 -- ":6443" means everywhere
 

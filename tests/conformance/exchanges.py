@@ -64,7 +64,7 @@ class Caller:
         self._url = urllib.parse.urlsplit(base_url)
         self.tokens = tokens
         # What the answers say is compared here; whom we trust is tested elsewhere.
-        self._tls = ssl._create_unverified_context()  # noqa: S323
+        self._tls = ssl._create_unverified_context()  # noqa: S323 -- who answers is not what is tested
 
     def send(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes | None

@@ -257,7 +257,7 @@ async def survive(data: Path, rounds: int, seed: int, workers: int) -> int:
 def test_a_killed_server_keeps_every_promise(tmp_path: Path, part: int) -> None:
     """SIGKILL at random moments loses no acknowledged write and breaks no watcher's history."""
     seed = SEED + part * 10**6
-    print(f"ORCHID_CRASH_SEED={SEED}, part {part}: {ROUNDS} rounds")  # noqa: T201
+    print(f"ORCHID_CRASH_SEED={SEED}, part {part}: {ROUNDS} rounds")  # noqa: T201 -- the program under test speaks by printing
 
     workers = 2 if part == 0 else 1  # the whole family of processes is killed at once
     total = asyncio.run(survive(tmp_path / "data", ROUNDS, seed, workers))

@@ -59,7 +59,7 @@ class Line:
 
     def __init__(self, server: Server, token: str) -> None:
         # Whom we trust is tested elsewhere; here it is who answers.
-        tls = ssl._create_unverified_context()  # noqa: S323
+        tls = ssl._create_unverified_context()  # noqa: S323 -- who answers is not what is tested
         self._connection = http.client.HTTPSConnection(
             "127.0.0.1", server.port, context=tls, timeout=ANSWER_SECONDS
         )

@@ -171,7 +171,7 @@ async def test_no_audit_line_quotes_a_confidential_kind(
     assert (await server.call("PATCH", invented, patch, headers=headers)).status == 404
     async for _ in refusals(server, plural):
         pass
-    server.server.audit._log.close()  # type: ignore[union-attr]  # write what waits
+    server.server.audit._log.close()  # write what waits
 
     lines = record.read_text()
     assert lines.count(f'"resource":"{plural}"') > 150
@@ -190,7 +190,7 @@ async def test_tokens_in_requests_and_reviews_are_not_recorded(
     await server.make(reviews, {"spec": {"token": token}})
     await server.make(reviews, {"spec": {"token": SENT}})
     wrong = await server.call("POST", reviews, f'{{"spec":{{"token":"{SENT}'.encode())
-    server.server.audit._log.close()  # type: ignore[union-attr]  # write what waits
+    server.server.audit._log.close()  # write what waits
 
     lines = record.read_text()
     assert wrong.status == 400

@@ -56,3 +56,24 @@ def test_everything_installs_our_distribution() -> None:
     assert wrong.search("pip install orchid")
     assert not wrong.search(f"pip install '{name}[cel]'; pip install ./orchid")
     assert [str(path) for path in found] == []
+
+
+def test_every_exemption_has_its_reason() -> None:
+    """A rule is switched off for a line only with the reason beside it, on the same line."""
+    exempt = re.compile(r"# (?:noqa|type: ignore)\b(.*)")
+    reason = re.compile(r"(?:: [A-Z]+\d+(?:, [A-Z]+\d+)*|\[[a-z-]+\]) +(?:#|--?) [\w\"'`]")
+    files = [
+        path for folder in ("src", "tests", "benchmarks") for path in ROOT.glob(f"{folder}/**/*.py")
+    ]
+
+    bare = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in files
+        if path != Path(__file__)
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        for found in exempt.finditer(line)
+        if not reason.match(found[1])
+    ]
+
+    assert files
+    assert bare == []

@@ -10,6 +10,7 @@ else is remembered from one request to the next.
 The headers must not be looked at by anybody after this.
 """
 
+import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from time import perf_counter
@@ -187,5 +188,9 @@ def unescaped(key: str) -> str:
         return key
 
 
+_ESCAPE = re.compile("[0-9a-fA-F]{2}")
+
+
 def is_escape(digits: str) -> bool:
-    return len(digits) == 2 and all(digit in "0123456789abcdefABCDEF" for digit in digits)  # noqa: PLR2004 - %2f
+    """Whether these are the two digits of a percent escape."""
+    return _ESCAPE.fullmatch(digits) is not None

@@ -13,7 +13,8 @@ and the caller starts over. Nothing is retried otherwise, and nothing is kept.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+import functools
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
@@ -109,14 +110,8 @@ _version = msgspec.json.Decoder(_Meta).decode
 _status = msgspec.json.Decoder(Status).decode
 
 
-_decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}  # making one costs more than using it
-
-
-def _decoder(type_: type[Any]) -> msgspec.json.Decoder[Any]:
-    found = _decoders.get(type_)
-    if found is None:
-        found = _decoders[type_] = msgspec.json.Decoder(type_)
-    return found
+# Making a decoder costs more than using it.
+_decoder: Callable[[Any], msgspec.json.Decoder[Any]] = functools.cache(msgspec.json.Decoder)
 
 
 class Client:

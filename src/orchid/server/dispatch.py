@@ -107,10 +107,10 @@ class Dispatch:
         if target.path.startswith("//"):
             raise NoSuchRoute  # what it means was judged already; as it stands it leads nowhere
         rest = exchange.located.rest
-        scoped = len(rest) > 2 and rest[0] == "namespaces" and rest[2] == target.resource  # noqa: PLR2004
+        scoped = rest[0] == "namespaces" and rest[2:3] == (target.resource,)
         tail = rest[2:] if scoped else rest
         kind = self._catalog.at(target.group, target.version, tail[0])
-        if kind is None or len(tail) > 3 or (scoped and not kind.namespaced):  # noqa: PLR2004
+        if kind is None or tail[3:] or (scoped and not kind.namespaced):
             raise NoSuchRoute
         everywhere = kind.namespaced and not scoped
         if everywhere and (len(tail) > 1 or kind.acts):

@@ -83,9 +83,8 @@ class Pages:
     # -- pages -----------------------------------------------------------------------------
 
     def _discover(self, exchange: Exchange, path: str, trimmed: str) -> Response:
-        any_method = trimmed == "/apis" or (
-            trimmed.startswith("/apis/") and trimmed.count("/") == 2  # noqa: PLR2004
-        )
+        root, _, below = trimmed.partition("/apis")
+        any_method = not root and below != trimmed and "/" not in below[1:]
         accept = exchange.accept
         if path in ("/api", "/api/", "/apis") and (any_method or exchange.http.method == "GET"):
             wanted = _aggregated_form(accept)

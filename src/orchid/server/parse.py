@@ -99,7 +99,7 @@ def _read(method: str, raw_path: str) -> Located:
     whole, namespace = tuple(rest), ""
     if rest[0] == "namespaces" and len(rest) > 1:
         namespace = rest[1]
-        if len(rest) > 2 and rest[2] not in ("status", "finalize"):  # noqa: PLR2004
+        if rest[2:] and rest[2] not in ("status", "finalize"):
             rest = rest[2:]
     resource, name, subresource = (*rest, "", "")[:3]
     return Located(

@@ -124,8 +124,8 @@ def schema_of(type_: type[Wire]) -> Fields:
 
 
 @functools.cache
-def _record(type_: type, *, open: bool = False, atomic: bool = False) -> Fields:  # noqa: A002
-    tree = Fields(type_, {}, open=open, atomic=atomic)
+def _record(type_: type, *, is_open: bool = False, atomic: bool = False) -> Fields:
+    tree = Fields(type_, {}, open=is_open, atomic=atomic)
     hints = typing.get_type_hints(type_, include_extras=True)
     for info in msgspec.structs.fields(type_):
         words = _words(hints[info.name])
@@ -176,7 +176,7 @@ def _node(hint: Any) -> Node:
         return _node(Annotated[(inner, *words)] if words else inner)
     shaped = next((word for word in words if isinstance(word, ShapedLike)), None)
     if shaped:
-        return _record(shaped.type, open=True)
+        return _record(shaped.type, is_open=True)
     if origin is Literal:
         return Leaf(Scalar.STRING, tuple(arguments))
     if origin in (tuple, list):
@@ -198,5 +198,5 @@ def _sequence(item: Any, words: tuple[Any, ...]) -> Sequence:
     is_set = any(isinstance(word, SetOfScalars) for word in words)
     items = _node(item)
     if key and key.atomic and isinstance(items, Fields):
-        items = _record(items.type, open=items.open, atomic=True)
+        items = _record(items.type, is_open=items.open, atomic=True)
     return Sequence(items, key.names if key else (), is_set, bool(key and key.appends))

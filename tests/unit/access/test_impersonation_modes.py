@@ -80,7 +80,7 @@ def plain_only(rights: Rights) -> Rights:
         rights.verbs = (EVERYTHING,) if target.verb == "impersonate" else ()
         return await allow(user, target)
 
-    rights.authorize = authorize  # type: ignore[method-assign]  # one instance
+    rights.authorize = authorize  # one instance
     return rights
 
 

@@ -32,7 +32,7 @@ class Objects:
         return type(thing), thing.namespace, thing.name
 
     async def get(self, type_: type[T], namespace: str, name: str) -> T | None:
-        return self.there.get((type_, namespace, name))  # type: ignore[return-value]
+        return self.there.get((type_, namespace, name))
 
     async def create(self, new: Object) -> None:
         if self.races:
@@ -56,7 +56,7 @@ class Objects:
         self.there[self._key(new)] = new
 
     def one(self, type_: type[T], name: str) -> T:
-        return self.there[type_, "", name]  # type: ignore[return-value]
+        return self.there[type_, "", name]
 
 
 def policy(*things: Any) -> BootstrapPolicy:

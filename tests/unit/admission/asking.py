@@ -14,7 +14,7 @@ EVE = UserInfo(username="eve", groups=("dev",))
 
 SIGNING_REQUESTS: Any = certificate_signing_request.declare(ORCH)
 BUNDLES: Any = cluster_trust_bundle.declare(ORCH)
-TOKENS: Any = token_request.declare(ORCH, None).kind  # type: ignore[arg-type]
+TOKENS: Any = token_request.declare(ORCH, None).kind
 
 
 class Rights:

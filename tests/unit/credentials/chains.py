@@ -54,7 +54,7 @@ def make(
 def authority(subject: str = "ca", *, key: Key = P256, **options: object) -> x509.Certificate:
     """Make the certificate of an authority, signed by itself unless told otherwise."""
     given = {"key": key, "signer": key, "ca": True, "usages": None, "issuer": subject}
-    return make(subject, **(given | options))  # type: ignore[arg-type]
+    return make(subject, **(given | options))
 
 
 ROOT = authority()

@@ -245,7 +245,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     path.write_text("old")
 
     with pytest.raises(TypeError):
-        files.write_private(path, "text")  # type: ignore[arg-type]
+        files.write_private(path, "text")
 
     assert path.read_text() == "old"
     assert len(list(tmp_path.iterdir())) == 1

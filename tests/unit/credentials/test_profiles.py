@@ -31,7 +31,7 @@ FULL_SERVING = ("server auth", "key encipherment", "digital signature")
 
 
 def parsed(*args: object, **options: object) -> signing_request.SigningRequest:
-    return signing_request.parse(request(*args, **options))  # type: ignore[arg-type]
+    return signing_request.parse(request(*args, **options))
 
 
 @pytest.mark.parametrize(

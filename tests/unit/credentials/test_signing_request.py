@@ -218,7 +218,7 @@ def test_keys_of_unknown_kinds_are_refused() -> None:
     old = dsa.generate_private_key(1024)  # noqa: S505 - refused whatever its size, and made faster
 
     for key, detail in ((exotic, "unsupported elliptic curve"), (old, "algorithm unimplemented")):
-        key_info = spki(key.public_key())  # type: ignore[arg-type]
+        key_info = spki(key.public_key())
         with pytest.raises(MalformedRequest, match=detail):
             signing_request.parse_der(raw_request(name(), key_info=key_info))
 

@@ -48,12 +48,12 @@ def csr(**spec: object) -> CertificateSigningRequest:
     fields = {"request": ASKED, "signer_name": "example.com/custom", "usages": USAGES} | spec
     return CertificateSigningRequest(
         metadata=ObjectMeta(name="csr1"),
-        spec=CertificateSigningRequestSpec(**fields),  # type: ignore[arg-type]
+        spec=CertificateSigningRequestSpec(**fields),
     )
 
 
 def condition(type_: str, status: str = "True", **fields: object) -> Condition:
-    return Condition(type=type_, status=status, **fields)  # type: ignore[arg-type]
+    return Condition(type=type_, status=status, **fields)
 
 
 def having(*types: str, certificate: bytes = b"") -> CertificateSigningRequest:

@@ -119,7 +119,7 @@ class Cluster:
         async with asyncio.timeout(START_SECONDS):
             for n in asked:
                 # Another process sets no Event for us.
-                while not await asyncio.to_thread(is_healthy, self._health[n]):  # noqa: ASYNC110
+                while not await asyncio.to_thread(is_healthy, self._health[n]):  # noqa: ASYNC110 -- another process tells us nothing
                     await asyncio.sleep(0.01)
 
 

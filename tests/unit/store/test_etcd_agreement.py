@@ -26,12 +26,12 @@ class MemoryAndEtcd(TwoStores):
     def discard(self) -> None:
         self.stack.close()
 
-    def commit_together(self, **_: Any) -> None:  # type: ignore[override]
+    def commit_together(self, **_: Any) -> None:
         """No rule here: side by side, etcd's order is as good as any, but not memory's."""
 
 
 @pytest.mark.system_package("etcd")
-class TestEtcdAgreement(MemoryAndEtcd.TestCase):  # type: ignore[misc, name-defined]
+class TestEtcdAgreement(MemoryAndEtcd.TestCase):
     """Examples are few, because each starts an etcd."""
 
 

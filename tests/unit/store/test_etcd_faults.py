@@ -328,7 +328,7 @@ async def test_commit_that_cannot_be_found_is_unavailable(
 async def test_cancelled_read_is_cancelled_and_harms_nobody(store: EtcdStore) -> None:
     """Giving up a call is not mistaken for a failure of the member."""
     reading = [asyncio.create_task(store.read(ALL)) for _ in range(5)]
-    reading += [asyncio.create_task(store.revision()) for _ in range(5)]  # type: ignore[arg-type]
+    reading += [asyncio.create_task(store.revision()) for _ in range(5)]
     await asyncio.sleep(0)
     for task in reading[::2]:
         task.cancel()
@@ -342,7 +342,7 @@ async def test_cancelled_read_is_cancelled_and_harms_nobody(store: EtcdStore) ->
 async def test_calls_under_way_at_the_end_are_told(store: EtcdStore) -> None:
     """Closing gives every caller an answer or StoreUnavailable, never a cancellation."""
     calls = [asyncio.create_task(store.read(ALL)) for _ in range(5)]
-    calls += [asyncio.create_task(store.revision()) for _ in range(5)]  # type: ignore[arg-type]
+    calls += [asyncio.create_task(store.revision()) for _ in range(5)]
     await asyncio.sleep(0)
 
     await store.close()

@@ -136,14 +136,14 @@ class Written(MemoryStore):
 class Forgetful(MemoryStore):
     """Loses a record of every commit."""
 
-    async def commit(self, changes: list[Change]) -> Revision:  # type: ignore[override]
+    async def commit(self, changes: list[Change]) -> Revision:
         return await super().commit(changes[1:])
 
 
 class Garbling(MemoryStore):
     """Changes a value on the way."""
 
-    async def commit(self, changes: list[Change]) -> Revision:  # type: ignore[override]
+    async def commit(self, changes: list[Change]) -> Revision:
         return await super().commit([Change(changes[0].key, b"?", 0), *changes[1:]])
 
 

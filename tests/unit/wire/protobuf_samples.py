@@ -54,7 +54,7 @@ TYPES: dict[str, type[Any]] = {**KINDS, "Status": Status, "DeleteOptions": Delet
 _texts = st.text(max_size=6)
 _moments = st.datetimes(
     min_value=datetime.datetime(1900, 1, 1),  # noqa: DTZ001 -- Hypothesis adds the zone itself
-    max_value=datetime.datetime(9999, 1, 1),  # noqa: DTZ001
+    max_value=datetime.datetime(9999, 1, 1),  # noqa: DTZ001 -- the sample is a time without a zone
     timezones=st.just(datetime.UTC),
 ).filter(lambda moment: moment.timestamp() // 1 != 0)
 _trees = st.recursive(

@@ -231,11 +231,11 @@ class Method(Generic[Q, A]):
 
     @property
     def encode(self) -> Callable[[Q], bytes]:
-        return cast("Any", self.request).SerializeToString  # type: ignore[no-any-return]
+        return cast("Callable[[Q], bytes]", cast("Any", self.request).SerializeToString)
 
     @property
     def decode(self) -> Callable[[bytes], A]:
-        return cast("Any", self.answer).FromString  # type: ignore[no-any-return]
+        return cast("Callable[[bytes], A]", cast("Any", self.answer).FromString)
 
 
 RANGE = Method("/etcdserverpb.KV/Range", RangeRequest, RangeResponse)

@@ -319,7 +319,7 @@ def _map(name: str, node: Node, raw: bool) -> Read:
     elif isinstance(node, Fields):
         make = _message(node, raw or node.open)
         entry.put(2, "value", LENGTH, _once("value", make))
-        empty = lambda: make(b"")  # noqa: E731
+        empty = lambda: make(b"")  # noqa: E731 -- one of two, chosen once
     else:
         _put_leaf(entry, 2, "value", node, raw, short=False, keep=True)
         empty = _zero(node, raw)

@@ -167,9 +167,9 @@ def _string(number: int) -> Writer:
     def write(value: Any) -> bytes:
         if not value:
             return empty
-        data = value.encode()
+        data: bytes = value.encode()
         size = len(data)
-        return heads[size] + data if size < _SHORT else start + varint(size) + data  # type: ignore[no-any-return]
+        return heads[size] + data if size < _SHORT else start + varint(size) + data
 
     return write
 

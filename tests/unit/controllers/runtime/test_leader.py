@@ -142,7 +142,7 @@ async def test_slow_answer_does_not_prolong_a_lease(world: Beside) -> None:
     time = Time()
     way = world.server.clients("leader-election")
     assert await candidate(world, "one", time).try_to_hold()
-    slow = candidate(world, "one", time, SlowAnswers(way, time, 6.0))  # type: ignore[arg-type]
+    slow = candidate(world, "one", time, SlowAnswers(way, time, 6.0))
 
     async def work() -> None:
         await asyncio.Event().wait()

@@ -43,7 +43,7 @@ async def until(condition: Any) -> None:
 async def commit(world: Engine, name: str, value: bytes | None = None) -> int:
     """A write past the engine, as another server would make it."""
     key = world.config_maps.key("ns", name)
-    inner = world.store.inner  # type: ignore[attr-defined]
+    inner = world.store.inner
     page = await inner.read(Span.key(key))
     expected = page.records[0].revision if page.records else 0
     body = value or (

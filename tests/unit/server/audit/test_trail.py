@@ -68,7 +68,7 @@ class World:
         self.log = Log()
         self.audit = PolicyAudit(
             parse(json.dumps(written).encode()),
-            self.log,  # type: ignore[arg-type]  # all that the trail asks of a log
+            self.log,  # all that the trail asks of a log
             ORCH,
             Clock(),
             lambda target: target.resource == "secrets" or target.subresource == "token",

@@ -257,7 +257,7 @@ async def test_an_answer_that_is_none_is_a_failure() -> None:
     """A handler that forgets to return is found out, and the client hears of it."""
 
     async def handler(request: HttpRequest) -> Response:
-        return None  # type: ignore[return-value]
+        return None
 
     async with serving(handler) as running:
         client = await running.connect()

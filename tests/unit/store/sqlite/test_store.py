@@ -244,7 +244,7 @@ async def test_commit_that_reached_the_disk_unnoticed_is_seen(
     really_apply = sqlite_tables.apply
 
     def apply_and_lose_the_answer(*arguments: object) -> sqlite_tables.CommitOutcome:
-        really_apply(*arguments)  # type: ignore[arg-type]
+        really_apply(*arguments)
         monkeypatch.setattr(sqlite_tables, "apply", really_apply)
         raise apsw.IOError("lost")
 
