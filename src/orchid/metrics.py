@@ -91,6 +91,9 @@ class Gauge(Counter):
     def set(self, number: float, *values: str) -> None:
         self._values[values] = number
 
+    def clear(self) -> None:
+        self._values.clear()
+
     def reset(self) -> None:
         return None
 

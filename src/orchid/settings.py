@@ -172,6 +172,9 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
     authorization_mode: Annotated[
         Many, Help(description="Ways to decide, in order: Node, RBAC, Webhook, AlwaysAllow.")
     ] = ("Node", "RBAC")
+    authorization_config: Annotated[
+        str, Help(description="AuthorizationConfiguration file, in place of the other settings.")
+    ] = ""
     authorization_webhook_config_file: Annotated[
         str, Help(description="kubeconfig of a webhook that authorizes.")
     ] = ""

@@ -15,6 +15,7 @@ credential or what was sent or received.
 import asyncio
 import base64
 import binascii
+import functools
 import os
 import random
 import ssl
@@ -22,7 +23,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httptools
@@ -32,6 +33,8 @@ from orchid.credentials.files import read_bounded, read_private
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.secret import SecretValue
 from orchid.version import __version__
+
+T = TypeVar("T")
 
 TIMEOUT = 30.0
 MAX_ANSWER = 1 << 20
@@ -85,6 +88,27 @@ class Remote:
         refuse_unfit_url(self.url)
 
 
+async def patiently(
+    call: Callable[[], Awaitable[T]],
+    *,
+    attempts: int = 5,
+    pause: float = 0.5,
+    sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+) -> T:
+    """Make a call; while that may help, make it again after pauses that grow by half."""
+    for left in range(attempts - 1, -1, -1):
+        try:
+            return await call()
+        except OutboundFailed as failure:
+            if not failure.can_retry or not left:
+                raise
+            # Jitter, so that many callers do not come back in the same instant.
+            jitter = pause * (1 + 0.2 * random.random())  # noqa: S311 - no secret
+            await sleep(max(jitter, min(failure.retry_after, LONGEST_RETRY_AFTER)))
+        pause *= 1.5
+    raise AssertionError("the last attempt returns or raises")
+
+
 class HttpsClient:
     """Make single requests to one remote."""
 
@@ -117,18 +141,9 @@ class HttpsClient:
         pause: float = 0.5,
         sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
     ) -> bytes:
-        """Send JSON; while that may help, try again after pauses that grow by half."""
-        for left in range(attempts - 1, -1, -1):
-            try:
-                return await self.post(body)
-            except OutboundFailed as failure:
-                if not failure.can_retry or not left:
-                    raise
-                # Jitter, so that many callers do not come back in the same instant.
-                jitter = pause * (1 + 0.2 * random.random())  # noqa: S311 - no secret
-                await sleep(max(jitter, min(failure.retry_after, LONGEST_RETRY_AFTER)))
-            pause *= 1.5
-        raise AssertionError("the last attempt returns or raises")
+        """Send JSON; while that may help, try again (`patiently`)."""
+        call = functools.partial(self.post, body)
+        return await patiently(call, attempts=attempts, pause=pause, sleep=sleep)
 
     async def _call(self, method: str, body: bytes) -> bytes:
         # A handler is first driven without a task of its own, which a timeout needs.

@@ -32,11 +32,7 @@ from orchid.access.authenticators.service_account_token import (
 from orchid.access.authenticators.static_token import StaticTokenAuthenticator
 from orchid.access.authenticators.union import UnionAuthenticator, UnionTokenAuthenticator
 from orchid.access.authenticators.webhook_token import WebhookTimes, WebhookTokenAuthenticator
-from orchid.access.authorizers.always_allow import AlwaysAllow
-from orchid.access.authorizers.node import NodeAuthorizer
 from orchid.access.authorizers.rbac import RBAC
-from orchid.access.authorizers.union import ListingAuthorizer, Union
-from orchid.access.authorizers.webhook import Webhook, WebhookSettings
 from orchid.access.https_client import HttpsClient, read_kubeconfig
 from orchid.access.issuing import InvalidIssuingSettings, IssuingSettings, TokenIssuer
 from orchid.access.oidc.authenticator import OidcAuthenticator
@@ -51,6 +47,7 @@ from orchid.admission.node_restriction import NodeRestriction
 from orchid.admission.role_escalation import RoleEscalation
 from orchid.admission.signer_permission import SignerPermission
 from orchid.admission.subject_restriction import SubjectRestriction
+from orchid.assembly.authorization import Authorization
 from orchid.credentials import keys as key_files
 from orchid.credentials.certification_path import ClientVerifier
 from orchid.credentials.files import Reloading, read_bounded
@@ -65,7 +62,7 @@ from orchid.engine.interfaces import (
     Randomness,
     TokenAuthenticator,
 )
-from orchid.kinds import namespace, pod
+from orchid.kinds import namespace
 from orchid.settings import BadSettings, Given, Settings
 
 log = logging.getLogger(__name__)
@@ -120,7 +117,8 @@ class Access:
         self._token_used = token_used
         self.callers = InProcessCallers()
         self.rbac = RBAC(names, feed)
-        self.authorizer = Union(self._authorizers())
+        self.authorization = Authorization(settings, feed, self.rbac, clock)
+        self.authorizer = self.authorization.authorizer
         self.keys = Keys(settings, files)
         self.issuer = TokenIssuer(
             IssuingSettings(
@@ -147,15 +145,6 @@ class Access:
                 issuers = issuer_keys(self.settings.issuers, found, self.settings.names)
                 self.verifier.replace_issuers(issuers)
                 log.info("tokens.keys_reloaded", extra={"keys": len(found.keys)})
-
-    def _authorizers(self) -> list[ListingAuthorizer]:
-        built: dict[str, Any] = {
-            "RBAC": lambda: self.rbac,
-            "Node": lambda: NodeAuthorizer(self.settings.names, self.feed.of(pod.Pod)),
-            "AlwaysAllow": AlwaysAllow,
-            "Webhook": self._webhook_authorizer,
-        }
-        return [built[mode]() for mode in self.settings.given.authorization_mode]
 
     def _token_authenticators(self) -> list[TokenAuthenticator]:
         given, names = self.settings.given, self.settings.names
@@ -238,22 +227,6 @@ class Access:
             self.settings.api_audiences,
             names,
             WebhookTimes(kept, kept),
-        )
-
-    def _webhook_authorizer(self) -> Webhook:
-        given = self.settings.given
-        if not given.authorization_webhook_config_file:
-            raise BadSettings(
-                "--authorization-mode: Webhook needs --authorization-webhook-config-file"
-            )
-        return Webhook(
-            self.settings.names,
-            _remote("authorization-webhook-config-file", given.authorization_webhook_config_file),
-            WebhookSettings(
-                version=given.authorization_webhook_version,
-                allowed_seconds=self.settings.webhook_allowed_ttl,
-                refused_seconds=self.settings.webhook_refused_ttl,
-            ),
         )
 
     def _authenticator(self, anonymous_paths: tuple[str, ...]) -> Authenticator:

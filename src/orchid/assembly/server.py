@@ -135,7 +135,7 @@ class Assembly:
             in_flight,
             self.feed,
             self.catalog,
-            counted=impersonation.metrics.all,
+            counted=(*self.access.authorization.metrics.all, *impersonation.metrics.all),
         )
         return Chain(
             clock=self.clock,
@@ -214,7 +214,7 @@ class Assembly:
             "default", names.system_namespace, names.public_namespace, names.node_lease_namespace,
         ):  # fmt: skip
             await self.ensure_namespace(name)
-        if "RBAC" in self.settings.given.authorization_mode:
+        if self.access.authorization.uses("RBAC"):
             policy = bootstrap_policy(names, controlling.controller_rights(names))
             await reconcile(policy, self.local, names)
 
@@ -263,8 +263,9 @@ class Assembly:
 
     def _upkeep(self) -> list[Coroutine[Any, Any, None]]:
         """What goes on beside the requests."""
-        work = [self.access.follow_keys(), self.token_uses.run()]
-        return [*work, self.access.oidc.run()] if self.access.oidc else work
+        access = self.access
+        work = [access.follow_keys(), access.authorization.follow(), self.token_uses.run()]
+        return [*work, access.oidc.run()] if access.oidc else work
 
     def listener(self) -> Listener:
         given = self.settings.given

@@ -90,7 +90,7 @@ async def control(settings: Settings, kubeconfig: Path, stop: asyncio.Event) -> 
         remote = read_kubeconfig(kubeconfig)
     except InvalidRemote as problem:
         raise BadSettings(f"--kubeconfig: {problem}") from None
-    reviews = subject_access_review.declare(names, Union([]))
+    reviews = subject_access_review.declare(names, Union())
     catalog = Catalog([*stored_kinds(names), *reviews])
     clients = controlling.RemoteClients(remote, catalog, names)
     context = controlling.controller_context(settings, files, SystemClock())

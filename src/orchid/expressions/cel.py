@@ -1,4 +1,4 @@
-"""Expressions (CEL) in configuration: compiled at start, evaluated over claims or a user.
+"""Expressions (CEL) in configuration: compiled at start, evaluated over claims, users, requests.
 
 Start with `Compiler`. The library is an extra (`orchid-identity[cel]`) and is loaded by the first
 expression that is compiled. docs/decisions/0014-expressions.md says why it is this one.
@@ -21,7 +21,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from orchid.expressions.tree import read_tree
 
@@ -30,8 +30,21 @@ MOST_VALUES = 1000  # in what is given, and in a list that comes out
 MOST_LEVELS = 32
 MOST_RESULT = 64 * 1024  # characters that come out
 
-CLAIMS, USER = "claims", "user"
-USER_FIELDS = ("username", "uid", "groups", "extra")
+CLAIMS, USER, REQUEST = "claims", "user", "request"
+USER_FIELDS: Final = {USER: ("username", "uid", "groups", "extra")}
+_SELECTOR: Final = ("rawSelector", "requirements")
+# fmt: off
+REQUEST_FIELDS: Final = {
+    REQUEST: ("user", "uid", "groups", "extra", "resourceAttributes", "nonResourceAttributes"),
+    f"{REQUEST}.nonResourceAttributes": ("path", "verb"),
+    f"{REQUEST}.resourceAttributes": (
+        "namespace", "verb", "group", "version", "resource", "subresource", "name",
+        "fieldSelector", "labelSelector",
+    ),
+    f"{REQUEST}.resourceAttributes.fieldSelector": _SELECTOR,
+    f"{REQUEST}.resourceAttributes.labelSelector": _SELECTOR,
+}
+# fmt: on
 
 _COMPLAINT = re.compile(r"ERROR: <input>:(\d+:\d+): (.*)")
 _STATUS = re.compile(r"^[A-Z_]+: (ERROR: <input>:-1:-1: )?| \[[A-Z_]+\]$")
@@ -193,11 +206,11 @@ class Compiler:
 
     def user_condition(self, source: str) -> Expression:
         """A condition that sees what the claims became, as `user`."""
-        expression = self._compile(source, USER)
-        for operand, field in sorted(expression.selects):
-            if operand == USER and field not in USER_FIELDS:
-                raise ExpressionUnusable(f"compilation failed: undefined field '{field}'")
-        return _condition(expression)
+        return _condition(_with_known_fields(self._compile(source, USER), USER_FIELDS))
+
+    def request_condition(self, source: str) -> Expression:
+        """A condition that sees the spec of a SubjectAccessReview, as `request`."""
+        return _condition(_with_known_fields(self._compile(source, REQUEST), REQUEST_FIELDS))
 
     def _compile(self, source: str, variable: str) -> Expression:
         known = self._compiled.get((variable, source))
@@ -236,6 +249,14 @@ def _environment(variable: str) -> Any:
         variables={variable: cel.Type.Map(cel.Type.STRING, cel.Type.DYN)},
         extensions=[ext_strings.ExtStrings(version=2), ext_optional.ExtOptional()],
     )
+
+
+def _with_known_fields(expression: Expression, known: Mapping[str, tuple[str, ...]]) -> Expression:
+    """A misspelt field would never be there, and the condition never hold."""
+    for operand, field in sorted(expression.selects):
+        if operand in known and field not in known[operand]:
+            raise ExpressionUnusable(f"compilation failed: undefined field '{field}'")
+    return expression
 
 
 def _condition(expression: Expression) -> Expression:

@@ -27,7 +27,7 @@ _OPTIONAL_SELECT = "_?._"
 class Tree:
     """The parts of an expression that somebody asks about."""
 
-    selects: frozenset[tuple[str, str]]  # ("claims", "email") for claims.email and claims.?email
+    selects: frozenset[tuple[str, str]]  # ("a.b", "c") for a.b.c and a.b.?c
     separators: frozenset[
         str
     ]  # at what it splits texts; empty text: at every character, or unknown
@@ -44,12 +44,12 @@ def read_tree(compiled: bytes) -> Tree:
         for number, data in _fields(waiting.pop()):
             if number == _SELECT:
                 operand = _first(data, _OPERAND)
-                selects.add((_identifier(operand), _first(data, _FIELD).decode()))
+                selects.add((_path(operand), _first(data, _FIELD).decode()))
             elif number == _CALL:
                 arguments = _all(data, _ARGUMENT)
                 function = _first(data, _FUNCTION).decode()
                 if function == _OPTIONAL_SELECT:
-                    selects.add((_identifier(arguments[0]), _text(arguments[1])))
+                    selects.add((_path(arguments[0]), _text(arguments[1])))
                 elif function == "split":
                     separators.add(_text(arguments[0]))
                 rewrites = rewrites or function == "replace"
@@ -75,8 +75,14 @@ def _below(number: int, data: bytes) -> list[bytes]:
     return []
 
 
-def _identifier(expression: bytes) -> str:
-    return _first(_first(expression, _IDENT), _NAME).decode()
+def _path(expression: bytes) -> str:
+    """The names of an expression that is nothing but names: `claims`, `request.user`."""
+    name = _first(_first(expression, _IDENT), _NAME).decode()
+    select = _first(expression, _SELECT)
+    if name or not select:
+        return name
+    path = _path(_first(select, _OPERAND))
+    return f"{path}.{_first(select, _FIELD).decode()}" if path else ""
 
 
 def _text(expression: bytes) -> str:

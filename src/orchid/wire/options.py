@@ -91,12 +91,13 @@ _LONGEST_NUMBER = 19  # digits; more than this is beyond 292 years in any unit
 def duration(text: str) -> float:
     """Seconds in a duration like `1m30s`, for the `timeout` parameter."""
     try:
-        return _duration(text)
+        return seconds_of(text)
     except ValueError as fault:
         raise BadRequest(f"invalid timeout specified in the request URL - time: {fault}") from None
 
 
-def _duration(text: str) -> float:
+def seconds_of(text: str) -> float:
+    """Seconds in a duration like `1m30s`; raises ValueError."""
     negative, rest = text.startswith("-"), text[1:] if text[:1] in ("-", "+") else text
     if rest == "0":
         return 0.0

@@ -5,9 +5,10 @@ and every error that came up on the way. Members of `system:masters` are let thr
 is asked, so that a broken policy can always be mended.
 """
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
 
+from orchid.access.authorizers.metrics import Tally
 from orchid.access.denial import joined
 from orchid.engine.interfaces import Authorizer, Decision, Verdict
 from orchid.engine.request import Target
@@ -16,25 +17,45 @@ from orchid.wire.user import MASTERS, UserInfo
 
 _ALLOWED = Decision(Verdict.ALLOW)
 _UNDECIDED = Decision(Verdict.NO_OPINION)
-_NO_OPINION = Verdict.NO_OPINION  # looking up a member of an enumeration costs as much as asking
+_ALLOW, _NO_OPINION = (
+    Verdict.ALLOW,
+    Verdict.NO_OPINION,
+)  # looking up a member of an enumeration costs as much as asking
 
 
 class ListingAuthorizer(Authorizer, RuleLister, Protocol):
     """An authorizer that can also list what it would allow, or say that it cannot."""
 
 
+class Member(NamedTuple):
+    """One of them, and where it is counted."""
+
+    authorizer: ListingAuthorizer
+    tally: Tally
+
+
 class Union:
-    def __init__(self, authorizers: Sequence[ListingAuthorizer]) -> None:
-        self._authorizers = tuple(authorizers)
-        self._questions = tuple(authorizer.authorize for authorizer in authorizers)
+    def __init__(self, members: Iterable[Member] = ()) -> None:
+        self.replace(members)
+
+    def replace(self, members: Iterable[Member]) -> None:
+        """Ask others from the next request on."""
+        members = tuple(members)
+        self._authorizers = tuple(member.authorizer for member in members)
+        self._questions = tuple((member.authorizer.authorize, member.tally) for member in members)
 
     async def authorize(self, user: UserInfo, target: Target) -> Decision:
         if MASTERS in user.groups:
             return _ALLOWED
         undecided = _UNDECIDED
-        for authorize in self._questions:
+        for authorize, tally in self._questions:
             decision = await authorize(user, target)
-            if decision.verdict is not _NO_OPINION:
+            verdict = decision.verdict
+            if verdict is not _NO_OPINION:
+                if verdict is _ALLOW:
+                    tally.allowed += 1
+                else:
+                    tally.denied += 1
                 return decision
             if decision.reason or decision.error:
                 undecided = both(undecided, decision)

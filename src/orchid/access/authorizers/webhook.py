@@ -2,48 +2,45 @@
 
 Start with `WebhookSettings` and `Webhook.authorize`. Answers are kept per question, allowed ones
 longer than others, both within a bounded number; failures are never kept. A server that does not
-answer has no opinion, unless the settings say that silence means no.
+answer has no opinion, unless the settings say that silence means no. Conditions (conditions.py) may
+keep requests from it.
 
 How the call is made (TLS, credentials, retries, sizes) is https_client.py's business.
 """
 
+import functools
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, Protocol
 
 import msgspec
 
-from orchid.access.https_client import OutboundFailed
+from orchid.access.authorizers.conditions import Conditions, ConditionsFailed
+from orchid.access.authorizers.metrics import AuthorizationMetrics
+from orchid.access.authorizers.review_spec import spec_of
+from orchid.access.https_client import TIMEOUT, OutboundFailed, TimedOut, patiently
 from orchid.engine.interfaces import Authorizer, Decision, Verdict
 from orchid.engine.request import Target
 from orchid.kinds.self_subject_rules_review import RuleLister, SubjectRulesReviewStatus
-from orchid.wire.errors import BadRequest
 from orchid.wire.naming import Naming
-from orchid.wire.selection import FieldMatcher, LabelMatcher, Operator
 from orchid.wire.struct import Wire
 from orchid.wire.user import UserInfo
 
 MOST_REMEMBERED = 8192
 LARGEST_REMEMBERED = 10_000  # characters that the caller chose
 VERSIONS = ("v1", "v1beta1")
+GATEWAY_TIMEOUT = 504
 
-_OPERATORS = {
-    Operator.IN: "In",
-    Operator.EQUALS: "In",
-    Operator.DOUBLE_EQUALS: "In",
-    Operator.NOT_IN: "NotIn",
-    Operator.NOT_EQUALS: "NotIn",
-    Operator.EXISTS: "Exists",
-    Operator.ABSENT: "DoesNotExist",
-}
+_NOT_ASKED = Decision(Verdict.NO_OPINION)
 
 
 class JsonCall(Protocol):
     """A server that takes JSON and answers with JSON, or raises OutboundFailed."""
 
-    async def post_patiently(self, body: bytes) -> bytes: ...
+    async def post(self, body: bytes) -> bytes: ...
 
 
 @dataclass(frozen=True)
@@ -52,6 +49,9 @@ class WebhookSettings:
     allowed_seconds: float = 300.0
     refused_seconds: float = 30.0
     denies_on_failure: bool = False
+    kubeconfig: str = ""  # the file that says where it is
+    timeout: float = TIMEOUT
+    conditions: tuple[str, ...] = ()  # expressions, all of which must hold for it to be asked
 
     def __post_init__(self) -> None:
         if self.version not in VERSIONS:
@@ -77,21 +77,43 @@ _decode = msgspec.json.Decoder(_Answer).decode
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
+class Unanswered(Exception):
+    """A call that brought no review. The text may be told; the result is for the metrics."""
+
+    def __init__(self, text: str, result: str = "error") -> None:
+        super().__init__(text)
+        self.result = result
+
+
 class Webhook:
     def __init__(
         self,
         names: Naming,
         remote: JsonCall,
         settings: WebhookSettings | None = None,
+        *,
+        name: str = "default",
+        conditions: Conditions | None = None,
+        metrics: AuthorizationMetrics | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings or WebhookSettings()
+        self._on_failure = Verdict.DENY if self._settings.denies_on_failure else Verdict.NO_OPINION
         self._api_version = f"{names.authorization}/{self._settings.version}"
         self._remote = remote
+        self._name = name
+        self._conditions = conditions
+        self._metrics = metrics or AuthorizationMetrics()
         self._clock = clock
         self._answers: OrderedDict[bytes, tuple[float, Decision]] = OrderedDict()
 
     async def authorize(self, user: UserInfo, target: Target) -> Decision:
+        if self._conditions is not None:
+            try:
+                if not self._conditions.hold(user, target):
+                    return _NOT_ASKED
+            except ConditionsFailed as failure:
+                return Decision(self._on_failure, error=str(failure))
         spec = spec_of(user, target, self._settings.version)
         key = _encode(spec)
         known = self._answers.get(key)
@@ -100,9 +122,10 @@ class Webhook:
             return known[1]
         try:
             decision = await self._ask(spec)
-        except (OutboundFailed, msgspec.DecodeError) as failure:
-            verdict = Verdict.DENY if self._settings.denies_on_failure else Verdict.NO_OPINION
-            return Decision(verdict, error=f"authorization webhook failed: {sayable(failure)}")
+        except Unanswered as failure:
+            if self._on_failure is Verdict.NO_OPINION:
+                self._metrics.failed_open.count(self._name, failure.result)
+            return Decision(self._on_failure, error=f"authorization webhook failed: {failure}")
         if chosen_by_caller(target) <= LARGEST_REMEMBERED:
             self._remember(key, decision)
         return decision
@@ -121,7 +144,27 @@ class Webhook:
             "spec": spec,
             "status": {"allowed": False},
         }
-        return decision_of(_decode(await self._remote.post_patiently(_encode(review))).status)
+        call = functools.partial(self._call, _encode(review))
+        try:
+            return decision_of((await patiently(call)).status)
+        except OutboundFailed as failure:
+            raise Unanswered(str(failure), result_of(failure)) from None
+
+    async def _call(self, body: bytes) -> _Answer:
+        """One call, counted by what became of it."""
+        started, result = perf_counter(), "canceled"
+        try:
+            answer = _decode(await self._remote.post(body))
+            result = "success"
+        except OutboundFailed as failure:
+            result = result_of(failure)
+            raise
+        except msgspec.DecodeError:  # it quotes what was received
+            result = "error"
+            raise Unanswered("the answer is no review") from None
+        finally:
+            self._metrics.called(self._name, result, perf_counter() - started)
+        return answer
 
     def _remember(self, key: bytes, decision: Decision) -> None:
         settings = self._settings
@@ -144,77 +187,14 @@ def decision_of(status: _Status | None) -> Decision:
     return Decision(Verdict.ALLOW if status.allowed else Verdict.NO_OPINION, status.reason)
 
 
-def sayable(failure: Exception) -> str:
-    """What of a failure may be told: a decoding error quotes what was received."""
-    return str(failure) if isinstance(failure, OutboundFailed) else "the answer is no review"
+def result_of(failure: OutboundFailed) -> str:
+    """What the metrics call a failure."""
+    late = isinstance(failure, TimedOut) or getattr(failure, "status", 0) == GATEWAY_TIMEOUT
+    return "timeout" if late else "error"
 
 
 def chosen_by_caller(target: Target) -> int:
     return sum(len(part) for part in target if isinstance(part, str))
-
-
-def spec_of(user: UserInfo, target: Target, version: str) -> dict[str, Any]:
-    """The question, with empty members left out."""
-    spec: dict[str, Any] = {
-        "user": user.username,
-        "groups" if version == "v1" else "group": user.groups,
-        "uid": user.uid,
-        "extra": user.extra,
-    }
-    if not target.is_resource:
-        spec["nonResourceAttributes"] = filled({"path": target.path, "verb": target.verb})
-        return filled(spec)
-    spec["resourceAttributes"] = filled(
-        {
-            "namespace": target.namespace,
-            "verb": target.verb,
-            "group": target.group,
-            "version": target.version,
-            "resource": target.resource,
-            "subresource": target.subresource,
-            "name": target.name,
-            "fieldSelector": field_conditions(target.field_selector),
-            "labelSelector": label_conditions(target.label_selector),
-        }
-    )
-    return filled(spec)
-
-
-def filled(members: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in members.items() if value}
-
-
-def field_conditions(text: str) -> dict[str, Any]:
-    """A field selector as requirements; an unreadable one is left out, which asks for more."""
-    try:
-        terms = FieldMatcher.parse(text).terms
-    except BadRequest:
-        return {}
-    conditions = [
-        {"key": term.field, "operator": "In" if term.operator == "=" else "NotIn",
-         "values": [term.value]}
-        for term in terms
-    ]  # fmt: skip
-    return {"requirements": conditions} if conditions else {}
-
-
-def label_conditions(text: str) -> dict[str, Any]:
-    try:
-        requirements = LabelMatcher.parse(text).requirements
-    except BadRequest:
-        return {}
-    conditions = [
-        filled(
-            {
-                "key": requirement.key,
-                "operator": _OPERATORS[requirement.operator],
-                "values": requirement.values,
-            }
-        )
-        for requirement in requirements
-        if requirement.operator in _OPERATORS
-    ]
-    return {"requirements": conditions} if conditions else {}
 
 
 _: type[Authorizer] = Webhook

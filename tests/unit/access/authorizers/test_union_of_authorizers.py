@@ -3,7 +3,8 @@
 import pytest
 
 from orchid.access.authorizers.always_allow import AlwaysAllow
-from orchid.access.authorizers.union import Union
+from orchid.access.authorizers.metrics import Tally
+from orchid.access.authorizers.union import Member, Union
 from orchid.engine.interfaces import Decision, Verdict
 from orchid.engine.request import Target
 from orchid.kinds.self_subject_rules_review import ResourceRule, SubjectRulesReviewStatus
@@ -30,6 +31,10 @@ class Fixed:
         return self._listed
 
 
+def union_of(*authorizers: Fixed) -> Union:
+    return Union(Member(authorizer, Tally()) for authorizer in authorizers)
+
+
 def unsure(reason: str = "", error: str = "") -> Fixed:
     return Fixed(Decision(Verdict.NO_OPINION, reason, error))
 
@@ -41,7 +46,7 @@ async def test_the_first_that_decides_is_the_last_that_is_asked(
     """Order counts: an earlier word is never overruled by a later one."""
     later = Fixed(second)
 
-    decision = await Union([unsure(), Fixed(first), later]).authorize(BOB, ask("get", "pods"))
+    decision = await union_of(unsure(), Fixed(first), later).authorize(BOB, ask("get", "pods"))
 
     assert decision == expected
     assert later.asked == 0
@@ -49,7 +54,7 @@ async def test_the_first_that_decides_is_the_last_that_is_asked(
 
 async def test_nobody_deciding_carries_every_reason_and_error() -> None:
     """What each had to say is kept, a reason to a line."""
-    union = Union([unsure("a"), unsure(), unsure("b", "broken"), unsure(error="late")])
+    union = union_of(unsure("a"), unsure(), unsure("b", "broken"), unsure(error="late"))
 
     decision = await union.authorize(BOB, ask("get", "pods"))
 
@@ -61,20 +66,31 @@ async def test_masters_are_let_through_before_anyone_is_asked() -> None:
     deny = Fixed(NO)
     admin = UserInfo(username="admin", groups=("system:masters",))
 
-    decision = await Union([deny]).authorize(admin, ask("delete", "clusterroles"))
+    decision = await union_of(deny).authorize(admin, ask("delete", "clusterroles"))
 
     assert decision == Decision(Verdict.ALLOW)
     assert deny.asked == 0
 
 
+async def test_who_had_the_last_word_is_counted() -> None:
+    """Only a yes or a no counts, for the authorizer that said it; replaced ones count no more."""
+    unsure_tally, yes_tally, no_tally = Tally(), Tally(), Tally()
+    union = Union([Member(unsure(), unsure_tally), Member(Fixed(YES), yes_tally)])
+
+    await union.authorize(BOB, ask("get", "pods"))
+    union.replace([Member(unsure(), unsure_tally), Member(Fixed(NO), no_tally)])
+    await union.authorize(BOB, ask("get", "pods"))
+
+    counts = [(tally.allowed, tally.denied) for tally in (unsure_tally, yes_tally, no_tally)]
+    assert counts == [(0, 0), (1, 0), (0, 1)]
+
+
 def test_lists_are_put_together() -> None:
     """Rules add up, one incomplete list makes all incomplete, errors are joined."""
     pods = ResourceRule(verbs=("get",), api_groups=("",), resources=("pods",))
-    union = Union(
-        [
-            Fixed(NO, SubjectRulesReviewStatus(resource_rules=(pods,), evaluation_error="one")),
-            Fixed(NO, SubjectRulesReviewStatus(incomplete=True, evaluation_error="two")),
-        ]
+    union = union_of(
+        Fixed(NO, SubjectRulesReviewStatus(resource_rules=(pods,), evaluation_error="one")),
+        Fixed(NO, SubjectRulesReviewStatus(incomplete=True, evaluation_error="two")),
     )
 
     listed = union.rules_for(BOB, "ci")

@@ -1,13 +1,16 @@
 """The webhook authorizer: what it asks, how it reads the answer, and what it remembers."""
 
+import asyncio
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 
 from orchid.access.authorizers import webhook as webhook_module
+from orchid.access.authorizers.metrics import AuthorizationMetrics
 from orchid.access.authorizers.webhook import Webhook, WebhookSettings
-from orchid.access.https_client import TimedOut
+from orchid.access.https_client import OutboundRefused, TimedOut, patiently
 from orchid.engine.interfaces import Verdict
 from orchid.wire.naming import ORCH
 from orchid.wire.user import UserInfo
@@ -23,7 +26,7 @@ class Remote:
         self.answer: bytes | Exception = json.dumps({"status": status}).encode()
         self.asked: list[dict[str, Any]] = []
 
-    async def post_patiently(self, body: bytes) -> bytes:
+    async def post(self, body: bytes) -> bytes:
         self.asked.append(json.loads(body))
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -169,6 +172,98 @@ async def test_a_failure_allows_nothing_and_is_not_remembered(
     assert decision.error.startswith("authorization webhook failed: ")
     assert "not json" not in decision.error
     assert len(remote.asked) == 2
+
+
+def counts(metrics: AuthorizationMetrics, name: str) -> dict[tuple[str, ...], float]:
+    """What a counter shows, by the values of its labels."""
+    (family,) = [one.family() for one in metrics.all if one.family().name == name]
+    return {
+        tuple(value for _, value in sample.labels): sample.value
+        for sample in family.samples
+        if isinstance(sample.value, int | float)
+    }
+
+
+CALLS = "apiserver_authorization_webhook_evaluations_total"
+FAILED_OPEN = "apiserver_authorization_webhook_evaluations_fail_open_total"
+
+
+@pytest.mark.parametrize(
+    ("answer", "result"),
+    [
+        (b'{"status": {"allowed": true}}', "success"),
+        (TimedOut("no answer"), "timeout"),
+        (OutboundRefused("answered with status 504", 403), "error"),
+        (b"not json", "error"),
+    ],
+)
+async def test_calls_are_counted_by_what_became_of_them(answer: Any, result: str) -> None:
+    """A remembered answer is no call; a failure that is passed over is counted as such."""
+    remote, metrics = Remote(), AuthorizationMetrics()
+    remote.answer = answer
+    webhook = Webhook(ORCH, remote, name="corp", metrics=metrics)
+
+    await webhook.authorize(ANN, ask("get", "pods"))
+    if result == "success":
+        await webhook.authorize(ANN, ask("get", "pods"))
+
+    assert counts(metrics, CALLS) == {("corp", result): 1}
+    assert counts(metrics, FAILED_OPEN) == ({} if result == "success" else {("corp", result): 1})
+
+
+async def test_every_attempt_is_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that helps after a pause leaves two counts, and nothing failed open."""
+    metrics = AuthorizationMetrics()
+    answers = [OutboundRefused("answered with status 504", 504), b'{"status": {"allowed": true}}']
+
+    class Recovering:
+        async def post(self, body: bytes) -> bytes:
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    async def at_once(seconds: float) -> None:
+        return None
+
+    monkeypatch.setattr(webhook_module, "patiently", partial(patiently, sleep=at_once))
+    decision = await Webhook(ORCH, Recovering(), metrics=metrics).authorize(ANN, ask("get", "pods"))
+
+    assert decision.allowed
+    assert counts(metrics, CALLS) == {("default", "timeout"): 1, ("default", "success"): 1}
+    assert counts(metrics, FAILED_OPEN) == {}
+
+
+async def test_a_failure_that_denies_does_not_count_as_passed_over() -> None:
+    """Nothing was opened by it."""
+    remote, metrics = Remote(), AuthorizationMetrics()
+    remote.answer = TimedOut("no answer")
+    settings = WebhookSettings(denies_on_failure=True)
+
+    await Webhook(ORCH, remote, settings, metrics=metrics).authorize(ANN, ask("get", "pods"))
+
+    assert counts(metrics, FAILED_OPEN) == {}
+
+
+async def test_a_call_that_is_given_up_is_counted_so() -> None:
+    """The client went away while the webhook was thinking."""
+    metrics, asked = AuthorizationMetrics(), asyncio.Event()
+
+    class Silent:
+        async def post(self, body: bytes) -> bytes:
+            asked.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    asking = asyncio.ensure_future(
+        Webhook(ORCH, Silent(), metrics=metrics).authorize(ANN, ask("get", "pods"))
+    )
+    await asked.wait()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+    assert counts(metrics, CALLS) == {("default", "canceled"): 1}
 
 
 def test_an_unknown_version_is_refused_at_start() -> None:

@@ -1,0 +1,55 @@
+"""Conditions of a webhook (matchConditions): expressions that say which requests it is asked about.
+
+`Conditions.hold` is true if all of them are. One that is false settles it, whatever the others do;
+otherwise one without a result makes the whole fail, and the webhook's failure policy decides.
+"""
+
+from collections.abc import Sequence
+from time import perf_counter
+
+from orchid.access.authorizers.metrics import AuthorizationMetrics
+from orchid.access.authorizers.review_spec import condition_input
+from orchid.access.denial import joined
+from orchid.engine.request import Target
+from orchid.expressions.cel import Expression, ExpressionInput, Failed
+from orchid.wire.user import UserInfo
+
+_TYPE = "Webhook"
+
+
+class ConditionsFailed(Exception):
+    """No condition was false, and at least one had no result. The text holds the expressions."""
+
+
+class Conditions:
+    def __init__(
+        self, expressions: Sequence[Expression], name: str, metrics: AuthorizationMetrics
+    ) -> None:
+        self._expressions = tuple(expressions)
+        self._name = name
+        self._metrics = metrics
+
+    def hold(self, user: UserInfo, target: Target) -> bool:
+        started = perf_counter()
+        errors: list[str] = []
+        try:
+            return self._judged(ExpressionInput(condition_input(user, target)), errors)
+        finally:
+            if errors:
+                self._metrics.condition_errors.count(_TYPE, self._name)
+            seconds = perf_counter() - started
+            self._metrics.condition_seconds.observe(seconds, _TYPE, self._name)
+
+    def _judged(self, given: ExpressionInput, errors: list[str]) -> bool:
+        for expression in self._expressions:
+            try:
+                holds = expression.holds(given)
+            except Failed as failure:
+                errors.append(f"cel evaluation error: {failure}")
+                continue
+            if holds is False:
+                self._metrics.exclusions.count(_TYPE, self._name)
+                return False
+        if errors:
+            raise ConditionsFailed(joined(errors))
+        return True

@@ -1,0 +1,266 @@
+"""The AuthorizationConfiguration file: which authorizers are asked, in which order, on what terms.
+
+`read_configuration` gives one `AuthorizerSettings` for each; everything that is wrong is told at
+once, by path, in one InvalidAuthorization. A condition that cannot run stops the start, since a
+request might be kept from the webhook that would have refused it.
+
+Nothing is opened here but the file names that it checks; building is the assembly's work.
+"""
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Final
+
+import msgspec
+
+from orchid.access.authorizers.webhook import VERSIONS, WebhookSettings
+from orchid.expressions.cel import Compiler, ExpressionUnusable, LibraryMissing
+from orchid.wire.codec.documents import decoder_of, strict_error
+from orchid.wire.codec.field_validation import Undecodable
+from orchid.wire.fields import (
+    FieldError,
+    Path,
+    duplicate,
+    invalid,
+    required,
+    too_many,
+    unsupported,
+)
+from orchid.wire.naming import SETS
+from orchid.wire.options import seconds_of
+from orchid.wire.rules.names import subdomain_errors
+from orchid.wire.struct import Wire
+
+WEBHOOK: Final = "Webhook"
+TYPES: Final = ("AlwaysAllow", "Node", "RBAC", WEBHOOK)
+FAILURE_POLICIES: Final = ("NoOpinion", "Deny")
+KUBECONFIG: Final = "KubeConfigFile"
+LONGEST_TIMEOUT: Final = 30.0
+MOST_CONDITIONS: Final = 64
+API_VERSIONS: Final = tuple(
+    f"{names.server_config}/{version}" for names in SETS.values() for version in ("v1", "v1beta1")
+)
+
+
+class InvalidAuthorization(ValueError):
+    """The file cannot be used. The text lists all that is wrong, each with its place."""
+
+
+@dataclass(frozen=True)
+class AuthorizerSettings:
+    type: str
+    name: str
+    webhook: WebhookSettings | None = None
+
+
+# The file as written; what is checked becomes AuthorizerSettings.
+
+
+class _Connection(Wire):
+    type: str = ""
+    kube_config_file: str = ""
+
+
+class _Condition(Wire):
+    expression: str = ""
+
+
+class _Webhook(Wire):
+    authorized_ttl: str = msgspec.field(default="", name="authorizedTTL")
+    cache_authorized_requests: bool = True
+    unauthorized_ttl: str = msgspec.field(default="", name="unauthorizedTTL")
+    cache_unauthorized_requests: bool = True
+    timeout: str = ""
+    subject_access_review_version: str = ""
+    match_condition_subject_access_review_version: str = ""
+    failure_policy: str = ""
+    connection_info: _Connection = _Connection()
+    match_conditions: tuple[_Condition, ...] = ()
+
+
+class _Authorizer(Wire):
+    type: str = ""
+    name: str = ""
+    webhook: _Webhook | None = None
+
+
+class _File(Wire):
+    kind: str = ""
+    api_version: str = ""
+    authorizers: tuple[_Authorizer, ...] = ()
+
+
+def usual_name(type_: str) -> str:
+    """The name of an authorizer of which there can be only one."""
+    return type_.lower()
+
+
+def read_configuration(
+    text: bytes, compiler: Compiler, *, must_have: Collection[str] = ()
+) -> tuple[AuthorizerSettings, ...]:
+    """Read and check an AuthorizationConfiguration (YAML or JSON)."""
+    sent = _decoded(text)
+    if sent.kind != "AuthorizationConfiguration" or sent.api_version not in API_VERSIONS:
+        raise InvalidAuthorization(
+            f"an AuthorizationConfiguration of {' or '.join(API_VERSIONS)} is expected, "
+            f"not {sent.kind!r} of {sent.api_version!r}"
+        )
+    try:
+        errors = [str(error) for error in _errors(sent.authorizers, compiler)]
+    except LibraryMissing as problem:
+        raise InvalidAuthorization(str(problem)) from None
+    missing = sorted(set(must_have) - {one.type for one in sent.authorizers})
+    if missing:
+        errors.append(f"authorizers: these were there at the start and must stay: {missing}")
+    if errors:
+        raise InvalidAuthorization("; ".join(errors))
+    return tuple(map(_checked, sent.authorizers))
+
+
+def _decoded(text: bytes) -> _File:
+    try:
+        sent, findings = decoder_of(_File).decode(text, yaml=True)
+    except Undecodable as problem:
+        raise InvalidAuthorization(str(problem)) from None
+    if findings:
+        raise InvalidAuthorization(strict_error(findings))
+    return sent
+
+
+def _checked(sent: _Authorizer) -> AuthorizerSettings:
+    if sent.webhook is None:
+        return AuthorizerSettings(sent.type, sent.name)
+    webhook = sent.webhook
+    allowed = _seconds(webhook.authorized_ttl) or WebhookSettings.allowed_seconds
+    refused = _seconds(webhook.unauthorized_ttl) or WebhookSettings.refused_seconds
+    settings = WebhookSettings(
+        version=webhook.subject_access_review_version,
+        allowed_seconds=allowed if webhook.cache_authorized_requests else 0.0,
+        refused_seconds=refused if webhook.cache_unauthorized_requests else 0.0,
+        denies_on_failure=webhook.failure_policy == "Deny",
+        kubeconfig=webhook.connection_info.kube_config_file,
+        timeout=_seconds(webhook.timeout),
+        conditions=tuple(condition.expression for condition in webhook.match_conditions),
+    )
+    return AuthorizerSettings(sent.type, sent.name, settings)
+
+
+def _errors(authorizers: Sequence[_Authorizer], compiler: Compiler) -> Iterator[FieldError]:
+    root = Path("authorizers")
+    if not authorizers:
+        yield required(root, "at least one authorization mode must be defined")
+    types: set[str] = set()
+    names: set[str] = set()
+    for index, sent in enumerate(authorizers):
+        place = root[index]
+        if not sent.type:
+            yield required(place / "type")
+        elif sent.type not in TYPES:
+            yield unsupported(place / "type", sent.type, TYPES)
+        elif sent.type in types and sent.type != WEBHOOK:
+            yield duplicate(place / "type", sent.type)
+        else:
+            yield from _name_errors(place / "name", sent, names)
+            yield from _webhook_errors(place / "webhook", sent, compiler)
+        types.add(sent.type)
+        names.add(sent.name)
+
+
+def _name_errors(place: Path, sent: _Authorizer, taken: Collection[str]) -> Iterator[FieldError]:
+    if not sent.name:
+        yield required(place)
+    elif sent.name in taken:
+        yield duplicate(place, sent.name)
+    elif sent.type != WEBHOOK and sent.name != usual_name(sent.type):
+        yield invalid(place, sent.name, f"must be {usual_name(sent.type)!r} for type {sent.type}")
+    else:
+        for text in subdomain_errors(sent.name):
+            yield invalid(place, sent.name, f"authorizer name is invalid: {text}")
+
+
+def _webhook_errors(place: Path, sent: _Authorizer, compiler: Compiler) -> Iterator[FieldError]:
+    webhook = sent.webhook
+    if sent.type != WEBHOOK:
+        if webhook is not None:
+            yield invalid(place, "non-null", "may only be specified when type=Webhook")
+    elif webhook is None:
+        yield required(place, "required when type=Webhook")
+    else:
+        yield from _time_errors(place, webhook)
+        yield from _choice_errors(place, webhook)
+        yield from _connection_errors(place / "connectionInfo", webhook.connection_info)
+        yield from _condition_errors(place / "matchConditions", webhook, compiler)
+
+
+def _time_errors(place: Path, sent: _Webhook) -> Iterator[FieldError]:
+    if not sent.timeout:
+        yield required(place / "timeout")
+    elif not 0 < _seconds(sent.timeout) <= LONGEST_TIMEOUT:
+        yield invalid(place / "timeout", sent.timeout, "must be > 0s and <= 30s")
+    ttls = {"authorizedTTL": sent.authorized_ttl, "unauthorizedTTL": sent.unauthorized_ttl}
+    for name, text in ttls.items():
+        if text and _seconds(text) < 0:
+            yield invalid(place / name, text, "must be > 0s")
+
+
+def _seconds(text: str) -> float:
+    """The seconds of a duration; of what is none, less than nothing."""
+    try:
+        return seconds_of(text) if text else 0.0
+    except ValueError:
+        return -1.0
+
+
+def _choice_errors(place: Path, sent: _Webhook) -> Iterator[FieldError]:
+    conditions_version = sent.match_condition_subject_access_review_version
+    choices: dict[str, tuple[str, tuple[str, ...]]] = {
+        "subjectAccessReviewVersion": (sent.subject_access_review_version, VERSIONS),
+        "failurePolicy": (sent.failure_policy, FAILURE_POLICIES),
+    }
+    if conditions_version:
+        choices["matchConditionSubjectAccessReviewVersion"] = conditions_version, ("v1",)
+    elif sent.match_conditions:
+        where = place / "matchConditionSubjectAccessReviewVersion"
+        yield required(where, "required if match conditions are specified")
+    for name, (chosen, supported) in choices.items():
+        if not chosen:
+            yield required(place / name)
+        elif chosen not in supported:
+            yield unsupported(place / name, chosen, supported)
+
+
+def _connection_errors(place: Path, sent: _Connection) -> Iterator[FieldError]:
+    file, at = sent.kube_config_file, place / "kubeConfigFile"
+    if not sent.type:
+        yield required(place / "type")
+    elif sent.type != KUBECONFIG:
+        yield unsupported(place / "type", sent.type, (KUBECONFIG,))
+    elif not file:
+        yield required(at)
+    elif not FilePath(file).is_absolute():
+        yield invalid(at, file, "must be an absolute path")
+    elif not os.path.lexists(file):
+        yield invalid(at, file, "error loading file: no such file")
+    elif not FilePath(file).is_file():
+        yield invalid(at, file, "must be a regular file")
+
+
+def _condition_errors(place: Path, sent: _Webhook, compiler: Compiler) -> Iterator[FieldError]:
+    if len(sent.match_conditions) > MOST_CONDITIONS:
+        yield too_many(place, len(sent.match_conditions), MOST_CONDITIONS)
+        return
+    seen: set[str] = set()
+    for index, condition in enumerate(sent.match_conditions):
+        at, source = place[index] / "expression", condition.expression
+        if not source.strip():
+            yield required(at)
+        elif source in seen:
+            yield duplicate(at, source)
+        else:
+            seen.add(source)
+            try:
+                compiler.request_condition(source)
+            except ExpressionUnusable as problem:
+                yield invalid(at, source, str(problem))

@@ -1,0 +1,136 @@
+"""What authorization counts, under the names that dashboards for the reference look for.
+
+`AuthorizationMetrics` is one for a server, whatever becomes of its authorizers: a reload of the
+configuration begins no count again. Names of authorizers come from the configuration, never from a
+client.
+"""
+
+import hashlib
+from datetime import datetime
+from typing import Final
+
+from orchid.metrics import Counter, Durations, Family, Gauge, Metric, Sample
+
+_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_CONDITION_SECONDS: Final = (0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25)
+_OF_AUTHORIZER: Final = ("type", "name")
+_OF_WEBHOOK: Final = ("name", "result")
+
+
+class Tally:
+    """The decisions of one authorizer: plain numbers, since every request adds to one."""
+
+    __slots__ = ("allowed", "denied")
+
+    def __init__(self) -> None:
+        self.allowed = self.denied = 0
+
+
+class Decisions:
+    """How often each authorizer had the last word."""
+
+    def __init__(self) -> None:
+        self._tallies: dict[tuple[str, str], Tally] = {}
+
+    def of(self, type_: str, name: str) -> Tally:
+        return self._tallies.setdefault((type_, name), Tally())
+
+    def family(self) -> Family:
+        samples = [
+            Sample((("type", type_), ("name", name), ("decision", decision)), count)
+            for (type_, name), tally in self._tallies.items()
+            for decision, count in (("allowed", tally.allowed), ("denied", tally.denied))
+            if count
+        ]
+        text = "Requests by the authorizer that decided, and how."
+        return Family("apiserver_authorization_decisions_total", "counter", text, samples)
+
+    def reset(self) -> None:
+        for tally in self._tallies.values():
+            tally.allowed = tally.denied = 0
+
+
+class AuthorizationMetrics:
+    def __init__(self, server: str = "") -> None:
+        """`server` tells this server from others; only a hash of it is shown."""
+        self._server = hashed(server.encode())
+        name = "apiserver_authorization_"
+        self.decisions = Decisions()
+        self._calls = Counter(
+            f"{name}webhook_evaluations_total", "Calls to webhooks, by result.", *_OF_WEBHOOK
+        )
+        self._call_seconds = Durations(
+            f"{name}webhook_duration_seconds", "How long they took.", _SECONDS, *_OF_WEBHOOK
+        )
+        self.failed_open = Counter(
+            f"{name}webhook_evaluations_fail_open_total",
+            "Failed webhooks that were passed over.",
+            *_OF_WEBHOOK,
+        )
+        self.condition_errors = Counter(
+            f"{name}match_condition_evaluation_errors_total",
+            "Requests for which a condition of a webhook had no result.",
+            *_OF_AUTHORIZER,
+        )
+        self.exclusions = Counter(
+            f"{name}match_condition_exclusions_total",
+            "Requests that the conditions of a webhook kept from it.",
+            *_OF_AUTHORIZER,
+        )
+        self.condition_seconds = Durations(
+            f"{name}match_condition_evaluation_seconds",
+            "How long the conditions of a webhook took.",
+            _CONDITION_SECONDS,
+            *_OF_AUTHORIZER,
+        )
+        self.reloads = Reloads(self._server)
+        self.all: tuple[Metric, ...] = (
+            self.decisions,
+            self._calls,
+            self._call_seconds,
+            self.failed_open,
+            self.condition_errors,
+            self.exclusions,
+            self.condition_seconds,
+            *self.reloads.all,
+        )
+
+    def called(self, name: str, result: str, seconds: float) -> None:
+        """A webhook was called: success, error, timeout or canceled."""
+        self._calls.count(name, result)
+        self._call_seconds.observe(seconds, name, result)
+
+
+class Reloads:
+    """What became of the configuration file since the start."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        name, labels = "apiserver_authorization_config_controller_", ("status", "apiserver_id_hash")
+        self._count = Counter(f"{name}automatic_reloads_total", "Reloads of the file.", *labels)
+        self._last = Gauge(
+            f"{name}automatic_reload_last_timestamp_seconds", "When the last one was.", *labels
+        )
+        self._in_use = Gauge(
+            f"{name}last_config_info", "The file in use, by its hash.", "apiserver_id_hash", "hash"
+        )
+        self.all = (self._count, self._last, self._in_use)
+
+    def failed(self, now: datetime) -> None:
+        self._tell("failure", now)
+
+    def succeeded(self, now: datetime, file: bytes) -> None:
+        self._tell("success", now)
+        self.in_use(file)
+
+    def in_use(self, file: bytes) -> None:
+        self._in_use.clear()
+        self._in_use.set(1, self._server, hashed(file))
+
+    def _tell(self, status: str, now: datetime) -> None:
+        self._count.count(status, self._server)
+        self._last.set(now.timestamp(), status, self._server)
+
+
+def hashed(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}" if data else ""
