@@ -17,6 +17,7 @@ from pathlib import Path
 
 from orchid.credentials import certificates, keys
 from orchid.credentials.authority import Authority
+from orchid.credentials.expiry import CertificateFile
 from orchid.credentials.files import read_bounded, refuse_exposed, write_private
 from orchid.credentials.refusals import Refusal
 from orchid.settings import BadSettings, Settings
@@ -54,6 +55,35 @@ def located(settings: Settings) -> DataDirectory:
         kubeconfig=root / "admin.kubeconfig",
         database=root / "orchid.db",
     )
+
+
+def certificate_files(settings: Settings, files: DataDirectory) -> list[CertificateFile]:
+    """Every file with certificates that a server with these settings uses for itself."""
+    given = settings.given
+    signing = {
+        "signing-ca": given.cluster_signing_cert_file,
+        "client-signing-ca": given.cluster_signing_client_cert_file,
+        "node-client-signing-ca": given.cluster_signing_node_client_cert_file,
+        "node-serving-signing-ca": given.cluster_signing_node_serving_cert_file,
+        "legacy-signing-ca": given.cluster_signing_legacy_unknown_cert_file,
+        "etcd-client": given.etcd_certfile,
+    }
+    bundles = {
+        "client-ca": given.client_ca_file,
+        "front-proxy-ca": given.requestheader_client_ca_file,
+        "oidc-ca": given.oidc_ca_file,
+        "etcd-ca": given.etcd_cafile,
+    }
+    return [
+        CertificateFile("serving", files.serving_certificate),
+        CertificateFile("cluster-ca", files.ca_certificate),
+        *(CertificateFile(word, Path(path)) for word, path in signing.items() if path),
+        *(
+            CertificateFile(word, Path(path), is_bundle=True)
+            for word, path in bundles.items()
+            if path
+        ),
+    ]
 
 
 def prepare(settings: Settings, now: datetime.datetime) -> DataDirectory:

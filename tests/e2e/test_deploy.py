@@ -207,7 +207,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             address = f"http://127.0.0.1:{port}"
 
             def seen_twice() -> bool:
-                client.send("GET", ACCOUNTS, token=ADMIN)
+                client.send("POST", f"{ACCOUNTS}/default/token", {}, token=ADMIN)
                 client.send("GET", ACCOUNTS, token="nobody's")
                 found = asked(address, "count_over_time(orchid_build_info[1m])")
                 return bool(found) and float(found[0]["value"][1]) > 2

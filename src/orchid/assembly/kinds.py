@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from orchid.access.authorizers.union import Union
+from orchid.access.issuance_metrics import IssuanceMetrics
 from orchid.access.issuing import TokenIssuer
 from orchid.engine.interfaces import TokenAuthenticator
 from orchid.engine.kind import Endpoint, Kind
@@ -55,9 +56,11 @@ def served_kinds(
     api_audiences: tuple[str, ...],
     issuer: TokenIssuer,
     authorizer: Union,
+    issuance: IssuanceMetrics,
 ) -> list[Kind[Any]]:
     """Every kind that clients see: what is stored, and what acts when it is created."""
-    endpoints = {service_account.ServiceAccount: token_request.declare(names, issuer)}
+    token = issuance.counting(token_request.declare(names, issuer))
+    endpoints = {service_account.ServiceAccount: token}
     return [
         *(_with_endpoint(kind, endpoints.get(kind.type)) for kind in stored),
         token_review.declare(names, tokens, api_audiences),

@@ -11,6 +11,7 @@ from typing import Any
 
 from orchid.access.bootstrap_policy import bootstrap_policy
 from orchid.access.impersonation import Impersonation
+from orchid.access.issuance_metrics import IssuanceMetrics
 from orchid.access.reconcile_policy import reconcile
 from orchid.assembly import controlling, memory
 from orchid.assembly.access import Access, told_as_settings
@@ -20,7 +21,7 @@ from orchid.controllers.label_token_secrets import LabelTokenSecrets
 from orchid.controllers.running import UnknownController, chosen, run_controllers
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import KeySet
-from orchid.data_directory import DataDirectory
+from orchid.data_directory import DataDirectory, certificate_files
 from orchid.engine.admission import Admission
 from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
@@ -35,6 +36,7 @@ from orchid.server.discovery.documents import Discovery
 from orchid.server.dispatch import Dispatch
 from orchid.server.health import Health
 from orchid.server.limits import InFlight
+from orchid.server.metrics.certificate_ends import CertificateEnds
 from orchid.server.metrics.page import MetricsPage
 from orchid.server.metrics.requests import CountedRequests
 from orchid.server.openapi.endpoints import OpenApi
@@ -91,6 +93,8 @@ class Assembly:
                 randomness=self.random,
                 token_used=self._token_used,
             )
+        self.issuance = IssuanceMetrics(names, self.feed)
+        self.ends = CertificateEnds(certificate_files(settings, files), self.clock)
         kinds = served_kinds(
             names,
             stored,
@@ -98,6 +102,7 @@ class Assembly:
             api_audiences=settings.api_audiences,
             issuer=self.access.issuer,
             authorizer=self.access.authorizer,
+            issuance=self.issuance,
         )
         self.catalog = Catalog(kinds)
         self.audit = self._audit(audit)
@@ -135,7 +140,12 @@ class Assembly:
             in_flight,
             self.feed,
             self.catalog,
-            counted=(*self.access.authorization.metrics.all, *impersonation.metrics.all),
+            counted=(
+                *self.access.authorization.metrics.all,
+                *impersonation.metrics.all,
+                *self.issuance.all,
+                self.ends.gauge,
+            ),
         )
         return Chain(
             clock=self.clock,
@@ -246,7 +256,7 @@ class Assembly:
             sockets = await ready()
             if listens:
                 await listener.start(sockets=sockets, shares=self.settings.given.workers > 1)
-            background += [tasks.create_task(work) for work in self._upkeep()]
+            background += [tasks.create_task(work) for work in self._upkeep(controls)]
             controllers = tasks.create_task(self.run_controllers()) if controls else None
             await stop.wait()
             self.stopping = True
@@ -261,10 +271,15 @@ class Assembly:
                 task.cancel()
         self.access.issuer.close()
 
-    def _upkeep(self) -> list[Coroutine[Any, Any, None]]:
-        """What goes on beside the requests."""
+    def _upkeep(self, warns: bool) -> list[Coroutine[Any, Any, None]]:
+        """What goes on beside the requests; of several processes one warns."""
         access = self.access
-        work = [access.follow_keys(), access.authorization.follow(), self.token_uses.run()]
+        work = [
+            access.follow_keys(),
+            access.authorization.follow(),
+            self.token_uses.run(),
+            self.ends.run(warns=warns),
+        ]
         return [*work, access.oidc.run()] if access.oidc else work
 
     def listener(self) -> Listener:

@@ -1,12 +1,16 @@
 """`orchid status`: is the server well, which version is it, who am I, how much is there.
 
 A server that is not ready is told by exit code 1. A count that the caller may not ask for is
-shown as such and is no failure.
+shown as such and is no failure. Which of the server's own certificates ends first is told to those
+who may read its metrics.
 """
 
 import argparse
+import datetime
+import re
 
 from orchid.commands import whoami
+from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import (
     FORBIDDEN,
     CommandRefused,
@@ -20,6 +24,10 @@ from orchid.commands.terminal.output import REFUSED, Cell, facts, say_json
 
 WELL = 200
 DECIDED = ("Approved", "Denied")
+SOON = datetime.timedelta(days=30)
+CERTIFICATE_END = re.compile(
+    r'^orchid_certificate_end_seconds\{certificate="([\w-]+)"\} (\d+)', re.MULTILINE
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +45,7 @@ def run(chosen: argparse.Namespace) -> int:
         "naming": server.names.name,
         "user": whoami.user_of(whoami.ask(server)),
         "counts": counts(server),
+        "endsFirst": ends_first(server),
         "kubeconfig": server.access.source,
     }
     if chosen.output == "json":
@@ -51,6 +60,17 @@ def readiness(server: ServerConnection) -> tuple[bool, list[str]]:
     status, text = server.text("/readyz?verbose")
     failing = [line[3:].split(" ")[0] for line in text.splitlines() if line.startswith("[-]")]
     return status == WELL, failing
+
+
+def ends_first(server: ServerConnection) -> Json | None:
+    """The server's own certificate that ends first; None for those who may not see it."""
+    status, text = server.text("/metrics")
+    ends = CERTIFICATE_END.findall(text) if status == WELL else ()
+    if not ends:
+        return None
+    name, seconds = min(ends, key=lambda each: int(each[1]))
+    moment = datetime.datetime.fromtimestamp(int(seconds), datetime.UTC)
+    return {"certificate": name, "end": moment.isoformat()}
 
 
 def counts(server: ServerConnection) -> Json:
@@ -109,9 +129,19 @@ def show(found: Json) -> None:
             ("Accounts", _shown(counted["serviceaccounts"])),
             ("Requests", requests),
             ("Bundles", _shown(counted["clustertrustbundles"])),
+            *_shown_end(found["endsFirst"]),
             ("Kubeconfig", found["kubeconfig"]),
         ]
     )
+
+
+def _shown_end(first: Json | None) -> list[tuple[str, Cell]]:
+    if first is None:
+        return []
+    end = datetime.datetime.fromisoformat(first["end"])
+    soon = end - times.now() < SOON
+    text = f"{first['certificate']} certificate, {times.until(end)}"
+    return [("Ends first", Cell(f"{text}: replace it" if soon else text, "bad" if soon else ""))]
 
 
 def _shown(number: int | None) -> str:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
-from orchid.kinds import node, pod, secret, service_account
+from orchid.kinds import certificate_signing_request, node, pod, secret, service_account
 from orchid.store.interface import ABSENT, Change
 from orchid.store.memory import MemoryStore
 from orchid.wire.codec.documents import encode
@@ -52,7 +52,7 @@ class World:
 async def world() -> AsyncIterator[World]:
     catalog = Catalog(
         [declare(ORCH) for declare in (pod.declare, secret.declare, node.declare)]
-        + [service_account.declare(ORCH)]
+        + [service_account.declare(ORCH), certificate_signing_request.declare(ORCH)]
     )
     store = MemoryStore()
     feed = Feed(store, catalog)

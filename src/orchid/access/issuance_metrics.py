@@ -1,0 +1,106 @@
+"""What was issued and what was refused: certificates by signer, tokens by sort of account.
+
+Certificate requests are counted when their outcome appears, whoever wrote it: every server counts
+all of them, so that several servers agree. Tokens are counted by the server that was asked.
+
+Labels come from closed sets: platform signers have their names, all others are `other`.
+"""
+
+import dataclasses
+from typing import Final
+
+from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.feed import Feed
+from orchid.engine.cache.kind_cache import ObjectChange
+from orchid.engine.kind import Acting, Endpoint
+from orchid.engine.request import Request
+from orchid.kinds.certificate_signing_request import DENIED, FAILED, CertificateSigningRequest
+from orchid.kinds.token_request import TokenRequest
+from orchid.metrics import Counter
+from orchid.wire.errors import ApiError
+from orchid.wire.naming import Naming
+
+ISSUED: Final = "issued"
+REFUSED: Final = "refused"
+OTHER: Final = "other"
+BOUND_TO: Final = {"Pod": "pod", "Secret": "secret", "Node": "node"}
+
+# Without one of these there is no outcome; most requests need not be decoded.
+_SIGNS: Final = (b'"certificate":"', b'"Denied"', b'"Failed"')
+
+
+class IssuanceMetrics:
+    def __init__(self, names: Naming, feed: Feed) -> None:
+        self.certificates = Counter(
+            "orchid_certificate_requests_total",
+            "Certificate requests by signer and outcome: issued, denied or failed.",
+            "signer",
+            "outcome",
+        )
+        self.tokens = Counter(
+            "orchid_token_requests_total",
+            "Requests for tokens by where the account is, what binds them, and outcome.",
+            "account",
+            "bound_to",
+            "outcome",
+        )
+        self.all = (self.certificates, self.tokens)
+        self._system_namespace = names.system_namespace
+        self._signers = frozenset(
+            (
+                names.client_signer,
+                names.node_client_signer,
+                names.node_serving_signer,
+                names.legacy_signer,
+            )
+        )
+        feed.of(CertificateSigningRequest).listen(self, self._told)
+
+    def _told(self, changes: list[ObjectChange[CertificateSigningRequest]]) -> None:
+        for change in changes:
+            outcome = outcome_of(change.new)
+            if change.new is not None and outcome and outcome != outcome_of(change.old):
+                signer = change.new.object.spec.signer_name
+                self.certificates.count(signer if signer in self._signers else OTHER, outcome)
+
+    def counting(self, endpoint: Endpoint) -> Endpoint:
+        """The endpoint of tokens, with its answers counted."""
+        kind = endpoint.kind
+        assert kind is not None
+        assert kind.acts is not None
+        counted = dataclasses.replace(kind, acts=_CountedTokens(kind.acts, self))
+        return dataclasses.replace(endpoint, kind=counted)
+
+    def count_token(self, wanted: TokenRequest, namespace: str, outcome: str) -> None:
+        account = "system" if namespace == self._system_namespace else OTHER
+        reference = wanted.spec.bound_object_ref
+        bound_to = BOUND_TO.get(reference.kind, OTHER) if reference else "nothing"
+        self.tokens.count(account, bound_to, outcome)
+
+
+class _CountedTokens:
+    """Asks for tokens like the one it wraps, and counts how it went."""
+
+    def __init__(self, asked: Acting[TokenRequest], metrics: IssuanceMetrics) -> None:
+        self._asked, self._metrics = asked, metrics
+
+    async def create(self, new: TokenRequest, request: Request) -> TokenRequest:
+        try:
+            made = await self._asked.create(new, request)
+        except ApiError:
+            self._metrics.count_token(new, request.namespace, REFUSED)
+            raise
+        self._metrics.count_token(new, request.namespace, ISSUED)
+        return made
+
+
+def outcome_of(entry: Entry[CertificateSigningRequest] | None) -> str:
+    """What became of a request, or "" while nothing has."""
+    if entry is None or not any(sign in entry.tail for sign in _SIGNS):
+        return ""
+    found = entry.object
+    if found.is_issued:
+        return ISSUED
+    if found.has(DENIED):
+        return "denied"
+    return "failed" if found.has(FAILED) else ""

@@ -1,0 +1,68 @@
+"""The ends of the certificates that the server itself uses: as a metric, and as warnings.
+
+`CertificateEnds.run` looks at the files every minute, since they may be replaced. Before one ends
+it warns in the log 30 days, 7 days and 1 day ahead, once each, and once when it has ended.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from orchid.credentials.expiry import CertificateFile
+from orchid.credentials.refusals import Refusal
+from orchid.engine.interfaces import Clock
+from orchid.metrics import Gauge
+
+log = logging.getLogger(__name__)
+
+NAME: Final = "orchid_certificate_end_seconds"
+LOOK_EVERY_SECONDS: Final = 60.0
+WARN_BEFORE: Final = tuple(timedelta(days=days) for days in (0, 1, 7, 30))
+
+
+class CertificateEnds:
+    """Where the server's own certificates are, and when each ends."""
+
+    def __init__(self, files: Sequence[CertificateFile], clock: Clock) -> None:
+        self.gauge = Gauge(
+            NAME, "When a certificate of the server's own ends, since the epoch.", "certificate"
+        )
+        self._files = files
+        self._clock = clock
+        self._told: dict[str, tuple[datetime, timedelta]] = {}
+        self.take(self.read(), warns=False)
+
+    async def run(self, *, warns: bool) -> None:
+        while True:
+            ends = await asyncio.to_thread(self.read)
+            self.take(ends, warns=warns)
+            await asyncio.sleep(LOOK_EVERY_SECONDS)
+
+    def read(self) -> dict[str, datetime]:
+        """When each ends; a file that cannot be read right now is left out."""
+        found = {}
+        for file in self._files:
+            try:
+                found[file.purpose] = file.end()
+            except Refusal as refusal:
+                problem = {"certificate": file.purpose, "problem": str(refusal)}
+                log.warning("certificate.unreadable", extra=problem)
+        return found
+
+    def take(self, ends: dict[str, datetime], *, warns: bool) -> None:
+        for purpose, end in ends.items():
+            self.gauge.set(end.timestamp(), purpose)
+            if warns:
+                self._warn(purpose, end)
+
+    def _warn(self, purpose: str, end: datetime) -> None:
+        left = end - self._clock.now()
+        reached = next((limit for limit in WARN_BEFORE if left <= limit), None)
+        if reached is None or self._told.get(purpose) == (end, reached):
+            return
+        self._told[purpose] = end, reached
+        event = "certificate.ends" if reached else "certificate.ended"
+        about = {"certificate": purpose, "end": end.isoformat(), "days": left.days}
+        log.log(logging.WARNING if reached else logging.ERROR, event, extra=about)
