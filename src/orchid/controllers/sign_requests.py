@@ -6,7 +6,8 @@ Never   approves (approve_requests.py) or deletes (clean_requests.py)
 
 Each signer has rules of its own (credentials/profiles.py) and may have an authority of its own,
 which is followed as its files change. While an authority cannot sign, its requests wait. A request
-that breaks a rule, or cannot be read although it is stored, never changes: it ends as Failed.
+that breaks a rule ends as Failed. One that cannot be read although it is stored is tried again,
+ever more rarely: a later release may read it, and nobody has refused it.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import WARNING, EventRecorder
 from orchid.controllers.runtime.loop import Clock, Controller, Running
 from orchid.credentials import signing_request
-from orchid.credentials.refusals import MalformedRequest, NotPermitted
+from orchid.credentials.refusals import NotPermitted
 from orchid.kinds.certificate_signing_request import FAILED, CertificateSigningRequest
 from orchid.kinds.role import READ, may_record_events, rule
 
@@ -52,7 +53,7 @@ class SignRequests(Controller[CertificateSigningRequest]):
             return
         try:
             certificate = self._signed(found, signer)
-        except (NotPermitted, MalformedRequest) as refusal:
+        except NotPermitted as refusal:
             failed = found.with_condition(FAILED, "SignerValidationFailure", str(refusal))
             await self._client.update_status(failed)
             self._events.record(
@@ -67,7 +68,7 @@ class SignRequests(Controller[CertificateSigningRequest]):
         lifetime = signer.profile.lifetime(csr.spec.expiration_seconds, self._longest)
         return signer.authority().sign(
             request,
-            csr.spec.usages,
+            signer.profile.usages(csr.spec.usages),
             lifetime,
             profile=signer.profile,
             now=self._clock.now(),

@@ -48,6 +48,7 @@ class Profile:
     rules: Rules
     reserved_groups: tuple[str, ...] = ()
     wildcards: bool = False
+    usual_usages: tuple[str, ...] = ()
 
     def check(self, request: Named, usages: Sequence[str]) -> None:
         """Return if the signer may sign this; raise NotPermitted with the first reason."""
@@ -63,6 +64,10 @@ class Profile:
             _refuse_bad_email(address)
         for uri in request.uris:
             _refuse_bad_uri(uri)
+
+    def usages(self, requested: Sequence[str]) -> Sequence[str]:
+        """Give the usages of a certificate: as asked, else those that this signer usually gives."""
+        return requested or self.usual_usages
 
     def lifetime(self, requested_seconds: int | None, maximum: timedelta) -> timedelta:
         """Give the life of a certificate: as asked, within ten minutes and the maximum."""
@@ -88,7 +93,8 @@ class Recognition:
 
 def client(signer_name: str, reserved_groups: Iterable[str]) -> Profile:
     """Certificates by which anyone may speak to the API; the subject is the approver's concern."""
-    return Profile(signer_name, _client_rules, tuple(reserved_groups))
+    groups = tuple(reserved_groups)
+    return Profile(signer_name, _client_rules, groups, usual_usages=_usual(CLIENT_AUTH))
 
 
 def node_client(signer_name: str, *, nodes_group: str, node_user_prefix: str) -> Profile:
@@ -100,7 +106,7 @@ def node_client(signer_name: str, *, nodes_group: str, node_user_prefix: str) ->
         _require_node_user(request, node_user_prefix)
         _require_usages(usages, CLIENT_AUTH)
 
-    return Profile(signer_name, rules)
+    return Profile(signer_name, rules, usual_usages=_usual(CLIENT_AUTH))
 
 
 def node_serving(signer_name: str, *, nodes_group: str, node_user_prefix: str) -> Profile:
@@ -114,12 +120,13 @@ def node_serving(signer_name: str, *, nodes_group: str, node_user_prefix: str) -
         _require_usages(usages, SERVER_AUTH)
         _require_node_user(request, node_user_prefix)
 
-    return Profile(signer_name, rules)
+    return Profile(signer_name, rules, usual_usages=_usual(SERVER_AUTH))
 
 
 def legacy(signer_name: str, reserved_groups: Iterable[str]) -> Profile:
     """Certificates of no stated purpose, for requests older than signer names."""
-    return Profile(signer_name, _no_rules, tuple(reserved_groups), wildcards=True)
+    groups = tuple(reserved_groups)
+    return Profile(signer_name, _no_rules, groups, wildcards=True, usual_usages=_usual())
 
 
 def recognise_node_client(
@@ -138,7 +145,7 @@ def recognise_node_client(
     if signer_name != profile.signer_name:
         return
     try:
-        profile.check(request, usages)
+        profile.check(request, profile.usages(usages))
     except NotPermitted:
         return
     if username == request.subject.common_name:
@@ -149,6 +156,11 @@ def recognise_node_client(
     yield Recognition(
         "nodeclient", f"Auto approving {agent} client certificate after SubjectAccessReview."
     )
+
+
+def _usual(*purposes: str) -> tuple[str, ...]:
+    """What a TLS certificate typically needs, by the specification, for some purposes."""
+    return (DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, *purposes)
 
 
 def _no_rules(_request: Named, _usages: Sequence[str]) -> None:

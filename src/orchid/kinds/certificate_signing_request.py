@@ -70,7 +70,11 @@ class CertificateSigningRequestSpec(Wire):
         proto(8, "int32"),
         describe("How long the certificate is to last; the signer may decide otherwise."),
     ] = None
-    usages: Annotated[tuple[str, ...], proto(5), describe("What the key is to be used for.")] = ()
+    usages: Annotated[
+        tuple[str, ...],
+        proto(5),
+        describe("What the key is to be used for. Left out, the signer decides."),
+    ] = ()
     # Who asked; set by the server.
     username: Annotated[
         str, proto(2), describe("The name of the one who asked. Set by the server.")
@@ -189,6 +193,9 @@ class Rules(Strategy[CertificateSigningRequest]):
     def validate(self, new: CertificateSigningRequest) -> Iterator[FieldError]:
         spec = new.spec
         yield from request_errors(spec.request)
+        if not (spec.request or spec.signer_name or spec.usages):
+            # Who asks for nothing is told all that one usually says.
+            yield required(SPEC / "usages")
         yield from usage_errors(spec.usages)
         yield from self._signer_errors(spec.signer_name)
         yield from lifetime_errors(spec.expiration_seconds)
@@ -208,7 +215,7 @@ class Rules(Strategy[CertificateSigningRequest]):
 
 
 class ApprovalRules(Strategy[CertificateSigningRequest]):
-    """The `approval` endpoint: conditions may be added and edited."""
+    """The `approval` endpoint: conditions may be added and edited, but Failed is the signer's."""
 
     def prepare_for_update(
         self, new: CertificateSigningRequest, old: CertificateSigningRequest, request: Request
@@ -220,11 +227,7 @@ class ApprovalRules(Strategy[CertificateSigningRequest]):
     ) -> Iterator[FieldError]:
         yield from condition_errors(new.status.conditions, old.status.conditions)
         yield from removal_errors(new.status.conditions, old.status.conditions)
-
-    def validate_transition(
-        self, new: CertificateSigningRequest, old: CertificateSigningRequest
-    ) -> Iterator[FieldError]:
-        yield from outcome_errors(new.status, old.status)
+        yield from addition_errors(new.status.conditions, old.status.conditions, FAILED)
 
 
 class SigningRules(Strategy[CertificateSigningRequest]):
@@ -244,10 +247,7 @@ class SigningRules(Strategy[CertificateSigningRequest]):
         if new.status.certificate != old.status.certificate:
             yield from certificate_errors(new.status.certificate)
         yield from removal_errors(conditions, stored)
-        for type_ in (APPROVED, DENIED):
-            if count(conditions, type_) > count(stored, type_):
-                text = f"updates may not add a condition of type {quote(type_)}"
-                yield forbidden(CONDITIONS, text)
+        yield from addition_errors(conditions, stored, APPROVED, DENIED)
         if old.status.certificate and new.status.certificate != old.status.certificate:
             yield forbidden(CERTIFICATE, "updates may not modify existing certificate content")
 
@@ -300,9 +300,6 @@ def request_errors(request: bytes | None) -> Iterator[FieldError]:
 
 def usage_errors(usages: tuple[str, ...]) -> Iterator[FieldError]:
     path = SPEC / "usages"
-    if not usages:
-        yield required(path)
-        return
     for index, usage in enumerate(usages):
         if usage not in ALL_USAGES:
             yield unsupported(path[index], usage, ALL_USAGES)
@@ -402,6 +399,12 @@ def removal_errors(new: Conditions, old: Conditions) -> Iterator[FieldError]:
             yield forbidden(
                 CONDITIONS, f"updates may not remove a condition of type {quote(type_)}"
             )
+
+
+def addition_errors(new: Conditions, old: Conditions, *types: str) -> Iterator[FieldError]:
+    for type_ in types:
+        if count(new, type_) > count(old, type_):
+            yield forbidden(CONDITIONS, f"updates may not add a condition of type {quote(type_)}")
 
 
 # --- the outcome ------------------------------------------------------------------------------

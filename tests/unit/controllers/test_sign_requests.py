@@ -3,17 +3,22 @@
 import datetime
 from pathlib import Path
 
+import pytest
 from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from orchid.client.client import ListSelection
 from orchid.controllers.sign_requests import SignRequests
 from orchid.credentials.authority import Authority
+from orchid.credentials.refusals import MalformedRequest
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
 from orchid.kinds.event import Event
 from orchid.wire.naming import ORCH
 from orchid.wire.struct import replace
 from tests.unit.controllers.beside import Beside, beside
 from tests.unit.credentials import samples
+
+NODE_DNS = x509.DNSName("n1.example.com")
 
 
 async def test_approved_request_is_signed_by_the_cluster_authority(world: Beside) -> None:
@@ -27,6 +32,39 @@ async def test_approved_request_is_signed_by_the_cluster_authority(world: Beside
     authority = x509.load_pem_x509_certificate(world.server.files.ca_certificate.read_bytes())
     leaf.verify_directly_issued_by(authority)
     assert leaf.subject.rfc4514_string() == "CN=alice,O=dev"
+
+
+@pytest.mark.parametrize(
+    ("signer", "request_", "purpose"),
+    [
+        (ORCH.client_signer, samples.request("alice"), ExtendedKeyUsageOID.CLIENT_AUTH),
+        (
+            ORCH.node_client_signer,
+            samples.request("system:node:n1", ("system:nodes",)),
+            ExtendedKeyUsageOID.CLIENT_AUTH,
+        ),
+        (
+            ORCH.node_serving_signer,
+            samples.request("system:node:n1", ("system:nodes",), alternative_names=(NODE_DNS,)),
+            ExtendedKeyUsageOID.SERVER_AUTH,
+        ),
+    ],
+    ids=["client", "node client", "node serving"],
+)
+async def test_request_without_usages_gets_those_of_its_signer(
+    world: Beside, signer: str, request_: bytes, purpose: x509.ObjectIdentifier
+) -> None:
+    """Section 2.6: `usages` is not required; what TLS typically needs stands in the certificate."""
+    async with world.running("csrsigning"):
+        await world.request("u", request_, signer=signer, usages=(), approved=True)
+
+        issued = await world.until_like(Request, "u", condition=lambda csr: csr.is_issued)
+
+    leaf = x509.load_pem_x509_certificate(issued.status.certificate)
+    bits = leaf.extensions.get_extension_for_class(x509.KeyUsage).value
+    assert list(leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [purpose]
+    assert (bits.digital_signature, bits.key_encipherment) == (True, True)
+    assert issued.spec.usages == ()
 
 
 async def test_request_that_was_approved_before_the_start_is_signed(world: Beside) -> None:
@@ -97,18 +135,17 @@ async def test_reserved_group_is_not_signed_even_if_approved(world: Beside) -> N
     assert not stored.is_issued
 
 
-async def test_stored_request_that_cannot_be_read_ends_as_failed(world: Beside) -> None:
-    """Its bytes never change, so there is no use in looking at them again and again."""
+async def test_stored_request_that_cannot_be_read_is_tried_again(world: Beside) -> None:
+    """A refusal that the queue takes up again leaves the request as it is: nobody failed it."""
     (controller,) = world.made("csrsigning")
     assert isinstance(controller, SignRequests)
     made = await world.request("u", samples.request("alice"), approved=True)
     unreadable = replace(made, spec=replace(made.spec, request=b"nobody knows any more"))
 
-    await controller.reconcile(unreadable)
+    with pytest.raises(MalformedRequest, match="PEM block type must be CERTIFICATE REQUEST"):
+        await controller.reconcile(unreadable)
 
-    _, said = (await world.admin.get(Request, "u")).status.conditions
-    assert (said.type, said.reason) == ("Failed", "SignerValidationFailure")
-    assert said.message == "PEM block type must be CERTIFICATE REQUEST"
+    assert not (await world.admin.get(Request, "u")).has("Failed")
 
 
 async def test_second_look_at_a_signed_request_changes_nothing(world: Beside) -> None:

@@ -57,6 +57,18 @@ def test_permitted_requests_pass(
     profile.check(asked, usages)
 
 
+@pytest.mark.parametrize(
+    ("profile", "purpose"),
+    [(CLIENT, "client auth"), (NODE_CLIENT, "client auth"), (NODE_SERVING, "server auth")],
+)
+def test_usages_are_those_asked_for_or_else_the_usual_ones(
+    profile: profiles.Profile, purpose: str
+) -> None:
+    """The specification says what a TLS client and a TLS server typically need."""
+    assert profile.usages(("any",)) == ("any",)
+    assert profile.usages(()) == ("digital signature", "key encipherment", purpose)
+
+
 NODES = "subject organization is not nodes"
 NO_DNS = "DNS subjectAltNames are not allowed"
 NO_IP = "IP subjectAltNames are not allowed"

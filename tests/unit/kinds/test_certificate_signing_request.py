@@ -130,8 +130,13 @@ def test_a_new_request_has_no_status() -> None:
     assert blank_unwritten(KIND, sent).status == Status()
 
 
+def test_usages_may_be_left_out() -> None:
+    """Section 2.6: `usages` is not required; the signer decides."""
+    assert problems(csr(usages=())) == []
+
+
 def test_all_faults_of_a_spec_are_told_in_order() -> None:
-    """An empty spec lacks three things."""
+    """Who asks for nothing is told all that one usually says."""
     empty = CertificateSigningRequest(metadata=ObjectMeta(name="x"))
 
     assert aggregate(KIND.rules.validate(empty)) == (
@@ -477,12 +482,26 @@ def test_only_an_approved_request_is_issued(stored: tuple[str, ...], expected: l
     ],
     ids=["approved", "undecided", "issued"],
 )
-@pytest.mark.parametrize("endpoint", [APPROVAL, STATUS], ids=["approval", "status"])
 def test_only_an_approved_request_fails(
-    endpoint: Endpoint, old: CertificateSigningRequest, expected: list[str]
+    old: CertificateSigningRequest, expected: list[str]
 ) -> None:
     """Failed is the other outcome, and there is only one."""
-    assert send(endpoint, old, *old.status.conditions, condition("Failed"))[1] == expected
+    assert send(STATUS, old, *old.status.conditions, condition("Failed"))[1] == expected
+
+
+@pytest.mark.parametrize("old", [having(), having("Approved"), having("Denied")])
+def test_only_the_signer_fails_a_request(old: CertificateSigningRequest) -> None:
+    """Section 3: Failed is added by an update or patch of `/status`, so not by an approver."""
+    assert send(APPROVAL, old, *old.status.conditions, condition("Failed"))[1] == [
+        'status.conditions: Forbidden: updates may not add a condition of type "Failed"'
+    ]
+
+
+def test_an_approver_may_leave_a_failure_as_it_is() -> None:
+    """Whoever writes the whole object back adds nothing."""
+    old = having("Approved", "Failed")
+
+    assert send(APPROVAL, old, *old.status.conditions)[1] == []
 
 
 def test_a_request_is_not_issued_and_failed_at_once() -> None:
