@@ -53,5 +53,6 @@ def declare(names: Naming) -> Kind[SelfSubjectReview]:
         plural="selfsubjectreviews",
         scope=Scope.CLUSTER,
         acts=TellWhoIsCalling(),
+        creates=("metadata",),
         verbs=("create",),
     )

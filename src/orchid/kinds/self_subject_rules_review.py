@@ -106,5 +106,6 @@ def declare(names: Naming, rules: RuleLister) -> Kind[SelfSubjectRulesReview]:
         plural="selfsubjectrulesreviews",
         scope=Scope.CLUSTER,
         acts=ListRules(rules),
+        creates=("metadata", "spec"),
         verbs=("create",),
     )

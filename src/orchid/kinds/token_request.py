@@ -165,6 +165,7 @@ def declare(names: Naming, issuer: Issuer) -> Endpoint:
         plural="tokenrequests",
         scope=Scope.NAMESPACED,
         acts=RequestToken(names, issuer),
+        creates=("metadata", "spec"),
         verbs=("create",),
         defaults=with_default_lifetime,
     )

@@ -74,13 +74,8 @@ class ReviewToken:
         try:
             found = await self._tokens.authenticate_token(token, wanted)
         except Rejected as refusal:
-            status = refused(new.status, Rejected(UNKNOWN_TOKEN, *refusal.reasons))
-        else:
-            if found is None:
-                status = refused(new.status, Rejected(UNKNOWN_TOKEN))
-            else:
-                status = accepted(found, wanted)
-        return replace(new, status=status)
+            return replace(new, status=refused(*refusal.reasons))
+        return replace(new, status=accepted(found, wanted) if found else refused())
 
 
 def declare(
@@ -94,6 +89,7 @@ def declare(
         plural="tokenreviews",
         scope=Scope.CLUSTER,
         acts=ReviewToken(tokens, api_audiences),
+        creates=("metadata", "spec"),
         verbs=("create",),
     )
 
@@ -107,6 +103,5 @@ def accepted(found: Authenticated, wanted: tuple[str, ...]) -> TokenReviewStatus
     return TokenReviewStatus(authenticated=True, user=found.user, audiences=audiences)
 
 
-def refused(sent: TokenReviewStatus, refusal: Rejected) -> TokenReviewStatus:
-    """Say why not. As in the reference, what else the client sent stays; it proves nothing."""
-    return replace(sent, authenticated=False, error=str(refusal))
+def refused(*reasons: str) -> TokenReviewStatus:
+    return TokenReviewStatus(error=str(Rejected(UNKNOWN_TOKEN, *reasons)))

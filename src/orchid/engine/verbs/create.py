@@ -72,7 +72,7 @@ class Creating:
         self, kind: Kind[T], new: T, request: Request, *, under: bool = False
     ) -> Entry[T]:
         """Create an object of an acting kind; `under` another object its metadata is kept."""
-        new = in_namespace(kind, new, request.namespace)
+        new = in_namespace(kind, blank_unwritten(kind, new), request.namespace)
         if not under:
             new = wiped(new)
         new = self._ownership.after_create(kind, new, request)
