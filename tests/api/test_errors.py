@@ -206,21 +206,43 @@ async def test_bad_options(server: Api, method: str, query: str, body: Any, mess
 
 
 async def test_empty_segments(server: Api) -> None:
-    """An empty namespace lists all; an empty name or namespace of one object is missing."""
-    await server.account("a", "one")
-    await server.account("b", "two")
-    every = await server.call("GET", "/api/v1/namespaces//serviceaccounts")
-    nameless = await server.call("GET", f"{CSR}//approval")
-    placeless = await server.call("GET", "/api/v1/namespaces//serviceaccounts/a")
-    create = await server.call(
-        "POST", "/api/v1/namespaces//serviceaccounts", {"metadata": {"name": "x"}}
-    )
+    """`{namespace}` and `{name}` are required: empty, they mean neither all nor nothing."""
+    placeless = "/api/v1/namespaces//serviceaccounts"
+    answers = [
+        await server.call("GET", f"{CSR}//approval"),
+        await server.call("POST", f"{SA}//token", {}),
+        await server.call("GET", placeless),
+        await server.call("GET", f"{placeless}?watch=1"),
+        await server.call("GET", f"{placeless}/a"),
+        await server.call("POST", placeless, {"metadata": {"name": "x"}}),
+        await server.call("POST", f"{placeless}/a/token", {}),
+    ]
 
-    names = {item["metadata"]["name"] for item in every.json["items"]}
-    assert names >= {"a", "b"}
-    assert shaped(nameless, 400, "BadRequest")["message"] == "name must be provided"
-    assert shaped(placeless, 400, "BadRequest")["message"] == "Namespace parameter required."
-    assert "metadata.namespace: Required value" in shaped(create, 422, "Invalid")["message"]
+    messages = [shaped(answer, 400, "BadRequest")["message"] for answer in answers]
+    assert messages == [
+        *["Name parameter required."] * 2,
+        *["Namespace parameter required."] * 5,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("/api/v1/namespaces//serviceaccounts", "Namespace parameter required."),
+        (f"{SA}/", "Name parameter required."),
+    ],
+)
+async def test_a_delete_without_its_last_word_deletes_nothing(
+    server: Api, target: str, message: str
+) -> None:
+    """Whoever lost a namespace or a name on the way to a path did not mean everything."""
+    await server.account("a")
+    answer = await server.call("DELETE", target)
+
+    assert shaped(answer, 400, "BadRequest")["message"] == message
+    assert [item["metadata"]["name"] for item in (await server.call("GET", SA)).json["items"]] == [
+        "a"
+    ]
 
 
 async def test_trailing_slashes_are_tolerated(server: Api) -> None:

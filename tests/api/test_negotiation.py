@@ -202,13 +202,19 @@ async def test_html_characters_are_escaped(server: Api) -> None:
     [
         ("application/json; charset=utf-8", 201),
         ("APPLICATION/JSON", 201),
+        ("application/json;", 201),
+        ('application/json ; a= "b;c" ;A="b;c";', 201),
+        ("application/json;;", 415),
+        ("application/json;charset", 415),
+        ("application/json;a=b;a=c", 415),
+        ('application/json;a="b', 415),
         ("application/*", 415),
         ("text/json", 415),
         (",", 415),
     ],
 )
 async def test_forms_of_a_body(server: Api, media: str, status: int) -> None:
-    """Parameters and case do not matter, wildcards do not match."""
+    """Case and parameters that can be read do not matter, wildcards do not match."""
     body = json.dumps({"metadata": {"name": "a"}}).encode()
     answer = await server.call("POST", SA, body, headers={"content-type": media})
 

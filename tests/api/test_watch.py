@@ -123,10 +123,20 @@ async def test_ages_are_those_of_the_moment(server: Api, monkeypatch: pytest.Mon
 
 async def test_a_time_out_ends_the_stream_properly(server: Api) -> None:
     """After timeoutSeconds the stream is finished, not cut; a negative one ends at once."""
-    async with server.watch(f"{SA}?watch=1&timeoutSeconds=-1") as stream:
+    await server.account("a")
+    async with server.watch(f"{SA}?watch=1&timeoutSeconds=-1&resourceVersion=0") as stream:
         assert await stream.rest() == []
 
     assert stream.ended == "finish"
+
+
+async def test_no_time_for_the_latest_state_is_an_error(server: Api) -> None:
+    """With neither time nor a version there is one event, which says so."""
+    async with server.watch(f"{SA}?watch=1&timeoutSeconds=-1") as stream:
+        (event,) = await stream.rest()
+
+    assert (event["type"], event["object"]["code"]) == ("ERROR", 500)
+    assert event["object"]["message"] == "context deadline exceeded"
 
 
 async def test_bookmarks_tell_how_far_the_stream_is(

@@ -29,6 +29,7 @@ from orchid.server.negotiate import (
     STREAMED,
     YAML,
     form_of,
+    media_type_of,
     not_acceptable,
     require_route_accepts,
 )
@@ -58,6 +59,8 @@ from orchid.wire.status import Status, StatusDetails
 from orchid.wire.text import quote
 
 LARGEST_BODY = 3_145_728
+
+NO_NAME = "Name parameter required."
 
 COLLECTION = frozenset({"GET", "POST", "DELETE"})
 ALL_NAMESPACES = frozenset({"GET"})
@@ -112,6 +115,8 @@ class Dispatch:
         kind = self._catalog.at(target.group, target.version, tail[0])
         if kind is None or tail[3:] or (scoped and not kind.namespaced):
             raise NoSuchRoute
+        if scoped and not target.namespace:
+            raise BadRequest("Namespace parameter required.")
         everywhere = kind.namespaced and not scoped
         if everywhere and (len(tail) > 1 or kind.acts):
             raise NoSuchRoute
@@ -124,6 +129,8 @@ class Dispatch:
             methods = WATCH_PATH
         if exchange.http.method not in methods or target.verb not in kind.verbs:
             raise MethodNotAllowed
+        if target.verb == "deletecollection" and target.path.endswith("/"):
+            raise BadRequest(NO_NAME)  # rather an object whose name was lost than all of them
         return kind, None
 
     def _endpoint_route(
@@ -133,7 +140,7 @@ class Dispatch:
         if endpoint is None or exchange.located.watch_path:
             raise NoSuchRoute
         if not target.name:  # which made a list of a get
-            raise BadRequest("name must be provided")
+            raise BadRequest(NO_NAME)
         if target.verb not in endpoint.verbs or exchange.http.method == "HEAD":
             raise MethodNotAllowed
         return kind, endpoint
@@ -143,7 +150,7 @@ class Dispatch:
     async def _get(self, exchange: Exchange, request: Request, route: Route) -> Answer:
         kind, endpoint = route
         self._negotiate(exchange, kind, endpoint)
-        require_names(request, kind)
+        require_names(request)
         query = exchange.query
         if query:
             if parse.is_true(query, "export"):
@@ -210,7 +217,7 @@ class Dispatch:
     async def _update(self, exchange: Exchange, request: Request, route: Route) -> Answer:
         kind, endpoint = route
         self._negotiate(exchange, kind, endpoint)
-        require_names(request, kind)
+        require_names(request)
         new = await self._decoded(exchange, request, kind, "UpdateOptions")
         if kind.creates_on_update and await self._verbs.updating.is_missing(kind, request):
             return await self._create_by_update(exchange, request, kind, new)
@@ -231,7 +238,7 @@ class Dispatch:
         kind, endpoint = route
         media = patch_media_type(exchange)
         self._negotiate(exchange, kind, endpoint)
-        require_names(request, kind)
+        require_names(request)
         body = self._body(exchange)
         request.body_bytes = len(body)
         apply = media == APPLY
@@ -250,7 +257,7 @@ class Dispatch:
     async def _delete(self, exchange: Exchange, request: Request, route: Route) -> Answer:
         kind, _ = route
         self._negotiate(exchange, kind, None)
-        require_names(request, kind)
+        require_names(request)
         options = self._delete_options(exchange, request)
         deleted = await self._verbs.deleting.delete(kind, request.name, options, request)
         if kind.answers_deleted_object or not deleted.gone:
@@ -268,9 +275,10 @@ class Dispatch:
     ) -> Answer:
         kind, _ = route
         self._negotiate(exchange, kind, None)
-        options = self._delete_options(exchange, request)
-        dry_run = request.options.dry_run
-        request.options = parse.read_options(exchange.query)._replace(dry_run=dry_run)
+        selected = parse.read_options(exchange.query)
+        self._verbs.listing.selection(kind, selected)  # refuses before the delete options do
+        options = self._delete_options(exchange, request, collection=True)
+        request.options = selected._replace(dry_run=request.options.dry_run)
         await self._verbs.deleting.delete_collection(kind, options, request)
         details = StatusDetails(group=kind.group, kind=kind.plural)
         return status_response(
@@ -332,12 +340,14 @@ class Dispatch:
             exchange.http.headers.get("user-agent", "")
         )
 
-    def _delete_options(self, exchange: Exchange, request: Request) -> DeleteOptions:
+    def _delete_options(
+        self, exchange: Exchange, request: Request, *, collection: bool = False
+    ) -> DeleteOptions:
         body = self._body(exchange)
+        options = parse.query_delete_options(exchange.query, collection=collection)
         if body:
-            options = exchange.observed.sent = self._body_delete_options(exchange, body)
-        else:
-            options = parse.query_delete_options(exchange.query)
+            sent = exchange.observed.sent = self._body_delete_options(exchange, body)
+            options = parse.both(sent, options)
         refuse_if_any(
             ErrorSubject(self._names.meta, "DeleteOptions"), parse.delete_option_errors(options)
         )
@@ -366,12 +376,10 @@ class Dispatch:
         return options
 
 
-def require_names(request: Request, kind: Kind[Any]) -> None:
+def require_names(request: Request) -> None:
     """A path segment may be empty or a trick; then it names nothing."""
-    if kind.namespaced and not request.namespace:
-        raise BadRequest("Namespace parameter required.")
     if not request.name:
-        raise BadRequest("name must be provided")
+        raise BadRequest(NO_NAME)
     problems = parse.name_problems(request.name)
     if problems:
         raise BadRequest(f"Name parameter invalid: {quote(request.name)}: {problems}")
@@ -380,7 +388,7 @@ def require_names(request: Request, kind: Kind[Any]) -> None:
 def body_media_type(exchange: Exchange) -> str:
     """The form of a request body; JSON when nobody says."""
     given = exchange.http.headers.get("content-type", "")
-    media = given.partition(";")[0].strip().lower() if given else JSON
+    media = media_type_of(given) if given else JSON
     if media not in SERVED:
         raise UnsupportedMedia(
             "the body of the request was in an unknown format - accepted media types include: "

@@ -5,6 +5,7 @@ cached by header text, since clients repeat themselves.
 """
 
 import functools
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -18,6 +19,13 @@ STREAMED = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
 LONGEST_ACCEPT = 1024  # characters that are looked at: forms are cached, and sorting takes time
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _INDENTED_AGENTS = ("curl", "Wget", "Mozilla/5.0")
+
+
+# RFC 9110 section 5.6.6; a last semicolon with nothing behind it is let pass.
+_WORD = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_ONE = rf';[ \t]*({_WORD})[ \t]*=[ \t]*({_WORD}|"(?:[^"\\]|\\.)*")[ \t]*'
+_PARAMETER = re.compile(_ONE).findall
+_PARAMETERS = re.compile(rf"(?:{_ONE})*;?[ \t]*").fullmatch
 
 
 class Transform(StrEnum):
@@ -167,6 +175,21 @@ def require_route_accepts(accept: str, offered: tuple[str, ...]) -> None:
 def _route_accepts(accept: str, offered: tuple[str, ...]) -> bool:
     plain = {media.partition(";")[0] for media in offered} | {"*/*"}
     return any(clause.partition(";")[0].strip() in plain for clause in accept.split(","))
+
+
+def media_type_of(content_type: str) -> str:
+    """The media type of a body, without its parameters; empty if the header cannot be read."""
+    if content_type in SERVED:
+        return content_type
+    media, semicolon, rest = content_type.partition(";")
+    parameters = semicolon + rest
+    if not _PARAMETERS(parameters):
+        return ""
+    given: dict[str, str] = {}
+    for name, value in _PARAMETER(parameters):
+        if given.setdefault(name.lower(), value) != value:
+            return ""
+    return media.strip().lower()
 
 
 def not_acceptable(served: tuple[str, ...]) -> NotAcceptable:

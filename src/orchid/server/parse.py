@@ -7,7 +7,9 @@ exists is found out later (`dispatch.py`), so that nobody learns it without the 
 import functools
 import urllib.parse
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
 
 from orchid.engine.request import Options, Target
 from orchid.engine.verbs.delete import DeleteOptions, Preconditions
@@ -18,6 +20,9 @@ from orchid.wire.fields import FieldError, Path, forbidden, required
 from orchid.wire.options import FIELD_MANAGER, parse_query
 from orchid.wire.rules.names import path_segment_errors
 from orchid.wire.selection import FieldMatcher
+from orchid.wire.struct import Wire, replace
+
+W = TypeVar("W", bound=Wire)
 
 Query = dict[str, list[str]]
 
@@ -216,11 +221,11 @@ def write_option_errors(query: Query, options: Options, *, patch: str = "") -> I
         yield from values.field_validation_errors(options.field_validation)
 
 
-def query_delete_options(query: Query) -> DeleteOptions:
-    """Delete options when there is no body."""
+def query_delete_options(query: Query, *, collection: bool = False) -> DeleteOptions:
+    """Delete options as the query has them; of a collection, resourceVersion says which state."""
     if not query:
         return DeleteOptions()
-    uid, version = query.get("uid"), query.get("resourceVersion")
+    uid, version = query.get("uid"), None if collection else query.get("resourceVersion")
     preconditions = None
     if uid or version:
         preconditions = Preconditions(
@@ -233,7 +238,30 @@ def query_delete_options(query: Query) -> DeleteOptions:
         orphan_dependents=_optional_bool(query, "orphanDependents"),
         propagation_policy=policy[0] if policy else None,
         dry_run=tuple(query.get("dryRun", ())),
+        ignore_store_read_error_with_cluster_breaking_potential=_optional_bool(
+            query, "ignoreStoreReadErrorWithClusterBreakingPotential"
+        ),
     )
+
+
+def both(sent: DeleteOptions, asked: DeleteOptions) -> DeleteOptions:
+    """The options of the body and of the query as one; a dry run is one if either says so."""
+    agreed = _agreed(sent, replace(asked, dry_run=()))
+    return replace(agreed, dry_run=(*sent.dry_run, *asked.dry_run))
+
+
+def _agreed(sent: W, asked: W) -> W:
+    """What one leaves out the other may say; if they disagree, nobody knows what was meant."""
+    found: dict[str, Any] = {}
+    for field in msgspec.structs.fields(sent):
+        one, other = getattr(sent, field.name), getattr(asked, field.name)
+        if isinstance(one, Wire) and isinstance(other, Wire):
+            one = other = _agreed(one, other)
+        if one != other and field.default not in (one, other):
+            said = f"{field.encode_name}: the body says {one} and the query says {other}"
+            raise BadRequest(said)
+        found[field.name] = other if one == field.default else one
+    return replace(sent, **found)
 
 
 def delete_option_errors(options: DeleteOptions) -> Iterator[FieldError]:

@@ -126,6 +126,8 @@ class WatchStream:
         watch = self._watch
         if watch.error is not None:
             return self._fail(watch.error.status())
+        if self._seconds < 0:
+            return sink.finish()
         self._send_all(self._form.event(ADDED, entry) for entry in watch.initial)
         if watch.ends_initial:
             sink.send(Chunk(self._form.bookmark(watch.after, marked=True)))
@@ -176,7 +178,7 @@ class WatchStream:
 
     def _start_timers(self) -> None:
         loop = asyncio.get_running_loop()
-        lasts = max(self._seconds, 0.0)
+        lasts = self._seconds
         self._end_timer = loop.call_later(lasts, self._sink.finish)
         if self._watch.bookmarks:
             self._last_bookmark = loop.time() + lasts - min(BOOKMARK_BEFORE_END, lasts / 2)

@@ -68,9 +68,11 @@ class Selection(Generic[T]):
         self.kind = kind
         self.labels = LabelMatcher.parse(options.label_selector)
         self.fields = FieldMatcher.parse(options.field_selector)
-        for name in self.fields.fields():
-            refuse_unknown_field(kind, name)
         self.name = self.fields.exact("metadata.name")
+
+    def require_known_fields(self) -> None:
+        for name in self.fields.fields():
+            refuse_unknown_field(self.kind, name)
 
     @property
     def everything(self) -> bool:
@@ -112,10 +114,16 @@ class Listing:
         self._feed = feed
         self._names = names
 
-    async def page(self, kind: Kind[T], request: Request) -> Listed[T]:
-        options = request.options
+    def selection(self, kind: Kind[T], options: Options) -> Selection[T]:
+        """Which objects are asked for, once there is nothing wrong with the question."""
         selection = Selection(kind, options)
         refuse_if_any(ErrorSubject(self._names.meta, "ListOptions"), list_option_errors(options))
+        selection.require_known_fields()
+        return selection
+
+    async def page(self, kind: Kind[T], request: Request) -> Listed[T]:
+        options = request.options
+        selection = self.selection(kind, options)
         prefix = kind.key_prefix
         if kind.namespaced and request.namespace:
             prefix += request.namespace + "/"
@@ -137,13 +145,12 @@ class Listing:
         if options.resource_version not in ("", "0"):
             raise BadRequest("specifying resource version is not allowed when using continue")
         token = continue_token.decode(options.continue_, self._names)
-        limit = 0 if options.resource_version == "0" else options.limit
         start = prefix + token.start
         await self._feed.fresh()
         if token.revision < 0:
-            return self._from_memory(selection, prefix, start, limit)
+            return self._from_memory(selection, prefix, start, options.limit)
         try:
-            return await self._at(selection, prefix, start, token.revision, limit)
+            return await self._at(selection, prefix, start, token.revision, options.limit)
         except Expired:
             raise continue_token.expired(token, self._names) from None
 

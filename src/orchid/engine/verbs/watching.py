@@ -95,12 +95,16 @@ class Watching:
             options = with_defaults(options)
         errors = list_option_errors(options) if listing_rules else watch_option_errors(options)
         refuse_if_any(ErrorSubject(self._names.meta, "ListOptions"), errors)
+        selection.require_known_fields()
         prefix = kind.key_prefix
         if kind.namespaced and request.namespace:
             prefix += request.namespace + "/"
         watch = Watch(self._feed, selection, prefix)
         watch.bookmarks = options.allow_watch_bookmarks
         await self._position(watch, options, listing_rules)
+        over = (options.timeout_seconds or 0) < 0
+        if over and options.watch and not options.resource_version:
+            watch.error = NoTimeLeft()
         return watch
 
     async def _position(self, watch: Watch[Any], options: Options, listing_rules: bool) -> None:
@@ -126,6 +130,15 @@ class Watching:
             watch.after = parse_version(version)
             if watch.after < watch.cache.oldest:
                 watch.error = too_old(watch.after, watch.cache.oldest)
+
+
+class NoTimeLeft(ApiError):
+    """The one event of a watch that was over before it began."""
+
+    code, reason = 500, "InternalError"
+
+    def __init__(self) -> None:
+        super().__init__("context deadline exceeded")
 
 
 def too_old(asked: int, oldest: int) -> Expired:

@@ -117,6 +117,17 @@ async def test_exact_versions_come_from_history(world: Engine) -> None:
     assert newer.revision > second.revision
 
 
+async def test_a_limit_holds_also_behind_a_token_at_any_version(world: Engine) -> None:
+    """Version 0 beside a token means the token's version, and pages go on as they began."""
+    for name in "abc":
+        await world.make(name)
+    first = await world.list(limit=1)
+    second = await world.list(limit=1, continue_=first.continue_, resource_version="0")
+
+    assert (names(second), second.revision) == (["b"], first.revision)
+    assert second.continue_
+
+
 async def test_a_compacted_version_is_gone(world: Engine) -> None:
     """An exact list is refused; a page goes on from the same key, with newer content."""
     for name in "abc":
