@@ -5,6 +5,9 @@ first, values as keys. Secrets never get here: they travel in a type that prints
 one come in disguise all the same, `masked` takes out whatever has the shape of a token or a private
 key before a line is written.
 
+Nobody writes lines of their own: control characters are escaped, and what has several lines by
+nature (an exception, or `extra={"story": ...}`) stands indented below its event.
+
 What nobody foresaw is told by `failure_story`: where it happened and what sort of error it was, but
 not the error's own text, which may quote what a client sent.
 """
@@ -19,6 +22,7 @@ from typing import Any
 import msgspec
 
 MASK = "***"
+STORY = "story"  # the value of this name has several lines
 
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _SHAPES = "|".join(
@@ -44,11 +48,25 @@ def masked(text: str) -> str:
     return text
 
 
-def masked_bytes(data: bytes) -> bytes:
-    """The same for encoded text."""
+def has_shape(data: bytes) -> bool:
+    """Whether encoded text holds anything that `masked` would take out."""
     if b"eyJ" in data or b"PRIVATE KEY" in data or b"LS0tLS1CRUdJTi" in data:
-        return _IN_BYTES.sub(MASK.encode(), data)
-    return data
+        return _IN_BYTES.search(data) is not None
+    return False
+
+
+def escaped(text: str) -> str:
+    """The text on one line: whatever does not print becomes an escape, as in a Python string."""
+    if text.isprintable():
+        return text
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text
+    )
+
+
+def indented(text: str) -> str:
+    """A text of several lines, none of which can be taken for a line of the log."""
+    return "".join(f"\n    {escaped(line)}" for line in text.split("\n"))
 
 
 def failure_story(error: BaseException) -> str:
@@ -72,10 +90,14 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.datetime.fromtimestamp(record.created).strftime("%H:%M:%S")  # noqa: DTZ006 -- a person reads this, in local time
-        values = "".join(f" {name}={value}" for name, value in values_of(record).items())
-        line = f"{time} {record.levelname.lower():<7} {record.getMessage()}{values}"
+        values = values_of(record)
+        story = values.pop(STORY, "")
+        told = "".join(f" {name}={value}" for name, value in values.items())
+        line = f"{time} {record.levelname.lower():<7} {escaped(record.getMessage() + told)}"
+        if story:
+            line += indented(story)
         if record.exc_info:
-            line = f"{line}\n{self.formatException(record.exc_info)}"
+            line += indented(self.formatException(record.exc_info))
         return masked(line)
 
 

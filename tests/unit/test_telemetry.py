@@ -11,8 +11,8 @@ from orchid.telemetry import (
     JsonFormatter,
     TextFormatter,
     failure_story,
+    has_shape,
     masked,
-    masked_bytes,
 )
 
 JWT = "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJlLXNpZ25hdHVyZQ"
@@ -34,8 +34,7 @@ FORMATTERS = [TextFormatter(), JsonFormatter()]
 def test_credentials_are_masked_by_their_shape(secret: str) -> None:
     """Tokens and private keys, plain or in base64, disappear; what stands around them stays."""
     assert masked(f"before {secret} after").replace("\n", "") == "before *** after"
-    shown = json.loads(masked_bytes(json.dumps([secret, "left"]).encode()))
-    assert [text.strip() for text in shown] == ["***", "left"]
+    assert has_shape(json.dumps([secret, "left"]).encode())
 
 
 @pytest.mark.parametrize(
@@ -45,7 +44,7 @@ def test_credentials_are_masked_by_their_shape(secret: str) -> None:
 def test_other_text_is_left_alone(text: str) -> None:
     """Continue tokens, credential ids, certificates and names are not secrets."""
     assert masked(text) == text
-    assert masked_bytes(text.encode()) == text.encode()
+    assert not has_shape(text.encode())
 
 
 def logged(formatter: logging.Formatter, **extra: str) -> str:
@@ -88,3 +87,28 @@ def test_failure_story_tells_place_and_sort_but_no_text() -> None:
     assert story.startswith("RuntimeError from KeyError\n")
     assert "test_telemetry.py" in story
     assert story.count("canary") == story.count('raise RuntimeError("canary")')
+
+
+FORGED = "23:59:59 error   forged.line"
+BREAKS = ["\n", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029", "\r\n", "\x1b[2K\n"]
+
+
+@pytest.mark.parametrize("sign", BREAKS)
+def test_nobody_writes_a_line_of_their_own(sign: str) -> None:
+    """Whatever breaks a line is escaped, in values, in messages and in the text of exceptions."""
+    text = f"name{sign}{FORGED}"
+    try:
+        raise ValueError(text)
+    except ValueError:
+        made = logging.getLogger("orchid").makeRecord
+        record = made(
+            "orchid", logging.ERROR, "f", 1, "event.happened: %s", (text,), sys.exc_info(),
+            extra={"name_": text, "story": f"KeyError{sign}{FORGED}"},
+        )  # fmt: skip
+
+    lines = TextFormatter().format(record).splitlines()
+
+    assert "event.happened: name" in lines[0]
+    assert not [line for line in lines[1:] if not line.startswith("    ")]
+    assert not [line for line in lines if line.startswith(FORGED)]
+    assert all(line.isprintable() for line in lines)

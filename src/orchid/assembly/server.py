@@ -315,7 +315,7 @@ def _well() -> str | None:
 
 
 def _failed(http: HttpRequest, problem: BaseException) -> Response:
-    log.error("request.failed: %s", failure_story(problem))
+    log.error("request.failed", extra={"story": failure_story(problem)})
     return Response(500, b"Content-Type: text/plain; charset=utf-8\r\n", b"internal error\n")
 
 

@@ -84,8 +84,8 @@ class Chain:
             # A panic that no guard has met ends its request, as any failure does; an exit passes.
             if not isinstance(problem, Exception) and not is_panic(type(problem)):
                 raise
-            story = failure_story(problem)
-            log.error("request.failed: %s", story, extra={"audit_id": exchange.audit_id})
+            extra = {"audit_id": exchange.audit_id, "story": failure_story(problem)}
+            log.error("request.failed", extra=extra)
             exchange.observed.panicked = True
             answer = text(exchange, 500, PANIC)
         self._look_on(exchange, answer, started)

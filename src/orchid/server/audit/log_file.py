@@ -1,8 +1,9 @@
 """Where audit events go: a file of JSON lines, or standard output.
 
 `AuditLog.put` takes one finished line and returns at once; a thread of its own writes what has
-gathered, one system call for many events. What waits is bounded: `full` says so, and whoever asks
-before a request is worked on can refuse it, so that nothing happens unrecorded.
+gathered, one system call for many events. It also finishes lines that take long to make, which
+`put_later` hands over. What waits is bounded: `full` says so, and whoever asks before a request is
+worked on can refuse it, so that nothing happens unrecorded.
 
 The file is opened for appending with mode 0600. If it is renamed or removed, the next batch goes
 to a new file of the old name, so that any rotation works without a signal. An event that cannot be
@@ -13,7 +14,10 @@ import contextlib
 import logging
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
+
+from orchid.telemetry import failure_story
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +39,9 @@ class AuditLog:
         self.errors = 0  # events that could not be written
         self._path = None if path == STANDARD_OUTPUT else Path(path)
         self._most = most_waiting
-        self._lines: list[bytes] = []
-        self._size = 0
+        self._lines: list[bytes | Callable[[], bytes]] = []
+        self._gathered = 0  # the size of these lines
+        self._size = 0  # and with those that are being written
         self._lock = threading.Lock()
         self._arrived = threading.Event()
         self._closing = threading.Event()
@@ -61,9 +66,17 @@ class AuditLog:
         Taken even when the log is `full`: it ends something that has begun, of which there are
         only as many as there are requests under way.
         """
+        self._take(line, len(line))
+
+    def put_later(self, line: Callable[[], bytes], size: int) -> None:
+        """Have a line made and written, in its place among the others; `size` is an estimate."""
+        self._take(line, size)
+
+    def _take(self, line: bytes | Callable[[], bytes], size: int) -> None:
         with self._lock:
             self._lines.append(line)
-            self._size += len(line)
+            self._gathered += size
+            self._size += size
         if not self._arrived.is_set():
             self._arrived.set()
 
@@ -91,9 +104,10 @@ class AuditLog:
     def _write_waiting(self) -> None:
         with self._lock:
             lines, self._lines = self._lines, []
+            size, self._gathered = self._gathered, 0
         if not lines:
             return
-        data = b"".join(lines)
+        data = b"".join(map(self._finished, lines))
         try:
             self._follow_name()
             _write_all(self._file, b"\n" + data if self._torn else data)
@@ -105,7 +119,17 @@ class AuditLog:
                 "audit.not_written", extra={"events": len(lines), "problem": problem.strerror}
             )
         with self._lock:
-            self._size -= len(data)
+            self._size -= size
+
+    def _finished(self, line: bytes | Callable[[], bytes]) -> bytes:
+        if isinstance(line, bytes):
+            return line
+        try:
+            return line()
+        except Exception as problem:
+            self.errors += 1
+            log.error("audit.not_written", extra={"events": 1, "story": failure_story(problem)})
+            return b""
 
     def _follow_name(self) -> None:
         """Open the file anew if its name no longer leads to what we have open."""

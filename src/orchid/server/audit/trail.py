@@ -8,15 +8,14 @@ asks for (policy.py) to the log (log_file.py), in the event form of the referenc
     ResponseComplete   the answer is made, or the watch has ended
     Panic              something went wrong that nobody foresaw
 
-Never recorded, at any level: headers other than the user agent and the addresses; the bodies of
-what holds credentials; query parameters that the API does not know; the token that a caller
-presented, wherever else they put it; and what has the shape of a token or a private key.
+Never recorded, at any level: headers other than the user agent and the addresses, and the bodies of
+what holds secrets. What is left out of the rest is said in redaction.py.
 """
 
 import ipaddress
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 import msgspec
 
@@ -40,9 +39,9 @@ from orchid.server.audit.policy import (
     Plan,
     Policy,
 )
+from orchid.server.audit.redaction import presented_token, rendered, shown_uri, tidied
 from orchid.server.exchange import NOWHERE, Exchange
 from orchid.server.sockets.messages import HttpRequest, Peer, Response, Stream
-from orchid.telemetry import MASK, masked_bytes
 from orchid.wire.codec import yaml_text
 from orchid.wire.codec.documents import encode
 from orchid.wire.errors import InternalError
@@ -52,24 +51,9 @@ from orchid.wire.status import Status
 from orchid.wire.struct import replace
 from orchid.wire.user import UserInfo
 
-T = TypeVar("T")
-
 LONGEST_AGENT = 1024
 MOST_SOURCES = 100
-SHORTEST_TOKEN = 8  # to hide less than this would hide half the record
-LONGEST_SIGN = 24  # so much of a token is looked for first; the whole is seldom there
-
-# What the API knows of; other parameters may be anybody's secrets.
-PARAMETERS = frozenset(
-    {
-        "allowWatchBookmarks", "continue", "dryRun", "exclude", "export", "fieldManager",
-        "fieldSelector", "fieldValidation", "force", "gracePeriodSeconds", "includeObject",
-        "labelSelector", "limit", "orphanDependents", "pretty", "propagationPolicy",
-        "resourceVersion", "resourceVersionMatch", "sendInitialEvents", "timeout",
-        "timeoutSeconds", "uid", "verbose", "watch",
-    }
-)  # fmt: skip
-TELLING_FIELDS = frozenset({"token", "password", "privateKey", "clientSecret", "stringData"})
+LARGE_BYTES = 32 * 1024  # of bodies; more is readied for the record beside the event loop
 
 
 class AuditTrail(Protocol):
@@ -137,7 +121,7 @@ class PolicyAudit:
             raise InternalError("failed to store audit event")
         if REQUEST_RECEIVED not in plan.omitted_stages:
             event = self._event(exchange, plan, REQUEST_RECEIVED)
-            self._put(event, exchange.http)
+            self._write(event, presented_token(exchange.http))
 
     def complete(self, exchange: Exchange, answer: Response | Stream) -> None:
         plan = exchange.observed.audit_plan
@@ -162,7 +146,7 @@ class PolicyAudit:
             return
         event = self._event(exchange, plan, RESPONSE_STARTED)
         outcome = _outcome(exchange.observed.status, answer.status)
-        self._put(replace(event, response_status=outcome), exchange.http)
+        self._write(replace(event, response_status=outcome), presented_token(exchange.http))
 
     def _plan(self, exchange: Exchange, user: UserInfo | None) -> Plan:
         target = exchange.located.target
@@ -179,16 +163,28 @@ class PolicyAudit:
             return
         # A watch lasts: keep the finished event instead of everything it was made from.
         event = self._completed(exchange, plan, RESPONSE_COMPLETE, outcome)
-        hidden = presented_token(exchange.http)
+        token = presented_token(exchange.http)
 
         def closed() -> None:
-            self._write(replace(event, stage_timestamp=micro_time(self._clock.now())), hidden)
+            self._write(replace(event, stage_timestamp=micro_time(self._clock.now())), token)
 
         stream.on_close(closed)
 
     def _end(self, exchange: Exchange, plan: Plan, stage: str, outcome: AuditOutcome) -> None:
-        if stage not in plan.omitted_stages:
-            self._put(self._completed(exchange, plan, stage, outcome), exchange.http)
+        if stage in plan.omitted_stages:
+            return None
+        event = self._completed(exchange, plan, stage, outcome)
+        token, size = presented_token(exchange.http), bodies_size(exchange, plan)
+        if not size:
+            return self._write(event, token)
+        self.events += 1
+
+        def line() -> bytes:
+            return rendered(with_bodies(event, exchange, plan), token)
+
+        if size > LARGE_BYTES:
+            return self._log.put_later(line, size)
+        return self._log.put(line())
 
     # -- making events -----------------------------------------------------------------------
 
@@ -217,7 +213,7 @@ class PolicyAudit:
     def _completed(
         self, exchange: Exchange, plan: Plan, stage: str, outcome: AuditOutcome
     ) -> AuditEvent:
-        """The event of a stage at which the answer is known."""
+        """The event of a stage at which the answer is known, without bodies."""
         request = exchange.request
         impersonated = request is not None and request.real_user is not None
         return replace(
@@ -225,8 +221,6 @@ class PolicyAudit:
             impersonated_user=request.user if request is not None and impersonated else None,
             authentication_metadata=authentication_metadata(exchange),
             response_status=outcome,
-            request_object=request_object(exchange, plan),
-            response_object=response_object(exchange, plan),
             annotations=self._annotations(exchange),
         )
 
@@ -243,82 +237,9 @@ class PolicyAudit:
 
     # -- writing them ------------------------------------------------------------------------
 
-    def _put(self, event: AuditEvent, http: HttpRequest) -> None:
-        self._write(event, presented_token(http))
-
-    def _write(self, event: AuditEvent, hidden: str) -> None:
+    def _write(self, event: AuditEvent, token: str) -> None:
         self.events += 1
-        self._log.put(rendered(event, hidden))
-
-
-def rendered(event: AuditEvent, hidden: str) -> bytes:
-    """An event as one line, without the token that the caller presented."""
-    try:
-        data = encode(event)
-    except UnicodeEncodeError:  # a path may escape bytes that are no text
-        event = with_texts(event, _printable)
-        data = encode(event)
-    if hidden:
-        sign = hidden[:LONGEST_SIGN]
-        if (sign.encode() if sign.isascii() and sign.isalnum() else as_json(sign)) in data:
-            data = encode(with_texts(event, without(hidden)))
-    return masked_bytes(data) + b"\n"
-
-
-def with_texts(event: AuditEvent, change: Callable[[str], str]) -> AuditEvent:
-    """Change every text that the caller chose.
-
-    Who they are and where they come from is not among those: nobody may hide that by presenting it
-    as a token.
-    """
-    return replace(
-        event,
-        audit_id=change(event.audit_id),
-        request_uri=change(event.request_uri),
-        user_agent=change(event.user_agent),
-        verb=change(event.verb),
-        impersonated_user=_changed(event.impersonated_user, change),
-        object_ref=_changed(event.object_ref, change),
-        response_status=_changed(event.response_status, change),
-        request_object=_changed_raw(event.request_object, change),
-        response_object=_changed_raw(event.response_object, change),
-        annotations={key: change(value) for key, value in event.annotations.items()},
-    )
-
-
-def _changed(part: T, change: Callable[[str], str]) -> T:
-    if part is None:
-        return part
-    return msgspec.convert(changed_texts(msgspec.to_builtins(part), change), type(part))
-
-
-def changed_texts(value: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, dict):
-        return {key: changed_texts(item, change) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [changed_texts(item, change) for item in value]
-    return value
-
-
-def _changed_raw(raw: msgspec.Raw | None, change: Callable[[str], str]) -> msgspec.Raw | None:
-    return None if raw is None else msgspec.Raw(change(bytes(raw).decode()).encode())
-
-
-def without(token: str) -> Callable[[str], str]:
-    """Take a token out of a text, also where the text is JSON."""
-    escaped = as_json(token).decode()
-    return lambda text: text.replace(token, MASK).replace(escaped, MASK)
-
-
-def _printable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
-
-
-def as_json(text: str) -> bytes:
-    """A text as it stands within JSON."""
-    return encode(_printable(text))[1:-1]
+        self._log.put(rendered(event, token))
 
 
 # --- the parts of an event ------------------------------------------------------------------------
@@ -332,20 +253,6 @@ def authentication_metadata(exchange: Exchange) -> AuthenticationMetadata | None
 def micro_time(moment: datetime) -> datetime:
     """A time that is written with its six digits after the second, which readers insist on."""
     return moment if moment.microsecond else moment.replace(microsecond=1)
-
-
-def shown_uri(http: HttpRequest) -> str:
-    """Path and query; of parameters that the API does not know, only the names."""
-    if not http.query:
-        return http.path
-    return f"{http.path}?{'&'.join(map(_shown_pair, http.query.split('&')))}"
-
-
-def _shown_pair(pair: str) -> str:
-    name, equals, _ = pair.partition("=")
-    if name in PARAMETERS:
-        return pair
-    return f"{name}={MASK}" if equals else MASK
 
 
 def shown_agent(http: HttpRequest) -> str:
@@ -412,6 +319,24 @@ def _outcome(status: Status | None, code: int) -> AuditOutcome:
     )
 
 
+def bodies_size(exchange: Exchange, plan: Plan) -> int:
+    """How much there is to record of bodies; 0 if nothing is wanted."""
+    if plan.level < Level.REQUEST:
+        return 0
+    body = exchange.http.body
+    size = len(body) + (len(exchange.observed.shown or b"") if plan.level > Level.REQUEST else 0)
+    is_yaml = exchange.located.target.verb == "patch" and body[:1] not in (b"{", b"[")
+    return size + LARGE_BYTES if is_yaml else size  # small YAML may unfold to much
+
+
+def with_bodies(event: AuditEvent, exchange: Exchange, plan: Plan) -> AuditEvent:
+    return replace(
+        event,
+        request_object=request_object(exchange, plan),
+        response_object=response_object(exchange, plan),
+    )
+
+
 def request_object(exchange: Exchange, plan: Plan) -> msgspec.Raw | None:
     """What was sent: the object, or a patch as it came."""
     if (
@@ -436,43 +361,3 @@ def response_object(exchange: Exchange, plan: Plan) -> msgspec.Raw | None:
     if plan.level < Level.REQUEST_RESPONSE or exchange.observed.shown is None:
         return None
     return tidied(exchange.observed.shown, plan)
-
-
-_TELLING = tuple(f'"{name}"'.encode() for name in sorted(TELLING_FIELDS))
-
-
-def tidied(data: bytes, plan: Plan) -> msgspec.Raw | None:
-    """A body as it is recorded: on one line, without telling fields, perhaps without owners."""
-    omits = plan.omits_managed_fields and b'"managedFields"' in data
-    if not omits and b"\n" not in data and not any(name in data for name in _TELLING):
-        return msgspec.Raw(data)
-    try:
-        value = msgspec.json.decode(data)
-    except (ValueError, RecursionError):
-        return None
-    return msgspec.Raw(encode(_tidy(value, omits)))
-
-
-def _tidy(value: Any, omits_managed_fields: bool) -> Any:
-    if isinstance(value, dict):
-        return {
-            key: MASK if key in TELLING_FIELDS and item else _tidy(item, omits_managed_fields)
-            for key, item in value.items()
-            if not (omits_managed_fields and key == "managedFields")
-        }
-    if isinstance(value, list):
-        return [_tidy(item, omits_managed_fields) for item in value]
-    return value
-
-
-def presented_token(http: HttpRequest) -> str:
-    """The credential of the Authorization header, if it is what the caller is judged by.
-
-    One who shows a certificate, or a token elsewhere, could write here what they want to have
-    hidden from the record.
-    """
-    given = http.headers.get("authorization")
-    if given is None or http.peer.certificate or "sec-websocket-protocol" in http.headers:
-        return ""
-    token = given.partition(" ")[2].strip()
-    return token if len(token) >= SHORTEST_TOKEN else ""

@@ -97,6 +97,49 @@ def test_failed_write_is_counted_and_told_without_the_event(
     assert "canary" not in caplog.text
 
 
+def test_a_write_that_takes_only_a_part_is_carried_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system may take fewer bytes than it is given, as on a disk that is almost full."""
+    path = tmp_path / "audit.log"
+    taken = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: taken(file, data[:3]))
+    log = AuditLog(str(path))
+
+    log.put(b"one long line\n")
+    log.put(b"and another\n")
+    log.close()
+
+    assert path.read_bytes() == b"one long line\nand another\n"
+
+
+def test_lines_that_are_made_later_keep_their_place(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The thread of the log makes them; one that fails is counted, and the others are written."""
+
+    def fails() -> bytes:
+        raise KeyError("canary")
+
+    makers: list[str] = []
+
+    def made() -> bytes:
+        makers.append(threading.current_thread().name)
+        return b"two\n"
+
+    log = AuditLog(str(tmp_path / "audit.log"))
+    log.put(b"one\n")
+    log.put_later(made, 4)
+    log.put_later(fails, 1000)
+    log.put(b"three\n")
+    log.close()
+
+    assert (tmp_path / "audit.log").read_bytes() == b"one\ntwo\nthree\n"
+    assert makers == ["audit-log"]
+    assert (log.errors, log.full) == (1, False)
+    assert "canary" not in caplog.text
+
+
 def test_file_that_cannot_be_opened_is_a_clear_error(tmp_path: Path) -> None:
     """A folder that does not exist is told at the start."""
     with pytest.raises(AuditLogUnusable, match="No such file or directory"):
