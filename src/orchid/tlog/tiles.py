@@ -124,6 +124,16 @@ def bundle(entries: Iterable[bytes]) -> bytes:
     return b"".join(len(entry).to_bytes(2, "big") + entry for entry in entries)
 
 
+def first_entries(data: bytes, count: int) -> bytes | None:
+    """The beginning of a bundle, as far as it holds `count` entries; None if it holds fewer."""
+    at = 0
+    for _ in range(count):
+        if at >= len(data):
+            return None
+        at += 2 + int.from_bytes(data[at : at + 2], "big")
+    return data[:at]
+
+
 def unbundle(data: bytes) -> list[bytes]:
     """The entries in a bundle."""
     entries: list[bytes] = []
@@ -188,6 +198,9 @@ class Edge:
             self._rows.append([])
         return self._rows[level]
 
+    def tile(self, tile: Tile) -> bytes:
+        """The bytes of one of the partial tiles."""
+        return b"".join(self._rows[tile.level])
+
     def root(self) -> bytes:
-        rows = {tile: self._rows[tile.level] for tile in self.partial_tiles(self.size)}
-        return subtree_hash(Subtree(0, self.size), self.size, lambda tile: b"".join(rows[tile]))
+        return subtree_hash(Subtree(0, self.size), self.size, self.tile)

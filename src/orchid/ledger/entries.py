@@ -1,0 +1,62 @@
+"""Entries of the ledger: what happened, as JSON that can stand for ever.
+
+A kind says what is worth an entry as a `Fact` (see `Kind.records`). What anybody must be able to
+find stands in clear: a serial number, a signer, a time. What may tell of a person is sealed: only a
+hash is written, keyed with the uid of the object that the entry tells of. The uid is random, and
+stands in that object and not in the entry. So whoever can read the object can check the entry
+against it (`seal`), and when the object is removed nobody can any more: the log stays whole, and
+holds no name.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+LARGEST_ENTRY: Final = 4096
+"""Bytes; a bundle of 256 entries must fit into one value of the store."""
+
+_encoder = msgspec.json.Encoder(order="sorted")
+
+
+class EntryTooLarge(Exception):
+    """A fact does not fit into an entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something that happened to an object: `clear` is written as it is, `sealed` as hashes.
+
+    Nothing in `clear` may name a person. Values are what JSON knows.
+    """
+
+    type: str  # like request.approved: what, then what became of it
+    clear: Mapping[str, Any] = field(default_factory=dict)
+    sealed: Mapping[str, Any] = field(default_factory=dict)
+
+
+def entry(fact: Fact, uid: str, now: datetime) -> bytes:
+    """A fact about the object with this uid, as the bytes that are logged."""
+    content: dict[str, Any] = {
+        "type": fact.type,
+        "time": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        **fact.clear,
+    }
+    if uid:
+        content["object"] = seal(uid, "uid", uid)
+    if fact.sealed:
+        content["sealed"] = {name: seal(uid, name, value) for name, value in fact.sealed.items()}
+    data = _encoder.encode(content)
+    if len(data) > LARGEST_ENTRY:
+        raise EntryTooLarge(f"a {fact.type} entry of {len(data)} bytes, limit is {LARGEST_ENTRY}")
+    return data
+
+
+def seal(uid: str, name: str, value: Any) -> str:
+    """The hash that stands for a value, the same for whoever knows the uid of the object."""
+    told = name.encode() + b"\0" + _encoder.encode(value)
+    return hmac.new(uid.encode(), told, hashlib.sha256).hexdigest()

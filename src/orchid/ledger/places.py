@@ -1,0 +1,51 @@
+"""Where the ledger stands in the store, and the changes that put an entry there.
+
+    ~ledger/pending/<time>-<random>   an entry that waits for its place in the log
+    ~ledger/entries/<index>           a stretch of a bundle: entries from that index on
+    ~ledger/tile/<level>/<index>      a tile of hashes; the last one of a level grows
+    ~ledger/head/checkpoint           how far the log goes, signed
+
+The prefix sorts behind every object, so that one span holds all objects and nothing of the ledger.
+An entry becomes pending in the same commit as the object it tells of (`pending`). No two commits
+write the same key for it, so none waits for another. sequencing.py gives it its place.
+"""
+
+import secrets
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from orchid.ledger.entries import Fact, entry
+from orchid.store.interface import ABSENT, Change, Span
+from orchid.tlog.tiles import FULL, Tile
+
+PREFIX: Final = "~ledger/"
+OBJECTS: Final = Span("", PREFIX)
+"""Every key that is none of the ledger's."""
+
+PENDING: Final = Span.prefix(PREFIX + "pending/")
+HEAD: Final = PREFIX + "head/checkpoint"
+
+
+def pending(facts: Iterable[Fact], uid: str, now: datetime) -> list[Change]:
+    """What a commit adds to put these facts about an object into the ledger."""
+    return [Change(_pending_key(now), entry(fact, uid, now), ABSENT) for fact in facts]
+
+
+def _pending_key(now: datetime) -> str:
+    # In the order of time, so that a crowd of entries gets its places in about that order.
+    return f"{PENDING.start}{int(now.timestamp() * 1000):013d}-{secrets.token_hex(8)}"
+
+
+def stretch_key(index: int) -> str:
+    return f"{PREFIX}entries/{index:016d}"
+
+
+def bundle_span(index: int) -> Span:
+    """The stretches of one bundle: joined, they are the bundle."""
+    return Span(stretch_key(index * FULL), stretch_key((index + 1) * FULL))
+
+
+def tile_key(tile: Tile) -> str:
+    """One key for all widths of a tile: the wider one begins with the narrower ones."""
+    return f"{PREFIX}tile/{tile.level:02d}/{tile.index:016d}"

@@ -1,0 +1,39 @@
+"""Read the log out of the store, in the form in which it is served and checked."""
+
+from orchid.ledger import places
+from orchid.store.interface import Span, Store
+from orchid.tlog import tiles
+from orchid.tlog.merkle import HASH_SIZE
+from orchid.tlog.tiles import ENTRIES, Tile
+
+
+class StoredLog:
+    """A log in a store, as a `LogSource` (tlog/audit.py)."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def checkpoint(self) -> bytes | None:
+        """The newest signed checkpoint; None before the first entry."""
+        return await self._value(places.HEAD)
+
+    async def tile(self, tile: Tile) -> bytes | None:
+        """A tile or bundle in the width that is asked for; None if the log is not that long."""
+        if tile.level == ENTRIES:
+            return await self._bundle(tile)
+        data = await self._value(places.tile_key(tile)) or b""
+        size = tile.width * HASH_SIZE
+        return data[:size] if len(data) >= size else None
+
+    async def pending(self) -> int:
+        """How many entries wait for their place."""
+        return len((await self._store.read(places.PENDING)).records)
+
+    async def _bundle(self, tile: Tile) -> bytes | None:
+        page = await self._store.read(places.bundle_span(tile.index))
+        data = b"".join(record.value for record in page.records)
+        return tiles.first_entries(data, tile.width)
+
+    async def _value(self, key: str) -> bytes | None:
+        records = (await self._store.read(Span.key(key), limit=1)).records
+        return records[0].value if records else None

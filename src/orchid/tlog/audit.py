@@ -1,0 +1,151 @@
+"""Check a whole log: every entry against its hash, every hash up to the signed root.
+
+`audit` reads everything once and computes the tree anew. The first thing that does not fit is named
+in `LogRefused`: an entry by its index, a tile by its path. With an earlier checkpoint it also sees
+that the log of that time is the beginning of this one: so a log that was rolled back or rewritten
+is found out, even if it was done by somebody who has its key.
+"""
+
+import base64
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from orchid.tlog import tiles
+from orchid.tlog.checkpoints import Checkpoint
+from orchid.tlog.merkle import HASH_SIZE, leaf_hash
+from orchid.tlog.notes import NoteRefused, Verifier
+from orchid.tlog.proofs import inclusion
+from orchid.tlog.tiles import ENTRIES, FULL, BadTile, Edge, Tile
+
+
+class LogRefused(Exception):
+    """The log does not fit what was signed; says where."""
+
+
+class LogSource(Protocol):
+    """Where a log is read: a store, a server, a directory."""
+
+    async def checkpoint(self) -> bytes | None:
+        """The signed checkpoint; None if there is no log yet."""
+
+    async def tile(self, tile: Tile) -> bytes | None:
+        """A tile or bundle in the width that is asked for; None if it is not there."""
+
+
+async def opened(source: LogSource, verifier: Verifier) -> Checkpoint:
+    """The checkpoint of a log, its signature checked."""
+    note = await source.checkpoint()
+    if note is None:
+        raise LogRefused("the log has no checkpoint")
+    try:
+        return Checkpoint.opened(note, verifier)
+    except NoteRefused as refusal:
+        raise LogRefused(f"the checkpoint does not hold: {refusal}") from None
+
+
+async def audit(
+    source: LogSource, verifier: Verifier, since: Checkpoint | None = None
+) -> Checkpoint:
+    """Read and check everything; give the checkpoint that stands for it."""
+    head = await opened(source, verifier)
+    if since and since.size > head.size:
+        raise LogRefused(
+            f"the log was rolled back: it had {since.size} entries and has {head.size}"
+        )
+    edge = Edge(0)
+    _check_since(edge, since)
+    for tile in bundles_of(head.size):
+        await _take(source, edge, tile, since)
+    for tile in Edge.partial_tiles(head.size):
+        await _check_tile(source, tile, edge.tile(tile))
+    if edge.root() != head.root:
+        raise LogRefused(
+            f"the {head.size} entries have the root {_shown(edge.root())}, "
+            f"and the checkpoint says {_shown(head.root)}"
+        )
+    return head
+
+
+async def entries(source: LogSource, size: int) -> AsyncIterator[bytes]:
+    """Every entry of a log, as it is there; nothing is checked."""
+    for tile in bundles_of(size):
+        for entry in await _entries(source, tile):
+            yield entry
+
+
+async def inclusion_proof(source: LogSource, index: int, size: int) -> list[bytes]:
+    """The hashes that show an entry to be in the log of `size` entries."""
+    subtrees = inclusion(index, size)
+    wanted = tiles.tiles_for(subtrees, size)
+    found = {tile: await _tile(source, tile) for tile in wanted}
+    return [tiles.subtree_hash(each, size, found.__getitem__) for each in subtrees]
+
+
+async def entry_at(source: LogSource, index: int, size: int) -> bytes:
+    place = index // FULL
+    tile = Tile(ENTRIES, place, tiles.width_of(0, place, size))
+    return (await _entries(source, tile))[index % FULL]
+
+
+def bundles_of(size: int) -> list[Tile]:
+    """Every bundle of a log of `size` entries."""
+    places = range(-(-size // FULL))
+    return [Tile(ENTRIES, place, tiles.width_of(0, place, size)) for place in places]
+
+
+async def _take(source: LogSource, edge: Edge, tile: Tile, since: Checkpoint | None) -> None:
+    """Check one bundle against its tile, and add it to what was computed."""
+    first = tile.index * FULL
+    leaves = [leaf_hash(entry) for entry in await _entries(source, tile)]
+    hashes = tiles.split(await _tile(source, Tile(0, tile.index, tile.width)))
+    for place, (leaf, expected) in enumerate(zip(leaves, hashes, strict=True)):
+        if leaf != expected:
+            raise LogRefused(f"entry {first + place} does not fit its hash in the log")
+    cut = since.size - first if since and 0 < since.size - first <= tile.width else 0
+    grown = edge.append(leaves[:cut]) if cut else {}
+    _check_since(edge, since)
+    grown |= edge.append(leaves[cut:])
+    for done, data in grown.items():
+        if done.level and done.full:
+            await _check_tile(source, done, data)
+
+
+def _check_since(edge: Edge, since: Checkpoint | None) -> None:
+    if since and since.size == edge.size and since.root != edge.root():
+        raise LogRefused(
+            f"the log was rewritten: its first {since.size} entries are not those of the checkpoint"
+        )
+
+
+async def _check_tile(source: LogSource, tile: Tile, expected: bytes) -> None:
+    found = tiles.split(await _tile(source, tile))
+    for place, (given, computed) in enumerate(zip(found, tiles.split(expected), strict=True)):
+        if given != computed:
+            span = FULL**tile.level
+            first = (tile.index * FULL + place) * span
+            raise LogRefused(
+                f"{tile.path} does not fit the entries {first} to {first + span - 1} below it"
+            )
+
+
+async def _entries(source: LogSource, tile: Tile) -> list[bytes]:
+    data = await source.tile(tile)
+    try:
+        found = tiles.unbundle(data or b"")
+    except BadTile as problem:
+        raise LogRefused(f"{tile.path}: {problem}") from None
+    if len(found) != tile.width:
+        first = tile.index * FULL + len(found)
+        raise LogRefused(f"entry {first} is missing: {tile.path} has {len(found)} entries")
+    return found
+
+
+async def _tile(source: LogSource, tile: Tile) -> bytes:
+    data = await source.tile(tile)
+    if data is None or len(data) != tile.width * HASH_SIZE:
+        raise LogRefused(f"{tile.path} is missing or has not {tile.width} hashes")
+    return data
+
+
+def _shown(root: bytes) -> str:
+    return base64.b64encode(root).decode()

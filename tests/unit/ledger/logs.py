@@ -1,0 +1,34 @@
+"""Logs in a store, for the tests of the ledger."""
+
+from datetime import UTC, datetime
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from orchid.ledger import places
+from orchid.ledger.entries import Fact
+from orchid.ledger.sequencing import Sequencer
+from orchid.store.interface import Store
+from orchid.tlog.notes import Verifier
+
+KEY = Ed25519PrivateKey.from_private_bytes(b"k" * 32)
+OTHER_KEY = Ed25519PrivateKey.from_private_bytes(b"o" * 32)
+ORIGIN = "example.com/ledger"
+VERIFIER = Verifier(ORIGIN, KEY.public_key())
+NOW = datetime(2026, 11, 15, 10, 0, tzinfo=UTC)
+
+
+def sequencer(store: Store) -> Sequencer:
+    return Sequencer(store, KEY, ORIGIN)
+
+
+async def leave_pending(store: Store, first: int, count: int) -> None:
+    """Commit entries one by one, each with an object it tells of."""
+    for number in range(first, first + count):
+        facts = [Fact("test.made", {"number": number})]
+        await store.commit(places.pending(facts, f"uid-{number}", NOW))
+
+
+async def grow(store: Store, first: int, count: int) -> None:
+    """Have so many more entries in the log."""
+    await leave_pending(store, first, count)
+    await sequencer(store).drain()

@@ -1,0 +1,211 @@
+"""Pending entries get their places once each, whoever tries, and the log in the store is whole."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from orchid.ledger import places
+from orchid.ledger.reading import StoredLog
+from orchid.ledger.sequencing import MOST_STRETCHES, LedgerBroken, Sequencer
+from orchid.store.interface import Change, Revision, Span, StoreUnavailable
+from orchid.store.memory import MemoryStore
+from orchid.tlog.audit import audit, entries
+from orchid.tlog.checkpoints import Checkpoint
+from tests.unit.ledger.logs import (
+    KEY,
+    ORIGIN,
+    OTHER_KEY,
+    VERIFIER,
+    grow,
+    leave_pending,
+    sequencer,
+)
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[MemoryStore]:
+    store = MemoryStore()
+    yield store
+    await store.close()
+
+
+async def numbers(store: MemoryStore, size: int) -> list[int]:
+    found = [json.loads(entry) async for entry in entries(StoredLog(store), size)]
+    return [content["number"] for content in found]
+
+
+async def test_pending_entries_are_logged_in_the_order_of_their_commits(store: MemoryStore) -> None:
+    """All that was pending stands in the log, nothing is pending any more."""
+    await leave_pending(store, 0, 70)
+
+    await sequencer(store).drain()
+
+    assert await numbers(store, 70) == list(range(70))
+    assert await StoredLog(store).pending() == 0
+    assert (await audit(StoredLog(store), VERIFIER)).size == 70
+
+
+async def test_a_log_is_gone_on_with_by_a_server_that_did_not_begin_it(store: MemoryStore) -> None:
+    """Whatever the steps, across full tiles too, each new sequencer reads the edge and goes on."""
+    size = 0
+    for count in (1, 2, 60, 193, 1, 255, 256, 3):
+        await grow(store, size, count)
+        size += count
+
+    assert await numbers(store, size) == list(range(size))
+    assert (await audit(StoredLog(store), VERIFIER)).size == size
+
+
+async def test_one_sequencer_remembers_the_edge(store: MemoryStore) -> None:
+    """The same sequencer goes on step after step, as a fresh one would."""
+    one = sequencer(store)
+    for number in range(300):
+        await leave_pending(store, number, 1)
+        await one.drain()
+
+    assert await numbers(store, 300) == list(range(300))
+    assert (await audit(StoredLog(store), VERIFIER)).size == 300
+
+
+async def test_stretches_of_a_bundle_are_joined(store: MemoryStore) -> None:
+    """A log that grows by single entries does not keep a key for each."""
+    one = sequencer(store)
+    most = 0
+    for number in range(256):
+        await leave_pending(store, number, 1)
+        await one.drain()
+        most = max(most, len((await store.read(places.bundle_span(0))).records))
+
+    assert most == MOST_STRETCHES
+    assert len((await store.read(places.bundle_span(0))).records) == 1
+
+
+async def test_two_servers_append_at_once_without_loss_or_repeat(store: MemoryStore) -> None:
+    """Sequencers that race log every entry exactly once, and the log holds."""
+    rivals = [sequencer(store) for _ in range(3)]
+
+    async def write(first: int) -> None:
+        for number in range(first, first + 60):
+            await leave_pending(store, number, 1)
+            await asyncio.sleep(0)
+
+    async def log(one: Sequencer) -> None:
+        while not done.is_set():
+            await one.step()
+            await asyncio.sleep(0)
+
+    done = asyncio.Event()
+    logging = [asyncio.create_task(log(one)) for one in rivals]
+    await asyncio.gather(*(write(first) for first in (0, 60, 120)))
+    done.set()
+    await asyncio.gather(*logging)
+    await rivals[0].drain()
+
+    assert sorted(await numbers(store, 180)) == list(range(180))
+    assert (await audit(StoredLog(store), VERIFIER)).size == 180
+
+
+class Forgetful(MemoryStore):
+    """A store that commits and then cannot say so."""
+
+    broken = False
+
+    async def commit(self, changes: Sequence[Change]) -> Revision:
+        revision = await super().commit(changes)
+        if self.broken:
+            self.broken = False
+            raise StoreUnavailable("no answer")
+        return revision
+
+
+async def test_a_commit_whose_outcome_is_unknown_is_not_repeated() -> None:
+    """When the store did it and could not say so, the entries still stand in the log once."""
+    store = Forgetful()
+    one = sequencer(store)
+    await leave_pending(store, 0, 3)
+    store.broken = True
+
+    with pytest.raises(StoreUnavailable):
+        await one.drain()
+    await leave_pending(store, 3, 1)
+    await one.drain()
+
+    assert await numbers(store, 4) == [0, 1, 2, 3]
+    assert (await audit(StoredLog(store), VERIFIER)).size == 4
+    await store.close()
+
+
+async def test_a_server_with_another_key_adds_nothing(store: MemoryStore) -> None:
+    """A log has one key: whoever has another leaves the entries to those who have the right one."""
+    await grow(store, 0, 2)
+    await leave_pending(store, 2, 1)
+
+    with pytest.raises(LedgerBroken, match="not signed by"):
+        await Sequencer(store, OTHER_KEY, ORIGIN).drain()
+
+    assert await StoredLog(store).pending() == 1
+    assert (await audit(StoredLog(store), VERIFIER)).size == 2
+
+
+async def test_a_log_keeps_the_name_it_began_with(store: MemoryStore) -> None:
+    """A server whose address has changed goes on with the same log."""
+    await grow(store, 0, 1)
+    await leave_pending(store, 1, 1)
+
+    await Sequencer(store, KEY, "elsewhere.example/ledger").drain()
+
+    assert (await audit(StoredLog(store), VERIFIER)).size == 2
+
+
+@pytest.mark.parametrize("value", [b"x" * 64, None])
+async def test_a_log_that_does_not_fit_its_head_is_not_gone_on_with(
+    store: MemoryStore, value: bytes | None
+) -> None:
+    """A new signature must never cover a tile that somebody has changed or removed."""
+    await grow(store, 0, 2)
+    [tile] = (await store.read(Span.prefix(f"{places.PREFIX}tile/"))).records
+    await store.commit([Change(tile.key, value, tile.revision)])
+    await leave_pending(store, 2, 1)
+
+    with pytest.raises(LedgerBroken):
+        await sequencer(store).drain()
+
+
+async def test_trouble_is_told_once_and_tried_again(
+    store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A head of another key is one line in the log, however often it is met."""
+    await grow(store, 0, 1)
+    await leave_pending(store, 1, 1)
+    looks = 0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await Sequencer(store, OTHER_KEY, ORIGIN).run(sleep=sleep)
+
+    told = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert len(told) == 1
+    assert told[0].startswith(f"ledger.not_written: the note is not signed by {ORIGIN}+")
+
+
+async def test_checkpoints_are_only_of_what_is_there(store: MemoryStore) -> None:
+    """No log, no checkpoint; a tile or bundle beyond the end is not there either."""
+    log = StoredLog(store)
+    assert await log.checkpoint() is None
+
+    await grow(store, 0, 3)
+
+    note = await log.checkpoint()
+    assert note is not None
+    assert Checkpoint.opened(note, VERIFIER).size == 3
+    for level in (-1, 0):
+        assert await log.tile(places.Tile(level, 0, 3)) is not None
+        assert await log.tile(places.Tile(level, 0, 4)) is None
+        assert await log.tile(places.Tile(level, 1, 1)) is None
