@@ -7,7 +7,7 @@ same declaration. A kind that stores nothing (a review) declares `acts` instead 
 subresource is one more `Endpoint`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -16,6 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
+from orchid.ledger.entries import Fact
 from orchid.wire.codec.documents import Decoder
 from orchid.wire.errors import ErrorSubject
 from orchid.wire.meta import Object
@@ -94,6 +95,8 @@ class Kind(Generic[T]):
     defaults: Callable[[T], T] | None = None
     # Versions that clients may know and that are not served: a body in one of them says so.
     known_versions: tuple[str, ...] = ()
+    # What a change of an object (new, old, request) puts into the ledger, in the same commit.
+    records: Callable[[T | None, T | None, Request], Iterable[Fact]] | None = None
 
     @cached_property
     def name(self) -> str:

@@ -15,6 +15,7 @@ decide and sign is an admission question: see admission/signer_permission.py. Wh
 permits what is asked for is the signer's: see credentials/profiles.py.
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Annotated, Final
@@ -28,6 +29,7 @@ from orchid.engine.kind import Column, Endpoint, Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
+from orchid.ledger.entries import Fact
 from orchid.wire.fields import (
     FieldError,
     Path,
@@ -48,6 +50,7 @@ APPROVED: Final = "Approved"
 DENIED: Final = "Denied"
 FAILED: Final = "Failed"
 TRUE: Final = "True"
+DECISIONS: Final = {APPROVED: "request.approved", DENIED: "request.denied"}
 
 SPEC: Final = Path() / "spec"
 CONDITIONS: Final = Path() / "status" / "conditions"
@@ -271,6 +274,7 @@ def declare(names: Naming) -> Kind[CertificateSigningRequest]:
         creates=("metadata", "spec"),
         columns=COLUMNS,
         selectable={"spec.signerName": lambda csr: csr.spec.signer_name},
+        records=decisions,
         endpoints=(
             Endpoint(
                 "approval",
@@ -286,6 +290,24 @@ def declare(names: Naming) -> Kind[CertificateSigningRequest]:
             ),
         ),
     )
+
+
+def decisions(
+    new: CertificateSigningRequest | None, old: CertificateSigningRequest | None, request: Request
+) -> Iterator[Fact]:
+    """For the ledger: each approval and denial, once."""
+    for type_, told in DECISIONS.items():
+        if new and new.has(type_) and not (old and old.has(type_)):
+            yield Fact(
+                told,
+                {"signer": new.spec.signer_name},
+                {
+                    "name": new.name,
+                    "request": hashlib.sha256(new.spec.request or b"").hexdigest(),
+                    "requester": new.spec.username,
+                    "decider": request.user.username,
+                },
+            )
 
 
 # --- what is asked for ------------------------------------------------------------------------

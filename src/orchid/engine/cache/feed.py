@@ -21,13 +21,13 @@ from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.kind_cache import KindCache, ObjectChange, past_change
 from orchid.engine.catalog import Catalog
 from orchid.engine.kind import Kind
+from orchid.ledger.places import OBJECTS
 from orchid.store.interface import (
     Batch,
     Compacted,
     FutureRevision,
     Page,
     Revision,
-    Span,
     Store,
     StoreError,
 )
@@ -121,13 +121,11 @@ class Feed:
     async def _follow(self) -> None:
         """Take in one batch after the other, from where we are, or else from the start."""
         if self._position is None:
-            self._position = self._load(await self._store.read(Span.all()))
+            self._position = self._load(await self._store.read(OBJECTS))
         else:
             await self._store.revision()  # a watch is silent also while nobody is there
         self.following = True
-        async with contextlib.aclosing(
-            self._store.watch(Span.all(), after=self._position)
-        ) as batches:
+        async with contextlib.aclosing(self._store.watch(OBJECTS, after=self._position)) as batches:
             async for batch in batches:
                 await self._take(batch)
 

@@ -11,6 +11,8 @@ from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.kind import Kind
+from orchid.engine.request import Request
+from orchid.ledger.places import pending
 from orchid.store import interface as store
 from orchid.wire.codec.documents import encode
 from orchid.wire.errors import ApiError, NotFound, TooLarge, Unavailable
@@ -59,24 +61,27 @@ class Objects:
             raise NotFound(kind.about(name))
         return entry
 
-    async def insert(self, kind: Kind[T], new: T) -> Entry[T]:
-        return await self._write(kind, new, store.ABSENT)
+    async def insert(self, kind: Kind[T], new: T, request: Request) -> Entry[T]:
+        return await self._write(kind, new, None, request)
 
-    async def replace(self, kind: Kind[T], new: T, old: Entry[T]) -> Entry[T]:
-        """Replace an entry; the same entry comes back if nothing changed."""
-        return await self._write(kind, new, old.revision)
+    async def replace(self, kind: Kind[T], new: T, old: Entry[T], request: Request) -> Entry[T]:
+        return await self._write(kind, new, old, request)
 
-    async def remove(self, old: Entry[T]) -> store.Revision:
-        return await self._commit(store.Change(old.key, None, old.revision))
+    async def remove(self, old: Entry[T], request: Request) -> store.Revision:
+        change = store.Change(old.key, None, old.revision)
+        return await self._commit([change, *_recorded(old.kind, None, old, request)])
 
-    async def _write(self, kind: Kind[T], new: T, expected: store.Revision) -> Entry[T]:
+    async def _write(
+        self, kind: Kind[T], new: T, old: Entry[T] | None, request: Request
+    ) -> Entry[T]:
         key, value = kind.key(new.namespace, new.name), stored_form(new)
-        revision = await self._commit(store.Change(key, value, expected))
+        change = store.Change(key, value, old.revision if old else store.ABSENT)
+        revision = await self._commit([change, *_recorded(kind, new, old, request)])
         return Entry(kind, key, value, revision)
 
-    async def _commit(self, change: store.Change) -> store.Revision:
+    async def _commit(self, changes: list[store.Change]) -> store.Revision:
         try:
-            revision = await self._store.commit([change])
+            revision = await self._store.commit(changes)
         except store.RevisionConflict as conflict:
             found = conflict.actual.revision if conflict.actual else 0
             raise Raced(found) from None
@@ -93,6 +98,18 @@ class Objects:
         await self.feed.fresh()
         await self.feed.reach(raced.revision)
         await asyncio.sleep(0)
+
+
+def _recorded(
+    kind: Kind[T], new: T | None, old: Entry[T] | None, request: Request
+) -> list[store.Change]:
+    """What goes into the ledger in the same commit, by the kind's own word."""
+    if kind.records is None:
+        return []
+    before = old.object if old else None
+    told = new or before
+    assert told is not None
+    return pending(kind.records(new, before, request), told.metadata.uid, request.now)
 
 
 def unavailable(failure: store.StoreError) -> ApiError:

@@ -122,7 +122,7 @@ class Creating:
                 raise Raced(there.revision)
             return Entry.unsaved(kind, new)
         refuse_set_version(new)
-        return await self._objects.insert(kind, new)
+        return await self._objects.insert(kind, new, request)
 
     def _taken(self, kind: Kind[Any], new: Object, generated: bool) -> Exception:
         about = kind.about(new.name)

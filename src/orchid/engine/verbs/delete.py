@@ -132,10 +132,10 @@ class Deleting:
                 return Deleted(entry, gone=False)
             if request.options.dry_run:
                 return Deleted(Entry.unsaved(kind, marked), gone=False)
-            return Deleted(await self._objects.replace(kind, marked, entry), gone=False)
+            return Deleted(await self._objects.replace(kind, marked, entry, request), gone=False)
         if request.options.dry_run:
             return Deleted(entry, gone=True)
-        revision = await self._objects.remove(entry)
+        revision = await self._objects.remove(entry, request)
         return Deleted(entry.at(revision), gone=True)
 
 

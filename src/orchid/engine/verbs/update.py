@@ -120,14 +120,14 @@ class Updating:
             return entry
         if request.options.dry_run:
             return Entry.unsaved(kind, new.with_meta(resource_version=str(entry.revision)))
-        return await self._objects.replace(kind, new, entry)
+        return await self._objects.replace(kind, new, entry, request)
 
     async def _finish_deletion(
         self, kind: Kind[T], new: T, entry: Entry[T], request: Request
     ) -> Entry[T]:
         """The last finalizer is gone: the object goes with it."""
         if not request.options.dry_run:
-            await self._objects.remove(entry)
+            await self._objects.remove(entry, request)
         return Entry.unsaved(kind, new.with_meta(resource_version=str(entry.revision)))
 
 
