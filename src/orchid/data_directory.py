@@ -3,9 +3,10 @@
     orchid.db            the embedded store          ca.crt, ca.key            the cluster CA
     token-signing.key    signs tokens (ES256)        serving.crt, serving.key  issued by it
     admin.kubeconfig     a client certificate of system:masters, for the person who starts it
+    ledger.key           signs the ledger (Ed25519)
 
 The directory is 0700, keys are 0600. What is there is used; what is missing or about to
-expire is made anew, except the CA and the signing key, which are never replaced.
+expire is made anew, except the CA and the two signing keys, which are never replaced.
 """
 
 import base64
@@ -14,6 +15,8 @@ import ipaddress
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from orchid.credentials import certificates, keys
 from orchid.credentials.authority import Authority
@@ -38,6 +41,7 @@ class DataDirectory:
     ca_certificate: Path
     ca_key: Path
     signing_key: Path
+    ledger_key: Path
     kubeconfig: Path
     database: Path
 
@@ -52,6 +56,7 @@ def located(settings: Settings) -> DataDirectory:
         ca_certificate=root / "ca.crt",
         ca_key=root / "ca.key",
         signing_key=settings.path(given.service_account_signing_key_file, "token-signing.key"),
+        ledger_key=settings.path(given.ledger_key_file, "ledger.key"),
         kubeconfig=root / "admin.kubeconfig",
         database=root / "orchid.db",
     )
@@ -96,6 +101,10 @@ def prepare(settings: Settings, now: datetime.datetime) -> DataDirectory:
         authority = _authority(files, now)
         if not given.service_account_signing_key_file and not files.signing_key.exists():
             write_private(files.signing_key, keys.generate().pem().reveal().encode())
+        if not given.ledger_key_file and not files.ledger_key.exists():
+            write_private(
+                files.ledger_key, keys.encode_private(Ed25519PrivateKey.generate()).encode()
+            )
         if not given.tls_cert_file:
             _serving_certificate(files, authority, settings, now)
         _kubeconfig(files, authority, settings, now)

@@ -233,6 +233,21 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
     etcd_cafile: Annotated[str, Help(description="Authority of etcd's certificates.")] = ""
     etcd_certfile: Annotated[str, Help(description="Our certificate towards etcd.")] = ""
     etcd_keyfile: Annotated[str, Help(description="Its key.")] = ""
+    # ledger
+    ledger_key_file: Annotated[
+        str,
+        Help(
+            description="Ed25519 key that signs the ledger, the same on every server. "
+            "Default: made in the data directory."
+        ),
+    ] = ""
+    ledger_tokens: Annotated[
+        str,
+        Help(
+            description="counted: the ledger says how many tokens each key and account has, and "
+            "until when; off: it does not."
+        ),
+    ] = "counted"
     # record
     audit_log_path: Annotated[
         str, Help(description="File for the audit record; '-' for standard output; empty for none.")
@@ -305,6 +320,7 @@ def check(given: Given) -> Settings:
     _one_of("naming", given.naming, tuple(SETS))
     _one_of("namespaces", given.namespaces, ("lenient", "strict"))
     _one_of("store", given.store, ("sqlite", "memory"))
+    _one_of("ledger-tokens", given.ledger_tokens, ("counted", "off"))
     _one_of("log-format", given.log_format, ("text", "json"))
     _one_of("log-level", given.log_level, ("debug", "info", "warning", "error"))
     for mode in given.authorization_mode:

@@ -31,7 +31,7 @@ from tests.unit.store import etcd_process
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 ADMIN = tokens_by_user()["admin"]
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
-SHARED = ("ca.crt", "ca.key", "token-signing.key")
+SHARED = ("ca.crt", "ca.key", "token-signing.key", "ledger.key")
 PATIENCE = 60.0
 
 

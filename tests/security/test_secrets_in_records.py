@@ -24,7 +24,7 @@ from orchid.settings import BadSettings
 from tests.api.world import Api, api, settings
 
 CANARY = "canary-5f0c1d9e7b"
-KEYS = ("ca.key", "serving.key", "token-signing.key", "admin.kubeconfig")
+KEYS = ("ca.key", "serving.key", "token-signing.key", "ledger.key", "admin.kubeconfig")
 
 
 def carriers(directory: Path) -> list[Any]:
@@ -78,7 +78,7 @@ def own_files(tmp_path: Path) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("name", ["ca.key", "serving.key", "token-signing.key"])
+@pytest.mark.parametrize("name", ["ca.key", "serving.key", "token-signing.key", "ledger.key"])
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644])
 async def test_an_exposed_key_stops_the_start(name: str, mode: int, own_files: Path) -> None:
     """A key that others can read or change is no secret any more; the server says so and ends."""

@@ -1,7 +1,8 @@
 """Issue tokens of service accounts: what they are bound to, what they claim, who signs.
 
 Start with `TokenIssuer`; kinds/token_request.py asks it step by step. It looks at the objects of
-this moment, makes the claims and signs them. It keeps no list of what it issued and writes nothing.
+this moment, makes the claims and signs them. It keeps no list of what it issued and writes nothing;
+who is to count tokens is handed in.
 """
 
 import asyncio
@@ -70,12 +71,14 @@ class TokenIssuer:
         signer: Callable[[], TokenSigner],
         feed: Feed,
         randomness: Randomness,
+        counted: Callable[[str, str, int], None] | None = None,
     ) -> None:
         self.api_audiences = settings.api_audiences
         self.longest_seconds = settings.longest_seconds
         self._extends = settings.extends_lifetime
         self._signer = signer  # asked each time, so that a new key counts from the next token on
         self._random = randomness
+        self._counted = counted  # told of each token's key, account (its uid) and expiry
         self._feed = feed
         self._accounts = feed.of(ServiceAccount)
         self._pods = feed.of(Pod)
@@ -132,6 +135,9 @@ class TokenIssuer:
                 token = signer.sign(claims, account)
         except Refusal as refusal:
             raise InternalError(f"failed to generate token: {refusal}") from None
+        if self._counted is not None:
+            assert claims.exp is not None
+            self._counted(signer.kid, wanted.metadata.uid, claims.exp)
         return IssuedToken(token.reveal(), f"JTI={claims.jti}")
 
     def close(self) -> None:

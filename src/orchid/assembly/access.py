@@ -6,7 +6,7 @@
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import date, timedelta
 from pathlib import Path
@@ -69,6 +69,7 @@ log = logging.getLogger(__name__)
 
 LOOK_AT_KEYS_EVERY = 5.0
 TokenUsed = Callable[[str, str, date], None]
+TokenIssued = Callable[[str, str, int], None]
 
 
 class Keys:
@@ -111,6 +112,7 @@ class Access:
         clock: Clock,
         randomness: Randomness,
         token_used: TokenUsed,
+        token_issued: TokenIssued | None = None,
     ) -> None:
         names = settings.names
         self.settings, self.files, self.feed, self.clock = settings, files, feed, clock
@@ -129,6 +131,7 @@ class Access:
             lambda: self.keys.issuer,
             feed,
             randomness,
+            counted=token_issued,
         )
         self.verifier = account_verifier(settings.issuers, self.keys.verifying, names)
         outside = self._outside()
@@ -136,7 +139,7 @@ class Access:
         self.tokens = UnionTokenAuthenticator(self._token_authenticators())
         self.authenticator = self._authenticator(self._anonymous_paths(outside))
 
-    async def follow_keys(self) -> None:
+    async def follow_keys(self, changed: Callable[[], Awaitable[None]]) -> None:
         """Sign and verify with the keys that the files hold now."""
         while True:
             await asyncio.sleep(LOOK_AT_KEYS_EVERY)
@@ -145,6 +148,7 @@ class Access:
                 issuers = issuer_keys(self.settings.issuers, found, self.settings.names)
                 self.verifier.replace_issuers(issuers)
                 log.info("tokens.keys_reloaded", extra={"keys": len(found.keys)})
+                await changed()
 
     def _token_authenticators(self) -> list[TokenAuthenticator]:
         given, names = self.settings.given, self.settings.names

@@ -5,6 +5,7 @@
 account of its own; `RemoteClients` gives all of them one credential and a server elsewhere.
 """
 
+import hashlib
 import socket
 import uuid
 from collections.abc import Mapping
@@ -187,6 +188,15 @@ def signers(settings: Settings, files: DataDirectory) -> dict[str, Signer]:
         settings.path(given.cluster_signing_key_file, files.ca_key.name),
     )
     return {name: Signer(profile, common.current) for name, profile in profiles.items()}
+
+
+def authorities(found: Mapping[str, Signer]) -> dict[str, dict[str, list[str]]]:
+    """The authorities behind some signers, by the SHA-256 of their certificates."""
+    known: dict[str, dict[str, list[str]]] = {}
+    for name, signer in sorted(found.items()):
+        der = certificates.encode(signer.authority().certificate)
+        known.setdefault(hashlib.sha256(der).hexdigest(), {"signers": []})["signers"].append(name)
+    return known
 
 
 def _own_pairs(settings: Settings) -> Mapping[str, tuple[Path, Path]]:

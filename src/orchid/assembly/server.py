@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from orchid.access.reconcile_policy import reconcile
 from orchid.assembly import controlling, memory
 from orchid.assembly.access import Access, told_as_settings
 from orchid.assembly.kinds import served_kinds, stored_kinds
+from orchid.assembly.ledger import ledger_pages
 from orchid.assembly.stores import AuditRecord
 from orchid.controllers.label_token_secrets import LabelTokenSecrets
 from orchid.controllers.running import UnknownController, chosen, run_controllers
@@ -29,12 +30,15 @@ from orchid.engine.interfaces import SystemClock, SystemRandomness
 from orchid.engine.internal_writes import InternalObjects
 from orchid.engine.verbs.all_verbs import Verbs
 from orchid.kinds.namespace import Namespace
+from orchid.ledger.known_keys import note_keys
+from orchid.ledger.token_counts import TokenCounts
 from orchid.server import openid
 from orchid.server.audit.trail import NoAudit, PolicyAudit
 from orchid.server.chain import Chain
 from orchid.server.discovery.documents import Discovery
 from orchid.server.dispatch import Dispatch
 from orchid.server.health import Health
+from orchid.server.ledger_pages import PREFIX as LEDGER
 from orchid.server.limits import InFlight
 from orchid.server.metrics.certificate_ends import CertificateEnds
 from orchid.server.metrics.page import MetricsPage
@@ -45,7 +49,7 @@ from orchid.server.sockets.listener import ConnectionLimits, Listener
 from orchid.server.sockets.messages import HttpRequest, Response
 from orchid.server.sockets.tls import TlsFiles
 from orchid.settings import BadSettings, Settings
-from orchid.store.interface import Store
+from orchid.store.interface import Store, StoreError
 from orchid.telemetry import failure_story
 from orchid.wire.naming import Naming
 from orchid.wire.user import MASTERS, UserInfo
@@ -82,6 +86,9 @@ class Assembly:
         self.stopping = False
         self.wanted_controllers = wanted_controllers(settings)
 
+        self.token_counts = TokenCounts(store, self.clock.now)
+        self.counts_tokens = settings.given.ledger_tokens == "counted"
+
         stored = stored_kinds(names)
         self.feed = Feed(store, Catalog(stored))
         with told_as_settings():
@@ -92,6 +99,7 @@ class Assembly:
                 clock=self.clock,
                 randomness=self.random,
                 token_used=self._token_used,
+                token_issued=self.token_counts.issued if self.counts_tokens else None,
             )
         self.issuance = IssuanceMetrics(names, self.feed)
         self.ends = CertificateEnds(certificate_files(settings, files), self.clock)
@@ -109,6 +117,7 @@ class Assembly:
         admission = Admission(self.access.policies(self.ensure_namespace))
         self.verbs = Verbs.over(store, self.feed, admission, names, self.random)
         self.local = InternalObjects(self.catalog, self.feed, self.verbs, self.clock, SELF)
+        self.ledger = ledger_pages(settings, files, store)
         self.chain = self._chain()
         self.clients = controlling.InProcessClients(
             self.chain, self.access.callers, self.catalog, names
@@ -126,6 +135,17 @@ class Assembly:
 
     def _token_used(self, namespace: str, name: str, day: date) -> None:
         self.token_uses.used(namespace, name, day)
+
+    async def note_token_keys(self) -> None:
+        """Have the ledger tell of keys that came or went."""
+        keys = {key.kid: {"algorithm": key.algorithm} for key in self.access.keys.verifying.keys}
+        await self._note("token-key", keys)
+
+    async def _note(self, what: str, keys: Mapping[str, Mapping[str, Any]]) -> None:
+        try:
+            await note_keys(self.store, what, keys, self.clock.now())
+        except StoreError as failure:
+            log.warning("ledger.keys_not_noted: %s", failure)
 
     # -- the way of a request ----------------------------------------------------------------
 
@@ -175,7 +195,7 @@ class Assembly:
             Discovery(self.catalog, address),
             self._health(),
             extra={"/metrics": metrics, **openid_pages, **described.exact},
-            prefixes=described.prefixed,
+            prefixes={**described.prefixed, LEDGER: self.ledger},
         )
 
     def _openid(self) -> dict[str, Page]:
@@ -227,10 +247,12 @@ class Assembly:
         if self.access.authorization.uses("RBAC"):
             policy = bootstrap_policy(names, controlling.controller_rights(names))
             await reconcile(policy, self.local, names)
+        await self.note_token_keys()
 
     async def run_controllers(self) -> None:
         """Work beside the server until cancelled; what is not wanted does not run."""
         context = controlling.controller_context(self.settings, self.files, self.clock)
+        await self._note("authority", controlling.authorities(context.signers))
         await run_controllers(self.wanted_controllers, self.clients, context)
 
     async def run(
@@ -269,15 +291,17 @@ class Assembly:
                 await listener.drain(self.settings.shutdown_grace)
             for task in background:
                 task.cancel()
+        await self.token_counts.write()
         self.access.issuer.close()
 
     def _upkeep(self, warns: bool) -> list[Coroutine[Any, Any, None]]:
         """What goes on beside the requests; of several processes one warns."""
         access = self.access
         work = [
-            access.follow_keys(),
+            access.follow_keys(self.note_token_keys),
             access.authorization.follow(),
             self.token_uses.run(),
+            self.token_counts.run(),
             self.ends.run(warns=warns),
         ]
         return [*work, access.oidc.run()] if access.oidc else work

@@ -13,6 +13,7 @@ from orchid.access.authorizers.union import Union
 from orchid.access.https_client import InvalidRemote, read_kubeconfig
 from orchid.assembly import controlling
 from orchid.assembly.kinds import stored_kinds
+from orchid.assembly.ledger import sequenced
 from orchid.assembly.server import Assembly, wanted_controllers
 from orchid.assembly.stores import opened_audit, opened_store
 from orchid.controllers.running import run_controllers
@@ -31,7 +32,7 @@ WORKER_PROGRAM = (sys.executable, "-P", "-m", "orchid.worker")
 async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
     """Serve until `stop` is set, then drain. `announce` is told when the server is ready."""
     files = data_directory.prepare(settings, SystemClock().now())
-    async with opened_store(settings) as store:
+    async with opened_store(settings) as store, sequenced(settings, files, store):
         if settings.given.workers > 1:
             sockets = await _bound(settings)
             workers = Parent(settings, store, sockets, WORKER_PROGRAM)

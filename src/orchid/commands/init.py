@@ -23,6 +23,7 @@ def run(chosen: argparse.Namespace) -> int:
         files = data_directory.prepare(settings, datetime.now(UTC))
     except BadSettings as problem:
         raise Complaint(str(problem), USAGE) from None
-    shared = " ".join(path.name for path in (files.ca_certificate, files.ca_key, files.signing_key))
-    say(f"{files.path} is ready\nservers over one etcd share: {shared}")
+    shared = (files.ca_certificate, files.ca_key, files.signing_key, files.ledger_key)
+    names = " ".join(path.name for path in shared)
+    say(f"{files.path} is ready\nservers over one etcd share: {names}")
     return 0

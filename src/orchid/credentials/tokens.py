@@ -118,6 +118,7 @@ class TokenSigner:
 
     def __init__(self, key: SigningKey, issuer: str, private_claim: str) -> None:
         self.issuer = issuer
+        self.kid = key.kid
         self.slow = key.slow
         self._sign = key.sign
         # alg and kid only, in byte order: what the reference writes.

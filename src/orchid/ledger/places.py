@@ -4,6 +4,7 @@
     ~ledger/entries/<index>           a stretch of a bundle: entries from that index on
     ~ledger/tile/<level>/<index>      a tile of hashes; the last one of a level grows
     ~ledger/head/checkpoint           how far the log goes, signed
+    ~ledger/known/<what>              the keys that were there last, see known_keys.py
 
 The prefix sorts behind every object, so that one span holds all objects and nothing of the ledger.
 An entry becomes pending in the same commit as the object it tells of (`pending`). No two commits

@@ -24,7 +24,6 @@ from orchid.store.interface import (
     RevisionConflict,
     Span,
     Store,
-    StoreError,
 )
 from orchid.tlog import tiles
 from orchid.tlog.checkpoints import Checkpoint
@@ -79,7 +78,7 @@ class Sequencer:
             try:
                 await self.drain()
                 problem = ""
-            except (StoreError, LedgerBroken) as failure:
+            except Exception as failure:  # whatever it is, the entries wait and the server goes on
                 if str(failure) != problem:  # said once, not twice a second
                     log.error("ledger.not_written: %s", failure)
                 problem = str(failure)

@@ -134,7 +134,7 @@ class Chain:
                 insist(decision, user, target)
             if target.is_resource:
                 return await self._resource(exchange, request)
-            return self._page(exchange)
+            return await self._page(exchange)
 
     async def _authenticated(self, exchange: Exchange) -> Authenticated:
         try:
@@ -154,9 +154,10 @@ class Chain:
                 raise
             return not_found_text(exchange)
 
-    def _page(self, exchange: Exchange) -> Response:
+    async def _page(self, exchange: Exchange) -> Response:
         try:
-            return self._pages.answer(exchange)
+            answer = self._pages.answer(exchange)
+            return answer if isinstance(answer, Response) else await answer
         except NoSuchRoute:
             if self._pages.is_served(exchange.located.target.path):
                 raise

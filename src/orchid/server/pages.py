@@ -6,7 +6,7 @@
 import hashlib
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -32,7 +32,7 @@ from orchid.wire.codec.documents import pretty
 from orchid.wire.errors import MethodNotAllowed, NoSuchRoute
 from orchid.wire.naming import DISCOVERY_GROUPS
 
-Page = Callable[[Exchange], Response]
+Page = Callable[[Exchange], Response | Awaitable[Response]]
 
 
 class Pages:
@@ -56,7 +56,7 @@ class Pages:
         self._version = version_document()
         self._tags: dict[str, str] = {}
 
-    def answer(self, exchange: Exchange) -> Response:
+    def answer(self, exchange: Exchange) -> Response | Awaitable[Response]:
         path = exchange.located.target.path
         page = self._extra.get(path)
         if page is None and path.removesuffix("/") in openid.PATHS:

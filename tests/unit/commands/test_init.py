@@ -6,7 +6,7 @@ import pytest
 
 from orchid import cli
 
-SHARED = ("ca.crt", "ca.key", "token-signing.key")
+SHARED = ("ca.crt", "ca.key", "ledger.key", "token-signing.key")
 
 
 def test_makes_the_files_of_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -17,7 +17,7 @@ def test_makes_the_files_of_a_server(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert code == 0
     assert made.keys() == {*SHARED, "serving.crt", "serving.key", "admin.kubeconfig"}
     assert set(made.values()) == {0o600}
-    assert "share: ca.crt ca.key token-signing.key" in capsys.readouterr().out
+    assert "share: ca.crt ca.key token-signing.key ledger.key" in capsys.readouterr().out
 
 
 def test_keeps_what_is_there(tmp_path: Path) -> None:

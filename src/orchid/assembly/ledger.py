@@ -1,0 +1,73 @@
+"""The ledger of one server: its key, the sequencer beside the server, the pages to read it by."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from orchid.credentials.files import read_private
+from orchid.credentials.keys import read_private_key
+from orchid.credentials.refusals import Refusal
+from orchid.data_directory import DataDirectory
+from orchid.ledger.reading import StoredLog
+from orchid.ledger.sequencing import LedgerBroken, Sequencer
+from orchid.server.ledger_pages import LedgerPages
+from orchid.settings import BadSettings, Settings
+from orchid.store.interface import Store, StoreError
+from orchid.tlog.checkpoints import Checkpoint
+from orchid.tlog.notes import NoteRefused, Verifier
+
+log = logging.getLogger(__name__)
+
+
+def ledger_key(files: DataDirectory) -> Ed25519PrivateKey:
+    """The key that signs checkpoints."""
+    try:
+        key = read_private_key(read_private(files.ledger_key), str(files.ledger_key))
+    except Refusal as refusal:
+        raise BadSettings(f"--ledger-key-file: {refusal}") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise BadSettings(f"--ledger-key-file: {files.ledger_key} is not an Ed25519 key")
+    return key
+
+
+def origin(settings: Settings) -> str:
+    """What a log that begins now is called: where it can be read, without the scheme."""
+    place = settings.issuers[0].partition("://")[2] or settings.issuers[0]
+    return "".join(place.split()).replace("+", "-").rstrip("/") + "/ledger"
+
+
+@contextlib.asynccontextmanager
+async def sequenced(settings: Settings, files: DataDirectory, store: Store) -> AsyncIterator[None]:
+    """Give entries their places in the log meanwhile, and the last of them at the end."""
+    sequencer = Sequencer(store, ledger_key(files), origin(settings))
+    running = asyncio.create_task(sequencer.run())
+    try:
+        yield
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        try:
+            await sequencer.drain()
+        except (StoreError, LedgerBroken) as failure:
+            log.warning("ledger.entries_pending: %s", failure)
+
+
+def ledger_pages(settings: Settings, files: DataDirectory, store: Store) -> LedgerPages:
+    """The pages, with the name of the key for those who do not have it from elsewhere."""
+    stored, public = StoredLog(store), ledger_key(files).public_key()
+
+    async def vkey() -> str | None:
+        note = await stored.checkpoint()
+        if note is None:
+            return Verifier(origin(settings), public).vkey
+        try:
+            verifier = Verifier(Checkpoint.claimed(note).origin, public)
+            verifier.opened(note)
+        except NoteRefused:
+            return None  # the log has the key of another server
+        return verifier.vkey
+
+    return LedgerPages(stored, vkey)

@@ -1,0 +1,42 @@
+"""Which token keys and authorities this installation has: each that comes or goes gets an entry.
+
+They are files, not objects, so no object's commit could carry the entry. Instead the set that was
+seen last stands in the store, and moves in the same commit as the entries about the difference.
+Servers that share a store should share the keys too; while a key is being handed round, the ledger
+tells that some server came without it.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from orchid.ledger import places
+from orchid.ledger.entries import Fact
+from orchid.store.interface import ABSENT, Change, RevisionConflict, Span, Store
+
+
+async def note_keys(
+    store: Store, what: str, keys: Mapping[str, Mapping[str, Any]], now: datetime
+) -> None:
+    """Log what was `made` and `retired` since the last time; `keys` are facts by key id."""
+    while True:
+        try:
+            return await _note(store, what, keys, now)
+        except RevisionConflict:
+            continue  # another server has just done so; what it saw may differ from ours
+
+
+async def _note(
+    store: Store, what: str, keys: Mapping[str, Mapping[str, Any]], now: datetime
+) -> None:
+    place = f"{places.PREFIX}known/{what}"
+    records = (await store.read(Span.key(place), limit=1)).records
+    known: dict[str, Any] = msgspec.json.decode(records[0].value) if records else {}
+    facts = [Fact(f"{what}.made", {"key": key, **keys[key]}) for key in keys if key not in known]
+    facts += [Fact(f"{what}.retired", {"key": key}) for key in known if key not in keys]
+    if facts:
+        seen = msgspec.json.encode(keys, order="sorted")
+        revision = records[0].revision if records else ABSENT
+        await store.commit([Change(place, seen, revision), *places.pending(facts, "", now)])

@@ -1,0 +1,111 @@
+"""Tokens are counted in memory, and the counts reach the ledger a few entries at a time."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from orchid.ledger import places
+from orchid.ledger.token_counts import TokenCounts
+from orchid.store.interface import Change, Revision, StoreUnavailable
+from orchid.store.memory import MemoryStore
+from tests.unit.ledger.logs import NOW, grow
+
+TEN = int(NOW.timestamp())  # 2026-11-15T10:00:00Z
+
+
+class CountingStore(MemoryStore):
+    """A store that counts commits, and can fail before or after one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.commits = 0
+        self.fails = ""
+
+    async def commit(self, changes: Sequence[Change]) -> Revision:
+        self.commits += 1
+        fails, self.fails = self.fails, ""
+        if fails == "before":
+            raise StoreUnavailable("no answer")
+        revision = await super().commit(changes)
+        if fails == "after":
+            raise StoreUnavailable("no answer")
+        return revision
+
+
+def counting(store: MemoryStore) -> TokenCounts:
+    return TokenCounts(store, lambda: NOW)
+
+
+async def pending(store: MemoryStore) -> list[dict[str, Any]]:
+    return [json.loads(record.value) for record in (await store.read(places.PENDING)).records]
+
+
+async def test_tokens_are_added_up_by_key_account_and_hour() -> None:
+    """Three tokens within an hour are one row; the hour is the one in which they end."""
+    store = CountingStore()
+    counts = counting(store)
+    for expires in (TEN + 1, TEN + 3600, TEN + 1800, TEN + 3601):
+        counts.issued("key-1", "uid-1", expires)
+    counts.issued("key-2", "uid-1", TEN)
+
+    await counts.write()
+
+    found = {entry["key"]: entry["tokens"] for entry in await pending(store)}
+    assert found == {
+        "key-1": [["uid-1", "2026-11-15T11:00:00Z", 3], ["uid-1", "2026-11-15T12:00:00Z", 1]],
+        "key-2": [["uid-1", "2026-11-15T10:00:00Z", 1]],
+    }
+
+
+async def test_many_tokens_cost_few_commits() -> None:
+    """A thousand accounts are written with one commit, and nothing is written twice."""
+    store = CountingStore()
+    counts = counting(store)
+    for number in range(1000):
+        counts.issued("key", f"00000000-0000-4000-8000-{number:012d}", TEN)
+
+    await counts.write()
+    await counts.write()
+
+    entries = await pending(store)
+    assert store.commits == 1
+    assert sum(len(entry["tokens"]) for entry in entries) == 1000
+    await grow(store, 0, 0)  # every entry fits into the log
+
+
+@pytest.mark.parametrize("fails", ["before", "after"])
+async def test_a_store_in_trouble_costs_no_count(fails: str) -> None:
+    """What could not be written, or may have been, is written once in the end."""
+    store = CountingStore()
+    counts = counting(store)
+    counts.issued("key", "uid", TEN)
+    store.fails = fails
+
+    await counts.write()
+    counts.issued("key", "uid", TEN)
+    await counts.write()
+
+    assert [entry["tokens"][0][2] for entry in await pending(store)] == [1, 1]
+
+
+async def test_counts_are_written_at_intervals() -> None:
+    """Each interval writes what came since the last one."""
+    store = CountingStore()
+    counts = counting(store)
+    rounds = 0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 4:
+            raise asyncio.CancelledError
+        if rounds != 2:
+            counts.issued("key", "uid", TEN)
+
+    with pytest.raises(asyncio.CancelledError):
+        await counts.run(sleep=sleep)
+
+    assert store.commits == 2
