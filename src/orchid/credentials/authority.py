@@ -1,7 +1,8 @@
 """Certificate authorities: make one, load one, and sign with it only what was agreed.
 
 Start with `Authority.load(certificates, key)` or `Authority.create(name, ...)`, then `sign` a
-request under a profile, or `issue` a certificate for a key of our own.
+request under a profile, or `issue` a certificate for a key of our own. Which chains are fit to be
+an authority is said in issuer_chain.py, with which keys in authority_keys.py.
 
 A certificate is never a copy of its request: its bytes are written from a `Template`
 (certificate_body.py), which holds only what may be in it. Then, before the key is used, those
@@ -12,20 +13,25 @@ looked at. What fails that check is never signed; nothing signed here is an auth
 """
 
 import datetime
-import itertools
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+from cryptography.hazmat.primitives.asymmetric import ec
 
-from orchid.credentials import certificates, der, files, names, pem
+from orchid.credentials import authority_keys, certificates, files, names, pem
+from orchid.credentials.authority_keys import ECDSA_P256, AuthorityKey, generate, signer
 from orchid.credentials.certificate_body import Template, assemble, encode_body
-from orchid.credentials.keys import PrivateKey, algorithm_of, encode_private, read_private_key, spki
+from orchid.credentials.issuer_chain import (
+    purposes,
+    refuse_out_of_time,
+    refuse_unfit,
+    spki_of,
+    subject_key_id,
+)
+from orchid.credentials.keys import encode_private, spki
 from orchid.credentials.names import IPAddress
 from orchid.credentials.profiles import Profile, refuse_bad_host
 from orchid.credentials.refusals import (
@@ -35,7 +41,6 @@ from orchid.credentials.refusals import (
     NotPermitted,
     Refusal,
     UnsoundCertificate,
-    panics_as,
 )
 from orchid.credentials.secret import SecretValue
 from orchid.credentials.signing_request import SigningRequest
@@ -51,29 +56,11 @@ BACKDATE = datetime.timedelta(minutes=5)
 # Short lives are counted from now, so that back-dating does not eat them up.
 SHORT_LIFE = datetime.timedelta(hours=8)
 CA_LIFETIME = datetime.timedelta(days=3650)
-MAX_CHAIN = 8
 
 Random = Callable[[int], bytes]
 
 _SERIAL_BYTES = 16
 _MAX_SERIAL_BITS = 159  # 20 octets and positive, RFC 5280 section 4.1.2.2
-
-_RSA_SHA256 = der.encode(der.SEQUENCE, der.encode_oid("1.2.840.113549.1.1.11"), der.encode(0x05))
-_ED25519 = der.encode(der.SEQUENCE, der.encode_oid("1.3.101.112"))
-_ECDSA: dict[str, tuple[bytes, ec.ECDSA]] = {
-    "secp256r1": (
-        der.encode(der.SEQUENCE, der.encode_oid("1.2.840.10045.4.3.2")),
-        ec.ECDSA(hashes.SHA256()),
-    ),
-    "secp384r1": (
-        der.encode(der.SEQUENCE, der.encode_oid("1.2.840.10045.4.3.3")),
-        ec.ECDSA(hashes.SHA384()),
-    ),
-    "secp521r1": (
-        der.encode(der.SEQUENCE, der.encode_oid("1.2.840.10045.4.3.4")),
-        ec.ECDSA(hashes.SHA512()),
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,56 +77,72 @@ class Authority:
     def __init__(
         self,
         chain: Sequence[x509.Certificate],
-        key: PrivateKey,
+        key: AuthorityKey,
         *,
         random: Random = os.urandom,
     ) -> None:
-        if not chain:
-            raise AuthorityUnusable("expected 1 certificate, found 0")
+        refuse_unfit(chain, key)
         self.chain = tuple(chain)
         self.certificate = chain[0]
+        self.purposes = purposes(chain)
         self._random = random
-        self._algorithm, self._sign = _signer(key)
+        self._algorithm, self._sign = signer(key)
         self._private = key
-        _refuse_unusable(self.chain, key)
         self._der = certificates.encode(self.certificate)
         self._issuer = certificates.subject_bytes(self._der)
-        self._key_id = _subject_key_id(self.certificate)
+        self._key_id = subject_key_id(self.certificate)
         self._intermediates = _encode_intermediates(self.chain)
 
     @classmethod
     def create(
         cls,
-        common_name: str,
+        subject: str | names.DistinguishedName,
         *,
         now: datetime.datetime,
         lifetime: datetime.timedelta = CA_LIFETIME,
+        algorithm: str = ECDSA_P256,
         random: Random = os.urandom,
     ) -> "Authority":
-        """Make a new self-signed authority with a P-256 key."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        algorithm, sign = _signer(key)
+        """Make a key and a self-signed authority with it; a subject may be a common name alone."""
+        key = generate(algorithm)
+        identifier, sign = signer(key)
         start = now.replace(microsecond=0)
+        name = names.subject(subject) if isinstance(subject, str) else subject
+        if not (encoded := name.encode())[2:]:
+            # RFC 5280 section 4.1.2.4: an issuer has a name.
+            raise AuthorityUnusable("the subject of an authority must not be empty")
         template = Template(
-            subject=names.subject(common_name),
+            subject=name,
             spki=spki(key.public_key()),
             not_before=start - BACKDATE,
             not_after=start + lifetime,
-            key_usages=key_usage_bits((DIGITAL_SIGNATURE, "cert sign", "crl sign")),
+            key_usages=key_usage_bits(("cert sign", "crl sign")),
             authority=True,
         )
-        body = encode_body(template, _serial(random), algorithm, template.subject.encode(), b"")
-        certificate = certificates.parse(assemble(body, algorithm, sign(body)))
+        body = encode_body(template, _serial(random), identifier, encoded, b"")
+        certificate = certificates.parse(assemble(body, identifier, sign(body)))
         return cls((certificate,), key, random=random)
 
     @classmethod
-    def load(cls, chain: bytes, key: bytes, *, random: Random = os.urandom) -> "Authority":
-        """Read an authority from PEM: its certificate first, then those above it, and its key."""
+    def load(
+        cls,
+        chain: bytes,
+        key: bytes,
+        *,
+        now: datetime.datetime | None = None,
+        random: Random = os.urandom,
+    ) -> "Authority":
+        """Read an authority from PEM: its certificate first, then those above it, and its key.
+
+        With `now`, a chain that is not valid then is refused too; otherwise signing will be.
+        """
         try:
             found = certificates.parse_blocks(chain)
-            private = read_private_key(key)
+            private = authority_keys.read(key)
         except Refusal as refusal:
             raise AuthorityUnusable(str(refusal)) from None
+        if now is not None:
+            refuse_out_of_time(found, now)
         return cls(found, private, random=random)
 
     @classmethod
@@ -182,6 +185,7 @@ class Authority:
     ) -> bytes:
         """Sign a request under a profile; give the PEM chain."""
         profile.check(request, usages)
+        self._refuse_other_purposes(usages)
         not_before, not_after = self._period(lifetime, now)
         template = Template(
             subject=request.subject.permitted(),
@@ -217,6 +221,7 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         not_before, not_after = self._period(lifetime, now)
         asked = tuple(usages)
+        self._refuse_other_purposes(asked)
         hosts = tuple(dns_names)
         for host in hosts:
             refuse_bad_host(host, wildcards=True)
@@ -267,6 +272,13 @@ class Authority:
             now=now,
             organizations=groups,
         )
+
+    def _refuse_other_purposes(self, usages: Sequence[str]) -> None:
+        if self.purposes is None:
+            return
+        for usage in usages:
+            if not self.purposes.issuperset(extended_usages((usage,))):
+                raise NotPermitted(f"the authority may not issue for {usage}")
 
     def _period(
         self, lifetime: datetime.timedelta, now: datetime.datetime
@@ -326,7 +338,7 @@ class Authority:
             and template.not_before < template.not_after
             and candidate.not_valid_after_utc <= self.certificate.not_valid_after_utc
             and _same_names(contents, wanted)
-            and _spki_of(candidate) == template.spki
+            and spki_of(candidate) == template.spki
             and self._extensions_are_sound(candidate, template)
         )
         if not sound:
@@ -374,42 +386,6 @@ def _sound_bits(usages: Iterable[str]) -> frozenset[int]:
     return bits
 
 
-def _signer(key: PrivateKey) -> tuple[bytes, Callable[[bytes], bytes]]:
-    if isinstance(key, rsa.RSAPrivateKey):
-        return _RSA_SHA256, lambda body: key.sign(body, padding.PKCS1v15(), hashes.SHA256())
-    if isinstance(key, ed25519.Ed25519PrivateKey):
-        return _ED25519, key.sign
-    if key.curve.name not in _ECDSA:
-        raise AuthorityUnusable(f"elliptic curve {key.curve.name} is not supported")
-    algorithm, method = _ECDSA[key.curve.name]
-    return algorithm, lambda body: key.sign(body, method)
-
-
-def _refuse_unusable(chain: tuple[x509.Certificate, ...], key: PrivateKey) -> None:
-    if len(chain) > MAX_CHAIN:
-        raise AuthorityUnusable(f"expected at most {MAX_CHAIN} certificates, found {len(chain)}")
-    try:
-        algorithm_of(key.public_key())
-    except Refusal as refusal:
-        raise AuthorityUnusable(str(refusal)) from None
-    if _spki_of(chain[0]) != spki(key.public_key()):
-        raise AuthorityUnusable("tls: private key does not match public key")
-    for link in chain:
-        if not certificates.is_authority(link):
-            raise AuthorityUnusable("the certificate does not have the CA bit set")
-    for lower, upper in itertools.pairwise(chain):
-        _refuse_unconnected(lower, upper)
-
-
-def _refuse_unconnected(lower: x509.Certificate, upper: x509.Certificate) -> None:
-    with panics_as(AuthorityUnusable, "the certificates do not form a chain"):
-        try:
-            lower.verify_directly_issued_by(upper)
-        except Exception:
-            # Whatever the library raises here, the answer is the same and nothing is signed.
-            raise AuthorityUnusable("the certificates do not form a chain") from None
-
-
 def _encode_intermediates(chain: tuple[x509.Certificate, ...]) -> bytes:
     """Give what a verifier needs between a leaf and the root: every link that has a parent."""
     return b"".join(
@@ -419,27 +395,10 @@ def _encode_intermediates(chain: tuple[x509.Certificate, ...]) -> bytes:
     )
 
 
-def _spki_of(certificate: x509.Certificate) -> bytes:
-    try:
-        return certificate.public_key().public_bytes(
-            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-        )
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        return b""
-
-
 def _serial(random: Random) -> int:
     """Make a serial number: 126 random bits, always positive, always 16 octets."""
     number = int.from_bytes(random(_SERIAL_BYTES), "big")
     return number & (1 << 127) - 1 | 1 << 126
-
-
-def _subject_key_id(certificate: x509.Certificate) -> bytes:
-    try:
-        found = certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
-    except x509.ExtensionNotFound:
-        return b""
-    return found.value.digest
 
 
 def _same_names(

@@ -13,9 +13,6 @@ from functools import lru_cache
 from orchid.credentials import der
 from orchid.credentials.names import DistinguishedName, IPAddress
 
-_YEAR_OF_LONG_TIMES = 2050  # RFC 5280 section 4.1.2.5
-
-_UTC_TIME, _GENERALIZED_TIME = 0x17, 0x18
 _VERSION_3 = der.encode(0xA0, der.encode_integer(2))
 _EXTENSIONS = 0xA3
 _TRUE = der.encode(der.BOOLEAN, b"\xff")
@@ -51,7 +48,7 @@ def encode_body(
 ) -> bytes:
     """Write the to-be-signed part (RFC 5280 section 4.1)."""
     validity = der.encode(
-        der.SEQUENCE, _encode_time(template.not_before), _encode_time(template.not_after)
+        der.SEQUENCE, der.encode_time(template.not_before), der.encode_time(template.not_after)
     )
     extensions = der.encode(der.SEQUENCE, *_encode_extensions(template, authority_key))
     return der.encode(
@@ -68,28 +65,20 @@ def encode_body(
 
 
 def assemble(body: bytes, algorithm: bytes, signature: bytes) -> bytes:
-    """Join a body and a signature over it to a certificate."""
+    """Join a body and a signature over it to a certificate, or to a revocation list."""
     return der.encode(der.SEQUENCE, body, algorithm, der.encode_bits(signature))
-
-
-@lru_cache(maxsize=64)  # certificates of one second and one lifetime share their times
-def _encode_time(moment: datetime.datetime) -> bytes:
-    utc = moment.astimezone(datetime.UTC)
-    if utc.year < _YEAR_OF_LONG_TIMES:
-        return der.encode(_UTC_TIME, utc.strftime("%y%m%d%H%M%SZ").encode())
-    return der.encode(_GENERALIZED_TIME, f"{utc.year:04d}{utc:%m%d%H%M%S}Z".encode())
 
 
 def _encode_extensions(template: Template, authority_key: bytes) -> list[bytes]:
     usages = _encode_usages(template.key_usages, template.extended_usages, template.authority)
-    own_key = der.encode(der.OCTET_STRING, _key_digest(template.spki))
-    found = [usages, _extension(_SUBJECT_KEY_ID, own_key)]
+    own_key = der.encode(der.OCTET_STRING, key_digest(template.spki))
+    found = [usages, encode_extension(_SUBJECT_KEY_ID, own_key)]
     if authority_key:
-        found.append(_encode_authority_key(authority_key))
+        found.append(encode_authority_key(authority_key))
     if alternative := _encode_alternative_names(template):
         # RFC 5280 section 4.2.1.6: critical when there is nothing else to go by.
         critical = not template.subject.attributes
-        found.append(_extension(_ALTERNATIVE_NAME, alternative, critical=critical))
+        found.append(encode_extension(_ALTERNATIVE_NAME, alternative, critical=critical))
     return found
 
 
@@ -99,21 +88,23 @@ def _encode_usages(
 ) -> bytes:
     found = b""
     if key_usages:
-        found += _extension(_KEY_USAGE, _encode_bits(key_usages), critical=True)
+        found += encode_extension(_KEY_USAGE, _encode_bits(key_usages), critical=True)
     if extended_usages:
         purposes = (der.encode_oid(oid) for oid in extended_usages)
-        found += _extension(_EXTENDED_KEY_USAGE, der.encode(der.SEQUENCE, *purposes))
+        found += encode_extension(_EXTENDED_KEY_USAGE, der.encode(der.SEQUENCE, *purposes))
     constraints = der.encode(der.SEQUENCE, _TRUE if authority else b"")
-    return found + _extension(_BASIC_CONSTRAINTS, constraints, critical=True)
+    return found + encode_extension(_BASIC_CONSTRAINTS, constraints, critical=True)
 
 
 @lru_cache(maxsize=16)
-def _encode_authority_key(key_id: bytes) -> bytes:
+def encode_authority_key(key_id: bytes) -> bytes:
+    """Write the extension that names the key of the issuer (RFC 5280 section 4.2.1.1)."""
     value = der.encode(der.SEQUENCE, der.encode(0x80, key_id))
-    return _extension(_AUTHORITY_KEY_ID, value)
+    return encode_extension(_AUTHORITY_KEY_ID, value)
 
 
-def _extension(oid: bytes, value: bytes, *, critical: bool = False) -> bytes:
+def encode_extension(oid: bytes, value: bytes, *, critical: bool = False) -> bytes:
+    """Write one extension from its encoded name and value."""
     flag = _TRUE if critical else b""
     return der.encode(der.SEQUENCE, oid, flag, der.encode(der.OCTET_STRING, value))
 
@@ -135,7 +126,7 @@ def _encode_alternative_names(template: Template) -> bytes:
     return der.encode(der.SEQUENCE, *parts) if parts else b""
 
 
-def _key_digest(key_info: bytes) -> bytes:
+def key_digest(key_info: bytes) -> bytes:
     """Name a key by the first 160 bits of the SHA-256 of its bits (RFC 7093 section 2)."""
     outer = der.element(key_info, 0, len(key_info))
     algorithm = der.element(key_info, outer.start, outer.stop)

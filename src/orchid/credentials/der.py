@@ -1,10 +1,12 @@
 """The little of DER that we read and write ourselves (X.690).
 
 Read: names and requested extensions, where we need to see exactly what was sent. Write: the
-bytes of a certificate before it is signed. Everything written here is read back by the X.509
-library before a key touches it (authority.py). Never used to interpret keys or signatures.
+bytes of a certificate or a revocation list before it is signed. Everything written here is read
+back by the X.509 library before a key touches it (authority.py). Never used to interpret keys or
+signatures.
 """
 
+import datetime
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
@@ -16,6 +18,9 @@ OCTET_STRING = 0x04
 OID = 0x06
 SEQUENCE = 0x30
 SET = 0x31
+
+_UTC_TIME, _GENERALIZED_TIME = 0x17, 0x18
+_YEAR_OF_LONG_TIMES = 2050  # RFC 5280 section 4.1.2.5
 
 _LONG_FORM = 0x80
 _HIGH_TAG = 0x1F
@@ -119,6 +124,15 @@ def decode_oid(content: bytes) -> str:
 def encode_bits(content: bytes, unused: int = 0) -> bytes:
     """Write a bit string."""
     return encode(BIT_STRING, bytes((unused,)), content)
+
+
+@lru_cache(maxsize=64)  # certificates of one second and one lifetime share their times
+def encode_time(moment: datetime.datetime) -> bytes:
+    """Write a time as certificates and revocation lists have it, in whole seconds."""
+    utc = moment.astimezone(datetime.UTC)
+    if utc.year < _YEAR_OF_LONG_TIMES:
+        return encode(_UTC_TIME, utc.strftime("%y%m%d%H%M%SZ").encode())
+    return encode(_GENERALIZED_TIME, f"{utc.year:04d}{utc:%m%d%H%M%S}Z".encode())
 
 
 def _base128(value: int) -> bytes:

@@ -16,7 +16,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, mldsa, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import (
     decode_dss_signature,
     encode_dss_signature,
@@ -89,7 +89,7 @@ def key_id(public: PublicKey) -> str:
     return b64url_encode(hashlib.sha256(spki(public)).digest()).decode()
 
 
-def spki(public: PublicKey) -> bytes:
+def spki(public: PublicKey | mldsa.MLDSA65PublicKey) -> bytes:
     """Encode a public key as DER SubjectPublicKeyInfo."""
     return public.public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -202,7 +202,7 @@ def generate() -> SigningKey:
     return SigningKey(ec.generate_private_key(ec.SECP256R1()))
 
 
-def encode_private(private: PrivateKey) -> str:
+def encode_private(private: PrivateKey | mldsa.MLDSA65PrivateKey) -> str:
     """Write a private key as PKCS#8 PEM, unencrypted."""
     return private.private_bytes(
         serialization.Encoding.PEM,
@@ -225,7 +225,12 @@ def load_verification_keys(path: Path) -> tuple[VerificationKey, ...]:
 
 
 def read_private_key(data: bytes, place: str = "key data") -> PrivateKey:
-    """Find the first private key in PEM text (PKCS#8, SEC 1 or PKCS#1)."""
+    """Find the first private key in PEM text, of a type that signs tokens."""
+    return _supported(find_private_key(data, place), place)
+
+
+def find_private_key(data: bytes, place: str) -> object:
+    """Find the first private key in PEM text (PKCS#8, SEC 1 or PKCS#1), of any type."""
     for block in pem.split(data):
         if block.label in _PRIVATE_LABELS:
             return _private_from(block, place)
@@ -295,14 +300,17 @@ def _jwk_public(entry: Mapping[str, Any]) -> PublicKey:
     raise UnsupportedKey("only RSA, ECDSA and Ed25519 keys are supported")
 
 
-def _private_from(block: pem.Block, place: str) -> PrivateKey:
+def _private_from(block: pem.Block, place: str) -> object:
     if block.headers:
         raise UnreadableKey(f"{place}: encrypted private keys are not supported")
     try:
-        key = serialization.load_der_private_key(block.data, None)
+        return serialization.load_der_private_key(block.data, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         # The library's text may quote the input: never passed on.
         raise UnreadableKey(f"{place} does not contain a readable private key") from None
+
+
+def _supported(key: object, place: str) -> PrivateKey:
     if not isinstance(key, PrivateKey):
         raise UnsupportedKey(f"{place}: only RSA, ECDSA and Ed25519 keys are supported")
     return key
@@ -310,7 +318,7 @@ def _private_from(block: pem.Block, place: str) -> PrivateKey:
 
 def _public_from(block: pem.Block, place: str) -> PublicKey | None:
     if block.label in _PRIVATE_LABELS:
-        return _private_from(block, place).public_key()
+        return _supported(_private_from(block, place), place).public_key()
     try:
         with panics_as(UnreadableKey, f"{place} holds a certificate that cannot be read"):
             if block.label in ("PUBLIC KEY", "RSA PUBLIC KEY"):

@@ -19,9 +19,17 @@ A text says what is wrong and never holds a token, a key or the bytes of a reque
     ├── MalformedRequest        not a certificate request, or its signature does not fit
     ├── MalformedCertificate    not a certificate
     ├── CertificateRefused      a certificate that does not prove a client
+    ├── BadRevocation           a revocation that no list can say
     ├── NotPermitted            a signer's rules forbid what is asked for
     └── SigningFailed           an authority cannot sign now; trying later may help
-        ├── AuthorityUnusable   certificate and key are unreadable or do not belong together
+        ├── AuthorityUnusable   certificate and key are unreadable or cannot be used together
+        │   ├── KeyMismatch         the key is not the certificate's
+        │   ├── NotAnAuthority      a certificate of the chain is not an authority's
+        │   ├── NotPermittedToSign  its key usage forbids to sign certificates, or lists
+        │   ├── BrokenChain         a certificate was not issued by the next one
+        │   ├── PathTooLong         a path length constraint forbids an authority below it
+        │   └── NoCommonPurpose     the extended key usages of the chain exclude each other
+        ├── NotYetAuthority     the authority's own time has not begun
         ├── AuthorityExpired    the authority's own time is over
         └── UnsoundCertificate  what was about to be signed is not what was agreed
 """
@@ -105,6 +113,10 @@ class CertificateRefused(Refusal):
     """The certificate does not prove a client to us."""
 
 
+class BadRevocation(Refusal):
+    """A revocation has a number or a reason that no list can hold."""
+
+
 class NotPermitted(Refusal):
     """The signer's rules forbid what the request asks for."""
 
@@ -115,6 +127,34 @@ class SigningFailed(Refusal):
 
 class AuthorityUnusable(SigningFailed):
     """The authority's certificate and key cannot be used together."""
+
+
+class KeyMismatch(AuthorityUnusable):
+    """The private key is not that of the certificate."""
+
+
+class NotAnAuthority(AuthorityUnusable):
+    """A certificate of the chain does not say that it is an authority's."""
+
+
+class NotPermittedToSign(AuthorityUnusable):
+    """The key usage of a certificate forbids to sign certificates, or revocation lists."""
+
+
+class BrokenChain(AuthorityUnusable):
+    """A certificate of the chain was not issued by the next one."""
+
+
+class PathTooLong(AuthorityUnusable):
+    """A path length constraint forbids an authority that stands below it."""
+
+
+class NoCommonPurpose(AuthorityUnusable):
+    """The extended key usages of the chain leave nothing that could be issued."""
+
+
+class NotYetAuthority(SigningFailed):
+    """The authority's certificate has not begun."""
 
 
 class AuthorityExpired(SigningFailed):

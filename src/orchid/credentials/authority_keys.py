@@ -1,0 +1,101 @@
+"""The keys of authorities: make one, read one, sign with it, and name its algorithm.
+
+Start with `generate(algorithm)` or `read(pem_text)`; `signer(key)` gives what X.509 calls the
+signature algorithm, and the function that signs. `algorithm_name` names any public key as settings
+and profiles do: ECDSA-P256, RSA-3072, Ed25519, ML-DSA-65. Making an RSA key takes seconds, so it
+belongs in a thread. Keys of tokens are keys.py's; ML-DSA signs no tokens.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, mldsa, padding, rsa
+
+from orchid.credentials import der
+from orchid.credentials.keys import (
+    PrivateKey,
+    PublicKey,
+    algorithm_of,
+    find_private_key,
+)
+from orchid.credentials.refusals import UnsupportedKey
+
+AuthorityKey = PrivateKey | mldsa.MLDSA65PrivateKey
+CertifiedKey = PublicKey | mldsa.MLDSA65PublicKey
+
+ECDSA_P256: Final = "ECDSA-P256"
+_ML_DSA_65: Final = "ML-DSA-65"
+_EXPONENT = 65537
+
+# What an authority's key may be made as, by the name that settings use.
+_MADE: dict[str, Callable[[], AuthorityKey]] = {
+    ECDSA_P256: lambda: ec.generate_private_key(ec.SECP256R1()),
+    "ECDSA-P384": lambda: ec.generate_private_key(ec.SECP384R1()),
+    "RSA-3072": lambda: rsa.generate_private_key(_EXPONENT, 3072),
+    "RSA-4096": lambda: rsa.generate_private_key(_EXPONENT, 4096),
+    "Ed25519": ed25519.Ed25519PrivateKey.generate,
+    _ML_DSA_65: mldsa.MLDSA65PrivateKey.generate,
+}
+ALGORITHMS: Final = tuple(_MADE)
+
+_CURVES = {"secp256r1": ECDSA_P256, "secp384r1": "ECDSA-P384", "secp521r1": "ECDSA-P521"}
+
+
+def _identifier(oid: str, parameters: bytes = b"") -> bytes:
+    return der.encode(der.SEQUENCE, der.encode_oid(oid), parameters)
+
+
+_RSA_SHA256 = _identifier("1.2.840.113549.1.1.11", der.encode(0x05))
+_ED25519 = _identifier("1.3.101.112")
+_ML_DSA = _identifier("2.16.840.1.101.3.4.3.18")  # RFC 9881 section 2: no parameters
+_ECDSA: dict[str, tuple[bytes, ec.ECDSA]] = {
+    "secp256r1": (_identifier("1.2.840.10045.4.3.2"), ec.ECDSA(hashes.SHA256())),
+    "secp384r1": (_identifier("1.2.840.10045.4.3.3"), ec.ECDSA(hashes.SHA384())),
+    "secp521r1": (_identifier("1.2.840.10045.4.3.4"), ec.ECDSA(hashes.SHA512())),
+}
+
+
+def generate(algorithm: str) -> AuthorityKey:
+    """Make a key; raises UnsupportedKey for a name that is none of `ALGORITHMS`."""
+    if algorithm not in _MADE:
+        raise UnsupportedKey(f"key algorithm {algorithm} is not one of {', '.join(ALGORITHMS)}")
+    return _MADE[algorithm]()
+
+
+def read(data: bytes, place: str = "key data") -> AuthorityKey:
+    """Find the first private key in PEM text; refuse a weak one, and types that do not sign."""
+    key = find_private_key(data, place)
+    if not isinstance(key, AuthorityKey):
+        raise UnsupportedKey(f"{place}: only RSA, ECDSA, Ed25519 and ML-DSA-65 keys are supported")
+    refuse_unsupported(key.public_key())
+    return key
+
+
+def refuse_unsupported(public: CertifiedKey) -> None:
+    """Refuse keys of authorities that are weak, or on a curve that we do not use."""
+    if not isinstance(public, mldsa.MLDSA65PublicKey):
+        algorithm_of(public)
+
+
+def algorithm_name(public: CertifiedKey) -> str:
+    """Name the algorithm and size of a public key; an unknown curve by its own name."""
+    if isinstance(public, rsa.RSAPublicKey):
+        return f"RSA-{public.key_size}"
+    if isinstance(public, ec.EllipticCurvePublicKey):
+        return _CURVES.get(public.curve.name, f"ECDSA-{public.curve.name}")
+    return "Ed25519" if isinstance(public, ed25519.Ed25519PublicKey) else _ML_DSA_65
+
+
+def signer(key: AuthorityKey) -> tuple[bytes, Callable[[bytes], bytes]]:
+    """Give the algorithm identifier in DER, and the function that signs."""
+    if isinstance(key, rsa.RSAPrivateKey):
+        return _RSA_SHA256, lambda body: key.sign(body, padding.PKCS1v15(), hashes.SHA256())
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        return _ED25519, key.sign
+    if isinstance(key, mldsa.MLDSA65PrivateKey):
+        return _ML_DSA, key.sign
+    if key.curve.name not in _ECDSA:
+        raise UnsupportedKey(f"elliptic curve {key.curve.name} is not supported")
+    identifier, method = _ECDSA[key.curve.name]
+    return identifier, lambda body: key.sign(body, method)
