@@ -23,8 +23,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from orchid.credentials import authority_keys, certificates, files, names, pem
 from orchid.credentials.authority_keys import ECDSA_P256, AuthorityKey, generate, signer
-from orchid.credentials.certificate_body import Template, assemble, encode_body
+from orchid.credentials.certificate_body import Template, assemble, encode_body, key_digest
 from orchid.credentials.issuer_chain import (
+    may_sign_lists,
     purposes,
     refuse_out_of_time,
     refuse_unfit,
@@ -39,8 +40,15 @@ from orchid.credentials.refusals import (
     AuthorityUnusable,
     MalformedCertificate,
     NotPermitted,
+    NotPermittedToSign,
     Refusal,
     UnsoundCertificate,
+)
+from orchid.credentials.revocation_list import (
+    Edition,
+    RevokedCertificates,
+    encode_list_body,
+    refuse_unsound_list,
 )
 from orchid.credentials.secret import SecretValue
 from orchid.credentials.signing_request import SigningRequest
@@ -272,6 +280,24 @@ class Authority:
             now=now,
             organizations=groups,
         )
+
+    def sign_revocation_list(self, revoked: RevokedCertificates, edition: Edition) -> bytes:
+        """Sign the complete list of what this authority has taken back; DER."""
+        if not may_sign_lists(self.certificate):
+            raise NotPermittedToSign("the authority's key usage does not permit revocation lists")
+        key_id = self._key_id or key_digest(spki_of(self.certificate))
+        body = encode_list_body(
+            revoked,
+            edition,
+            algorithm=self._algorithm,
+            issuer=self._issuer,
+            authority_key=key_id,
+        )
+        # As with certificates: the library, which did not write it, reads it before it is signed.
+        refuse_unsound_list(
+            assemble(body, self._algorithm, b""), revoked, edition, self.certificate, key_id
+        )
+        return assemble(body, self._algorithm, self._sign(body))
 
     def _refuse_other_purposes(self, usages: Sequence[str]) -> None:
         if self.purposes is None:
