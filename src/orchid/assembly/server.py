@@ -45,6 +45,7 @@ from orchid.server.metrics.page import MetricsPage
 from orchid.server.metrics.requests import CountedRequests
 from orchid.server.openapi.endpoints import OpenApi
 from orchid.server.pages import Page, Pages, openid_page
+from orchid.server.sockets.descriptors import fitted
 from orchid.server.sockets.listener import ConnectionLimits, Listener
 from orchid.server.sockets.messages import HttpRequest, Response
 from orchid.server.sockets.tls import TlsFiles
@@ -321,8 +322,9 @@ class Assembly:
             self.chain,
             timeout_response=TIMEOUT,
             failure=_failed,
-            limits=ConnectionLimits(request_timeout=self.settings.request_timeout),
+            limits=fitted(ConnectionLimits(request_timeout=self.settings.request_timeout)),
             tls=tls,
+            recognize=self.chain.recognize,
             after_rush=memory.give_back,
         )
 

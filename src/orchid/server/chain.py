@@ -24,10 +24,11 @@ from orchid.server.metrics.requests import RequestMetrics
 from orchid.server.pages import Pages, not_found_text
 from orchid.server.parse import UnreadableTarget, read_target
 from orchid.server.respond import TEXT, error_response, text
-from orchid.server.sockets.messages import HttpRequest, Response, Stream
+from orchid.server.sockets.messages import HttpRequest, Recognition, Response, Stream
 from orchid.telemetry import failure_story
 from orchid.wire.errors import ApiError, NoSuchRoute, Timeout, Unauthorized
 from orchid.wire.options import duration
+from orchid.wire.user import ANONYMOUS
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +145,22 @@ class Chain:
             caller = None
         if caller is None:
             raise Unauthorized
+        if caller.user.username != ANONYMOUS:
+            exchange.http.peer.known = True
         return caller
+
+    async def recognize(self, http: HttpRequest) -> Recognition:
+        """Say who sent a head, before its body is read; the request is authenticated once more."""
+        try:
+            caller = await self._authenticator.authenticate(http)
+        except Rejected:
+            caller = None
+        if caller is None:
+            return Recognition.REFUSED
+        if caller.user.username == ANONYMOUS:
+            return Recognition.UNKNOWN
+        http.peer.known = True
+        return Recognition.KNOWN
 
     async def _resource(self, exchange: Exchange, request: Request) -> Response | Stream:
         try:

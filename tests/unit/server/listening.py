@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from orchid.server.sockets.listener import ConnectionLimits, Listener
-from orchid.server.sockets.messages import Handler, HttpRequest, Response
+from orchid.server.sockets.messages import Handler, HttpRequest, Recognize, Response
 from orchid.server.sockets.tls import TlsFiles
 
 PATIENCE = 10.0  # seconds until a test that hangs fails; no test waits for it to pass
@@ -119,6 +119,7 @@ async def serving(
     *,
     limits: ConnectionLimits | None = None,
     tls: TlsFiles | None = None,
+    recognize: Recognize | None = None,
     after_rush: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Running]:
     listener = Listener(
@@ -127,6 +128,7 @@ async def serving(
         failure=failure,
         limits=limits,
         tls=tls,
+        recognize=recognize,
         after_rush=after_rush,
     )
     await listener.start("127.0.0.1", 0)

@@ -5,6 +5,9 @@ is held, up to a limit, and then the client is made to wait. So it is when the c
 its answers: nothing is read for it until it does. `deadline` is the moment by which something must
 have happened; listener.py calls `expire` when it has not.
 
+Who sends a body is asked as soon as the head is there: one whom we do not answer is told so before
+the body is read, and what is kept of unfinished requests of unknown callers is counted.
+
 A connection never interprets a request: that is the handler's work.
 """
 
@@ -13,12 +16,14 @@ from math import inf
 from time import monotonic
 from typing import Any, cast
 
+from orchid.server.sockets.budget import network_of
 from orchid.server.sockets.listener_state import ListenerState, plain
-from orchid.server.sockets.messages import Peer, Response, Stream
+from orchid.server.sockets.messages import HttpRequest, Peer, Recognition, Response, Stream
 from orchid.server.sockets.reader import BETWEEN, BODY, CLOSE_SILENTLY, HEAD, Arrived, RequestReader
 from orchid.server.sockets.streaming import (
     Answer,
     OpenStream,
+    PendingRecognition,
     PendingRequest,
     carry_on,
     closed_stream,
@@ -43,7 +48,9 @@ class Connection(asyncio.Protocol):
     """The asyncio protocol of one client."""
 
     __slots__ = (
+        "_address",
         "_closing",
+        "_counted",
         "_current",
         "_eof",
         "_held",
@@ -52,6 +59,7 @@ class Connection(asyncio.Protocol):
         "_proceeding",
         "_reader",
         "_reading_paused",
+        "_sender",
         "_service",
         "_timed_phase",
         "_transport",
@@ -67,7 +75,10 @@ class Connection(asyncio.Protocol):
     def __init__(self, service: ListenerState, *, peer_is_verified: bool = False) -> None:
         self._service = service
         self._peer_is_verified = peer_is_verified
-        self._current: PendingRequest | OpenStream | None = None
+        self._address = ""  # by which it is counted while nobody knows who it is
+        self._counted = False  # whether unread bytes of it are
+        self._sender: Recognition | None = None  # of the request whose body is arriving
+        self._current: PendingRequest | PendingRecognition | OpenStream | None = None
         self._held = bytearray()
         self._eof = False
         self._closing = False
@@ -93,7 +104,10 @@ class Connection(asyncio.Protocol):
             request_timeout=limits.request_timeout,
         )
         self.deadline = monotonic() + limits.header_timeout
+        self._address = network_of(transport.get_extra_info("peername"))
         self._service.connections.add(self)
+        self._service.unknown.hold(self, self._address)
+        self._service.drop_excess(self._address)
         if self._service.draining:
             self._close()
 
@@ -143,10 +157,16 @@ class Connection(asyncio.Protocol):
         self._reader.close()
         self._reader.ready.clear()
         self._held.clear()
+        self._service.unknown.release(self)
+        self._service.unread.release(self)
         self._service.connections.discard(self)
         self._service.settle()
 
     # What the listener calls
+
+    @property
+    def known(self) -> bool:
+        return self._reader.peer.known
 
     def expire(self, now: float) -> None:
         """The deadline has passed: end what has taken too long."""
@@ -188,6 +208,8 @@ class Connection(asyncio.Protocol):
         if len(self._held) > self._service.limits.max_held_bytes and not self._reading_paused:
             self._reading_paused = True
             self._transport.pause_reading()
+        if isinstance(self._current, PendingRecognition):
+            self._count_unread()
 
     def _proceed(self) -> None:
         """Answer what has arrived, as far as it goes without waiting."""
@@ -210,7 +232,8 @@ class Connection(asyncio.Protocol):
                 reader.feed(piece)
             else:
                 self._rest()
-                break
+                if not ready:
+                    break
         self._proceeding = False
 
     def _yield(self) -> None:
@@ -239,9 +262,64 @@ class Connection(asyncio.Protocol):
         if phase != self._timed_phase:
             self._timed_phase = phase
             self.deadline = monotonic() + self._time_for(phase)
+        if phase != BETWEEN and not self._may_go_on(reader):
+            return
         if reader.wants_continue:
             reader.wants_continue = False
             self._transport.write(_CONTINUE)
+
+    # Unfinished requests
+
+    def _may_go_on(self, reader: RequestReader) -> bool:
+        """Ask who sends a body, and count what unknown callers leave unfinished."""
+        if reader.arriving is not None and self._sender is None:
+            self._ask_who(reader.arriving)
+            if self._sender is None or reader.ready:
+                return False
+        if self._sender is not Recognition.KNOWN:
+            self._count_unread()
+        return not self._closing
+
+    def _count_unread(self) -> None:
+        self._counted = True
+        size = self._reader.unread_bytes + len(self._held)
+        self._service.unread.hold(self, self._address, size)
+        self._service.drop_excess(self._address)
+
+    def _ask_who(self, request: HttpRequest) -> None:
+        service = self._service
+        if service.recognize is None:
+            self._sender = Recognition.UNKNOWN
+            return
+        context = service.context.copy()
+        asking = service.recognize(request)
+        try:
+            awaited = context.run(asking.send, None)
+        except StopIteration as done:
+            self._take_recognition(done.value)
+        except Exception:  # the request itself will meet it again, and say so
+            self._sender = Recognition.UNKNOWN
+        else:
+            rest = carry_on(asking, awaited)
+            self._current = PendingRecognition(self._recognized, service, rest, context)
+            self._count_unread()
+
+    def _recognized(self, found: Recognition) -> None:
+        self._current = None
+        self._take_recognition(found)
+        self._proceed()
+
+    def _take_recognition(self, found: Recognition) -> None:
+        self._sender = found
+        if found is Recognition.KNOWN:
+            self._stop_counting()
+        elif found is Recognition.REFUSED:
+            self._reader.give_up_body()
+
+    def _stop_counting(self) -> None:
+        if self._counted:
+            self._counted = False
+            self._service.unread.release(self)
 
     def _time_for(self, phase: int) -> float:
         limits = self._service.limits
@@ -256,6 +334,9 @@ class Connection(asyncio.Protocol):
         service = self._service
         service.requests += 1
         self._timed_phase = None
+        self._sender = None
+        if self._counted:
+            self._stop_counting()
         context = service.context.copy()
         answer: Answer
         try:
@@ -398,7 +479,7 @@ class Connection(asyncio.Protocol):
 
     def _part_from_current(self) -> None:
         current, self._current = self._current, None
-        if isinstance(current, PendingRequest):
+        if isinstance(current, PendingRequest | PendingRecognition):
             current.let_go()
         elif current is not None:
             current.end()

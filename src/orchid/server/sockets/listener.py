@@ -19,9 +19,10 @@ from math import inf
 from time import monotonic
 from typing import Final
 
+from orchid.server.sockets.budget import Budget, network_of
 from orchid.server.sockets.connection import Connection, host_and_port
 from orchid.server.sockets.listener_state import ConnectionLimits, Failure, ListenerState
-from orchid.server.sockets.messages import Handler, Response
+from orchid.server.sockets.messages import Handler, Recognize, Response
 from orchid.server.sockets.tls import TlsFiles
 from orchid.server.sockets.tls_channel import TlsChannel
 
@@ -53,18 +54,24 @@ class Listener:
         failure: Failure,
         limits: ConnectionLimits | None = None,
         tls: TlsFiles | None = None,
+        recognize: Recognize | None = None,
         after_rush: Callable[[], None] = lambda: None,
     ) -> None:
-        """`after_rush` is called when many handshakes have come to an end."""
+        """`recognize` says who sent a head before the body is read.
+
+        `after_rush` is called when many handshakes have come to an end.
+        """
         self._limits = limits or ConnectionLimits()
         self._tls = tls
-        self._service = ListenerState(handler, self._limits, timeout_response, failure)
+        self._service = ListenerState(handler, self._limits, timeout_response, failure, recognize)
         self._sockets: list[socket.socket] = []
         self._names: list[tuple[str, int]] = []
         self._accepting = False
         self._accepts_at_once = _ACCEPTS_AT_ONCE
         self._arriving: set[asyncio.Task[None]] = set()
-        self._shaking_hands: set[TlsChannel] = set()
+        self._shaking_hands = Budget[TlsChannel](
+            self._limits.max_handshakes, self._limits.max_handshakes_per_address
+        )
         self._timer: asyncio.TimerHandle | None = None
         self._look_at_files = 0.0
         self._after_rush = after_rush
@@ -98,6 +105,11 @@ class Listener:
     def refusals(self) -> int:
         """Requests that could not be read or took too long to arrive."""
         return self._service.refusals
+
+    @property
+    def dropped(self) -> int:
+        """Connections and handshakes of unknown callers that were ended to make room."""
+        return self._service.dropped
 
     @property
     def cut_off(self) -> int:
@@ -142,7 +154,7 @@ class Listener:
             bound.close()
         for task in self._arriving:
             task.cancel()
-        for channel in tuple(self._shaking_hands):
+        for channel in self._shaking_hands:
             channel.abort()
         for connection in tuple(service.connections):
             connection.drain()
@@ -187,33 +199,55 @@ class Listener:
 
     def _accept(self, bound: socket.socket) -> None:
         for _ in range(self._accepts_at_once):
-            if self._is_full():
+            is_full = self._is_full()
+            if is_full and not self._can_make_room():
                 self._stop_accepting()  # the next sweep looks again
                 return
             try:
-                client, _address = bound.accept()
+                client, peername = bound.accept()
             except OSError as problem:
                 if problem.errno in _SHORTAGES:
                     log.warning("listener.cannot_accept: %s", problem.strerror)
+                    self._make_room()
                     self._stop_accepting()
                 return
+            if is_full:
+                self._make_room()
             client.setblocking(False)
-            task = self._service.loop.create_task(self._admit(client))
+            task = self._service.loop.create_task(self._admit(client, network_of(peername)))
             self._arriving.add(task)
             task.add_done_callback(self._arriving.discard)
 
-    async def _admit(self, client: socket.socket) -> None:
-        with suppress(OSError):  # it has gone again
-            await self._service.loop.connect_accepted_socket(self._protocol, client)
+    def _can_make_room(self) -> bool:
+        return len(self._shaking_hands) > 0 or self._service.oldest_unknown() is not None
 
-    def _protocol(self) -> asyncio.Protocol:
+    def _make_room(self) -> None:
+        """End the oldest connection of somebody unknown, or else the oldest handshake."""
+        connection, channel = self._service.oldest_unknown(), self._shaking_hands.oldest()
+        if connection is not None:
+            self._service.drop(connection)
+        elif channel is not None:
+            self._drop(channel)
+
+    def _drop(self, channel: TlsChannel) -> None:
+        self._shaking_hands.release(channel)
+        self._service.dropped += 1
+        channel.abort()
+
+    async def _admit(self, client: socket.socket, address: str) -> None:
+        with suppress(OSError):  # it has gone again
+            await self._service.loop.connect_accepted_socket(
+                lambda: self._protocol(address), client
+            )
+
+    def _protocol(self, address: str) -> asyncio.Protocol:
         tls = self._tls
         if tls is None:
             return Connection(self._service)
         verified = tls.verifies_clients
 
         def opened(channel: TlsChannel) -> Connection:
-            self._shaking_hands.discard(channel)
+            self._shaking_hands.release(channel)
             self._rush += 1
             if self._rush >= _RUSH:
                 self._tidy(_RUSH_SECONDS)
@@ -221,7 +255,9 @@ class Listener:
 
         patience = self._limits.header_timeout
         channel = TlsChannel(tls.context, opened, self._handshake_failed, patience=patience)
-        self._shaking_hands.add(channel)
+        self._shaking_hands.hold(channel, address)
+        while (oldest := self._shaking_hands.excess(address)) is not None:
+            self._drop(oldest)
         return channel
 
     def _tidy(self, pause: float) -> None:
@@ -232,7 +268,7 @@ class Listener:
 
     def _handshake_failed(self, channel: TlsChannel) -> None:
         """Noise, a scan, a client that does not trust us."""
-        self._shaking_hands.discard(channel)
+        self._shaking_hands.release(channel)
         self.failed_handshakes += 1
 
     # Time
@@ -246,7 +282,7 @@ class Listener:
             connection.expire(now)
         for channel in [late for late in self._shaking_hands if late.deadline <= now]:
             channel.abort()
-        if not self._is_full():
+        if not self._is_full() or self._can_make_room():
             self._accept_again()
         if self._rush and not self._shaking_hands:
             self._tidy(_CALM_SECONDS)

@@ -13,7 +13,8 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import Protocol
 
-from orchid.server.sockets.messages import Handler, HttpRequest, Response
+from orchid.server.sockets.budget import Budget
+from orchid.server.sockets.messages import Handler, HttpRequest, Recognize, Response
 from orchid.server.sockets.reader import SMALLEST_REQUEST
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,13 @@ class ConnectionLimits:
     max_headers: int = 1000
     max_body_bytes: int = 3 << 20
     max_connections: int = 20_000  # those beyond wait in the operating system's queue
+    # Of callers who are not known yet, all and from one address; the oldest has to go.
+    max_unknown: int = 10_000
+    max_unknown_per_address: int = 2_000
+    max_handshakes: int = 2_000
+    max_handshakes_per_address: int = 500
+    max_unread_bytes: int = 64 << 20  # of their unfinished requests
+    max_unread_bytes_per_address: int = 16 << 20
     max_pipelined: int = 400  # requests read ahead of the one being answered
     max_unsent_bytes: int = 1 << 20  # what a watcher may leave unread before it is cut off
     max_held_bytes: int = 64 << 10  # bytes read ahead while a request is being answered
@@ -68,6 +76,10 @@ class OpenConnection(Protocol):
 
     deadline: float  # by then something must have happened (time.monotonic)
 
+    @property
+    def known(self) -> bool:
+        """Whether somebody was authenticated on it."""
+
     def expire(self, now: float) -> None:
         """End what has taken too long."""
 
@@ -87,16 +99,20 @@ class ListenerState:
         "context",
         "cut_off",
         "draining",
+        "dropped",
         "failure",
         "handler",
         "limits",
         "loop",
         "piece_bytes",
         "quiet",
+        "recognize",
         "refusals",
         "requests",
         "tasks",
         "timeout_response",
+        "unknown",
+        "unread",
     )
 
     loop: asyncio.AbstractEventLoop  # set when listening starts
@@ -108,19 +124,27 @@ class ListenerState:
         limits: ConnectionLimits,
         timeout_response: Response,
         failure: Failure,
+        recognize: Recognize | None,
     ) -> None:
         self.handler = handler
+        self.recognize = recognize
         self.limits = limits
         self.timeout_response = timeout_response
         self.failure = failure
         self.piece_bytes = limits.piece_bytes
         self.connections: set[OpenConnection] = set()
+        # Connections of callers who are not known, and the bytes of their unfinished requests.
+        self.unknown = Budget[OpenConnection](limits.max_unknown, limits.max_unknown_per_address)
+        self.unread = Budget[OpenConnection](
+            limits.max_unread_bytes, limits.max_unread_bytes_per_address
+        )
         self.tasks: set[asyncio.Task[None]] = set()
         self.draining = False
         self.quiet = asyncio.Event()  # set once draining has nothing left to wait for
         self.requests = 0
         self.refusals = 0
         self.cut_off = 0
+        self.dropped = 0
         self._heads: dict[int, bytes] = {}
 
     def head(self, status: int) -> bytes:
@@ -143,6 +167,29 @@ class ListenerState:
         except Exception:
             log.exception("listener.failure_failed")
             return _LAST_RESORT
+
+    def drop_excess(self, address: str) -> None:
+        """End the oldest connections of unknown callers who together take too much."""
+        while (holder := self.unread.excess(address)) is not None:
+            self.drop(holder)
+        while (holder := self.unknown.excess(address)) is not None:
+            if holder.known:
+                self.unknown.release(holder)  # it need not be counted any more
+            else:
+                self.drop(holder)
+
+    def oldest_unknown(self) -> OpenConnection | None:
+        """Find the connection that goes first when there is no room."""
+        while (holder := self.unknown.oldest()) is not None and holder.known:
+            self.unknown.release(holder)
+        return holder
+
+    def drop(self, holder: OpenConnection) -> None:
+        """End a connection of somebody unknown to make room."""
+        self.unread.release(holder)
+        self.unknown.release(holder)
+        self.dropped += 1
+        holder.abort()
 
     def settle(self) -> None:
         """Notice that a connection or a task has ended."""

@@ -16,6 +16,7 @@ A client that goes away does not cancel a handler: it runs to its end and its an
 """
 
 from collections.abc import Callable, Coroutine, Mapping
+from enum import Enum
 from typing import Any, Protocol
 
 _NO_VALUES: list[tuple[str, str]] = []
@@ -24,7 +25,7 @@ _NO_VALUES: list[tuple[str, str]] = []
 class Peer:
     """The other end of one connection; lives as long as the connection does."""
 
-    __slots__ = ("address", "certificate", "chain", "memo", "verified_by_tls")
+    __slots__ = ("address", "certificate", "chain", "known", "memo", "verified_by_tls")
 
     def __init__(
         self,
@@ -40,6 +41,8 @@ class Peer:
         self.certificate = certificate
         self.chain = chain  # DER of the intermediates it sent, if they can be had
         self.verified_by_tls = verified_by_tls
+        # Somebody was authenticated on this connection. It says nothing about any request.
+        self.known = False
         # Here authentication may keep what this TLS session proves, to prove it once.
         self.memo: dict[str, object] = {}
 
@@ -174,4 +177,13 @@ class Stream:
         self._opened(sink)
 
 
+class Recognition(Enum):
+    """What the head of a request says about who sent it."""
+
+    KNOWN = "known"
+    UNKNOWN = "unknown"  # nobody in particular, who may be answered all the same
+    REFUSED = "refused"  # nobody whom we answer with more than that
+
+
 Handler = Callable[[HttpRequest], Coroutine[Any, Any, Response | Stream]]
+Recognize = Callable[[HttpRequest], Coroutine[Any, Any, Recognition]]

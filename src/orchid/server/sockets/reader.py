@@ -148,6 +148,7 @@ class RequestReader:
         "_arriving",
         "_body",
         "_body_bytes",
+        "_head_span",
         "_headers",
         "_known",
         "_last_headers",
@@ -155,7 +156,6 @@ class RequestReader:
         "_max_head",
         "_max_headers",
         "_parser",
-        "_peer",
         "_piece",
         "_plain",
         "_repeated",
@@ -163,6 +163,7 @@ class RequestReader:
         "_strange_method",
         "_target",
         "_timeout",
+        "peer",
         "phase",
         "ready",
         "refusal",
@@ -178,7 +179,7 @@ class RequestReader:
         max_body_bytes: int,
         request_timeout: float,
     ) -> None:
-        self._peer = peer
+        self.peer = peer
         self._max_head = max_header_bytes
         self._max_headers = max_headers
         self._max_body = max_body_bytes
@@ -193,11 +194,12 @@ class RequestReader:
         self._strange_method = ""  # of the head being read, in place of a stand-in
         self._piece = 0  # length of the piece being fed
         self._span = 0  # length of all pieces that hold some of the present head or body
+        self._head_span = 0  # the same of the head alone, once the body has begun
         self._target = b""
         self._headers: dict[str, str] = {}
         self._repeated: list[tuple[str, str]] | None = None
         self._arriving: Arrived | None = None
-        self._body: list[bytes] = []
+        self._body: bytes | bytearray = b""
         self._body_bytes = 0
         self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
 
@@ -232,6 +234,7 @@ class RequestReader:
                 self._check_growth()
             elif between and self._plain is not None:
                 self._remember(self._plain, data)
+                self._plain = None
 
     def _feed_strange(self, data: bytes) -> bool:
         """Read a request whose method the parser does not know; routing will say 405.
@@ -252,7 +255,9 @@ class RequestReader:
     def _remember(self, request: HttpRequest, piece: bytes) -> None:
         """Keep a head the second time its headers come; most of others never come again."""
         headers = piece[piece.find(b"\r\n") : piece.find(b"\r\n\r\n")]
-        if headers == self._last_headers:
+        if len(headers) > KnownHead.LONGEST:
+            headers = b""  # idle connections keep little
+        elif headers == self._last_headers:
             self._known = KnownHead.of(request, piece)
         self._last_headers = headers
 
@@ -268,8 +273,25 @@ class RequestReader:
         """Read nothing more; also lets go of the parser, which refers back to this reader."""
         self.phase = ENDED
         self._parser = None
-        self._body = []
+        self._body = b""
         self.forget()
+
+    # What has not arrived yet
+
+    @property
+    def arriving(self) -> HttpRequest | None:
+        """The request whose head has arrived and whose body has not."""
+        return self._arriving.request if self._arriving is not None else None
+
+    @property
+    def unread_bytes(self) -> int:
+        """How much is kept of a request that is not complete."""
+        return self._span if self.phase == HEAD else self._head_span + self._span
+
+    def give_up_body(self) -> None:
+        """Hand over the arriving request without its body, and read nothing more."""
+        if self._arriving is not None:
+            self._give_up_body(self._arriving)
 
     # Limits
 
@@ -344,15 +366,20 @@ class RequestReader:
         if self._body_bytes > self._max_body and self._arriving is not None:
             self._give_up_body(self._arriving)
             raise _Stop
-        self._body.append(data)
+        if not self._body:
+            self._body = data
+        elif isinstance(self._body, bytearray):
+            self._body += data
+        else:
+            self._body = bytearray(self._body + data)
 
     def on_message_complete(self) -> None:
         arrived = self._arriving
         if arrived is None:
             return
         if self._body_bytes:
-            arrived.request.body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-            self._body = []
+            arrived.request.body = bytes(self._body)
+            self._body = b""
         self._deliver(arrived)
 
     # The head
@@ -391,7 +418,7 @@ class RequestReader:
             path,
             query,
             headers,
-            self._peer,
+            self.peer,
             repeated=repeated,
             received=monotonic(),
             timeout=self._timeout,
@@ -400,7 +427,7 @@ class RequestReader:
         arrived = Arrived(request, keep_alive=keep_alive, chunked=modern)
         self._arriving = arrived
         self.phase = BODY
-        self._span = self._piece
+        self._head_span, self._span = self._span - self._piece, self._piece
         if ("upgrade" in headers or method == "CONNECT") and parser.should_upgrade():
             if self._refuses_upgrade(arrived):
                 return _BAD_REQUEST
@@ -442,7 +469,7 @@ class RequestReader:
 
     def _give_up_body(self, arrived: Arrived) -> None:
         """Hand over a request whose body passed the limit, without the body; read nothing more."""
-        self._body = []
+        self._body = b""
         arrived.request.too_large = True
         arrived.keep_alive = False
         arrived.lingers = True
@@ -451,6 +478,7 @@ class RequestReader:
     def _deliver(self, arrived: Arrived) -> None:
         self._arriving = None
         self._body_bytes = 0
+        self._headers, self._repeated, self._target = {}, None, b""  # they are the request's now
         self.wants_continue = False
         self.phase = BETWEEN if arrived.keep_alive else ENDED
         self.ready.append(arrived)

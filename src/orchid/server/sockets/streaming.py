@@ -9,10 +9,10 @@ import logging
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from types import coroutine
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from orchid.server.sockets.listener_state import ListenerState
-from orchid.server.sockets.messages import Chunk, Response, Sink, Stream
+from orchid.server.sockets.messages import Chunk, Recognition, Response, Sink, Stream
 from orchid.server.sockets.reader import Arrived
 
 log = logging.getLogger(__name__)
@@ -92,13 +92,49 @@ class PendingRequest:
             open_on(answer, closed_stream(self._service.loop))
 
 
+class PendingRecognition:
+    """The question who sends a body, while somebody else is asked. Little is read meanwhile."""
+
+    __slots__ = ("_service", "_take", "_task")
+
+    def __init__(
+        self,
+        take: Callable[[Recognition], None],
+        service: ListenerState,
+        rest: Coroutine[Any, Any, Recognition],
+        context: Context,
+    ) -> None:
+        self._take: Callable[[Recognition], None] | None = take
+        self._service = service
+        self._task: asyncio.Task[None] = service.loop.create_task(self._run(rest), context=context)
+        service.tasks.add(self._task)
+        self._task.add_done_callback(service.finished)
+
+    def let_go(self) -> None:
+        """The client has gone: nobody needs the answer."""
+        self._take = None
+        self._task.cancel()
+
+    async def _run(self, rest: Coroutine[Any, Any, Recognition]) -> None:
+        try:
+            found = await rest
+        except Exception:  # the request itself will meet it again, and say so
+            found = Recognition.UNKNOWN
+        take, self._take = self._take, None
+        if take is not None:
+            take(found)
+
+
+T = TypeVar("T")
+
+
 @coroutine
-def carry_on(started: Coroutine[Any, Any, Answer], awaited: object) -> Generator[Any, Any, Answer]:
+def carry_on(started: Coroutine[Any, Any, T], awaited: object) -> Generator[Any, Any, T]:
     """Go on with a coroutine that has run up to its first suspension, where it gave `awaited`.
 
     The task that runs this gets that same future, as if it had started the coroutine itself.
     """
-    answer: Answer
+    answer: T
     while True:
         try:
             yield awaited

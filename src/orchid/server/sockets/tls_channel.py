@@ -22,6 +22,7 @@ Ended = Callable[["TlsChannel"], None]
 
 # What is encrypted at once: OpenSSL's buffers grow to the largest piece and never shrink.
 _PIECE: Final = 64 << 10
+_PIECE_IN: Final = 32 << 10  # the same for what comes in, where anybody may send
 _Bytes = bytes | bytearray | memoryview
 
 
@@ -34,6 +35,7 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
 
     __slots__ = (
         "_closing",
+        "_connected",
         "_failed",
         "_incoming",
         "_opened",
@@ -56,15 +58,23 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         self._failed = failed
         self._protocol: asyncio.Protocol | None = None
         self._closing = False
+        self._connected = False
         self.deadline = monotonic() + patience  # for the handshake
 
     # What the socket says
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._connected = True
+        if self._closing:
+            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self._closing and self._protocol is None:
+            return
+        if len(data) > _PIECE_IN:
+            for start in range(0, len(data), _PIECE_IN):
+                self.data_received(data[start : start + _PIECE_IN])
             return
         self._incoming.write(data)
         if self._protocol is None:
@@ -172,7 +182,8 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
 
     def abort(self) -> None:
         self._closing = True
-        self._transport.abort()
+        if self._connected:
+            self._transport.abort()
 
     def is_closing(self) -> bool:
         return self._closing

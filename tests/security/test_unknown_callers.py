@@ -1,0 +1,120 @@
+"""The attacks of those who need no credentials: what they leave unfinished costs us little.
+
+Against the whole server on a socket, over TLS: half-sent bodies and heads, certificates that are
+refused, and connections that say nothing.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from orchid.credentials.certification_path import ClientVerifier
+from tests.api.world import ADMIN, Api
+from tests.security.certified import issued, other_authority
+from tests.security.test_connections import ACCOUNTS, asked, bearer, listening
+from tests.unit.server.listening import Running, until
+
+LARGE = 3_000_000
+
+
+@pytest.fixture
+async def open_server(server: Api) -> AsyncIterator[Running]:
+    async with listening(server) as running:
+        yield running
+
+
+@pytest.fixture
+def trusting(server_files: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=server_files / "ca.crt")
+
+
+def half_sent(*lines: str) -> bytes:
+    """A request whose body never comes to its end."""
+    head = [f"POST {ACCOUNTS} HTTP/1.1", "Host: h", f"Content-Length: {LARGE}", *lines, "", ""]
+    return "\r\n".join(head).encode() + b" " * 500_000
+
+
+async def test_bodies_of_nobody_are_not_kept(
+    open_server: Running, trusting: ssl.SSLContext
+) -> None:
+    """Who presents nothing, or something wrong, gets 401 on the head; nothing of a body stays."""
+    clients = [await open_server.connect(trusting) for _ in range(20)]
+    for number, client in enumerate(clients):
+        client.send(half_sent(*([bearer("wrong")] if number % 2 else [])))
+
+    statuses = [(await client.answer()).status for client in clients]
+
+    assert statuses == [401] * 20
+    assert open_server.listener._service.unread.total == 0
+
+
+async def test_heads_of_nobody_are_kept_within_a_budget(
+    open_server: Running, trusting: ssl.SSLContext
+) -> None:
+    """Forty unfinished heads of 900 kB are more than one address may have; the rest is let go."""
+    service = open_server.listener._service
+    for _ in range(40):
+        client = await open_server.connect(trusting)
+        client.send(b"GET / HTTP/1.1\r\nHost: h\r\nA: " + b"x" * 900_000)
+        before = service.dropped
+        held = service.unread.total
+        await until(lambda held=held, before=before: moved(service, held, before))
+
+    assert service.dropped > 20
+    assert service.unread.total <= service.limits.max_unread_bytes_per_address
+    client = await open_server.connect(trusting)
+    assert await asked(client, bearer(ADMIN)) == 200
+
+
+def moved(service: object, held: int, dropped: int) -> bool:
+    """Whether a whole head more has arrived, or somebody was dropped for it."""
+    total = service.unread.total  # type: ignore[attr-defined] -- the listener's own state
+    return bool(total >= held + 900_000 or service.dropped > dropped)  # type: ignore[attr-defined] -- the same
+
+
+async def test_a_refused_certificate_is_judged_once_however_often_it_asks(
+    open_server: Running,
+    tmp_path: Path,
+    server_files: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Hundreds of pipelined requests cost one look at the chain, and each gets its 401."""
+    judged: list[bytes] = []
+    verify = ClientVerifier.verify
+
+    def counting(self: ClientVerifier, leaf: bytes, *rest: object) -> object:
+        judged.append(leaf)
+        return verify(self, leaf, *rest)  # type: ignore[arg-type] -- handed on as it came
+
+    monkeypatch.setattr(ClientVerifier, "verify", counting)
+    stranger = issued(other_authority(), "root", "system:masters")
+    client = await open_server.connect(stranger.context(tmp_path, server_files / "ca.crt"))
+    client.send(f"GET {ACCOUNTS} HTTP/1.1\r\nHost: h\r\n\r\n".encode() * 300)
+
+    statuses = {(await client.answer()).status for _ in range(300)}
+
+    assert statuses == {401}
+    assert len(judged) == 1
+
+
+async def test_silent_connections_do_not_lock_out_others(
+    open_server: Running, trusting: ssl.SSLContext
+) -> None:
+    """More silent sockets than one address may have leave room for whoever speaks."""
+    limit = open_server.listener._limits.max_handshakes_per_address
+    address = ("127.0.0.1", open_server.listener.port)
+    silent = []
+    for _ in range(limit + 50):
+        silent.append(socket.create_connection(address))
+        await asyncio.sleep(0)
+    await until(lambda: open_server.listener.dropped >= 50)
+    client = await open_server.connect(trusting)
+    status = await asked(client, bearer(ADMIN))
+    for one in silent:
+        one.close()
+
+    assert status == 200
