@@ -13,26 +13,22 @@ from orchid.engine.kind import Kind
 from orchid.engine.request import Request, Target
 from orchid.kinds.token_request import BoundObjectReference, TokenRequest
 from orchid.wire.errors import ErrorSubject, NotFound
-from orchid.wire.meta import Object
 
 _PLURALS = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
 
-class BoundObject:
+class BoundObject(AdmissionPolicy):
+    admits = (TokenRequest,)
+
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
     async def admit(
-        self, request: Request, kind: Kind[Any], new: Object, old: Object | None
-    ) -> Object:
-        if isinstance(new, TokenRequest) and new.spec.bound_object_ref is not None:
+        self, request: Request, kind: Kind[Any], new: TokenRequest, old: object
+    ) -> TokenRequest:
+        if new.spec.bound_object_ref is not None:
             await self._refuse_unseen(request, new.spec.bound_object_ref)
         return new
-
-    async def review(
-        self, request: Request, kind: Kind[Any], new: Object | None, old: Object | None
-    ) -> None:
-        return None
 
     async def _refuse_unseen(self, request: Request, wanted: BoundObjectReference) -> None:
         plural = _PLURALS.get(wanted.kind)
@@ -49,6 +45,3 @@ class BoundObject:
         decision = await self._authorizer.authorize(request.user, target)
         if not decision.allowed:
             raise NotFound(ErrorSubject("", plural, wanted.name))
-
-
-_: type[AdmissionPolicy] = BoundObject

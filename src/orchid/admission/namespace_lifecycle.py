@@ -11,7 +11,7 @@ from typing import Any
 
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
-from orchid.engine.interfaces import AdmissionPolicy
+from orchid.engine.interfaces import EVERY_KIND, AdmissionPolicy
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request
 from orchid.wire.errors import ErrorSubject, Forbidden, NotFound
@@ -22,7 +22,9 @@ from orchid.wire.status import StatusCause
 Ensure = Callable[[str], Awaitable[object]]
 
 
-class NamespaceLifecycle:
+class NamespaceLifecycle(AdmissionPolicy):
+    admits = reviews = EVERY_KIND
+
     def __init__(
         self, names: Naming, feed: Feed, namespaces: KindCache[Any], ensure: Ensure | None = None
     ) -> None:
@@ -77,6 +79,3 @@ def terminating(kind: Kind[Any], new: Object, namespace: str) -> Forbidden:
             field="metadata.namespace",
         ),
     )
-
-
-_: type[AdmissionPolicy] = NamespaceLifecycle

@@ -17,6 +17,7 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request, Target
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.lease import Lease
 from orchid.kinds.node import Node
 from orchid.kinds.pod import DEFAULT_ACCOUNT, Pod
@@ -29,14 +30,16 @@ from orchid.wire.text import quote
 from orchid.wire.user import NODE_PREFIX, node_name
 
 
-class NodeRestriction:
+class NodeRestriction(AdmissionPolicy):
+    admits = (TokenRequest, Node, Pod, Lease, CertificateSigningRequest)
+    reviews = (Node, Pod, Lease)
+
     def __init__(self, names: Naming, feed: Feed, authorizer: Authorizer) -> None:
         self._feed = feed
         self._authorizer = authorizer
         self._mirror = names.mirror_annotation
         self._labels = NodeLabels(names)
         self._lease_namespace = names.node_lease_namespace
-        self._certificates = names.certificates
         self._node_signers = (names.node_serving_signer, names.node_client_signer)
 
     async def admit(
@@ -55,8 +58,8 @@ class NodeRestriction:
                 self._pod(node, request, kind, new, old)
             case Lease():
                 self._lease(node, kind, new)
-        if (kind.group, kind.plural) == (self._certificates, "certificatesigningrequests"):
-            self._signing_request(node, kind, new, old)
+            case CertificateSigningRequest():
+                self._signing_request(node, kind, new, old)
         return new
 
     async def review(
@@ -271,6 +274,3 @@ def projected_audiences(pod: Pod) -> Iterator[str]:
                 audience = token.get("audience") or ""
                 if isinstance(audience, str):
                     yield audience
-
-
-_: type[AdmissionPolicy] = NodeRestriction

@@ -33,22 +33,21 @@ class Holdings(Protocol):
         """The rules of a role as seen from a namespace; None if there is no such role."""
 
 
-class RoleEscalation:
+class RoleEscalation(AdmissionPolicy):
+    reviews = (Role, ClusterRole, RoleBinding, ClusterRoleBinding)
+
     def __init__(self, authorizer: Authorizer, holdings: Holdings) -> None:
         self._authorizer = authorizer
         self._holdings = holdings
 
-    async def admit(
-        self, request: Request, kind: Kind[Any], new: Object, old: Object | None
-    ) -> Object:
-        return new
-
     async def review(
-        self, request: Request, kind: Kind[Any], new: Object | None, old: Object | None
+        self,
+        request: Request,
+        kind: Kind[Any],
+        new: Role | ClusterRole | RoleBinding | ClusterRoleBinding | None,
+        old: Object | None,
     ) -> None:
-        if not isinstance(new, Role | ClusterRole | RoleBinding | ClusterRoleBinding):
-            return
-        if MASTERS in request.user.groups or grants_the_same(new, old):
+        if new is None or MASTERS in request.user.groups or grants_the_same(new, old):
             return
         if isinstance(new, Role | ClusterRole):
             await self._review_role(request, kind, new, old)
@@ -118,6 +117,3 @@ def without_upkeep(thing: Object) -> Object:
         managed_fields=(),
     )
     return replace(thing, metadata=meta)
-
-
-_: type[AdmissionPolicy] = RoleEscalation

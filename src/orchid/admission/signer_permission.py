@@ -8,7 +8,7 @@ attest    a trust bundle of a signer is created, or more of it changes      the 
 
 The right is the verb on `signers` named as the signer, or as every signer of its domain
 (`example.com/*`, which is a name like any other to the authorizer). Start with
-`SignerPermission.review`. It knows kinds by their resource, and the two by their members alone.
+`SignerPermission.review`.
 """
 
 from typing import Any
@@ -16,6 +16,8 @@ from typing import Any
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request, Target
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest
+from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
 from orchid.wire.errors import ErrorSubject, Forbidden
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
@@ -30,25 +32,21 @@ REFUSALS = {
 }
 
 
-class SignerPermission:
+class SignerPermission(AdmissionPolicy):
+    reviews = (CertificateSigningRequest, ClusterTrustBundle)
+
     def __init__(self, names: Naming, authorizer: Authorizer) -> None:
         self._group = names.certificates
         self._authorizer = authorizer
 
-    async def admit(
-        self, request: Request, kind: Kind[Any], new: Object, old: Object | None
-    ) -> Object:
-        return new
-
     async def review(
         self, request: Request, kind: Kind[Any], new: Object | None, old: Object | None
     ) -> None:
-        if kind.group != self._group or new is None:
-            return
-        if kind.plural == "certificatesigningrequests" and old is not None:
-            await self._review_request(request, kind, new, old)
-        elif kind.plural == "clustertrustbundles":
-            await self._review_bundle(request, kind, new, old)
+        match new:
+            case CertificateSigningRequest() if old is not None:
+                await self._review_request(request, kind, new, old)
+            case ClusterTrustBundle():
+                await self._review_bundle(request, kind, new, old)
 
     async def _review_request(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
         endpoint = request.target.subresource
@@ -97,6 +95,3 @@ def is_upkeep(new: Object, old: Object) -> bool:
             managed_fields=meta.managed_fields,
         ),
     )
-
-
-_: type[AdmissionPolicy] = SignerPermission

@@ -13,25 +13,20 @@ from orchid.credentials.refusals import Refusal
 from orchid.engine.interfaces import AdmissionPolicy
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.wire.errors import Forbidden
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.user import MASTERS
 
 
-class SubjectRestriction:
+class SubjectRestriction(AdmissionPolicy):
+    reviews = (CertificateSigningRequest,)
+
     def __init__(self, names: Naming) -> None:
-        self._group = names.certificates
         self._signer = names.client_signer
 
-    async def admit(
-        self, request: Request, kind: Kind[Any], new: Object, old: Object | None
-    ) -> Object:
-        return new
-
     async def review(self, request: Request, kind: Kind[Any], new: Any, old: Object | None) -> None:
-        if kind.plural != "certificatesigningrequests" or kind.group != self._group:
-            return
         if new is None or old is not None or new.spec.signer_name != self._signer:
             return
         try:
@@ -41,6 +36,3 @@ class SubjectRestriction:
         if reserved_among(wanted.subject.organizations, (MASTERS,)):
             text = f"use of {self._signer} signer with {MASTERS} group is not allowed"
             raise Forbidden(kind.about(new.name), text)
-
-
-_: type[AdmissionPolicy] = SubjectRestriction

@@ -124,18 +124,26 @@ class Authorizer(Protocol):
     async def authorize(self, user: UserInfo, target: Target) -> Decision: ...
 
 
-class AdmissionPolicy(Protocol):
-    """A rule that needs another object or the caller's rights. Both hooks may raise ApiErrors."""
+class AdmissionPolicy:
+    """A rule that needs another object or the caller's rights.
 
-    async def admit(
-        self, request: Request, kind: "Kind[Any]", new: Object, old: Object | None
-    ) -> Object:
+    Both hooks may raise ApiErrors. They are asked about objects of the kinds that `admits` and
+    `reviews` list; EVERY_KIND is all.
+    """
+
+    admits: tuple[type[Object], ...] = ()
+    reviews: tuple[type[Object], ...] = ()
+
+    async def admit(self, request: Request, kind: "Kind[Any]", new: Any, old: Any) -> Object:
         """Change or refuse an object before it is prepared and validated."""
+        checked: Object = new
+        return checked
 
-    async def review(
-        self, request: Request, kind: "Kind[Any]", new: Object | None, old: Object | None
-    ) -> None:
+    async def review(self, request: Request, kind: "Kind[Any]", new: Any, old: Any) -> None:
         """Refuse a valid change (`new` is None for a delete). May change nothing."""
+
+
+EVERY_KIND = (Object,)
 
 
 class Randomness(Protocol):

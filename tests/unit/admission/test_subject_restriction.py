@@ -14,7 +14,7 @@ from orchid.wire.errors import Forbidden
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
 from tests.unit.access.policy_world import ask
-from tests.unit.admission.asking import BUNDLES, SIGNING_REQUESTS, a_request
+from tests.unit.admission.asking import SIGNING_REQUESTS, a_request
 from tests.unit.credentials.samples import as_pem, attribute, name, raw_request, request, utf8
 
 ORGANIZATION, COMMON_NAME = subject_names.ORGANIZATION, subject_names.COMMON_NAME
@@ -63,14 +63,13 @@ async def test_masters_are_refused_in_every_spelling(text: bytes) -> None:
 
 
 async def test_others_pass() -> None:
-    """Other groups, other signers, later writes, deletions and other kinds are not judged."""
+    """Other groups, other signers, later writes and deletions are not judged."""
     masters = request("eve", ("system:masters",))
 
     await POLICY.review(CREATE, SIGNING_REQUESTS, asked(request("eve", ("dev",))), None)
     await POLICY.review(CREATE, SIGNING_REQUESTS, asked(masters, "example.com/x"), None)
     await POLICY.review(CREATE, SIGNING_REQUESTS, asked(masters), asked(masters))
     await POLICY.review(CREATE, SIGNING_REQUESTS, None, asked(masters))
-    await POLICY.review(CREATE, BUNDLES, asked(masters), None)
     new = asked(masters)
     assert await POLICY.admit(CREATE, SIGNING_REQUESTS, new, None) is new
 

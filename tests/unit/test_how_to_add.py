@@ -1,0 +1,111 @@
+"""The table "How to add" of docs/architecture.md: what was written but not listed is named here.
+
+Each test compares what lies in a folder with the one list that has to know it, and says which line
+of which file is missing.
+"""
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+from orchid import cli
+from orchid.controllers.running import CONTROLLERS
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "orchid"
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+SHARED_BY_KINDS = {"pod_references"}  # no kind of its own: what a Pod names
+SHARED_BY_COMMANDS = {"certificate_request", "serving_flags"}
+
+
+def modules(folder: str) -> set[str]:
+    """The modules directly in a folder."""
+    return {path.stem for path in (SOURCE / folder).glob("*.py")} - {"__init__"}
+
+
+def imported(*files: str) -> set[str]:
+    """The last word of every module of ours that these files import."""
+    found = set()
+    for file in files:
+        for node in ast.walk(ast.parse((SOURCE / file).read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("orchid."):
+                found.add(str(node.module).rpartition(".")[2])
+                found.update(alias.name for alias in node.names)
+    return found
+
+
+def declares(path: Path, name: str) -> bool:
+    """Whether a module assigns or defines a name at its top level."""
+    body = ast.parse(path.read_text()).body
+    targets = [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
+    named = {target.id for target in targets if isinstance(target, ast.Name)}
+    defined = {node.name for node in body if isinstance(node, ast.FunctionDef)}
+    return name in named | defined
+
+
+def test_every_kind_is_listed() -> None:
+    """A file in kinds/ without its line in assembly/kinds.py is served to nobody."""
+    missing = modules("kinds") - SHARED_BY_KINDS - imported("assembly/kinds.py")
+
+    assert not missing, f"list {sorted(missing)} in src/orchid/assembly/kinds.py"
+
+
+def test_every_controller_is_listed() -> None:
+    """A file in controllers/ declares CONTROLLER and is listed in running.py."""
+    listed = {id(one) for one in CONTROLLERS}
+    missing = []
+    for name in modules("controllers") - {"running"}:
+        module = importlib.import_module(f"orchid.controllers.{name}")
+        if hasattr(module, "CONTROLLER") and id(module.CONTROLLER) not in listed:
+            missing.append(name)
+
+    assert not missing, f"list {missing} in CONTROLLERS of src/orchid/controllers/running.py"
+
+
+def test_every_policy_is_asked() -> None:
+    """A policy in admission/ that the assembly does not build is never asked."""
+    with_policy = {
+        name
+        for name in modules("admission")
+        if "(AdmissionPolicy):" in (SOURCE / "admission" / f"{name}.py").read_text()
+    }
+
+    missing = with_policy - imported("assembly/access.py")
+
+    assert with_policy
+    assert not missing, f"build {sorted(missing)} in Access.policies, src/orchid/assembly/access.py"
+
+
+def test_every_authenticator_and_authorizer_is_asked() -> None:
+    """One that the assembly does not build lets nobody in."""
+    known = imported(*(f"assembly/{name}.py" for name in modules("assembly")))
+
+    unknown = (modules("access/authenticators") | modules("access/authorizers")) - known
+    missing = sorted(name for name in unknown if not _is_used_within_access(name))
+
+    assert not missing, f"build {missing} in src/orchid/assembly/access.py"
+
+
+def _is_used_within_access(name: str) -> bool:
+    pattern = re.compile(rf"orchid\.access\.(authenticators|authorizers)\.{name}\b")
+    return any(pattern.search(path.read_text()) for path in (SOURCE / "access").rglob("*.py"))
+
+
+def test_every_command_is_in_the_table() -> None:
+    """A file in commands/ without its row in cli.py cannot be typed."""
+    listed = {command.module.rpartition(".")[2] for command in cli.COMMANDS}
+
+    missing = modules("commands") - SHARED_BY_COMMANDS - listed
+
+    assert not missing, f"give {sorted(missing)} a row in COMMANDS of src/orchid/cli.py"
+
+
+def test_the_table_names_what_there_is() -> None:
+    """Every file that the table sends a reader to exists."""
+    section = ARCHITECTURE.partition("## How to add")[2].partition("\n## ")[0]
+
+    named = re.findall(r"`((?:src|tests|docs)/[\w/.-]+\.\w+)`", section)
+
+    assert named
+    assert [path for path in named if not (ROOT / path).exists()] == []
