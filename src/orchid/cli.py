@@ -34,6 +34,7 @@ COMMANDS = (
     Command("init", "make keys and certificates, start nothing", "orchid.commands.init"),
     Command("controllers", "run the controllers by themselves", "orchid.commands.controllers"),
     Command("status", "show whether the server is well, and who you are", "orchid.commands.status"),
+    Command("doctor", "say what is wrong with an installation", "orchid.commands.doctor"),
     Command("whoami", "show as whom the server knows you", "orchid.commands.whoami"),
     Command("account", "make, list and delete accounts", "orchid.commands.account"),
     Command("token", "get a token of an account, or look into one", "orchid.commands.token"),

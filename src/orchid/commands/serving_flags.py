@@ -1,4 +1,4 @@
-"""What `serve`, `controllers` and `init` share: settings as flags, and work until a signal.
+"""What commands share that take the settings of a server: flags, and work until a signal.
 
 One flag for each setting, from its declaration in settings.py. A setting that cannot be used ends
 the start with one line and exit code 2.
@@ -18,7 +18,7 @@ from orchid.commands.terminal.output import USAGE, Complaint
 from orchid.settings import BadSettings, Given, Many, Settings, check, read
 
 Work = Callable[[Settings, asyncio.Event], Awaitable[None]]
-_NOT_SETTINGS = ("run", "config", "kubeconfig")
+_NOT_SETTINGS = ("run", "config", "kubeconfig", "output")
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:

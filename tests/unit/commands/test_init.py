@@ -39,4 +39,4 @@ def test_directory_that_others_can_enter_is_refused(
     code = cli.main(["init", "--data-dir", str(tmp_path / "data")])
 
     assert code == 2
-    assert "chmod 700 it" in capsys.readouterr().err
+    assert "chmod 0700" in capsys.readouterr().err

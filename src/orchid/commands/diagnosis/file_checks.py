@@ -1,0 +1,217 @@
+"""Checks that need no running server: files, keys, certificates, store, disk, record.
+
+`FILE_CHECKS` lists them; each is one function from an installation to its findings. They read, and
+change nothing.
+"""
+
+import datetime
+import importlib.util
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from orchid.commands.diagnosis.findings import (
+    Check,
+    Finding,
+    Installation,
+    good,
+    note,
+    soon,
+    wrong,
+)
+from orchid.commands.terminal import times
+from orchid.credentials import keys
+from orchid.credentials.authority import Authority
+from orchid.credentials.files import read_private, refuse_exposed
+from orchid.credentials.refusals import Refusal
+from orchid.data_directory import certificate_files
+from orchid.server.audit import policy as audit_policy
+from orchid.server.sockets.tls import TlsFiles, TlsFilesUnusable
+from orchid.store.interface import StoreError
+from orchid.store.sqlite import file as sqlite_file
+from orchid.store.sqlite import restore as sqlite_restore
+
+SOON: Final = datetime.timedelta(days=30)
+SKEW: Final = datetime.timedelta(minutes=5)
+LITTLE_DISK, NO_DISK = 1 << 30, 64 << 20
+
+
+def directory(here: Installation) -> Iterator[Finding]:
+    """The data directory is for its owner alone."""
+    try:
+        refuse_exposed(here.files.path, here.files.path.stat())
+    except Refusal as refusal:
+        yield wrong(str(refusal))
+    else:
+        yield good(f"{here.files.path} is for its owner alone")
+
+
+def key_files(here: Installation) -> Iterator[Finding]:
+    """Every private key is there, and for its owner alone."""
+    given = here.settings.given
+    elsewhere = [
+        *(given.cluster_signing_key_file, given.cluster_signing_client_key_file),
+        *(given.cluster_signing_node_client_key_file, given.cluster_signing_node_serving_key_file),
+        *(given.cluster_signing_legacy_unknown_key_file, given.etcd_keyfile),
+    ]
+    files = here.files
+    paths = [files.ca_key, files.signing_key, files.ledger_key, files.serving_key]
+    paths += [files.kubeconfig, *(Path(path) for path in elsewhere if path)]
+    problems = [problem for path in paths if (problem := _unreadable(path))]
+    yield from map(wrong, problems)
+    if not problems:
+        yield good(f"{len(paths)} files with keys are for their owner alone")
+
+
+def _unreadable(path: Path) -> str:
+    try:
+        read_private(path)
+    except Refusal as refusal:
+        return str(refusal)
+    return ""
+
+
+def certificates_and_keys(here: Installation) -> Iterator[Finding]:
+    """Certificates fit their keys."""
+    files = here.files
+    try:
+        Authority.load_files(files.ca_certificate, files.ca_key)
+        TlsFiles(files.serving_certificate, files.serving_key, [files.ca_certificate])
+    except (Refusal, TlsFilesUnusable) as problem:
+        yield wrong(str(problem), "put back the files that belong together, from a backup")
+    else:
+        yield good("the cluster CA and the serving certificate fit their keys")
+
+
+def certificate_ends(here: Installation) -> Iterator[Finding]:
+    """No certificate of the server's own has ended, or ends within 30 days."""
+    for file in certificate_files(here.settings, here.files):
+        try:
+            end = file.end()
+        except Refusal as refusal:
+            yield wrong(f"the {file.purpose} certificate cannot be read: {refusal}")
+            continue
+        text = f"the {file.purpose} certificate ends {times.until(end)}"
+        if end <= here.now:
+            yield wrong(text.replace("ends", "ended"), _renewal(file.path, here))
+        elif end - here.now < SOON:
+            yield soon(text, _renewal(file.path, here))
+        else:
+            yield good(text)
+
+
+def _renewal(path: Path, here: Installation) -> str:
+    if path == here.settings.data_dir / "serving.crt":
+        return "restart the server: it makes a new one"
+    return f"replace {path} and its key; docs/operations.md says how"
+
+
+def token_keys(here: Installation) -> Iterator[Finding]:
+    """What signs tokens also verifies them."""
+    named = [Path(path) for path in here.settings.given.service_account_key_file]
+    try:
+        signing = keys.load_signing_key(here.files.signing_key)
+        verifying = [key for path in named for key in keys.load_verification_keys(path)]
+    except Refusal as refusal:
+        yield wrong(f"token keys: {refusal}")
+        return
+    if named and signing.kid not in [key.kid for key in verifying]:
+        yield wrong(
+            f"the key that signs tokens ({here.files.signing_key}) is not among those that "
+            "verify them: every new token is refused",
+            "add it to --service-account-key-file",
+        )
+    else:
+        yield good(f"tokens are signed with {signing.algorithm}, and verified with the same key")
+
+
+def clock(here: Installation) -> Iterator[Finding]:
+    """Nothing in the data directory is from the future."""
+    newest = max((path.stat().st_mtime for path in here.files.path.iterdir()), default=0.0)
+    moment = datetime.datetime.fromtimestamp(newest, datetime.UTC)
+    if moment - here.now > SKEW:
+        ahead = times.span((moment - here.now).total_seconds())
+        yield wrong(
+            f"files in {here.files.path} were written {ahead} after what this clock says is now",
+            "set the clock; tokens and certificates depend on it",
+        )
+    else:
+        yield good("the clock is not behind the files")
+
+
+def store(here: Installation) -> Iterator[Finding]:
+    """The embedded store is whole, every page and every key."""
+    given, path = here.settings.given, here.files.database
+    if given.etcd_servers:
+        if importlib.util.find_spec("grpc") is None:
+            yield wrong(
+                "--etcd-servers needs two more packages", "pip install 'orchid-identity[etcd]'"
+            )
+        else:
+            yield note("objects are in etcd; `etcdctl endpoint health` looks at it")
+    elif given.store != "sqlite":
+        yield note("objects are kept in memory, and are lost at a stop")
+    elif not path.exists():
+        yield note(f"there is no {path} yet: it is made at the first start")
+    else:
+        yield from _database(path)
+
+
+def _database(path: Path) -> Iterator[Finding]:
+    try:
+        sqlite_file.check_sqlite(apsw.sqlite_lib_version())
+        contents = sqlite_restore.inspect(path)
+    except StoreError as problem:
+        yield wrong(str(problem), "stop the server and put a backup back: orchid restore")
+    else:
+        yield good(f"{path} is whole: {contents.records} objects at revision {contents.newest}")
+
+
+def disk(here: Installation) -> Iterator[Finding]:
+    """There is room for what will be written."""
+    places = {here.files.path}
+    if here.settings.given.audit_log_path not in ("", "-"):
+        places.add(Path(here.settings.given.audit_log_path).parent)
+    for place in sorted(places):
+        if not place.is_dir():
+            yield wrong(f"there is no directory {place}")
+            continue
+        free = shutil.disk_usage(place).free
+        text = f"{free >> 20} MiB are free where {place} is"
+        advice = "make room: a full disk refuses writes, and the audit record has gaps"
+        if free < NO_DISK:
+            yield wrong(text, advice)
+        else:
+            yield soon(text, advice) if free < LITTLE_DISK else good(text)
+
+
+def audit(here: Installation) -> Iterator[Finding]:
+    """What happens is recorded, by rules that can be read."""
+    given = here.settings.given
+    if bool(given.audit_log_path) != bool(given.audit_policy_file):
+        yield wrong("--audit-log-path and --audit-policy-file go together")
+    elif not given.audit_log_path:
+        yield note("nothing is recorded: there is no --audit-log-path")
+    else:
+        try:
+            audit_policy.load(Path(given.audit_policy_file))
+        except audit_policy.BadPolicy as problem:
+            yield wrong(f"--audit-policy-file: {problem}")
+        else:
+            yield good(f"requests are recorded in {given.audit_log_path}")
+
+
+FILE_CHECKS: Final[dict[str, Check]] = {
+    "directory": directory,
+    "keys": key_files,
+    "pairs": certificates_and_keys,
+    "expiry": certificate_ends,
+    "token keys": token_keys,
+    "clock": clock,
+    "store": store,
+    "disk": disk,
+    "audit": audit,
+}

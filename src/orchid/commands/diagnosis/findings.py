@@ -1,0 +1,53 @@
+"""What a check finds, and the installation that checks look at."""
+
+import datetime
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from orchid.commands.terminal.connection import ServerConnection
+from orchid.data_directory import DataDirectory
+from orchid.settings import Settings
+
+GOOD: Final = "good"
+NOTE: Final = "note"  # neither good nor bad: something could not be looked at, and why
+SOON: Final = "soon"  # it will be wrong if nobody acts
+WRONG: Final = "wrong"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was seen; `advice` says what to do about it."""
+
+    state: str
+    text: str
+    advice: str = ""
+
+
+def good(text: str) -> Finding:
+    return Finding(GOOD, text)
+
+
+def note(text: str) -> Finding:
+    return Finding(NOTE, text)
+
+
+def soon(text: str, advice: str = "") -> Finding:
+    return Finding(SOON, text, advice)
+
+
+def wrong(text: str, advice: str = "") -> Finding:
+    return Finding(WRONG, text, advice)
+
+
+@dataclass(frozen=True)
+class Installation:
+    """A server's settings and files, and the server itself if it answers."""
+
+    settings: Settings
+    files: DataDirectory
+    now: datetime.datetime
+    server: ServerConnection | None = None
+
+
+Check = Callable[[Installation], Iterable[Finding]]

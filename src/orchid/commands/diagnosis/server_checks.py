@@ -1,0 +1,186 @@
+"""Checks of a running server: does it answer, as whom, with what, and can others verify its tokens.
+
+`SERVER_CHECKS` lists them. They ask as the administrator of the data directory, and change nothing.
+A server that does not answer is no fault if it was stopped; the store's lock tells.
+"""
+
+import contextlib
+import datetime
+import fcntl
+import json
+import ssl
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from orchid.access.bootstrap_policy import bootstrap_policy
+from orchid.assembly.controlling import controller_rights
+from orchid.commands import status, whoami
+from orchid.commands.diagnosis.findings import Check, Finding, Installation, good, note, wrong
+from orchid.commands.terminal import kubeconfig_file, times
+from orchid.commands.terminal.connection import ServerConnection
+from orchid.commands.terminal.kubeconfig_file import FoundKubeconfig
+from orchid.commands.terminal.output import Complaint
+from orchid.credentials import keys
+from orchid.version import __version__
+
+SKEW: Final = datetime.timedelta(seconds=60)
+SECONDS: Final = 10
+LARGEST_DOCUMENT: Final = 1 << 20
+MOST_NAMED: Final = 5
+CONFIGURATION: Final = "/.well-known/openid-configuration"
+
+Asked = Iterator[Finding]
+
+
+def answers(here: Installation) -> Asked:
+    """The server answers and is ready; or nobody has it running."""
+    url = here.settings.url
+    if here.server is not None:
+        ready, failing = status.readiness(here.server)
+        if ready:
+            yield good(f"{url} is ready")
+        else:
+            why = ", ".join(failing) or "it does not say why"
+            yield wrong(f"{url} is not ready: {why}", "its log says more")
+    elif is_held(here):
+        yield wrong(
+            f"a server has the store open, but does not answer at {url}",
+            "look at its log, and at --listen and --advertise-address",
+        )
+    else:
+        yield note(f"no server answers at {url}: files alone were looked at")
+
+
+def is_held(here: Installation) -> bool:
+    """Whether a process has the embedded store open."""
+    database = here.files.database
+    lock = database.with_name(database.name + "-lock")
+    try:
+        with lock.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def version(here: Installation) -> Asked:
+    """The server that runs is the one that is installed."""
+    for server in _running(here):
+        found = str(server.get("/version").get("gitVersion", ""))
+        if found.endswith(f"+orchid.{__version__}"):
+            yield good(f"version {__version__} is installed, and runs")
+        else:
+            yield wrong(
+                f"{found} runs, {__version__} is installed",
+                "restart the server to finish the upgrade",
+            )
+
+
+def clocks(here: Installation) -> Asked:
+    """The server's clock and ours agree."""
+    for server in _running(here):
+        asked = times.parse(whoami.ask(server).get("metadata", {}).get("creationTimestamp"))
+        apart = abs(asked - times.now()) if asked else SKEW
+        if apart < SKEW:
+            yield good("the server's clock agrees with this one")
+        else:
+            apart_for = times.span(apart.total_seconds())
+            yield wrong(f"the server's clock is {apart_for} away from this one", "set it")
+
+
+def issuer(here: Installation) -> Asked:
+    """Whoever follows the issuer's address finds the key by which our tokens are verified."""
+    if here.server is None:
+        return
+    address = here.settings.issuers[0]
+    try:
+        document = fetched(address.rstrip("/") + CONFIGURATION, here)
+        published = fetched(str(document.get("jwks_uri")), here).get("keys", [])
+    except (OSError, ValueError) as problem:
+        yield wrong(
+            f"the issuer {address} cannot be reached as published: {problem}",
+            "verifiers elsewhere need its address; see --service-account-issuer",
+        )
+        return
+    if document.get("issuer") != address:
+        yield wrong(f"{address} says that it is {document.get('issuer')}: tokens are refused")
+    elif keys.load_signing_key(here.files.signing_key).kid in [key.get("kid") for key in published]:
+        yield good(f"{address} publishes the key that signs tokens")
+    else:
+        yield wrong(
+            f"{address} does not publish the key that signs tokens",
+            "add it to --service-account-key-file of every server, and to what they publish",
+        )
+
+
+def fetched(url: str, here: Installation) -> dict[str, Any]:
+    """A public JSON document; trusted are the system's authorities and the cluster CA."""
+    if not url.startswith("https://"):
+        raise ValueError(f"{url} is no https address")
+    trust = ssl.create_default_context()
+    with contextlib.suppress(OSError):
+        trust.load_verify_locations(here.files.ca_certificate)
+    with urllib.request.urlopen(url, timeout=SECONDS, context=trust) as answer:  # noqa: S310 -- https, see above
+        document = json.loads(answer.read(LARGEST_DOCUMENT))
+    if not isinstance(document, dict):
+        raise ValueError(f"{url} is no JSON object")
+    return document
+
+
+def roles(here: Installation) -> Asked:
+    """Every role and binding that a server starts with is there."""
+    given = here.settings.given
+    if given.authorization_config or "RBAC" not in given.authorization_mode:
+        return
+    names = here.settings.names
+    policy = bootstrap_policy(names, controller_rights(names))
+    for server in _running(here):
+        missing = [
+            *_missing(server, "clusterroles", {each.name for each in policy.cluster_roles}),
+            *_missing(
+                server,
+                "clusterrolebindings",
+                {each.name for each in policy.cluster_role_bindings},
+            ),
+        ]
+        if missing:
+            rest = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
+            shown = ", ".join(missing[:MOST_NAMED])
+            yield wrong(f"missing: {shown}{rest}", "restart the server: it makes them anew")
+        else:
+            yield good("all roles and bindings that a server starts with are there")
+
+
+def _missing(server: ServerConnection, plural: str, wanted: set[str]) -> list[str]:
+    there = server.items(server.group("rbac.authorization", "v1", plural))
+    absent = wanted - {each["metadata"]["name"] for each in there}
+    return [f"{plural}/{name}" for name in sorted(absent)]
+
+
+def _running(here: Installation) -> Iterator[ServerConnection]:
+    if here.server is not None:
+        yield here.server
+
+
+def connected(kubeconfig: Path) -> ServerConnection | None:
+    """A connection as the administrator, if somebody answers at its end."""
+    try:
+        access = kubeconfig_file.load(FoundKubeconfig((kubeconfig,), "data directory"), "")
+        server = ServerConnection(access)
+        server.text("/livez")
+    except Complaint:
+        return None
+    return server
+
+
+SERVER_CHECKS: Final[dict[str, Check]] = {
+    "server": answers,
+    "version": version,
+    "server clock": clocks,
+    "issuer": issuer,
+    "roles": roles,
+}

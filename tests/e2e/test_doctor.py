@@ -1,0 +1,69 @@
+"""`orchid doctor` beside a running server."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.conformance.exchanges import TOKENS, tokens_by_user
+from tests.e2e.https import Https
+from tests.e2e.serving import Server, running_server
+
+ADMIN = tokens_by_user()["admin"]
+ROLES = "/apis/rbac.authorization.orch.io/v1/clusterroles"
+
+
+def examined(server: Server, *flags: str) -> tuple[int, dict[str, Any]]:
+    """The exit code, and the worst finding of each check."""
+    listen = ("--listen", f"127.0.0.1:{server.port}", "--data-dir", str(server.data_dir))
+    done = subprocess.run(
+        [sys.executable, "-m", "orchid", "doctor", "-o", "json", *listen, *flags],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.stdout, done.stderr
+    order = ["good", "note", "soon", "wrong"]
+    found = sorted(json.loads(done.stdout)["findings"], key=lambda each: order.index(each["state"]))
+    return done.returncode, {each["check"]: each for each in found}
+
+
+def test_nothing_is_wrong_with_a_good_server(tmp_path: Path) -> None:
+    """Every check of a running server says good, and the store is whole while it is in use."""
+    with running_server(tmp_path / "data") as server:
+        code, found = examined(server)
+
+    good = ("store", "server", "version", "server clock", "issuer", "roles")
+    assert code == 0
+    assert {found[check]["state"] for check in good} == {"good"}
+
+
+def test_lost_role_and_unreachable_issuer_are_told(tmp_path: Path) -> None:
+    """What is missing is named; an issuer that nobody answers for is no issuer."""
+    issuer = ("--service-account-issuer", "https://127.0.0.1:1")
+    flags = ("--token-auth-file", str(TOKENS), *issuer)
+    with (
+        running_server(tmp_path / "data", *flags) as server,
+        Https(server.port) as client,
+    ):
+        client.send("DELETE", f"{ROLES}/system:monitoring", token=ADMIN)
+        code, found = examined(server, *issuer)
+
+    assert code == 1
+    assert "clusterroles/system:monitoring" in found["roles"]["text"]
+    assert "restart" in found["roles"]["advice"]
+    assert found["issuer"]["state"] == "wrong"
+    assert "https://127.0.0.1:1 cannot be reached" in found["issuer"]["text"]
+
+
+def test_server_that_runs_but_does_not_answer_is_told(tmp_path: Path) -> None:
+    """The store's lock tells that a server is there; the address in the settings is another."""
+    with running_server(tmp_path / "data") as server:
+        text = server.kubeconfig.read_text()
+        server.kubeconfig.write_text(text.replace(str(server.port), "1"))
+        code, found = examined(server)
+
+    assert code == 1
+    assert "has the store open, but does not answer" in found["server"]["text"]
