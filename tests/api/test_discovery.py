@@ -69,6 +69,7 @@ async def test_a_group_and_version(server: Api) -> None:
         "certificatesigningrequests",
         "certificatesigningrequests/approval",
         "certificatesigningrequests/status",
+        "clustertrustbundles",
     ]
     assert resources[0]["storageVersionHash"] == "89jQaM0WrkQ="
     assert resources[1]["verbs"] == ["get", "patch", "update"]

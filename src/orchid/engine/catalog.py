@@ -11,12 +11,12 @@ T = TypeVar("T", bound=Object)
 
 
 class Catalog:
-    """Every kind, found in one look-up. Filled once by the assembly and never changed."""
+    """Every kind in every version, found in one look-up. Filled once and never changed."""
 
     def __init__(self, kinds: Iterable[Kind[Any]]) -> None:
-        self.kinds: tuple[Kind[Any], ...] = tuple(kinds)
+        self.kinds: tuple[Kind[Any], ...] = tuple(each for kind in kinds for each in kind.served)
         self._by_resource = {(k.group, k.version, k.plural): k for k in self.kinds}
-        self._by_type = {k.type: k for k in self.kinds}
+        self._by_type = {k.type: k.stored for k in self.kinds}
         self._by_name = {(k.api_version, k.name): k for k in self.kinds}
         for kind in self.kinds:
             for endpoint in kind.endpoints:
@@ -33,7 +33,8 @@ class Catalog:
 
     @property
     def stored(self) -> tuple[Kind[Any], ...]:
-        return tuple(kind for kind in self.kinds if kind.acts is None)
+        """The kinds that store objects, each once."""
+        return tuple(kind for kind in self.kinds if kind.acts is None and kind.stored is kind)
 
     def at(self, group: str, version: str, plural: str) -> Kind[Any] | None:
         return self._by_resource.get((group, version, plural))

@@ -8,7 +8,7 @@ subresource is one more `Endpoint`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from functools import cached_property
@@ -93,10 +93,31 @@ class Kind(Generic[T]):
     verbs: tuple[str, ...] = STORED_VERBS
     # Defaults are put into what a client sends before anything looks at it (and only then).
     defaults: Callable[[T], T] | None = None
+    # Other versions in which the same objects are served. They have the same fields.
+    versions: tuple[str, ...] = ()
+    stored_as: "Kind[T] | None" = None  # of one of these other versions: the kind that declares it
     # Versions that clients may know and that are not served: a body in one of them says so.
     known_versions: tuple[str, ...] = ()
     # What a change of an object (new, old, request) puts into the ledger, in the same commit.
     records: Callable[[T | None, T | None, Request], Iterable[Fact]] | None = None
+
+    @cached_property
+    def served(self) -> tuple["Kind[T]", ...]:
+        """This kind in each of its versions, the stored one first."""
+        return (
+            self,
+            *(replace(self, version=v, versions=(), stored_as=self) for v in self.versions),
+        )
+
+    @cached_property
+    def stored(self) -> "Kind[T]":
+        """This kind in the version in which its objects are stored."""
+        return self.stored_as or self
+
+    @cached_property
+    def api_versions(self) -> frozenset[str]:
+        """Every apiVersion under which the same objects are served."""
+        return frozenset(kind.api_version for kind in self.stored.served)
 
     @cached_property
     def name(self) -> str:

@@ -97,6 +97,7 @@ class Ownership:
             schema=kind.schema,
             manager=request.manager,
             api_version=kind.api_version,
+            served=kind.api_versions,
             subresource=request.target.subresource,
             reset=resets(kind, endpoint),
             now=timestamp(request.now),

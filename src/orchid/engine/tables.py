@@ -72,7 +72,7 @@ def row(kind: Kind[T], entry: Entry[T], api_version: str, include: str, now: dat
     if include == "None":
         behind = b"null"
     elif include == "Object":
-        behind = entry.data
+        behind = kind.head + entry.tail
     else:
         behind = partial_metadata(entry, api_version)
     return b'{"cells":%b,"object":%b}' % (cells, behind)

@@ -73,6 +73,7 @@ def declare(names: Naming) -> Kind[ClusterTrustBundle]:
         type=ClusterTrustBundle,
         group=names.certificates,
         version="v1beta1",
+        versions=("v1",),
         known_versions=("v1alpha1",),
         plural="clustertrustbundles",
         scope=Scope.CLUSTER,

@@ -46,7 +46,9 @@ class EventForm:
         if self.transform is Transform.TABLE:
             tables.require_known_include(self.include)
         # What two watchers must share for their events to be the same bytes.
-        self.key = (form.media, self.transform, self.meta_version, self.include)
+        self.key = (
+            form.media, self.transform, self.meta_version, self.include, self.kind.version
+        )  # fmt: skip
         self._columns_due = True
 
     @property
@@ -54,6 +56,7 @@ class EventForm:
         return _PROTOBUF_STREAM if self._packed else _JSON_STREAM
 
     def event(self, type_: str, entry: Entry[Any]) -> bytes:
+        entry = entry.served_as(self.kind)
         if self._packed:
             return watch_frame(type_, entry_body(entry, self._packed))
         return b'{"type":"%b","object":%b}\n' % (type_.encode(), self._object(entry))

@@ -57,6 +57,18 @@ class Entry(Generic[T]):
         other._meta = other._object = other.forms = None
         return other
 
+    def served_as(self, kind: Kind[T]) -> "Entry[T]":
+        """The same object in one of the versions of its kind; its bytes are shared."""
+        if kind is self.kind:
+            return self
+        if self.forms is None:
+            self.forms = {}
+        other = Entry.__new__(Entry)
+        other.kind, other.key, other.revision = kind, self.key, self.revision
+        other.tail, other.forms = self.tail, self.forms
+        other._meta, other._object = self._meta, None
+        return other
+
     @property
     def data(self) -> bytes:
         """The whole object as it is sent."""
@@ -81,7 +93,7 @@ class Entry(Generic[T]):
 
 
 def _behind_head(kind: Kind[Any], value: bytes) -> bytes:
-    """What follows kind and apiVersion, which may have been stored under another naming."""
+    """What follows kind and apiVersion, which may be those of another naming or version."""
     if value.startswith(kind.head):
         return value[len(kind.head) :]
     return value[value.index(b'"metadata":') :]

@@ -59,7 +59,7 @@ class Objects:
         entry = self.feed.cache(kind).get(namespace, name)
         if entry is None:
             raise NotFound(kind.about(name))
-        return entry
+        return entry.served_as(kind)
 
     async def insert(self, kind: Kind[T], new: T, request: Request) -> Entry[T]:
         return await self._write(kind, new, None, request)
@@ -75,6 +75,8 @@ class Objects:
         self, kind: Kind[T], new: T, old: Entry[T] | None, request: Request
     ) -> Entry[T]:
         key, value = kind.key(new.namespace, new.name), stored_form(new)
+        if kind.stored is not kind:
+            value = kind.stored.head + value[len(kind.head) :]
         change = store.Change(key, value, old.revision if old else store.ABSENT)
         revision = await self._commit([change, *_recorded(kind, new, old, request)])
         return Entry(kind, key, value, revision)

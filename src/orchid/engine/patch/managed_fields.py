@@ -83,12 +83,16 @@ def after_update(
     schema: Fields,
     manager: str,
     api_version: str,
+    served: frozenset[str],
     subresource: str,
     reset: tuple[str, ...],
     now: str,
     main_resource: bool,
 ) -> list[dict[str, Any]] | None:
-    """The entries that `new` must carry after a create (no `live`), a PUT or a patch; or None."""
+    """The entries that `new` must carry after a create (no `live`), a PUT or a patch; or None.
+
+    `served` holds every apiVersion in which the same object is served.
+    """
     stored = [] if live is None else live["metadata"].get("managedFields") or []
     sent = new["metadata"].get("managedFields") if main_resource else None
     start = stored if sent is None or sent == stored else _sent_or_stored(sent, stored)
@@ -101,7 +105,7 @@ def after_update(
         changed, removed = changed.without(untracked), removed.without(untracked)
     if start is stored and not changed and not removed:
         return stored or None
-    owners = _kept(start, changed.union(removed), api_version)
+    owners = _kept(start, changed.union(removed), served)
     if changed:
         writer = FieldOwner(manager, UPDATE, api_version, subresource, now, changed)
         before = owners.get(writer.identity)
@@ -171,12 +175,12 @@ def _sent_or_stored(sent: Any, stored: list[dict[str, Any]]) -> list[dict[str, A
         return stored
 
 
-def _kept(entries: list[dict[str, Any]], gone: FieldSet, api_version: str) -> Owners:
+def _kept(entries: list[dict[str, Any]], gone: FieldSet, served: frozenset[str]) -> Owners:
     """What everyone keeps. Entries of a version that is not served cannot be judged, and go."""
     left: Owners = {}
     for identity, ownership in read(entries).items():
         fields = ownership.fields.difference(gone)
-        if fields and ownership.api_version == api_version:
+        if fields and ownership.api_version in served:
             left[identity] = ownership.owning(fields)
     return left
 

@@ -66,6 +66,7 @@ def apply(
     manager: str,
     force: bool,
     api_version: str,
+    served: frozenset[str],
     kind: str,
     subresource: str,
     reset: tuple[str, ...],
@@ -73,10 +74,13 @@ def apply(
     last_applied_annotation: str,
     last_applied_manager: str,
 ) -> Object:
-    """The object after apply, with its `metadata.managedFields`; no `live` means that it is new."""
+    """The object after apply, with its `metadata.managedFields`; no `live` means that it is new.
+
+    `served` holds every apiVersion in which the same object is served.
+    """
     try:
         _check(config, schema, api_version, kind)
-        request = _Request(schema, manager, api_version, subresource, reset, now)
+        request = _Request(schema, manager, api_version, served, subresource, reset, now)
         before = zero(schema) if live is None else without_record(live)
         owners = request.known_owners(live)
         outcome = request.outcome(before, config, owners)
@@ -112,6 +116,7 @@ class _Request:
     schema: Fields
     manager: str
     api_version: str
+    served: frozenset[str]
     subresource: str
     reset: tuple[str, ...]
     now: str
@@ -129,7 +134,7 @@ class _Request:
             return {
                 identity: owner
                 for identity, owner in owners.items()
-                if owner.api_version == self.api_version
+                if owner.api_version in self.served
             }
         present, _ = compare(self.schema, zero(self.schema), live)
         fields = stripped(self._tracked(present))

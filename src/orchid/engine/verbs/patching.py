@@ -170,6 +170,7 @@ class Patching:
             manager=request.manager,
             force=bool(request.options.force),
             api_version=kind.api_version,
+            served=kind.api_versions,
             kind=kind.name,
             subresource=request.target.subresource,
             reset=resets(kind, endpoint),

@@ -34,7 +34,7 @@ class Reading:
         entry = self._feed.cache(kind).get(request.target.namespace, request.target.name)
         if entry is None:
             raise NotFound(kind.about(request.name))
-        return entry
+        return entry.served_as(kind)
 
 
 def parse_version(text: str, *, of: str = "resourceVersion: Invalid value: ") -> int:

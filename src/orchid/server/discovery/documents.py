@@ -157,5 +157,6 @@ def _discovered(kind: Kind[Any]) -> Resource:
 
 
 def storage_version_hash(kind: Kind[Any]) -> str:
-    digest = hashlib.sha256(f"{kind.group}/{kind.version}/{kind.name}".encode()).digest()
+    name = f"{kind.group}/{kind.stored.version}/{kind.name}"
+    digest = hashlib.sha256(name.encode()).digest()
     return base64.b64encode(digest[:8]).decode()
