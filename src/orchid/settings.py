@@ -84,7 +84,10 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
     ] = 200
     request_timeout: Annotated[str, Help(description="How long one request may take.")] = "60s"
     min_request_timeout: Annotated[
-        int, Help(description="Seconds that a watch without a time-out lasts at least.")
+        int,
+        Help(
+            description="Seconds that a watch lasts at least by default; none lasts twice as long."
+        ),
     ] = 1800
     shutdown_grace: Annotated[
         str, Help(description="How long a stop waits for requests under way.")

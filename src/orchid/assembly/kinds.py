@@ -29,6 +29,18 @@ from orchid.kinds import (
 )
 from orchid.wire.naming import Naming
 
+# A change of one of these may end what a credential or a binding allowed before.
+RIGHTS_REST_ON = (
+    service_account.ServiceAccount,
+    secret.Secret,
+    pod.Pod,
+    node.Node,
+    role.Role,
+    role.ClusterRole,
+    role_binding.RoleBinding,
+    role_binding.ClusterRoleBinding,
+)
+
 
 def stored_kinds(names: Naming) -> list[Kind[Any]]:
     """Every kind that is kept in the store."""

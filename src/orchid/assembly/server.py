@@ -15,7 +15,7 @@ from orchid.access.issuance_metrics import IssuanceMetrics
 from orchid.access.reconcile_policy import reconcile
 from orchid.assembly import controlling, memory
 from orchid.assembly.access import Access, told_as_settings
-from orchid.assembly.kinds import served_kinds, stored_kinds
+from orchid.assembly.kinds import RIGHTS_REST_ON, served_kinds, stored_kinds
 from orchid.assembly.ledger import ledger_pages
 from orchid.assembly.stores import AuditRecord
 from orchid.controllers.label_token_secrets import LabelTokenSecrets
@@ -43,6 +43,7 @@ from orchid.server.limits import InFlight
 from orchid.server.metrics.certificate_ends import CertificateEnds
 from orchid.server.metrics.page import MetricsPage
 from orchid.server.metrics.requests import CountedRequests
+from orchid.server.open_watches import OpenWatches
 from orchid.server.openapi.endpoints import OpenApi
 from orchid.server.pages import Page, Pages, openid_page
 from orchid.server.sockets.descriptors import fitted
@@ -155,6 +156,12 @@ class Assembly:
         in_flight = InFlight(given.max_requests_inflight, given.max_mutating_requests_inflight)
         requests = CountedRequests(self.catalog, COUNTED_PAGES)
         impersonation = Impersonation(names, self.access.authorizer)
+        self.watches = OpenWatches(
+            self.access.authenticator,
+            impersonation,
+            self.access.authorizer,
+            [self.feed.of(type_) for type_ in RIGHTS_REST_ON],
+        )
         metrics = MetricsPage(
             requests,
             self.audit,
@@ -165,6 +172,7 @@ class Assembly:
                 *self.access.authorization.metrics.all,
                 *impersonation.metrics.all,
                 *self.issuance.all,
+                *self.watches.metrics,
                 self.ends.gauge,
             ),
         )
@@ -174,6 +182,7 @@ class Assembly:
             impersonation=impersonation,
             authorizer=self.access.authorizer,
             in_flight=in_flight,
+            watches=self.watches,
             pages=self._pages(metrics),
             dispatch=Dispatch(
                 self.catalog,
@@ -301,6 +310,7 @@ class Assembly:
         work = [
             access.follow_keys(self.note_token_keys),
             access.authorization.follow(),
+            self.watches.run(),
             self.token_uses.run(),
             self.token_counts.run(),
             self.ends.run(warns=warns),

@@ -21,6 +21,7 @@ from orchid.server.dispatch import Dispatch
 from orchid.server.exchange import AuditIds, Exchange
 from orchid.server.limits import InFlight, Overloaded
 from orchid.server.metrics.requests import RequestMetrics
+from orchid.server.open_watches import OpenWatches
 from orchid.server.pages import Pages, not_found_text
 from orchid.server.parse import UnreadableTarget, read_target
 from orchid.server.respond import TEXT, error_response, text
@@ -48,6 +49,7 @@ class Chain:
         impersonation: Impersonation,
         authorizer: Authorizer,
         in_flight: InFlight,
+        watches: OpenWatches,
         pages: Pages,
         dispatch: Dispatch,
         audit: AuditTrail,
@@ -61,6 +63,7 @@ class Chain:
         self._impersonation = impersonation
         self._authorizer = authorizer
         self._in_flight = in_flight
+        self._watches = watches
         self._pages = pages
         self._dispatch = dispatch
         self._audit = audit
@@ -164,11 +167,14 @@ class Chain:
 
     async def _resource(self, exchange: Exchange, request: Request) -> Response | Stream:
         try:
-            return await self._dispatch(exchange, request)
+            answer = await self._dispatch(exchange, request)
         except NoSuchRoute:
             if self._pages.is_served(request.target.path):
                 raise
             return not_found_text(exchange)
+        if isinstance(answer, Stream):
+            self._watches.follow(answer, exchange.http, request.target, request.user)
+        return answer
 
     async def _page(self, exchange: Exchange) -> Response:
         try:

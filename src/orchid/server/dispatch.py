@@ -174,8 +174,7 @@ class Dispatch:
         self._negotiate(exchange, kind, None, offered=SERVED + STREAMED, streams=True)
         request.options = self._watch_options(exchange, request)
         watch = await self._verbs.watching.open(kind, request)
-        seconds = request.options.timeout_seconds or 0
-        lasts = float(seconds) if seconds else self._shortest_watch * (1.0 + random.random())  # noqa: S311 -- spread, not secrecy
+        lasts = self._watch_seconds(request.options.timeout_seconds or 0)
         if websocket.is_asked_for(exchange.http):
             agreed = websocket.handshake(exchange.http, self._names.websocket_bearer)
             if isinstance(agreed, int):
@@ -184,6 +183,12 @@ class Dispatch:
             return Stream(websocket.SWITCHING, agreed, stream.opened)
         stream = WatchStream(watch, exchange, lasts)
         return Stream(200, head(exchange, stream.content_type), stream.opened)
+
+    def _watch_seconds(self, asked: int) -> float:
+        """How long a watch lasts: as asked for, but never twice the least; else between the two."""
+        if asked:
+            return min(float(asked), 2 * self._shortest_watch)
+        return self._shortest_watch * (1.0 + random.random())  # noqa: S311 -- spread, not secrecy
 
     def _watch_options(self, exchange: Exchange, request: Request) -> Any:
         options = parse.read_options(exchange.query)

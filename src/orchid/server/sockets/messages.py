@@ -158,12 +158,13 @@ class Stream:
     sink that is closed already. So whoever asked by `on_close` is always called, once.
     """
 
-    __slots__ = ("_callbacks", "_opened", "headers", "status")
+    __slots__ = ("_callbacks", "_opened", "_sink", "headers", "status")
 
     def __init__(self, status: int, headers: bytes, opened: Callable[[Sink], None]) -> None:
         self.status = status
         self.headers = headers
         self._opened = opened
+        self._sink: Sink | None = None
         self._callbacks: list[Callable[[], None]] = []
 
     def on_close(self, callback: Callable[[], None]) -> None:
@@ -172,9 +173,15 @@ class Stream:
 
     def open(self, sink: Sink) -> None:
         """Let the stream begin on a sink."""
+        self._sink = sink
         for callback in self._callbacks:
             sink.on_close(callback)
         self._opened(sink)
+
+    def finish(self) -> None:
+        """End the stream properly, if it is open."""
+        if self._sink is not None:
+            self._sink.finish()
 
 
 class Recognition(Enum):

@@ -1,0 +1,141 @@
+"""Open watches: whose they are, how many each may have, and whether they still may.
+
+A watch lasts for many minutes, and its credential or its right may end before it does. So what was
+presented is authenticated and authorized again: soon after an object changed on which credentials
+or rights rest, soon after somebody calls `look_again`, and every few seconds because times pass.
+What ends a watch is a clear no; a store or a webhook that cannot be asked ends nothing.
+
+Start with `OpenWatches.follow`. It never looks at events: watch_stream.py sends those.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from orchid.access.impersonation import Impersonation, is_asked_for
+from orchid.engine.cache.kind_cache import KindCache, ObjectChange
+from orchid.engine.interfaces import Authenticator, Authorizer, Rejected
+from orchid.engine.request import Target
+from orchid.metrics import Counter, Gauge
+from orchid.server.limits import Overloaded
+from orchid.server.sockets.messages import HttpRequest, Stream
+from orchid.wire.errors import BadRequest, Forbidden
+from orchid.wire.user import MASTERS, UserInfo
+
+log = logging.getLogger(__name__)
+
+MOST_PER_USER: Final = 1_000
+LOOK_EVERY: Final = 10.0  # seconds, for the ends of tokens and certificates
+PAUSE: Final = 0.5  # between two rounds, so that a crowd of changes costs two rounds a second
+AT_ONCE: Final = 20  # watches that are judged before others have their turn
+
+
+class _Followed(NamedTuple):
+    """What was presented to open a watch, and what it shows to whom."""
+
+    http: HttpRequest
+    target: Target
+    username: str  # whom it is shown to, which is another than presented it if that acts as one
+
+
+class OpenWatches:
+    """Every watch that is open now."""
+
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        impersonation: Impersonation,
+        authorizer: Authorizer,
+        rests_on: Iterable[KindCache[Any]] = (),
+        *,
+        most_per_user: int = MOST_PER_USER,
+    ) -> None:
+        """`rests_on`: the kinds whose objects give credentials and rights."""
+        self._authenticator = authenticator
+        self._impersonation = impersonation
+        self._authorizer = authorizer
+        self._most_per_user = most_per_user
+        self._open: dict[Stream, _Followed] = {}
+        self._per_user: dict[str, int] = {}
+        self._changed = asyncio.Event()
+        self.users = Gauge("orchid_watch_users", "Users who have a watch open.")
+        self.refused = Counter("orchid_watch_refused_total", "Watches beyond a user's share.")
+        self.ended = Counter("orchid_watch_ended_total", "Watches ended with their right.")
+        for cache in rests_on:
+            cache.listen(self, self._told, self.look_again)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def metrics(self) -> tuple[Counter, ...]:
+        return self.users, self.refused, self.ended
+
+    def follow(self, stream: Stream, http: HttpRequest, target: Target, user: UserInfo) -> None:
+        """Look after a watch until it is over; raise Overloaded if the user has too many."""
+        username = user.username
+        count = self._per_user.get(username, 0)
+        if count >= self._most_per_user and MASTERS not in user.groups:
+            self.refused.count()
+            raise Overloaded
+        self._per_user[username] = count + 1
+        self.users.set(len(self._per_user))
+        self._open[stream] = _Followed(http, target, username)
+        stream.on_close(lambda: self._closed(stream))
+
+    def look_again(self) -> None:
+        """Have every watch judged again soon: a credential or a right may have ended."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Judge watches again whenever there is reason to, until cancelled."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY):
+                    await self._changed.wait()
+            self._changed.clear()
+            await self.judge_all()
+            await asyncio.sleep(PAUSE)
+
+    async def judge_all(self) -> None:
+        """End every watch whose opener would not be let in now."""
+        for count, (stream, followed) in enumerate(tuple(self._open.items()), start=1):
+            if stream in self._open and not await self._may_go_on(followed):
+                self.ended.count()
+                stream.finish()
+            if count % AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    async def _may_go_on(self, followed: _Followed) -> bool:
+        http, target, username = followed
+        try:
+            caller = await self._authenticator.authenticate(http)
+            if caller is None:
+                return False
+            user = caller.user
+            if is_asked_for(http.headers):
+                acting = await self._impersonation.apply(user, http, target)
+                user = acting.user if acting is not None else user
+            decision = await self._authorizer.authorize(user, target)
+        except (Rejected, BadRequest, Forbidden):
+            return False
+        except Exception as problem:  # our trouble is not the end of their right
+            log.warning("watch.not_judged", extra={"why": type(problem).__name__})
+            return True
+        return user.username == username and (decision.allowed or bool(decision.error))
+
+    def _told(self, changes: list[ObjectChange[Any]]) -> None:
+        # What is new gives rights; only what was there before can take them.
+        if self._open and any(change.old is not None for change in changes):
+            self._changed.set()
+
+    def _closed(self, stream: Stream) -> None:
+        username = self._open.pop(stream).username
+        left = self._per_user[username] - 1
+        if left:
+            self._per_user[username] = left
+        else:
+            del self._per_user[username]
+            self.users.set(len(self._per_user))
