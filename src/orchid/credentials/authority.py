@@ -196,7 +196,7 @@ class Authority:
         self._refuse_other_purposes(usages)
         not_before, not_after = self._period(lifetime, now)
         template = Template(
-            subject=request.subject.permitted(),
+            subject=request.certified_subject,
             # Our encoding of the key, not the sender's, which may be an unusual one.
             spki=request.canonical_spki,
             not_before=not_before,

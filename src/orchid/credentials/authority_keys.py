@@ -25,7 +25,7 @@ AuthorityKey = PrivateKey | mldsa.MLDSA65PrivateKey
 CertifiedKey = PublicKey | mldsa.MLDSA65PublicKey
 
 ECDSA_P256: Final = "ECDSA-P256"
-_ML_DSA_65: Final = "ML-DSA-65"
+ML_DSA_65: Final = "ML-DSA-65"
 _EXPONENT = 65537
 
 # What an authority's key may be made as, by the name that settings use.
@@ -35,7 +35,7 @@ _MADE: dict[str, Callable[[], AuthorityKey]] = {
     "RSA-3072": lambda: rsa.generate_private_key(_EXPONENT, 3072),
     "RSA-4096": lambda: rsa.generate_private_key(_EXPONENT, 4096),
     "Ed25519": ed25519.Ed25519PrivateKey.generate,
-    _ML_DSA_65: mldsa.MLDSA65PrivateKey.generate,
+    ML_DSA_65: mldsa.MLDSA65PrivateKey.generate,
 }
 ALGORITHMS: Final = tuple(_MADE)
 
@@ -84,7 +84,7 @@ def algorithm_name(public: CertifiedKey) -> str:
         return f"RSA-{public.key_size}"
     if isinstance(public, ec.EllipticCurvePublicKey):
         return _CURVES.get(public.curve.name, f"ECDSA-{public.curve.name}")
-    return "Ed25519" if isinstance(public, ed25519.Ed25519PublicKey) else _ML_DSA_65
+    return "Ed25519" if isinstance(public, ed25519.Ed25519PublicKey) else ML_DSA_65
 
 
 def signer(key: AuthorityKey) -> tuple[bytes, Callable[[bytes], bytes]]:

@@ -1,10 +1,11 @@
-"""What each platform signer permits, and for how long.
+"""What each signer permits, and for how long.
 
-A profile is made by one of the functions `client`, `node_client`, `node_serving` and `legacy`,
-which take the names that carry meaning here (signer, groups, user prefix). `Profile.check` reads
-as a checklist: first the reference's rules in the reference's order and words, then what we add
-for every signer: no weak keys, no control characters or endless names, no malformed addresses, no
-malformed or wildcard host names, and no reserved group however it is spelled.
+The profile of a platform signer is made by `client`, `node_client`, `node_serving` or `legacy`,
+which take the names that carry meaning here (signer, groups, user prefix); that of somebody's own
+authority by `own_authority`, from lists of what it may issue. `Profile.check` reads as a checklist:
+first the signer's own rules, for platform signers in the reference's order and words, then what we
+add for every signer: no weak keys, no control characters or endless names, no malformed addresses,
+no malformed or wildcard host names, and no reserved group however it is spelled.
 
 The same check runs twice, on the request and on the bytes about to be signed (authority.py).
 """
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from urllib.parse import urlsplit
 
+from orchid.credentials.authority_keys import ML_DSA_65
 from orchid.credentials.names import Named, has_control_characters, reserved_among
 from orchid.credentials.refusals import NotPermitted
 from orchid.credentials.signing_request import SigningRequest
@@ -28,6 +30,9 @@ from orchid.credentials.usages import (
 )
 
 MINIMUM_LIFETIME = timedelta(minutes=10)
+
+# The kinds of alternative names, as settings call them and as messages do.
+ALTERNATIVE_NAMES = {"dns": "DNS", "ip": "IP", "uri": "URI", "email": "Email"}
 
 _MAX_DNS_NAME = 253
 # RFC 5280 says 64 for most, which the names of nodes and accounts exceed; no honest one is longer.
@@ -49,14 +54,18 @@ class Profile:
     reserved_groups: tuple[str, ...] = ()
     wildcards: bool = False
     usual_usages: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()  # permitted algorithms; without any, all that TLS clients know
+    max_duration: timedelta = timedelta.max
+    default_duration: timedelta = timedelta.max
 
     def check(self, request: Named, usages: Sequence[str]) -> None:
         """Return if the signer may sign this; raise NotPermitted with the first reason."""
         self.rules(request, usages)
         refuse_unknown(usages)
         self._refuse_reserved(request)
-        if isinstance(request, SigningRequest) and request.weakness is not None:
-            raise NotPermitted(request.weakness)
+        if isinstance(request, SigningRequest):
+            # The key of what is signed is compared with this one, byte for byte (authority.py).
+            self._refuse_key(request)
         _refuse_odd_names(request)
         for name in request.dns_names:
             refuse_bad_host(name, wildcards=self.wildcards)
@@ -69,11 +78,26 @@ class Profile:
         """Give the usages of a certificate: as asked, else those that this signer usually gives."""
         return requested or self.usual_usages
 
-    def lifetime(self, requested_seconds: int | None, maximum: timedelta) -> timedelta:
+    def lifetime(
+        self, requested_seconds: int | None, maximum: timedelta = timedelta.max
+    ) -> timedelta:
         """Give the life of a certificate: as asked, within ten minutes and the maximum."""
-        if requested_seconds is None or timedelta(seconds=requested_seconds) > maximum:
-            return maximum
+        longest = min(maximum, self.max_duration)
+        if requested_seconds is None:
+            return min(self.default_duration, longest)
+        if timedelta(seconds=requested_seconds) > longest:
+            return longest
         return max(timedelta(seconds=requested_seconds), MINIMUM_LIFETIME)
+
+    def _refuse_key(self, request: SigningRequest) -> None:
+        if request.weakness is not None:
+            raise NotPermitted(request.weakness)
+        algorithm = request.key_algorithm
+        if self.keys and algorithm not in self.keys:
+            allowed = ", ".join(self.keys)
+            raise NotPermitted(f"{algorithm} keys are not allowed; allowed are {allowed}")
+        if not self.keys and algorithm == ML_DSA_65:
+            raise NotPermitted(f"{algorithm} keys are not allowed")
 
     def _refuse_reserved(self, request: Named) -> None:
         group = reserved_among(request.subject.organizations, self.reserved_groups)
@@ -127,6 +151,47 @@ def legacy(signer_name: str, reserved_groups: Iterable[str]) -> Profile:
     """Certificates of no stated purpose, for requests older than signer names."""
     groups = tuple(reserved_groups)
     return Profile(signer_name, _no_rules, groups, wildcards=True, usual_usages=_usual())
+
+
+def own_authority(
+    signer_name: str,
+    *,
+    usages: Sequence[str],
+    names: Iterable[str],
+    keys: Iterable[str],
+    max_duration: timedelta,
+    default_duration: timedelta,
+    reserved_groups: Iterable[str] = (),
+    wildcards: bool = False,
+) -> Profile:
+    """Certificates of an authority of one's own: nothing but what these lists allow.
+
+    `names` are of `ALTERNATIVE_NAMES`. A request without usages gets all that are permitted.
+    """
+    refuse_unknown(usages)
+    permitted = tuple(usages)
+    kinds = frozenset(names)
+    forbidden = tuple(name for kind, name in ALTERNATIVE_NAMES.items() if kind not in kinds)
+
+    def rules(request: Named, asked: Sequence[str]) -> None:
+        for usage in asked:
+            if usage not in permitted:
+                raise NotPermitted(f"usage is not allowed: {usage}")
+        _refuse_alternative_names(request, *forbidden)
+        _refuse_nameless(request)
+        if SERVER_AUTH in asked:
+            _refuse_hidden_host(request)
+
+    return Profile(
+        signer_name,
+        rules,
+        tuple(reserved_groups),
+        wildcards=wildcards,
+        usual_usages=permitted,
+        keys=tuple(keys),
+        max_duration=max_duration,
+        default_duration=default_duration,
+    )
 
 
 def recognise_node_client(
@@ -195,6 +260,21 @@ def _refuse_alternative_names(request: Named, *kinds: str) -> None:
     for kind in kinds:
         if present[kind]:
             raise NotPermitted(f"{kind} subjectAltNames are not allowed")
+
+
+def _refuse_nameless(request: Named) -> None:
+    named = (request.dns_names, request.ip_addresses, request.email_addresses, request.uris)
+    if not any(named) and not any(each.value for each in request.subject.attributes):
+        raise NotPermitted("a certificate needs a subject or a subjectAltName")
+
+
+def _refuse_hidden_host(request: Named) -> None:
+    """Old clients take the common name for the host, so it must be one that was asked for."""
+    name = request.subject.common_name
+    hosts = {host.lower() for host in request.dns_names}
+    hosts.update(str(address) for address in request.ip_addresses)
+    if ("." in name or ":" in name) and " " not in name and name.lower() not in hosts:
+        raise NotPermitted("the common name is not among the subjectAltNames")
 
 
 def _require_usages(usages: Sequence[str], purpose: str) -> None:

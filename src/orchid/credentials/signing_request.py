@@ -19,10 +19,11 @@ from urllib.parse import urlsplit
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, mldsa, rsa
 
 from orchid.credentials import der, pem
-from orchid.credentials.keys import MAX_RSA_BITS, PublicKey, refuse_weak_rsa, spki
+from orchid.credentials.authority_keys import ML_DSA_65, CertifiedKey, algorithm_name
+from orchid.credentials.keys import MAX_RSA_BITS, refuse_weak_rsa, spki
 from orchid.credentials.names import MAX_NAMES, DistinguishedName, IPAddress, read_subject
 from orchid.credentials.refusals import (
     MalformedRequest,
@@ -58,11 +59,13 @@ _SIGNED_WITH = {
     "1.2.840.10045.4.1": _ECDSA,
     **{f"1.2.840.10045.4.3.{number}": _ECDSA for number in (2, 3, 4)},
     "1.3.101.112": _ED25519,
+    "2.16.840.1.101.3.4.3.18": ML_DSA_65,
 }
 _KEY_TYPES = {
     _RSA: "*rsa.PublicKey",
     _ECDSA: "*ecdsa.PublicKey",
     _ED25519: "ed25519.PublicKey",
+    ML_DSA_65: "ML-DSA-65",  # which the reference does not know
 }
 
 _NOT_IN_HOST = re.compile(r"[ \\^`{|}]")
@@ -78,7 +81,7 @@ class SigningRequest:
     """A request whose signature fits its key."""
 
     subject: DistinguishedName
-    public_key: PublicKey
+    public_key: CertifiedKey
     der: bytes = field(repr=False)
     dns_names: tuple[str, ...] = ()
     email_addresses: tuple[str, ...] = ()
@@ -91,6 +94,16 @@ class SigningRequest:
     def canonical_spki(self) -> bytes:
         """The key in its usual encoding, which may differ from the one that was sent."""
         return spki(self.public_key)
+
+    @cached_property
+    def certified_subject(self) -> DistinguishedName:
+        """The subject that a certificate will have: what is left of the one that was sent."""
+        return self.subject.permitted()
+
+    @cached_property
+    def key_algorithm(self) -> str:
+        """The algorithm and size of the key, as profiles name them."""
+        return algorithm_name(self.public_key)
 
     @cached_property
     def weakness(self) -> str | None:
@@ -300,7 +313,7 @@ def _is_uri(text: str) -> bool:
     return not _NOT_IN_HOST.search(parts.netloc) and not any(map(_BAD_ESCAPE.search, escaped))
 
 
-def _prove_key(data: bytes) -> PublicKey:
+def _prove_key(data: bytes) -> CertifiedKey:
     with panics_as(MalformedRequest, _UNREADABLE):
         try:
             request = x509.load_der_x509_csr(data)
@@ -312,7 +325,7 @@ def _prove_key(data: bytes) -> PublicKey:
     return public
 
 
-def _public_key(request: x509.CertificateSigningRequest) -> PublicKey:
+def _public_key(request: x509.CertificateSigningRequest) -> CertifiedKey:
     try:
         public = request.public_key()
     except UnsupportedAlgorithm:
@@ -324,7 +337,7 @@ def _public_key(request: x509.CertificateSigningRequest) -> PublicKey:
     elif isinstance(public, ec.EllipticCurvePublicKey):
         if public.curve.name not in _CURVES:
             raise MalformedRequest("x509: unsupported elliptic curve")
-    elif not isinstance(public, ed25519.Ed25519PublicKey):
+    elif not isinstance(public, ed25519.Ed25519PublicKey | mldsa.MLDSA65PublicKey):
         raise MalformedRequest(_NO_ALGORITHM)
     return public
 
@@ -343,7 +356,7 @@ def _refuse_unusable_rsa(public: rsa.RSAPublicKey) -> None:
         raise MalformedRequest("x509: RSA public exponent is not acceptable")
 
 
-def _verify(request: x509.CertificateSigningRequest, public: PublicKey) -> None:
+def _verify(request: x509.CertificateSigningRequest, public: CertifiedKey) -> None:
     sort = _sort(public)
     try:
         if isinstance(request.signature_hash_algorithm, hashes.MD5):
@@ -364,7 +377,9 @@ def _verify(request: x509.CertificateSigningRequest, public: PublicKey) -> None:
     raise MalformedRequest(f"x509: {sort} verification failure")
 
 
-def _sort(public: PublicKey) -> str:
+def _sort(public: CertifiedKey) -> str:
     if isinstance(public, rsa.RSAPublicKey):
         return _RSA
-    return _ECDSA if isinstance(public, ec.EllipticCurvePublicKey) else _ED25519
+    if isinstance(public, ec.EllipticCurvePublicKey):
+        return _ECDSA
+    return _ED25519 if isinstance(public, ed25519.Ed25519PublicKey) else ML_DSA_65

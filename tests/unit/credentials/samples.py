@@ -11,6 +11,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 from cryptography.x509.oid import NameOID
 
 from orchid.credentials import der, names, pem, profiles
@@ -63,7 +64,7 @@ def request(
     organizations: tuple[str, ...] = ("nodes",),
     *,
     alternative_names: tuple[x509.GeneralName, ...] = (),
-    key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey = P256,
+    key: CertificateIssuerPrivateKeyTypes = P256,
     digest: hashes.HashAlgorithm | None = None,
 ) -> bytes:
     """Make an honest request in PEM."""
@@ -73,7 +74,7 @@ def request(
     if alternative_names:
         names_extension = x509.SubjectAlternativeName(alternative_names)
         builder = builder.add_extension(names_extension, critical=False)
-    if digest is None and not isinstance(key, ed25519.Ed25519PrivateKey):
+    if digest is None and isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
         digest = hashes.SHA256()
     return builder.sign(key, digest).public_bytes(serialization.Encoding.PEM)
 
