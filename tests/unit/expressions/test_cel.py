@@ -280,5 +280,5 @@ def test_missing_library_is_told_with_the_extra(monkeypatch: pytest.MonkeyPatch)
     """Which package, by which name."""
     monkeypatch.setitem(sys.modules, "cel_expr_python", None)
 
-    with pytest.raises(LibraryMissing, match=r"pip install 'orchid\[cel\]'"):
+    with pytest.raises(LibraryMissing, match=r"pip install 'orchid-identity\[cel\]'"):
         cel.Compiler().over_claims("claims.sub")

@@ -1,0 +1,88 @@
+"""Ask both servers, compare, and keep what differed by class: `Comparison`.
+
+When one of them did what the other refused, the object is taken away from both: one difference must
+not bring others after it.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from tests.comparison.decisions import decision_for
+from tests.comparison.differences import class_of
+from tests.comparison.found import Found
+from tests.comparison.grammar import Asked
+from tests.comparison.normalising import normalised
+from tests.comparison.sending import Answer, Client, Request
+
+MERGE = "application/merge-patch+json"
+SUCCESS = range(200, 300)
+
+
+class Server:
+    """One of the two, and what it last said of each object."""
+
+    def __init__(self, client: Client, tag: str) -> None:
+        self.client = client
+        self._tag = tag
+        self._said: dict[str, dict[str, str]] = {}
+
+    def ask(self, asked: Asked) -> dict[str, Any]:
+        answer = self.client.send(self._filled(asked))
+        self._learn(asked.key, answer)
+        return normalised(answer, self._tag, (self.client.url.removeprefix("https://"),))
+
+    def _filled(self, asked: Asked) -> Request:
+        request, said = asked.request, self._said.get(asked.key, {})
+        body, target = request.body, request.target
+        for name in ("resourceVersion", "uid"):
+            value = said.get(name, "1")
+            target = target.replace(f"${{{name}}}", value)
+            if body is not None:
+                body = body.replace(f"${{{name}}}".encode(), value.encode())
+        return replace(request, target=target, body=body)
+
+    def _learn(self, key: str, answer: Answer) -> None:
+        if not key or answer.status not in SUCCESS:
+            return
+        try:
+            meta = json.loads(answer.body)["metadata"]
+        except (ValueError, KeyError, TypeError):
+            return
+        if isinstance(meta, dict) and "uid" in meta:
+            self._said[key] = {name: meta.get(name, "1") for name in ("resourceVersion", "uid")}
+
+
+class Comparison:
+    def __init__(self, clients: tuple[Client, Client], admin: str, tag: str) -> None:
+        self._servers = [Server(client, tag) for client in clients]
+        self._admin = {"Authorization": f"Bearer {admin}", "Accept": "application/json"}
+        self.statuses: Counter[int] = Counter()  # of the first
+        self.found: dict[tuple[str, str], Found] = {}  # by class and decision
+
+    def prepare(self, namespaces: Iterable[str]) -> None:
+        for namespace in namespaces:
+            body = json.dumps({"metadata": {"name": namespace}}).encode()
+            headers = {**self._admin, "Content-Type": "application/json"}
+            self._both(Request("POST", "/api/v1/namespaces", headers, body))
+
+    def ask(self, asked: Asked) -> None:
+        one, other = (server.ask(asked) for server in self._servers)
+        self.statuses[one["status"]] += 1
+        name = class_of(asked.label, one, other)
+        if name is None:
+            return
+        new = Found(asked, (one, other))
+        self.found.setdefault((name, decision_for(new) or ""), new).count += 1
+        if asked.key and asked.request.method != "GET":
+            self._remove(asked.key)
+
+    def _remove(self, path: str) -> None:
+        patch = {**self._admin, "Content-Type": MERGE}
+        self._both(Request("PATCH", path, patch, b'{"metadata":{"finalizers":null}}'))
+        self._both(Request("DELETE", f"{path}?gracePeriodSeconds=0", self._admin))
+
+    def _both(self, request: Request) -> list[Answer]:
+        return [server.client.send(request) for server in self._servers]

@@ -1,0 +1,145 @@
+"""Differences from the reference that are meant, each with the decision behind it.
+
+`decision_for` gives the sentence for a class of differences, None if nobody decided it. The first
+server is Orchid, the second the reference. A decision must be narrow: it may excuse nothing else.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from tests.comparison.differences import differences
+from tests.comparison.found import Found
+
+Answer = dict[str, Any]
+Decides = Callable[[Found, Answer, Answer], bool]
+
+SERVER_ERROR, CLIENT_ERRORS = 500, range(400, 500)
+UNAUTHORIZED, FORBIDDEN, NOT_ACCEPTABLE = 401, 403, 406
+REDACTED = "<secret contents redacted>"
+# Type names and ways of printing that belong to the language of the reference.
+INTERNALS = re.compile(
+    r"json: |Go struct|Go value|&\{|&value\.|&user\.|parsing time |yaml: |\[\]string|map\[|"
+    r"converting YAML|v1\.[A-Z]|illegal base64|invalid character|strconv\.|error decoding|"
+    r"unmarshal|StorageError|\*[a-z]+\.[A-Z]|pkg/|\(<nil>\)"
+)
+LOOSE_KINDS = ("Pod", "Node")
+READ_BY_ALL = "clustertrustbundles"
+
+
+def message(answer: Answer) -> str:
+    body = answer["body"]
+    return str(body.get("message", "") if isinstance(body, dict) else body)
+
+
+def clients_mistake(found: Found, ours: Answer, theirs: Answer) -> bool:
+    return theirs["status"] == SERVER_ERROR and ours["status"] in CLIENT_ERRORS
+
+
+def own_words(found: Found, ours: Answer, theirs: Answer) -> bool:
+    same = [{**answer, "body": without_words(answer["body"])} for answer in (ours, theirs)]
+    return same[0] == same[1] and bool(INTERNALS.search(message(theirs)))
+
+
+def without_words(body: Any) -> Any:
+    if not isinstance(body, dict):
+        return body
+    kept = {key: value for key, value in body.items() if key != "message"}
+    causes = (kept.get("details") or {}).get("causes")
+    if causes:
+        places = [cause.get("field") for cause in causes]
+        kept["details"] = {**kept["details"], "causes": places}
+    return kept
+
+
+def collection_status(found: Found, ours: Answer, theirs: Answer) -> bool:
+    body = ours["body"]
+    if found.asked.operation.action != "deletecollection" or not isinstance(body, dict):
+        return False
+    # A list that cannot be given in the form asked for is refused there after the deed.
+    refused = theirs["status"] == NOT_ACCEPTABLE
+    same = ours["status"] == theirs["status"]
+    return body.get("status") == "Success" and (same or refused)
+
+
+def never_null(found: Found, ours: Answer, theirs: Answer) -> bool:
+    changes = list(differences(ours, theirs))
+    return all(
+        place.endswith((".items", ".rows")) and one == [] and other is None
+        for place, one, other in changes
+    )
+
+
+def secrets_unquoted(found: Found, ours: Answer, theirs: Answer) -> bool:
+    return REDACTED in message(ours) and REDACTED not in message(theirs)
+
+
+def another_order(found: Found, ours: Answer, theirs: Answer) -> bool:
+    """Errors about the keys of a map come in any order there."""
+    if found.asked.operation.kind not in ("ConfigMap", "Secret"):
+        return False
+    texts = [sorted(message(answer).strip("]").split(", ")) for answer in (ours, theirs)]
+    return texts[0] == texts[1] or sorted(message(ours)) == sorted(message(theirs))
+
+
+def nobody_is_anonymous(found: Found, ours: Answer, theirs: Answer) -> bool:
+    shown = found.asked.request.headers.get("Authorization", "")
+    return ours["status"] == UNAUTHORIZED and (shown == "Bearer " or shown.startswith("Basic "))
+
+
+def bundles_for_all(found: Found, ours: Answer, theirs: Answer) -> bool:
+    if found.asked.operation.kind == "SelfSubjectRulesReview":
+        return READ_BY_ALL in str(ours["body"]) and READ_BY_ALL not in str(theirs["body"])
+    return (
+        found.asked.operation.resource == READ_BY_ALL
+        and found.asked.request.method == "GET"
+        and theirs["status"] == FORBIDDEN
+    )
+
+
+def loose_kinds(found: Found, ours: Answer, theirs: Answer) -> bool:
+    return found.asked.operation.kind in LOOSE_KINDS and (
+        ours["status"] == theirs["status"] or ours["status"] in range(200, 300)
+    )
+
+
+def status_of_reviews(found: Found, ours: Answer, theirs: Answer) -> bool:
+    body = found.asked.request.body or b""
+    about = found.asked.operation.group in ("authentication.k8s.io", "authorization.k8s.io")
+    return about and b'"status"' in body and ours["status"] == theirs["status"]
+
+
+def trimmed_tokens(found: Found, ours: Answer, theirs: Answer) -> bool:
+    body = found.asked.request.body or b""
+    return found.asked.operation.kind == "TokenReview" and b'"  ' in body
+
+
+def usages_optional(found: Found, ours: Answer, theirs: Answer) -> bool:
+    return "spec.usages: Required value" in message(theirs)
+
+
+def query_beside_body(found: Found, ours: Answer, theirs: Answer) -> bool:
+    request = found.asked.request
+    return request.method == "DELETE" and bool(request.body) and "?" in request.target
+
+
+DECISIONS: dict[str, Decides] = {
+    "a bare 500 for a client's mistake is a 4xx here": clients_mistake,
+    "sentences that show another language's internals are our own": own_words,
+    "deletecollection answers a Status": collection_status,
+    "an empty list is [], never null": never_null,
+    "what may hold a credential is not quoted": secrets_unquoted,
+    "errors about the keys of a map come in any order there": another_order,
+    "without credentials it is 401": nobody_is_anonymous,
+    "every authenticated user reads trust bundles": bundles_for_all,
+    "Pod and Node keep any field; only those about identity have rules": loose_kinds,
+    "a status sent with a review is dropped": status_of_reviews,
+    "a token with surrounding blanks is trimmed": trimmed_tokens,
+    "spec.usages may be left out": usages_optional,
+    "the query of a DELETE counts beside its body": query_beside_body,
+}
+
+
+def decision_for(found: Found) -> str | None:
+    ours, theirs = found.answers
+    return next((text for text, fits in DECISIONS.items() if fits(found, ours, theirs)), None)
