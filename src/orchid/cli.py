@@ -40,6 +40,7 @@ COMMANDS = (
     Command("token", "get a token of an account, or look into one", "orchid.commands.token"),
     Command("csr", "request, decide and fetch certificates", "orchid.commands.csr"),
     Command("bundle", "list, show and set trust bundles", "orchid.commands.bundle"),
+    Command("ledger", "check and prove what was issued and decided", "orchid.commands.ledger"),
     Command("kubeconfig", "write a kubeconfig for a workload", "orchid.commands.kubeconfig"),
     Command("backup", "copy the embedded store while it runs", "orchid.commands.backup"),
     Command("restore", "put a copy back in place", "orchid.commands.restore"),

@@ -32,6 +32,22 @@ class LogSource(Protocol):
         """A tile or bundle in the width that is asked for; None if it is not there."""
 
 
+class LogAtOneMoment:
+    """A log as it was when its checkpoint was first asked for, though it may grow meanwhile."""
+
+    def __init__(self, source: LogSource) -> None:
+        self._source = source
+        self._note: bytes | None = None
+
+    async def checkpoint(self) -> bytes | None:
+        if self._note is None:
+            self._note = await self._source.checkpoint()
+        return self._note
+
+    async def tile(self, tile: Tile) -> bytes | None:
+        return await self._source.tile(tile)
+
+
 async def opened(source: LogSource, verifier: Verifier) -> Checkpoint:
     """The checkpoint of a log, its signature checked."""
     note = await source.checkpoint()
@@ -69,7 +85,7 @@ async def audit(
 async def entries(source: LogSource, size: int) -> AsyncIterator[bytes]:
     """Every entry of a log, as it is there; nothing is checked."""
     for tile in bundles_of(size):
-        for entry in await _entries(source, tile):
+        for entry in await bundle_entries(source, tile):
             yield entry
 
 
@@ -84,7 +100,7 @@ async def inclusion_proof(source: LogSource, index: int, size: int) -> list[byte
 async def entry_at(source: LogSource, index: int, size: int) -> bytes:
     place = index // FULL
     tile = Tile(ENTRIES, place, tiles.width_of(0, place, size))
-    return (await _entries(source, tile))[index % FULL]
+    return (await bundle_entries(source, tile))[index % FULL]
 
 
 def bundles_of(size: int) -> list[Tile]:
@@ -96,7 +112,7 @@ def bundles_of(size: int) -> list[Tile]:
 async def _take(source: LogSource, edge: Edge, tile: Tile, since: Checkpoint | None) -> None:
     """Check one bundle against its tile, and add it to what was computed."""
     first = tile.index * FULL
-    leaves = [leaf_hash(entry) for entry in await _entries(source, tile)]
+    leaves = [leaf_hash(entry) for entry in await bundle_entries(source, tile)]
     hashes = tiles.split(await _tile(source, Tile(0, tile.index, tile.width)))
     for place, (leaf, expected) in enumerate(zip(leaves, hashes, strict=True)):
         if leaf != expected:
@@ -128,7 +144,8 @@ async def _check_tile(source: LogSource, tile: Tile, expected: bytes) -> None:
             )
 
 
-async def _entries(source: LogSource, tile: Tile) -> list[bytes]:
+async def bundle_entries(source: LogSource, tile: Tile) -> list[bytes]:
+    """The entries in a bundle; raises LogRefused unless there are as many as there must be."""
     data = await source.tile(tile)
     try:
         found = tiles.unbundle(data or b"")

@@ -108,6 +108,15 @@ class ServerConnection:
         status, data = self._exchange("GET", place, None)
         return status, data.decode("utf-8", "replace")
 
+    def data(self, place: str, *, absent: int = 0) -> bytes:
+        """The bytes of a page that is no object; none if the answer's status is `absent`."""
+        status, data = self._exchange("GET", place, None)
+        if status == absent:
+            return b""
+        if status not in _SUCCESS:
+            raise CommandRefused(status, self._refusal(status, _decoded(data)))
+        return data
+
     def items(self, place: str, query: Mapping[str, str] | None = None) -> Iterator[Json]:
         """Everything in a list, page by page."""
         onwards = ""
@@ -149,10 +158,7 @@ class ServerConnection:
 
     def _json(self, method: str, place: str, body: Json | None = None) -> Json:
         status, data = self._exchange(method, place, body)
-        try:
-            value = json.loads(data) if data else {}
-        except (ValueError, RecursionError):
-            value = None
+        value = _decoded(data)
         if status not in _SUCCESS:
             raise CommandRefused(status, self._refusal(status, value))
         if not isinstance(value, dict):
@@ -212,6 +218,13 @@ class ServerConnection:
         if isinstance(error, OSError):
             return Complaint(f"cannot reach {where}: {error.strerror or 'the connection broke'}")
         return Complaint(f"{where}, does not speak HTTP")
+
+
+def _decoded(data: bytes) -> Any:
+    try:
+        return json.loads(data) if data else {}
+    except (ValueError, RecursionError):
+        return None
 
 
 class _Https(http.client.HTTPSConnection):
