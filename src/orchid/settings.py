@@ -169,7 +169,7 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
         ),
     ] = True
     service_account_jwks_uri: Annotated[
-        str, Help(description="Where the keys can be fetched, if not at this server.")
+        str, Help(description="Where the keys can be fetched. Default: under the first issuer.")
     ] = ""
     # what they may do
     authorization_mode: Annotated[
@@ -284,10 +284,7 @@ class Settings:
 
     @property
     def url(self) -> str:
-        host = self.given.advertise_address or self.host
-        if host in ("0.0.0.0", "::"):  # noqa: S104 -- recognised, not bound to
-            host = "127.0.0.1"
-        return f"https://{f'[{host}]' if ':' in host else host}:{self.port}"
+        return _url(self.given.advertise_address or self.host, self.port)
 
     def path(self, given: str, default: str) -> Path:
         """A file that was named, or its default place in the data directory."""
@@ -336,7 +333,7 @@ def check(given: Given) -> Settings:
     _together(given, "cluster_signing_cert_file", "cluster_signing_key_file")
     _front_proxy(given)
     host, port = _address(given.listen)
-    issuers = given.service_account_issuer or (f"https://{_shown(host)}:{port}",)
+    issuers = given.service_account_issuer or (_url(given.advertise_address or host, port),)
     return Settings(
         given=given,
         data_dir=Path(given.data_dir),
@@ -368,8 +365,11 @@ def check(given: Given) -> Settings:
     )
 
 
-def _shown(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+def _url(host: str, port: int) -> str:
+    """How clients reach a host; one that listens everywhere, at least from its own machine."""
+    if host in ("0.0.0.0", "::"):  # noqa: S104 -- recognised, not bound to
+        host = "127.0.0.1"
+    return f"https://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _one_of(name: str, value: str, choices: Sequence[str]) -> None:

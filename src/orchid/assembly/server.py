@@ -210,9 +210,8 @@ class Assembly:
 
     def _openid(self) -> dict[str, Page]:
         """The documents by which others verify our tokens, unless the issuer cannot have them."""
-        issuer, port = self.settings.issuers[0], self.settings.port
-        host = self.settings.given.advertise_address or self.settings.host
-        uri = self.settings.given.service_account_jwks_uri or openid.default_jwks_uri(host, port)
+        issuer = self.settings.issuers[0]
+        uri = self.settings.given.service_account_jwks_uri or openid.default_jwks_uri(issuer)
         problem = openid.problem_with(issuer, uri, self.access.keys.verifying.keys)
         if problem:
             log.warning("openid.not_served: %s", problem)

@@ -53,13 +53,9 @@ def key_set(keys: Iterable[VerificationKey]) -> Document:
     return Document("application/jwk-set+json", msgspec.json.encode(body))
 
 
-def default_jwks_uri(external_address: str, port: int) -> str:
-    """Where the keys are when no flag says so: our own address, always with a port."""
-    address = external_address
-    if address.count(":") > 1 and not address.startswith("["):
-        address = f"[{address}]"  # an IPv6 address by itself
-    has_port = "]:" in address if address.startswith("[") else ":" in address
-    return f"https://{address if has_port else f'{address}:{port}'}{KEY_SET_PATH}"
+def default_jwks_uri(issuer: str) -> str:
+    """Where the keys are when no setting says so: under the issuer, as verifiers reach it."""
+    return issuer.rstrip("/") + KEY_SET_PATH
 
 
 def problem_with(issuer: str, jwks_uri: str, keys: Iterable[VerificationKey]) -> str | None:
