@@ -55,6 +55,7 @@ async def test_groups_in_their_order(server: Api) -> None:
         "certificates.orch.io",
         "rbac.authorization.orch.io",
         "coordination.orch.io",
+        "identity.orch.io",
     ]
     assert (one["kind"], one["apiVersion"]) == ("APIGroup", "v1")
     assert [version["version"] for version in one["versions"]] == ["v1", "v1beta1"]

@@ -71,6 +71,8 @@ roles                                   -             -             -           
 clusterroles                            -             -             -           cdDglpuw
 rolebindings                            -             -             -           cdDglpuw
 clusterrolebindings                     -             -             -           cdDglpuw
+approvalpolicies                        -             -             -           cdDglpuw
+approvalpolicies/status                 -             -             -           gpu
 tokenreviews                            -             -             c           c
 selfsubjectreviews                      c             c             c           c
 subjectaccessreviews                    -             -             c           c

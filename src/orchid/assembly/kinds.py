@@ -9,6 +9,7 @@ from orchid.access.issuing import TokenIssuer
 from orchid.engine.interfaces import TokenAuthenticator
 from orchid.engine.kind import Endpoint, Kind
 from orchid.kinds import (
+    approval_policy,
     certificate_signing_request,
     cluster_trust_bundle,
     config_map,
@@ -57,6 +58,7 @@ def stored_kinds(names: Naming) -> list[Kind[Any]]:
         cluster_trust_bundle.declare(names),
         *role.declare(names),
         *role_binding.declare(names),
+        approval_policy.declare(names),
     ]
 
 

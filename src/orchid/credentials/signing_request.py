@@ -11,7 +11,7 @@ The texts of the refusals are the reference's where it has one, because clients 
 import ipaddress
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from urllib.parse import urlsplit
@@ -88,7 +88,12 @@ class SigningRequest:
     ip_addresses: tuple[IPAddress, ...] = ()
     uris: tuple[str, ...] = ()
     other_names: int = 0  # alternative names of kinds that are never copied
-    extensions: tuple[str, ...] = ()  # what was asked for, by object identifier
+    # What else was asked for, by object identifier.
+    extension_values: Mapping[str, bytes] = field(default_factory=dict, repr=False, hash=False)
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        return tuple(self.extension_values)
 
     @cached_property
     def canonical_spki(self) -> bytes:
@@ -203,7 +208,7 @@ def _read(data: bytes) -> SigningRequest:
         ip_addresses=tuple(names.ip),
         uris=tuple(names.uri),
         other_names=names.others,
-        extensions=tuple(extensions),
+        extension_values=extensions,
     )
 
 

@@ -1,4 +1,4 @@
-"""Expressions (CEL) in configuration: compiled at start, evaluated over claims, users, requests.
+"""Expressions (CEL): compiled once, evaluated over claims, users and requests of two sorts.
 
 Start with `Compiler`. The library is an extra (`orchid-identity[cel]`) and is loaded by the first
 expression that is compiled. docs/decisions/0014-expressions.md says why it is this one.
@@ -15,11 +15,14 @@ What the library leaves to us, and what therefore happens in this file alone:
 - map and filter take time and memory with the square of a list: there is a limit to what is given,
   and to the pieces that a text may be split into. Its own limit is 10 000 steps in all loops.
 - Errors are values, and quote claims: only texts of our own go into `Failed`.
+- It cannot be interrupted and lets no other thread run: `Expression.cost` says beforehand how much
+  work one could be, and isolated.py does what may be slow in a process of its own.
 """
 
 import math
 import re
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Final
 
@@ -30,7 +33,7 @@ MOST_VALUES = 1000  # in what is given, and in a list that comes out
 MOST_LEVELS = 32
 MOST_RESULT = 64 * 1024  # characters that come out
 
-CLAIMS, USER, REQUEST = "claims", "user", "request"
+CLAIMS, USER, REQUEST, NOW = "claims", "user", "request", "now"
 USER_FIELDS: Final = {USER: ("username", "uid", "groups", "extra")}
 _SELECTOR: Final = ("rawSelector", "requirements")
 # fmt: off
@@ -45,6 +48,16 @@ REQUEST_FIELDS: Final = {
     f"{REQUEST}.resourceAttributes.labelSelector": _SELECTOR,
 }
 # fmt: on
+ABOUT_SIGNING: Final = (REQUEST, USER, NOW)  # the variables of a rule about certificate requests
+
+MOST_KEPT: Final = 4096  # compiled expressions; who holds on to one keeps it anyway
+MOST_STEPS: Final = 10_000  # the library's own limit for all loops of one evaluation
+# Each of these macros writes what stands before it twice: ten in a row make 100 000 nodes.
+MOST_DOUBLINGS: Final = 4
+_DOUBLING = re.compile(r"\.\s*opt(?:Flat)?Map\s*\(")
+_GROWING = ("join", "replace", "format")  # may give texts longer than all that they are given
+_SEARCHING, _SEARCH_COST = "matches", 16  # how much more a regular expression costs than copying
+_CHEAP_TRIAL = 1 << 20
 
 _COMPLAINT = re.compile(r"ERROR: <input>:(\d+:\d+): (.*)")
 _STATUS = re.compile(r"^[A-Z_]+: (ERROR: <input>:-1:-1: )?| \[[A-Z_]+\]$")
@@ -91,11 +104,17 @@ class ExpressionInput:
         self._texts, self._values = [], 0
         return self._copy(self._given, MOST_LEVELS)
 
-    def activation(self, environment: Any, variable: str) -> Any:
+    def activation(self, environment: Any, variables: tuple[str, ...]) -> Any:
         """The copy within the library; kept, since converting it costs more than evaluating."""
         if self._activation is None:
-            self._activation = environment.Activation({variable: self.value})
+            self._activation = environment.Activation(_by_variable(self.value, variables))
         return self._activation
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """How many values there are, and how many characters in all their texts."""
+        assert self.value is not None
+        return self._values, sum(map(len, self._texts))
 
     def most_pieces(self, separators: Iterable[str]) -> int:
         """Into how many parts splitting could break a text of ours."""
@@ -109,7 +128,7 @@ class ExpressionInput:
             raise ValueUnfit("too many or too deeply nested values")
         if isinstance(value, str):
             return self._text(value)
-        if value is None or isinstance(value, bool):
+        if value is None or isinstance(value, (bool, datetime)):
             return value
         if isinstance(value, (int, float)):
             return _number(value)
@@ -127,16 +146,39 @@ class ExpressionInput:
 class Expression:
     """One expression, ready to be evaluated. Each answer is None if it is of another kind."""
 
-    def __init__(self, source: str, environment: Any, program: Any, variable: str) -> None:
+    def __init__(
+        self, source: str, environment: Any, program: Any, variables: tuple[str, ...]
+    ) -> None:
         tree = read_tree(program.serialize())
         self.source = source
         self.selects = tree.selects
+        self._functions, self._loops = tree.functions, tree.loops
         self.is_condition = program.return_type().name() == "BOOL"
         self._separators = tree.separators
         self._aliases = _aliases(source)
         self._environment = environment
         self._program = program
-        self._variable = variable
+        self._variables = variables
+
+    def cost(self, given: ExpressionInput) -> int:
+        """At most so many characters are moved to evaluate this; raises Failed.
+
+        Loops multiply, up to the library's own limit. Where one goes over what another made, every
+        addition may double the texts once more.
+        """
+        try:
+            values, characters = given.size
+        except ValueUnfit as unfit:
+            raise self._failed(str(unfit)) from None
+        written = len(self.source)
+        steps: int = min((values + written // 4) ** self._loops, MOST_STEPS)
+        doublings = self._functions.get("_+_", 0) if self._loops > 1 else 0
+        growing = sum(self._functions.get(function, 0) for function in _GROWING)
+        searching = _SEARCH_COST if _SEARCHING in self._functions else 1
+        longest = (characters + written) << doublings
+        for _ in range(growing):
+            longest *= written
+        return steps * longest * searching
 
     def holds(self, given: ExpressionInput) -> bool | None:
         result = self._evaluated(given)
@@ -170,15 +212,17 @@ class Expression:
             problem = _told(str(result.value()), self.source)
         except ValueUnfit as unfit:
             problem = str(unfit)
+        except MemoryError:
+            raise  # within isolated.py, where it ends the process
         except Exception as raised:
             problem = _told(str(raised), self.source)
         raise self._failed(problem)
 
     def _activation(self, given: ExpressionInput) -> Any:
         if not self._aliases:
-            return given.activation(self._environment, self._variable)
+            return given.activation(self._environment, self._variables)
         renamed = _renamed(given.value, self._aliases)
-        return self._environment.Activation({self._variable: renamed})
+        return self._environment.Activation(_by_variable(renamed, self._variables))
 
     def _bounded(self, texts: tuple[str, ...]) -> tuple[str, ...]:
         if sum(map(len, texts)) > MOST_RESULT:
@@ -193,12 +237,12 @@ class Compiler:
     """Compile expressions; the same one is compiled once."""
 
     def __init__(self) -> None:
-        self._environments: dict[str, Any] = {}
-        self._compiled: dict[tuple[str, str], Expression] = {}
+        self._environments: dict[tuple[str, ...], Any] = {}
+        self._compiled: dict[tuple[tuple[str, ...], str], Expression] = {}
 
     def over_claims(self, source: str) -> Expression:
         """An expression that sees the claims of a token, as `claims`."""
-        return self._compile(source, CLAIMS)
+        return self._compile(source, (CLAIMS,))
 
     def claims_condition(self, source: str) -> Expression:
         """The same, of which it is known that it gives true or false."""
@@ -206,37 +250,68 @@ class Compiler:
 
     def user_condition(self, source: str) -> Expression:
         """A condition that sees what the claims became, as `user`."""
-        return _condition(_with_known_fields(self._compile(source, USER), USER_FIELDS))
+        return _condition(_with_known_fields(self._compile(source, (USER,)), USER_FIELDS))
 
     def request_condition(self, source: str) -> Expression:
         """A condition that sees the spec of a SubjectAccessReview, as `request`."""
-        return _condition(_with_known_fields(self._compile(source, REQUEST), REQUEST_FIELDS))
+        return _condition(_with_known_fields(self._compile(source, (REQUEST,)), REQUEST_FIELDS))
 
-    def _compile(self, source: str, variable: str) -> Expression:
-        known = self._compiled.get((variable, source))
+    def signing_condition(self, source: str, sample: Mapping[str, Any]) -> Expression:
+        """A condition that sees a certificate request with these fields, its user, and `now`."""
+        known = {**USER_FIELDS, REQUEST: tuple(sample)}
+        user = {"username": "", "uid": "", "groups": [""], "extra": {}}
+        tried = {REQUEST: sample, USER: user, NOW: _NO_TIME}
+        made = self._compile(source, ABOUT_SIGNING, tried)
+        return _condition(_with_known_fields(made, known))
+
+    def _compile(
+        self, source: str, variables: tuple[str, ...], sample: Mapping[str, Any] | None = None
+    ) -> Expression:
+        known = self._compiled.get((variables, source))
         if known is not None:
             return known
         if len(source) > MOST_CHARACTERS:
             raise ExpressionUnusable(f"must have at most {MOST_CHARACTERS} characters")
-        environment = self._environments.get(variable)
+        if len(_DOUBLING.findall(source)) > MOST_DOUBLINGS:
+            raise ExpressionUnusable(f"must have at most {MOST_DOUBLINGS} of optMap and optFlatMap")
+        environment = self._environments.get(variables)
         if environment is None:
-            environment = self._environments[variable] = _environment(variable)
+            environment = self._environments[variables] = _environment(variables)
         try:
             program = environment.compile(source)
-            # Some of what is wrong is noticed only when the program is first run.
-            tried = program.eval(data={variable: {}})
         except Exception as raised:
             raise ExpressionUnusable(_complaint(str(raised))) from None
         if program.return_type().name().startswith("optional"):
             raise ExpressionUnusable("evaluates to an optional value; end it with orValue")
-        if tried.type().name() == "ERROR" and "regular expression" in str(tried.value()):
-            raise ExpressionUnusable(_complaint(str(tried.value())))
-        made = Expression(source, environment, program, variable)
-        self._compiled[variable, source] = made
+        made = Expression(source, environment, program, variables)
+        _try(made, program, sample or {variables[0]: {}})
+        if len(self._compiled) >= MOST_KEPT:
+            self._compiled.clear()
+        self._compiled[variables, source] = made
         return made
 
 
-def _environment(variable: str) -> Any:
+def _try(made: Expression, program: Any, sample: Mapping[str, Any]) -> None:
+    """Some of what is wrong is noticed only when a program is first run."""
+    if made.cost(ExpressionInput(sample)) > _CHEAP_TRIAL:
+        return
+    try:
+        tried = program.eval(data=dict(sample))
+    except Exception as raised:
+        raise ExpressionUnusable(_complaint(str(raised))) from None
+    if tried.type().name() == "ERROR" and "regular expression" in str(tried.value()):
+        raise ExpressionUnusable(_complaint(str(tried.value())))
+
+
+_NO_TIME = datetime.fromtimestamp(0, UTC)
+
+
+def _by_variable(value: Any, variables: tuple[str, ...]) -> Any:
+    """What is given is the value of the only variable, or has a member for each of several."""
+    return {variables[0]: value} if len(variables) == 1 else value
+
+
+def _environment(variables: tuple[str, ...]) -> Any:
     try:
         from cel_expr_python import cel
         from cel_expr_python.ext import ext_optional, ext_strings
@@ -245,8 +320,9 @@ def _environment(variable: str) -> Any:
             "expressions need one more package: pip install 'orchid-identity[cel]'"
         ) from None
     # The versions of the extensions are those whose functions the reference has.
+    values = cel.Type.Map(cel.Type.STRING, cel.Type.DYN)
     return cel.NewEnv(
-        variables={variable: cel.Type.Map(cel.Type.STRING, cel.Type.DYN)},
+        variables={name: cel.Type.TIMESTAMP if name == NOW else values for name in variables},
         extensions=[ext_strings.ExtStrings(version=2), ext_optional.ExtOptional()],
     )
 

@@ -1,11 +1,12 @@
-"""What a compiled expression looks like inside: which fields it selects, where it splits texts.
+"""What a compiled expression looks like inside: which fields it selects, what it could cost.
 
 Start with `read_tree`, which takes the bytes of a checked expression (cel.expr.CheckedExpr in
 protobuf, wrapped in an Any) and gives `Tree`. Only the compiler's own output is read here, never
 what a client sends. It is read without a protobuf library, since nothing else here needs one.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from orchid.wire.codec.protobuf_scalars import read_varint
@@ -31,17 +32,21 @@ class Tree:
     separators: frozenset[
         str
     ]  # at what it splits texts; empty text: at every character, or unknown
+    functions: Mapping[str, int]  # what it calls, operators as `_+_`, and how often it is written
+    loops: int  # how deep loops stand in loops; one that goes over another's result counts too
 
 
 def read_tree(compiled: bytes) -> Tree:
     """Read a serialized expression."""
     selects: set[tuple[str, str]] = set()
     separators: set[str] = set()
-    rewrites = False
+    functions: Counter[str] = Counter()
+    deepest = 0
     checked = _first(compiled, _ANY_VALUE)
-    waiting = [_first(checked, _CHECKED_EXPR)]
+    waiting = [(_first(checked, _CHECKED_EXPR), 0)]
     while waiting:
-        for number, data in _fields(waiting.pop()):
+        expression, depth = waiting.pop()
+        for number, data in _fields(expression):
             if number == _SELECT:
                 operand = _first(data, _OPERAND)
                 selects.add((_path(operand), _first(data, _FIELD).decode()))
@@ -52,11 +57,13 @@ def read_tree(compiled: bytes) -> Tree:
                     selects.add((_path(arguments[0]), _text(arguments[1])))
                 elif function == "split":
                     separators.add(_text(arguments[0]))
-                rewrites = rewrites or function == "replace"
-            waiting += _below(number, data)
-    if separators and rewrites:
+                functions[function] += 1
+            inside = depth + (number == _COMPREHENSION)
+            deepest = max(deepest, inside)
+            waiting += [(part, inside) for part in _below(number, data)]
+    if separators and functions["replace"]:
         separators = {""}  # any character may have become the separator
-    return Tree(frozenset(selects), frozenset(separators))
+    return Tree(frozenset(selects), frozenset(separators), functions, deepest)
 
 
 def _below(number: int, data: bytes) -> list[bytes]:

@@ -58,6 +58,11 @@ class Naming:
         return self.group("coordination")
 
     @property
+    def identity(self) -> str:
+        """The group of what the reference does not have: the same in both sets."""
+        return "identity.orch.io"
+
+    @property
     def meta(self) -> str:
         return self.group("meta")
 

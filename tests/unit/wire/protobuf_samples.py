@@ -2,7 +2,8 @@
 
 `KINDS` are the types of all kinds. `objects(type)` makes any object that both forms can tell from
 its neighbours: protobuf knows no difference between an empty list and none. `google_message(name)`
-is a class of Google's library, built from tests/data/protobuf/numbers.txt and nothing of ours.
+is a class of Google's library, built from tests/data/protobuf and nothing of ours: numbers.txt has
+the messages of the reference, own-numbers.txt those that it does not have.
 """
 
 import datetime
@@ -32,7 +33,7 @@ from orchid.wire.schema import (
 )
 from orchid.wire.status import Status
 
-NUMBERS = Path(__file__).parents[2] / "data" / "protobuf" / "numbers.txt"
+NUMBERS = Path(__file__).parents[2] / "data" / "protobuf"
 
 
 def _kinds() -> dict[str, type[Object]]:
@@ -151,9 +152,10 @@ _PACKAGE = "recorded"
 
 @cache
 def numbers() -> dict[str, dict[str, tuple[int, str]]]:
-    """Message name to field name to number and type, as the reference has them."""
+    """Message name to field name to number and type, as the reference has them, and our own."""
     table = {}
-    for line in NUMBERS.read_text().splitlines():
+    files = (NUMBERS / "numbers.txt", NUMBERS / "own-numbers.txt")
+    for line in (line for file in files for line in file.read_text().splitlines()):
         name, _, rest = line.partition(": ")
         table[name] = {
             found[2]: (int(found[1]), (found[3] or "") + found[4])

@@ -1,0 +1,142 @@
+"""A case: one request as policies see it, with who asked and when.
+
+Start with `case_of`. What is judged is the certificate that would be signed
+(credentials/requested_certificate.py): subject, names, usages and key as the signer writes them,
+and the lifetime that it would give. A signer whose rules are not known here is expected to give no
+more than was asked for.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any, Final
+
+from orchid.credentials import names, profiles, signing_request
+from orchid.credentials.profiles import Profile
+from orchid.credentials.refusals import NotPermitted
+from orchid.credentials.requested_certificate import (
+    RequestedCertificate,
+    hidden_parts,
+    requested_certificate,
+)
+from orchid.credentials.signing_request import SigningRequest
+from orchid.expressions.cel import NOW, REQUEST, USER, ExpressionInput
+from orchid.wire.user import UserInfo
+
+# Every list of texts in a certificate, by the name that policies and expressions give it.
+SUBJECT_LISTS: Final = {
+    "organizations": names.ORGANIZATION,
+    "organizationalUnits": names.ORGANIZATIONAL_UNIT,
+    "countries": names.COUNTRY,
+    "provinces": names.PROVINCE,
+    "localities": names.LOCALITY,
+    "streetAddresses": names.STREET,
+    "postalCodes": names.POSTAL_CODE,
+}
+SUBJECT_TEXTS: Final = {"commonName": names.COMMON_NAME, "serialNumber": names.SERIAL_NUMBER}
+NAME_LISTS: Final = ("dnsNames", "ipAddresses", "uris", "emailAddresses")
+# What an expression sees of a request, by name, with a value of the right sort.
+REQUEST_SAMPLE: Final[Mapping[str, Any]] = {
+    "signerName": "",
+    **dict.fromkeys(SUBJECT_TEXTS, ""),
+    **{name: [""] for name in (*SUBJECT_LISTS, *NAME_LISTS, "usages")},
+    "key": "",
+    "durationSeconds": 0.0,
+}
+
+
+@dataclass(frozen=True)
+class SignerTerms:
+    """What a signer of ours permits, and for how long at most."""
+
+    profile: Profile
+    longest: timedelta
+
+
+TermsOf = Callable[[str], SignerTerms | None]  # by the name of a signer; None: not ours
+
+
+@dataclass(frozen=True)
+class Case:
+    """One request, as policies see it."""
+
+    signer_name: str
+    certificate: RequestedCertificate
+    user: UserInfo
+    now: datetime
+    obstacles: tuple[str, ...] = ()  # why no policy can allow it
+    texts: dict[str, tuple[str, ...]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        found, subject = self.certificate, self.certificate.subject
+        texts = {
+            **{name: subject.values(oid) for name, oid in SUBJECT_TEXTS.items()},
+            **{name: subject.values(oid) for name, oid in SUBJECT_LISTS.items()},
+            "dnsNames": found.dns_names,
+            "ipAddresses": tuple(map(str, found.ip_addresses)),
+            "uris": found.uris,
+            "emailAddresses": found.email_addresses,
+            "usages": found.usages,
+            "keys": (found.key,),
+        }
+        object.__setattr__(self, "texts", texts)
+
+    @cached_property
+    def given(self) -> ExpressionInput:
+        """What expressions see."""
+        user, lifetime = self.user, self.certificate.lifetime
+        request: dict[str, Any] = {
+            name: values for name, values in self.texts.items() if name != "keys"
+        }
+        request |= {name: next(iter(self.texts[name]), "") for name in SUBJECT_TEXTS}
+        request |= {"signerName": self.signer_name, "key": self.certificate.key}
+        if lifetime is not None:
+            request["durationSeconds"] = lifetime.total_seconds()
+        return ExpressionInput(
+            {
+                REQUEST: request,
+                USER: {
+                    "username": user.username,
+                    "uid": user.uid,
+                    "groups": user.groups,
+                    "extra": user.extra,
+                },
+                NOW: self.now,
+            }
+        )
+
+
+def case_of(
+    request: bytes,
+    *,
+    signer_name: str,
+    usages: tuple[str, ...],
+    expiration_seconds: int | None,
+    user: UserInfo,
+    now: datetime,
+    terms_of: TermsOf,
+) -> Case:
+    """Read a request as its signer would; raises Refusal if it cannot be read."""
+    read = signing_request.parse_once(request)
+    terms = terms_of(signer_name)
+    if terms is not None:
+        lifetime: timedelta | None = terms.profile.lifetime(expiration_seconds, terms.longest)
+    else:
+        lifetime = timedelta(seconds=expiration_seconds) if expiration_seconds else None
+    profile = terms.profile if terms else profiles.legacy(signer_name, ())
+    return Case(
+        signer_name,
+        requested_certificate(read, usages, lifetime),
+        user,
+        now,
+        (*hidden_parts(read, usages), *_refusals(profile, read, usages)),
+    )
+
+
+def _refusals(profile: Profile, read: SigningRequest, usages: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        profile.check(read, usages)
+    except NotPermitted as refusal:
+        return (f"the signer would refuse it: {refusal}",)
+    return ()

@@ -1,0 +1,220 @@
+"""A policy made ready to judge: patterns and expressions compiled, values as numbers.
+
+Start with `CompiledPolicy.judge`, which gives a `Verdict`: whether the policy selects the case and
+allows it, check by check, each with the value it saw. A policy that cannot judge (`problem`) still
+knows whom it selects, so that nothing is denied in its place.
+"""
+
+import ipaddress
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+import msgspec
+
+from orchid.approval.case import NAME_LISTS, REQUEST_SAMPLE, SUBJECT_LISTS, SUBJECT_TEXTS, Case
+from orchid.approval.patterns import STAR, Patterns
+from orchid.approval.terms import DENY, Allowances, ApprovalPolicySpec, ApprovalRule
+from orchid.credentials.requested_certificate import canonical_usages
+from orchid.expressions.cel import (
+    Compiler,
+    Expression,
+    ExpressionUnusable,
+    Failed,
+    LibraryMissing,
+)
+from orchid.expressions.isolated import Evaluator, Overrun
+from orchid.wire.options import seconds_of
+from orchid.wire.text import human_duration, quote
+from orchid.wire.user import UserInfo
+
+ACCOUNT_PREFIX = "system:serviceaccount:"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at: where it stands in the policy, the value seen, the verdict."""
+
+    field: str
+    value: str
+    allowed: bool
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one policy says of a case. Without `checks` it does not select it, or cannot judge."""
+
+    policy: "CompiledPolicy"
+    selection: tuple[Check, ...]  # the selectors that do not match
+    checks: tuple[Check, ...] = ()
+    problem: str = ""  # why there is no verdict
+
+    @property
+    def selected(self) -> bool:
+        return not self.selection
+
+    @property
+    def allowed(self) -> bool:
+        return self.selected and not self.problem and all(check.allowed for check in self.checks)
+
+    @property
+    def message(self) -> str:
+        """Why the policy does not allow it, in one line."""
+        if self.problem:
+            return self.problem
+        refused = (*self.selection, *(check for check in self.checks if not check.allowed))
+        return "; ".join(dict.fromkeys(check.message for check in refused))
+
+
+class CompiledPolicy:
+    """One policy, ready to judge."""
+
+    def __init__(
+        self,
+        name: str,
+        revision: str,
+        spec: ApprovalPolicySpec,
+        compiler: Compiler,
+        problem: str = "",
+    ) -> None:
+        self.name, self.revision, self.spec = name, revision, spec
+        self.denies = spec.otherwise == DENY
+        self._signers = Patterns(spec.signer_names)
+        self._users = Patterns(spec.requesters.users)
+        self._groups = Patterns(spec.requesters.groups)
+        self._accounts = Patterns(spec.requesters.service_accounts)
+        self._allowed = _allowed(spec.allows)
+        self._networks = _networks(spec.allows.ip_addresses)
+        self._rules: list[tuple[ApprovalRule, Expression]] = []
+        self.problem = problem
+        try:
+            self._longest = _seconds(spec.allows.max_duration)
+            self._shortest = _seconds(spec.allows.min_duration)
+            for rule in spec.rules:
+                compiled = compiler.signing_condition(rule.expression, REQUEST_SAMPLE)
+                self._rules.append((rule, compiled))
+        except (ExpressionUnusable, LibraryMissing, ValueError) as unusable:
+            self.problem = self.problem or f"the policy cannot be used: {unusable}"
+
+    # -- whom it selects ---------------------------------------------------------------------
+
+    def selection(self, signer_name: str, user: UserInfo) -> tuple[Check, ...]:
+        """The selectors that do not match; none of them, and the policy selects the case."""
+        failed = []
+        if self.spec.signer_names and not self._signers.match(signer_name):
+            text = f"signerNames does not match {quote(signer_name)}"
+            failed.append(Check("signerNames", signer_name, False, text))
+        if self._has_requesters and not self._asked_by(user):
+            text = f"requesters does not match {quote(user.username)} or a group of theirs"
+            failed.append(Check("requesters", user.username, False, text))
+        return tuple(failed)
+
+    @property
+    def _has_requesters(self) -> bool:
+        asked = self.spec.requesters
+        return bool(asked.users or asked.groups or asked.service_accounts)
+
+    def _asked_by(self, user: UserInfo) -> bool:
+        if self._users.match(user.username) or any(map(self._groups.match, user.groups)):
+            return True
+        account = user.username.removeprefix(ACCOUNT_PREFIX)
+        return account != user.username and self._accounts.match(account.replace(":", "/", 1))
+
+    # -- what it allows ----------------------------------------------------------------------
+
+    async def judge(self, case: Case, evaluator: Evaluator) -> Verdict:
+        selection = self.selection(case.signer_name, case.user)
+        if selection or self.problem:
+            return Verdict(self, selection, problem=self.problem)
+        checks = [*self._certificate_checks(case)]
+        # Expressions cost most, and what is refused already needs none.
+        if case.obstacles:
+            return Verdict(self, (), tuple(checks))
+        problem = ""
+        for number, (rule, expression) in enumerate(self._rules):
+            try:
+                checks.append(await _rule_check(number, rule, expression, case, evaluator))
+            except Overrun as overrun:
+                problem = str(overrun)
+        return Verdict(self, (), tuple(checks), problem)
+
+    def _certificate_checks(self, case: Case) -> Iterator[Check]:
+        for obstacle in case.obstacles:
+            yield Check("request", "", False, obstacle)
+        for field, values in case.texts.items():
+            for value in values:
+                allowed = self._allows(field, value)
+                text = "" if allowed else f"{field} does not allow {quote(value)}"
+                yield Check(field, value, allowed, text)
+        yield from self._lifetime_checks(case.certificate.lifetime)
+
+    def _allows(self, field: str, value: str) -> bool:
+        if self._allowed[field].match(value):
+            return True
+        if field != "ipAddresses" or not self._networks:
+            return False
+        address = ipaddress.ip_address(value)
+        return any(address in network for network in self._networks)
+
+    def _lifetime_checks(self, lifetime: timedelta | None) -> Iterator[Check]:
+        if lifetime is None:
+            text = "maxDuration needs a request that says how long (expirationSeconds)"
+            yield Check("maxDuration", "", False, text)
+            return
+        seconds = lifetime.total_seconds()
+        shown = human_duration(seconds)
+        if self._longest is None:
+            yield Check("maxDuration", shown, False, "maxDuration is left out: it allows no life")
+        else:
+            fits = seconds <= self._longest
+            text = "" if fits else f"maxDuration {self.spec.allows.max_duration} is below {shown}"
+            yield Check("maxDuration", shown, fits, text)
+        if self._shortest is not None:
+            fits = seconds >= self._shortest
+            text = "" if fits else f"minDuration {self.spec.allows.min_duration} is above {shown}"
+            yield Check("minDuration", shown, fits, text)
+
+
+async def _rule_check(
+    number: int, rule: ApprovalRule, expression: Expression, case: Case, evaluator: Evaluator
+) -> Check:
+    field = f"rules[{number}]"
+    try:
+        holds = await evaluator.holds(expression, case.given)
+    except Overrun:
+        raise
+    except Failed as failed:
+        return Check(field, "error", False, f"{field}: {failed}")
+    said = rule.message or f"{field} does not hold: {rule.expression}"
+    return Check(field, "true" if holds else "false", holds is True, "" if holds else said)
+
+
+def _allowed(allows: Allowances) -> dict[str, Patterns]:
+    """The patterns of every list, by the name that a case gives it."""
+    plain = msgspec.to_builtins(allows)
+    found = {name: Patterns(plain.get(name, ())) for name in (*SUBJECT_LISTS, *NAME_LISTS, "keys")}
+    for name in SUBJECT_TEXTS:
+        found[name] = Patterns((plain[name],) if name in plain else ())
+    found["dnsNames"] = Patterns(allows.dns_names, ignores_case=True)
+    found["usages"] = Patterns(canonical_usages(allows.usages))
+    return found
+
+
+def _networks(
+    addresses: tuple[str, ...],
+) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+    """The networks among what may be addresses and patterns too."""
+    found = []
+    for text in addresses:
+        if STAR in text:
+            continue
+        try:
+            found.append(ipaddress.ip_network(text))
+        except ValueError:
+            continue  # told when the policy was written
+    return found
+
+
+def _seconds(duration: str) -> float | None:
+    return seconds_of(duration) if duration else None

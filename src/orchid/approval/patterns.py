@@ -1,0 +1,46 @@
+"""Patterns: texts in which `*` stands for any characters, also for none.
+
+Start with `Patterns`. Those without a star are looked up, the others tried one after the other. No
+pattern is slow: the parts between stars are searched for from left to right, which finds a match
+whenever there is one.
+"""
+
+from collections.abc import Iterable
+
+STAR = "*"
+
+
+class Patterns:
+    """Some patterns, of which one has to match."""
+
+    __slots__ = ("_exact", "_folds", "_globs")
+
+    def __init__(self, patterns: Iterable[str], *, ignores_case: bool = False) -> None:
+        self._folds = ignores_case
+        given = {one.lower() if ignores_case else one for one in patterns}
+        self._exact = frozenset(one for one in given if STAR not in one)
+        self._globs = tuple(tuple(one.split(STAR)) for one in given if STAR in one)
+
+    def match(self, text: str) -> bool:
+        if self._folds:
+            text = text.lower()
+        return text in self._exact or any(_fits(parts, text) for parts in self._globs)
+
+
+def _fits(parts: tuple[str, ...], text: str) -> bool:
+    first, *between, last = parts
+    if len(text) < len(first) + len(last):
+        return False
+    if not text.startswith(first) or not text.endswith(last):
+        return False
+    position, end = len(first), len(text) - len(last)
+    for part in between:
+        found = text.find(part, position, end)
+        if found < 0:
+            return False
+        position = found + len(part)
+    return True
+
+
+def matches_everything(pattern: str) -> bool:
+    return bool(pattern) and not pattern.strip(STAR)

@@ -1,0 +1,153 @@
+"""ApprovalPolicy: who gets which certificate, by rule instead of by hand.
+
+    main      the terms (approval/terms.py), judged when they are written     Rules
+    status    the condition Ready                                             StatusRules
+
+A policy is Ready once it is stored, since one that does not compile is refused; whoever finds later
+that it cannot use the policy says so in its status. How terms decide is in approval/; the
+controller that acts on them is controllers/approve_requests.py.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Final
+
+from msgspec import field
+
+from orchid.approval.compiled import CompiledPolicy
+from orchid.approval.term_errors import term_errors, term_warnings
+from orchid.approval.terms import LEAVE, ApprovalPolicySpec
+from orchid.engine.kind import Column, Endpoint, Kind, Scope
+from orchid.engine.request import Request
+from orchid.engine.strategy import Strategy
+from orchid.engine.tables import AGE, NAME
+from orchid.expressions.cel import Compiler
+from orchid.wire.conditions import (
+    READY,
+    TRUE,
+    Condition,
+    condition_errors,
+    is_true,
+    with_condition,
+)
+from orchid.wire.fields import FieldError, Path
+from orchid.wire.meta import Object
+from orchid.wire.naming import Naming
+from orchid.wire.struct import Wire, describe, merge_key, proto, replace
+
+SPEC: Final = Path() / "spec"
+CONDITIONS: Final = Path() / "status" / "conditions"
+NOT_READY: Final = "the policy is not Ready"
+
+
+class ApprovalPolicyStatus(Wire):
+    """Whether the policy is in force."""
+
+    conditions: Annotated[
+        tuple[Condition, ...],
+        merge_key("type"),
+        proto(1),
+        describe("Ready: the policy decides."),
+    ] = ()
+
+
+class ApprovalPolicy(Object):
+    """Says which requests are approved without a person. Whoever asks must be allowed to use it."""
+
+    spec: Annotated[
+        ApprovalPolicySpec, proto(2), describe("What it selects and allows.", required=True)
+    ] = field(default_factory=ApprovalPolicySpec)
+    status: Annotated[ApprovalPolicyStatus, proto(3), describe("Whether it is in force.")] = field(
+        default_factory=ApprovalPolicyStatus
+    )
+
+    @property
+    def is_ready(self) -> bool:
+        return is_true(self.status.conditions, READY)
+
+
+class Rules(Strategy[ApprovalPolicy]):
+    """The main endpoint: terms that compile make the policy Ready."""
+
+    def __init__(self) -> None:
+        self._compiler = Compiler()
+
+    def prepare_for_create(self, new: ApprovalPolicy, request: Request) -> ApprovalPolicy:
+        return accepted(new.with_meta(generation=1), request)
+
+    def prepare_for_update(
+        self, new: ApprovalPolicy, old: ApprovalPolicy, request: Request
+    ) -> ApprovalPolicy:
+        if new.spec == old.spec:
+            return new
+        return accepted(new.with_meta(generation=old.metadata.generation + 1), request)
+
+    def validate(self, new: ApprovalPolicy) -> Iterator[FieldError]:
+        yield from term_errors(new.spec, SPEC, self._compiler)
+
+    def validate_update(self, new: ApprovalPolicy, old: ApprovalPolicy) -> Iterator[FieldError]:
+        # What is stored stays writable, also where the library for expressions is missing.
+        if new.spec != old.spec:
+            yield from self.validate(new)
+
+    def warnings(self, new: ApprovalPolicy, old: ApprovalPolicy | None) -> Iterator[str]:
+        if old is None or new.spec != old.spec:
+            yield from term_warnings(new.spec, SPEC)
+
+
+class StatusRules(Strategy[ApprovalPolicy]):
+    """The `status` endpoint."""
+
+    def validate_update(self, new: ApprovalPolicy, old: ApprovalPolicy) -> Iterator[FieldError]:
+        if new.status != old.status:
+            yield from condition_errors(new.status.conditions, CONDITIONS)
+
+
+def declare(names: Naming) -> Kind[ApprovalPolicy]:
+    return Kind(
+        type=ApprovalPolicy,
+        group=names.identity,
+        version="v1alpha1",
+        plural="approvalpolicies",
+        scope=Scope.CLUSTER,
+        rules=Rules(),
+        writes=("metadata", "spec"),
+        columns=(
+            NAME,
+            Column(
+                "Signers",
+                lambda policy, now: ",".join(policy.spec.signer_names) or "<any>",
+                description="The signers whose requests it selects.",
+            ),
+            Column(
+                "Otherwise",
+                lambda policy, now: policy.spec.otherwise or LEAVE,
+                description="What becomes of a request that no policy allows.",
+            ),
+            Column(
+                "Ready",
+                lambda policy, now: str(policy.is_ready),
+                description="Whether it is in force.",
+            ),
+            AGE,
+        ),
+        endpoints=(Endpoint("status", writes=("metadata", "status"), rules=StatusRules()),),
+    )
+
+
+def accepted(new: ApprovalPolicy, request: Request) -> ApprovalPolicy:
+    """The policy with the condition that it is in force; it is refused if it does not compile."""
+    ready = Condition(
+        type=READY,
+        status=TRUE,
+        observed_generation=new.metadata.generation,
+        reason="Compiled",
+        message="The policy is in force.",
+    )
+    conditions = with_condition(new.status.conditions, ready, request.now)
+    return replace(new, status=replace(new.status, conditions=conditions))
+
+
+def compiled(policy: ApprovalPolicy, compiler: Compiler) -> CompiledPolicy:
+    """The policy, ready to judge; one that is not Ready only knows whom it selects."""
+    meta, problem = policy.metadata, "" if policy.is_ready else NOT_READY
+    return CompiledPolicy(meta.name, meta.resource_version, policy.spec, compiler, problem)

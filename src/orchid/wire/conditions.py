@@ -1,0 +1,71 @@
+"""Conditions: what is true of an object, each of a type of its own, with reason and time.
+
+Start with `Condition`. `with_condition` puts one into a list in place of the one of its type; the
+time of the last change stays while the status does. `condition_errors` judges what a client sent.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Annotated, Final
+
+from orchid.wire.fields import FieldError, Path, duplicate, required, unsupported
+from orchid.wire.meta import Time
+from orchid.wire.struct import Wire, always, describe, null, proto, replace
+from orchid.wire.text import whole_seconds
+
+READY: Final = "Ready"
+TRUE: Final = "True"
+FALSE: Final = "False"
+UNKNOWN: Final = "Unknown"
+
+
+class Condition(Wire):
+    """One thing that is true, false or unknown of an object."""
+
+    published_as = "meta.v1.Condition"
+
+    type: Annotated[str, proto(1), describe("What it is about.")] = always(str)
+    status: Annotated[str, proto(2), describe("True, False or Unknown.")] = always(str)
+    observed_generation: Annotated[
+        int, proto(3), describe("The generation of the object that was looked at.")
+    ] = 0
+    last_transition_time: Annotated[
+        Time | None, proto(4, embedded=True), describe("When the status last changed.")
+    ] = always(null)
+    reason: Annotated[str, proto(5), describe("Why, in one word.")] = always(str)
+    message: Annotated[str, proto(6), describe("Why, in a sentence.")] = always(str)
+
+
+def is_true(conditions: Sequence[Condition], type_: str) -> bool:
+    return any(one.type == type_ and one.status == TRUE for one in conditions)
+
+
+def with_condition(
+    conditions: Sequence[Condition], new: Condition, now: datetime
+) -> tuple[Condition, ...]:
+    """The conditions with this one; it changed now, unless its status is as before."""
+    before = next((one for one in conditions if one.type == new.type), None)
+    since = before.last_transition_time if before and before.status == new.status else None
+    timed = replace(new, last_transition_time=since or whole_seconds(now))
+    if before is None:
+        return (*conditions, timed)
+    return tuple(timed if one.type == new.type else one for one in conditions)
+
+
+def condition_errors(conditions: Sequence[Condition], path: Path) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for index, one in enumerate(conditions):
+        place = path[index]
+        if not one.type:
+            yield required(place / "type")
+        elif one.type in seen:
+            yield duplicate(place / "type", one.type)
+        seen.add(one.type)
+        if one.status not in (TRUE, FALSE, UNKNOWN):
+            yield unsupported(place / "status", one.status, (TRUE, FALSE, UNKNOWN))
+        for name, text in (
+            ("reason", one.reason),
+            ("lastTransitionTime", one.last_transition_time),
+        ):
+            if not text:
+                yield required(place / name)

@@ -1,0 +1,104 @@
+"""From what policies say to what becomes of a request."""
+
+from typing import Any
+
+import pytest
+
+from orchid.approval.case import REQUEST_SAMPLE
+from orchid.approval.compiled import Verdict
+from orchid.approval.deciding import LONGEST_MESSAGE, Decision, Outcome, decide
+from orchid.expressions.isolated import Evaluator
+from tests.unit.approval.cases import case, policy
+
+GOOD, BAD = "a.web.example.com", "evil.com"
+
+
+async def verdict(name: str, host: str, **given: Any) -> Verdict:
+    return await policy(name, **given).judge(case(host), Evaluator(REQUEST_SAMPLE))
+
+
+async def decided(*verdicts: Verdict, usable: tuple[str, ...] = ("a", "b", "c")) -> Decision:
+    async def may_use(name: str) -> bool:
+        return name in usable
+
+    return await decide(verdicts, may_use)
+
+
+async def test_one_policy_that_allows_is_enough() -> None:
+    """The message names it and its revision, whatever others say."""
+    decision = await decided(
+        await verdict("a", GOOD, allows={}, otherwise="deny"), await verdict("b", GOOD)
+    )
+
+    assert decision.outcome is Outcome.APPROVE
+    assert decision.message == "Approved by ApprovalPolicy b, revision 7."
+
+
+async def test_allowed_by_none_it_is_left() -> None:
+    """A person may still decide."""
+    decision = await decided(await verdict("a", BAD))
+
+    assert decision.outcome is Outcome.LEAVE
+    assert 'a: dnsNames does not allow "evil.com"' in decision.message
+
+
+async def test_allowed_by_none_it_is_denied_if_one_says_so() -> None:
+    """With what each of them has against it."""
+    decision = await decided(
+        await verdict("a", BAD), await verdict("b", BAD, otherwise="deny", allows={})
+    )
+
+    assert decision.outcome is Outcome.DENY
+    assert decision.message.startswith("No policy allows this request. a: dnsNames does not")
+    assert "b: dnsNames does not allow" in decision.message
+
+
+async def test_selected_by_none_it_is_left() -> None:
+    """A policy for others denies nothing."""
+    decision = await decided(await verdict("a", BAD, signerNames=["other.com/*"], otherwise="deny"))
+
+    assert decision == Decision(Outcome.LEAVE, "No policy selects this request.")
+
+
+async def test_a_policy_that_may_not_be_used_neither_approves_nor_denies() -> None:
+    """It can be written before anybody may use it."""
+    allows = await decided(await verdict("a", GOOD), usable=())
+    denies = await decided(await verdict("a", BAD, otherwise="deny"), usable=())
+
+    assert (allows.outcome, allows.not_usable) == (Outcome.LEAVE, True)
+    assert (denies.outcome, denies.not_usable) == (Outcome.LEAVE, False)
+
+
+@pytest.mark.parametrize(
+    ("usable", "outcome"), [(("a", "b"), Outcome.LEAVE), (("b",), Outcome.DENY)]
+)
+async def test_nothing_is_denied_while_a_policy_is_not_ready(
+    usable: tuple[str, ...], outcome: Outcome
+) -> None:
+    """It might allow the request, if its requester may use it."""
+    decision = await decided(
+        await verdict("a", BAD, problem="the policy is not Ready"),
+        await verdict("b", BAD, otherwise="deny"),
+        usable=usable,
+    )
+
+    assert decision.outcome is outcome
+
+
+async def test_a_policy_that_is_not_ready_does_not_keep_others_from_approving() -> None:
+    """One that allows is enough."""
+    decision = await decided(
+        await verdict("a", GOOD, problem="the policy is not Ready"), await verdict("b", GOOD)
+    )
+
+    assert decision.outcome is Outcome.APPROVE
+
+
+async def test_a_message_does_not_grow_without_end() -> None:
+    """A condition is no place for a thousand reasons."""
+    many = [await verdict(f"p{number}", BAD, otherwise="deny") for number in range(200)]
+
+    decision = await decided(*many, usable=tuple(f"p{number}" for number in range(200)))
+
+    assert decision.outcome is Outcome.DENY
+    assert len(decision.message) == LONGEST_MESSAGE

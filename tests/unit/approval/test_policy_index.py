@@ -1,0 +1,103 @@
+"""The index finds exactly the policies that select a request, however many others there are."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchid.approval.compiled import CompiledPolicy
+from orchid.approval.policy_index import PolicyIndex
+from orchid.wire.user import UserInfo
+from tests.unit.approval.cases import SIGNER, WEB, policy
+
+SIGNERS = ("example.com/web", "example.com/*", "*/web", "*", "other.com/x")
+USERS = ("alice", "system:serviceaccount:web:builder", "*")
+GROUPS = ("dev", "system:serviceaccounts:web", "system:*")
+ACCOUNTS = ("web/builder", "web/*", "ci/builder")
+
+
+def chosen(index: PolicyIndex, signer: str, user: UserInfo) -> list[str]:
+    return [found.name for found in index.candidates(signer, user)]
+
+
+def lists(values: tuple[str, ...]) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.sampled_from(values), max_size=2, unique=True)
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "signerNames": lists(SIGNERS),
+                "requesters": st.fixed_dictionaries(
+                    {
+                        "users": lists(USERS),
+                        "groups": lists(GROUPS),
+                        "serviceAccounts": lists(ACCOUNTS),
+                    }
+                ),
+            }
+        ),
+        max_size=6,
+    ),
+    st.sampled_from((WEB, UserInfo(username="alice", groups=("dev",)), UserInfo())),
+    st.sampled_from(("example.com/web", "other.com/x", "third.com/y")),
+)
+def test_the_index_finds_what_looking_at_all_of_them_finds(
+    selectors: list[dict[str, Any]], user: UserInfo, signer: str
+) -> None:
+    """No policy is missed, none is added."""
+    policies = [policy(f"p{number}", **given) for number, given in enumerate(selectors)]
+    index = PolicyIndex()
+    for one in policies:
+        index.put(one)
+
+    found = chosen(index, signer, user)
+
+    assert found == [one.name for one in policies if not one.selection(signer, user)]
+
+
+def test_a_policy_that_changed_or_went_is_no_longer_found() -> None:
+    """Only its last version counts."""
+    index = PolicyIndex()
+    index.put(policy("a"))
+    index.put(policy("a", signerNames=["other.com/x"]))
+    index.put(policy("b"))
+    index.remove("b")
+    index.remove("never")
+
+    assert chosen(index, SIGNER, WEB) == []
+    assert chosen(index, "other.com/x", WEB) == ["a"]
+    assert len(index) == 1
+
+
+@pytest.mark.parametrize(
+    "requesters",
+    [
+        lambda number: {"groups": [f"team-{number}"]},
+        lambda number: {"users": [f"user-{number}"]},
+        lambda number: {"serviceAccounts": [f"team-{number}/builder"]},
+    ],
+)
+def test_policies_of_other_teams_are_not_even_looked_at(
+    requesters: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand policies of one signer cost a request a few look-ups."""
+    index = PolicyIndex()
+    for number in range(1000):
+        index.put(policy(f"p{number}", requesters=requesters(number)))
+    looked: list[str] = []
+    selection = CompiledPolicy.selection
+    monkeypatch.setattr(
+        CompiledPolicy,
+        "selection",
+        lambda self, signer, user: looked.append(self.name) or selection(self, signer, user),
+    )
+    user = UserInfo(username="user-7", groups=("team-7",))
+    account = UserInfo(username="system:serviceaccount:team-7:builder")
+
+    found = chosen(index, SIGNER, user) or chosen(index, SIGNER, account)
+
+    assert found == ["p7"]
+    assert looked == ["p7"]
