@@ -125,6 +125,7 @@ def case_of(
     else:
         lifetime = timedelta(seconds=expiration_seconds) if expiration_seconds else None
     profile = terms.profile if terms else profiles.legacy(signer_name, ())
+    usages = tuple(profile.usages(usages))
     return Case(
         signer_name,
         requested_certificate(read, usages, lifetime),

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from orchid.credentials import der, names
-from orchid.credentials.keys import PublicKey
 from orchid.credentials.names import DistinguishedName, IPAddress
 from orchid.credentials.refusals import MalformedRequest, panics_as
 from orchid.credentials.signing_request import SUBJECT_ALTERNATIVE_NAME, SigningRequest
@@ -25,7 +23,6 @@ from orchid.credentials.usages import (
     key_usage_bits,
 )
 
-_CURVES = {"secp224r1": "P224", "secp256r1": "P256", "secp384r1": "P384", "secp521r1": "P521"}
 # PrintableString, UTF8String and IA5String: everybody reads these alike.
 _PLAIN_STRINGS = (0x13, 0x0C, 0x16)
 _KEY_USAGE, _EXTENDED_KEY_USAGE, _BASIC_CONSTRAINTS = "2.5.29.15", "2.5.29.37", "2.5.29.19"
@@ -58,7 +55,7 @@ def requested_certificate(
         email_addresses=request.email_addresses,
         uris=request.uris,
         usages=canonical_usages(usages),
-        key=key_name(request.public_key),
+        key=request.key_algorithm,
         lifetime=lifetime,
     )
 
@@ -66,15 +63,6 @@ def requested_certificate(
 def canonical_usages(usages: Iterable[str]) -> tuple[str, ...]:
     """Usages by one name each: `signing` and `digital signature` are the same bit."""
     return tuple(dict.fromkeys(_CANONICAL.get(usage, usage) for usage in usages))
-
-
-def key_name(public: PublicKey) -> str:
-    """The sort and size of a key in one word."""
-    if isinstance(public, rsa.RSAPublicKey):
-        return f"RSA-{public.key_size}"
-    if isinstance(public, ec.EllipticCurvePublicKey):
-        return f"ECDSA-{_CURVES.get(public.curve.name, public.curve.name)}"
-    return "Ed25519"
 
 
 def hidden_parts(request: SigningRequest, usages: Sequence[str]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from cryptography import x509
 
 from orchid.wire.user import UserInfo
 from tests.extras import needs_cel
-from tests.unit.approval.cases import ALLOWS, DAY_SECONDS, WEB, case, judged, policy, signer_terms
+from tests.unit.approval.cases import ALLOWS, DAY_SECONDS, WEB, case, judged, signer_terms
 from tests.unit.credentials import samples
 
 ALICE = UserInfo(username="alice", groups=("dev",))
@@ -205,7 +205,7 @@ async def test_a_hostile_rule_ends_without_a_verdict() -> None:
 
 async def test_a_policy_with_a_problem_knows_whom_it_selects() -> None:
     """So that nothing is denied in its place."""
-    verdict = await policy(problem="the policy is not Ready").judge(case(HOST), None)  # type: ignore[arg-type]
+    verdict = await judged(case(HOST), problem="the policy is not Ready")
 
     assert verdict.selected
     assert not verdict.allowed
