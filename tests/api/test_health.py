@@ -47,6 +47,12 @@ async def test_one_check_alone(server: Api) -> None:
         assert (missing.status, missing.text) == (404, "404 page not found\n")
 
 
+@pytest.mark.parametrize("path", ["/livez/ping", "/readyz/etcd", "/healthz/ping"])
+async def test_one_check_alone_is_not_for_everybody(server: Api, path: str) -> None:
+    """Who has no credential learns whether the server is well, and not how it is made."""
+    assert (await server.call("GET", path, token=None)).status == 403
+
+
 async def test_a_stopping_server_is_live_but_not_ready(server: Api) -> None:
     """While it drains, only readiness fails; the reason is told to who asks for it alone."""
     server.server.stopping = True
