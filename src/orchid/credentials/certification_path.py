@@ -35,21 +35,17 @@ _FOR_CLIENTS = frozenset(
 class ClientVerifier:
     """Prove client certificates against a pool of authorities.
 
-    Made once per pool and never changed; give it to `files.Reloading` to follow a file. With
-    `lenient_usage` a leaf without any extended usage passes too, as in the reference; otherwise
-    it must say "client auth" (or "any").
+    Made once per pool and never changed; give it to `files.Reloading` to follow a file. A leaf must
+    say "client auth" (or "any"); the reference lets one pass that says nothing.
     """
 
-    def __init__(
-        self, authorities: Iterable[x509.Certificate], *, lenient_usage: bool = False
-    ) -> None:
+    def __init__(self, authorities: Iterable[x509.Certificate]) -> None:
         self.authorities = tuple(authorities)
         if not self.authorities:
             raise CertificateRefused("the pool of client authorities is empty")
         for authority in self.authorities:
             _refuse_unfit_authority(authority)
         self._store = verification.Store(list(self.authorities))
-        self._lenient = lenient_usage
         self._leaf_policy = verification.ExtensionPolicy.permit_all()
         # A basic constraint is demanded of every issuer, the one in the pool included. Without the
         # key usage extension an authority may sign (many older ones lack it), with it only if it
@@ -71,9 +67,9 @@ class ClientVerifier:
         )
 
     @classmethod
-    def load(cls, path: Path, *, lenient_usage: bool = False) -> "ClientVerifier":
+    def load(cls, path: Path) -> "ClientVerifier":
         """Read the pool from a PEM file."""
-        return cls(parse_blocks(files.read_bounded(path)), lenient_usage=lenient_usage)
+        return cls(parse_blocks(files.read_bounded(path)))
 
     def verify(
         self, leaf: bytes, intermediates: Sequence[bytes], now: datetime.datetime
@@ -97,7 +93,7 @@ class ClientVerifier:
         now: datetime.datetime,
     ) -> None:
         _refuse_out_of_time(leaf, now)
-        self._refuse_wrong_usage(leaf)
+        _refuse_wrong_usage(leaf)
         for certificate in (leaf, *intermediates):
             _refuse_weak_key(certificate)
         verifier = (
@@ -114,18 +110,6 @@ class ClientVerifier:
             # The library's text names its own internals; ours says what it means.
             raise CertificateRefused("x509: certificate signed by unknown authority") from None
 
-    def _refuse_wrong_usage(self, leaf: x509.Certificate) -> None:
-        if is_authority(leaf):
-            raise CertificateRefused("x509: an authority's certificate does not prove a client")
-        try:
-            usages = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-        except x509.ExtensionNotFound:
-            if self._lenient:
-                return
-            raise CertificateRefused("x509: certificate does not permit client auth") from None
-        if _FOR_CLIENTS.isdisjoint(usages):
-            raise CertificateRefused("x509: certificate specifies an incompatible key usage")
-
 
 def _refuse_out_of_time(leaf: x509.Certificate, now: datetime.datetime) -> None:
     if now < leaf.not_valid_before_utc:
@@ -133,6 +117,17 @@ def _refuse_out_of_time(leaf: x509.Certificate, now: datetime.datetime) -> None:
     # The last second counts, to its end (RFC 5280 section 4.1.2.5).
     if now.replace(microsecond=0) > leaf.not_valid_after_utc:
         raise CertificateRefused("x509: certificate has expired")
+
+
+def _refuse_wrong_usage(leaf: x509.Certificate) -> None:
+    if is_authority(leaf):
+        raise CertificateRefused("x509: an authority's certificate does not prove a client")
+    try:
+        usages = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        raise CertificateRefused("x509: certificate does not permit client auth") from None
+    if _FOR_CLIENTS.isdisjoint(usages):
+        raise CertificateRefused("x509: certificate specifies an incompatible key usage")
 
 
 def _refuse_unfit_authority(certificate: x509.Certificate) -> None:

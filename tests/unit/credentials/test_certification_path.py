@@ -22,9 +22,8 @@ def verify(
     leaf: x509.Certificate,
     *intermediates: x509.Certificate,
     pool: tuple[x509.Certificate, ...] = (ROOT,),
-    lenient: bool = False,
 ) -> x509.Certificate:
-    verifier = ClientVerifier(pool, lenient_usage=lenient)
+    verifier = ClientVerifier(pool)
     chain = [certificates.encode(link) for link in intermediates]
     return verifier.verify(certificates.encode(leaf), chain, NOW)
 
@@ -94,13 +93,6 @@ def test_certificates_that_prove_no_client_are_refused(leaf: x509.Certificate) -
         verify(leaf)
 
 
-def test_a_leaf_without_usages_passes_only_on_request() -> None:
-    """The reference's leniency is an option; it does not extend to other usages."""
-    assert verify(make(usages=None), lenient=True)
-    with pytest.raises(CertificateRefused):
-        verify(make(usages=(SERVER,)), lenient=True)
-
-
 def test_chains_over_intermediates_are_followed_and_checked() -> None:
     """An intermediate must be an authority, permitted to sign, in time and strong."""
     middle_key = ec.derive_private_key(99, ec.SECP256R1())
@@ -157,9 +149,6 @@ def test_every_issuer_must_be_one_for_clients(limited: str, limit: str) -> None:
     else:
         with pytest.raises(CertificateRefused, match="unknown authority"):
             verify(leaf, lower, upper, pool=(root,))
-        free = make(issuer="lower", signer=lower_key, usages=None)
-        with pytest.raises(CertificateRefused, match="unknown authority"):
-            verify(free, lower, upper, pool=(root,), lenient=True)
 
 
 @pytest.mark.parametrize("critical", [True, False])
