@@ -190,8 +190,12 @@ class Authority:
         *,
         profile: Profile,
         now: datetime.datetime,
+        crl_url: str = "",
     ) -> bytes:
-        """Sign a request under a profile; give the PEM chain."""
+        """Sign a request under a profile; give the PEM chain.
+
+        With `crl_url` the certificate says where its authority's revocation list is.
+        """
         profile.check(request, usages)
         self._refuse_other_purposes(usages)
         not_before, not_after = self._period(lifetime, now)
@@ -207,6 +211,7 @@ class Authority:
             email_addresses=request.email_addresses,
             ip_addresses=request.ip_addresses,
             uris=request.uris,
+            crl_url=crl_url,
         )
 
         def review(contents: certificates.CertificateContents) -> None:
@@ -380,6 +385,7 @@ class Authority:
         usage = found.pop(x509.KeyUsage, None)
         purposes = found.pop(x509.ExtendedKeyUsage, None)
         authority_key = found.pop(x509.AuthorityKeyIdentifier, None)
+        points = found.pop(x509.CRLDistributionPoints, None)
         found.pop(x509.SubjectKeyIdentifier, None)
         found.pop(x509.SubjectAlternativeName, None)
         return (
@@ -391,6 +397,7 @@ class Authority:
             and _bits_of(usage.value if usage else None) == template.key_usages
             and _purposes_of(purposes.value if purposes else None) == template.extended_usages
             and _key_id_of(authority_key.value if authority_key else None) == self._key_id
+            and (points.value if points else None) == _distribution_points(template.crl_url)
         )
 
     def __repr__(self) -> str:
@@ -470,3 +477,10 @@ def _key_id_of(identifier: x509.ExtensionType | None) -> bytes:
     if not isinstance(identifier, x509.AuthorityKeyIdentifier):
         return b""
     return identifier.key_identifier or b""
+
+
+def _distribution_points(url: str) -> x509.CRLDistributionPoints | None:
+    if not url:
+        return None
+    name = x509.UniformResourceIdentifier(url)
+    return x509.CRLDistributionPoints([x509.DistributionPoint([name], None, None, None)])

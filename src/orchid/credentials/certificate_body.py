@@ -24,6 +24,7 @@ _BASIC_CONSTRAINTS = der.encode_oid("2.5.29.19")
 _SUBJECT_KEY_ID = der.encode_oid("2.5.29.14")
 _AUTHORITY_KEY_ID = der.encode_oid("2.5.29.35")
 _ALTERNATIVE_NAME = der.encode_oid("2.5.29.17")
+_DISTRIBUTION_POINTS = der.encode_oid("2.5.29.31")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class Template:
     email_addresses: tuple[str, ...] = ()
     ip_addresses: tuple[IPAddress, ...] = ()
     uris: tuple[str, ...] = ()
+    crl_url: str = ""
     authority: bool = False
 
 
@@ -79,6 +81,8 @@ def _encode_extensions(template: Template, authority_key: bytes) -> list[bytes]:
         # RFC 5280 section 4.2.1.6: critical when there is nothing else to go by.
         critical = not template.subject.attributes
         found.append(encode_extension(_ALTERNATIVE_NAME, alternative, critical=critical))
+    if template.crl_url:
+        found.append(_encode_distribution_point(template.crl_url))
     return found
 
 
@@ -101,6 +105,14 @@ def encode_authority_key(key_id: bytes) -> bytes:
     """Write the extension that names the key of the issuer (RFC 5280 section 4.2.1.1)."""
     value = der.encode(der.SEQUENCE, der.encode(0x80, key_id))
     return encode_extension(_AUTHORITY_KEY_ID, value)
+
+
+@lru_cache(maxsize=16)
+def _encode_distribution_point(url: str) -> bytes:
+    """Say where the revocation list is: one point with one address (RFC 5280, 4.2.1.13)."""
+    full_name = der.encode(0xA0, der.encode(_URI, url.encode("ascii")))
+    point = der.encode(der.SEQUENCE, der.encode(0xA0, full_name))
+    return encode_extension(_DISTRIBUTION_POINTS, der.encode(der.SEQUENCE, point))
 
 
 def encode_extension(oid: bytes, value: bytes, *, critical: bool = False) -> bytes:

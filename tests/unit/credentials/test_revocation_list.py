@@ -4,6 +4,7 @@ import datetime
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -14,11 +15,18 @@ from pkilint.pkix import extension, name
 from pkilint.validation import ValidationFindingSeverity
 
 from orchid.credentials import authority as authority_module
-from orchid.credentials import pem, revocation_list
+from orchid.credentials import (
+    certificate_body,
+    certificates,
+    pem,
+    revocation_list,
+    signing_request,
+)
 from orchid.credentials.authority import Authority
 from orchid.credentials.authority_keys import ALGORITHMS
 from orchid.credentials.refusals import BadRevocation, NotPermittedToSign, UnsoundCertificate
 from orchid.credentials.revocation_list import REASONS, Edition, RevokedCertificates
+from tests.linting import unexplained
 from tests.system_packages import require_program
 from tests.unit.credentials.chains import authority
 from tests.unit.credentials.own_authorities import (
@@ -28,7 +36,7 @@ from tests.unit.credentials.own_authorities import (
     own,
     write,
 )
-from tests.unit.credentials.samples import DAY, HOUR, NOW, P256
+from tests.unit.credentials.samples import CLIENT_USAGES, DAY, HOUR, NODE_CLIENT, NOW, P256, request
 
 NUMBER = 1_773_000_000_000_000_000  # nanoseconds, as the lists of a server are numbered
 EDITION = Edition(NUMBER, NOW, NOW + 7 * DAY)
@@ -210,6 +218,44 @@ def test_a_list_that_loses_an_entry_or_ends_before_it_begins_is_not_signed(
 
     with pytest.raises(UnsoundCertificate):
         CA.sign_revocation_list(entries, EDITION)
+
+
+URL = "http://pki.example.com/crl/web.crl"
+
+
+def pointing(url: str) -> x509.Certificate:
+    parsed = signing_request.parse(request())
+    chain = CA.sign(parsed, CLIENT_USAGES, DAY, profile=NODE_CLIENT, now=NOW, crl_url=url)
+    return certificates.parse_blocks(chain)[0]
+
+
+def test_a_certificate_says_where_its_list_is_if_that_is_wanted() -> None:
+    """One address, not critical; without one, nothing is said, as in the reference."""
+    found = pointing(URL).extensions.get_extension_for_class(x509.CRLDistributionPoints)
+
+    (point,) = found.value
+    assert not found.critical
+    assert point.full_name == [x509.UniformResourceIdentifier(URL)]
+    assert (point.reasons, point.crl_issuer) == (None, None)
+    assert unexplained(pointing(URL)) == set()
+    kinds = {type(entry.value) for entry in pointing("").extensions}
+    assert x509.CRLDistributionPoints not in kinds
+
+
+@pytest.mark.parametrize("written", ["", "http://evil.example/"])
+def test_a_certificate_that_points_elsewhere_is_not_signed(
+    written: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address in the bytes is compared too."""
+    honest = certificate_body.encode_body
+
+    def dishonest(template: certificate_body.Template, *rest: Any) -> bytes:
+        return honest(replace(template, crl_url=written), *rest)
+
+    monkeypatch.setattr(authority_module, "encode_body", dishonest)
+
+    with pytest.raises(UnsoundCertificate):
+        pointing(URL)
 
 
 # --- other readers ------------------------------------------------------------------------------
