@@ -6,10 +6,10 @@ an authority is said in issuer_chain.py, with which keys in authority_keys.py.
 
 A certificate is never a copy of its request: its bytes are written from a `Template`
 (certificate_body.py), which holds only what may be in it. Then, before the key is used, those
-bytes are read back by the X.509 library, which did not write them, and compared with the
-template, the authority and the profile. The signature goes over exactly the bytes that were
-looked at. What fails that check is never signed; nothing signed here is an authority except what
-`create` makes.
+bytes are read back by the X.509 library, which did not write them, and compared with the template
+and the authority (inspection.py) and with the profile. The signature goes over exactly the bytes
+that were looked at. What fails that check is never signed; nothing signed here is an authority
+except what `create` makes.
 """
 
 import datetime
@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from orchid.credentials import authority_keys, certificates, files, names, pem
 from orchid.credentials.authority_keys import ECDSA_P256, AuthorityKey, generate, signer
 from orchid.credentials.certificate_body import Template, assemble, encode_body, key_digest
+from orchid.credentials.inspection import inspect
 from orchid.credentials.issuer_chain import (
     may_sign_lists,
     purposes,
@@ -38,7 +39,6 @@ from orchid.credentials.profiles import Profile, refuse_bad_host
 from orchid.credentials.refusals import (
     AuthorityExpired,
     AuthorityUnusable,
-    MalformedCertificate,
     NotPermitted,
     NotPermittedToSign,
     Refusal,
@@ -68,7 +68,6 @@ CA_LIFETIME = datetime.timedelta(days=3650)
 Random = Callable[[int], bytes]
 
 _SERIAL_BYTES = 16
-_MAX_SERIAL_BITS = 159  # 20 octets and positive, RFC 5280 section 4.1.2.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,68 +336,14 @@ class Authority:
         body = encode_body(template, serial, self._algorithm, self._issuer, self._key_id)
         # The library reads a certificate only with a signature on it; this one is empty.
         candidate = assemble(body, self._algorithm, b"")
-        self._inspect(candidate, template, serial, review)
-        signed = assemble(body, self._algorithm, self._sign(body))
-        return pem.encode(pem.CERTIFICATE, signed) + self._intermediates
-
-    def _inspect(
-        self,
-        data: bytes,
-        template: Template,
-        serial: int,
-        review: Callable[[certificates.CertificateContents], None],
-    ) -> None:
-        try:
-            candidate = certificates.parse(data)
-        except MalformedCertificate as refusal:
-            raise UnsoundCertificate(f"the certificate to be signed: {refusal}") from None
-        contents = certificates.read_contents(candidate, data)
-        wanted = certificates.CertificateContents(
-            subject=template.subject,
-            dns_names=template.dns_names,
-            ip_addresses=template.ip_addresses,
-            email_addresses=template.email_addresses,
-            uris=template.uris,
-        )
-        sound = (
-            candidate.version is x509.Version.v3
-            and 0 < serial.bit_length() <= _MAX_SERIAL_BITS
-            and candidate.serial_number == serial
-            and candidate.not_valid_before_utc == template.not_before
-            and candidate.not_valid_after_utc == template.not_after
-            and template.not_before < template.not_after
-            and candidate.not_valid_after_utc <= self.certificate.not_valid_after_utc
-            and _same_names(contents, wanted)
-            and spki_of(candidate) == template.spki
-            and self._extensions_are_sound(candidate, template)
-        )
-        if not sound:
-            raise UnsoundCertificate("the certificate to be signed is not what was agreed")
+        end = self.certificate.not_valid_after_utc
+        contents = inspect(candidate, template, serial, end=end, authority_key=self._key_id)
         try:
             review(contents)
         except NotPermitted as refusal:
             raise UnsoundCertificate(f"the certificate to be signed: {refusal}") from None
-
-    def _extensions_are_sound(self, candidate: x509.Certificate, template: Template) -> bool:
-        found = {type(entry.value): entry for entry in candidate.extensions}
-        constraints = found.pop(x509.BasicConstraints, None)
-        usage = found.pop(x509.KeyUsage, None)
-        purposes = found.pop(x509.ExtendedKeyUsage, None)
-        authority_key = found.pop(x509.AuthorityKeyIdentifier, None)
-        points = found.pop(x509.CRLDistributionPoints, None)
-        found.pop(x509.SubjectKeyIdentifier, None)
-        found.pop(x509.SubjectAlternativeName, None)
-        return (
-            not found
-            and constraints is not None
-            and constraints.critical
-            and constraints.value == x509.BasicConstraints(ca=False, path_length=None)
-            and (usage is None or usage.critical)
-            and _bits_of(usage.value if usage else None) == template.key_usages
-            and _purposes_of(purposes.value if purposes else None) == template.extended_usages
-            and _key_id_of(authority_key.value if authority_key else None) == self._key_id
-            and (points.value if points else None) == _distribution_points(template.crl_url)
-        )
+        signed = assemble(body, self._algorithm, self._sign(body))
+        return pem.encode(pem.CERTIFICATE, signed) + self._intermediates
 
     def __repr__(self) -> str:
         return f"Authority({certificates.describe(self.certificate)})"
@@ -432,55 +377,3 @@ def _serial(random: Random) -> int:
     """Make a serial number: 126 random bits, always positive, always 16 octets."""
     number = int.from_bytes(random(_SERIAL_BYTES), "big")
     return number & (1 << 127) - 1 | 1 << 126
-
-
-def _same_names(
-    found: certificates.CertificateContents, wanted: certificates.CertificateContents
-) -> bool:
-    def attributes(contents: certificates.CertificateContents) -> list[tuple[str, str | None]]:
-        return sorted((a.oid, a.value or "") for a in contents.subject.attributes)
-
-    return (
-        attributes(found) == attributes(wanted)
-        and found.dns_names == wanted.dns_names
-        and found.ip_addresses == wanted.ip_addresses
-        and found.email_addresses == wanted.email_addresses
-        and found.uris == wanted.uris
-    )
-
-
-def _bits_of(usage: x509.ExtensionType | None) -> frozenset[int]:
-    if not isinstance(usage, x509.KeyUsage):
-        return frozenset()
-    agreement = usage.key_agreement
-    flags = (
-        usage.digital_signature,
-        usage.content_commitment,
-        usage.key_encipherment,
-        usage.data_encipherment,
-        agreement,
-        usage.key_cert_sign,
-        usage.crl_sign,
-        agreement and usage.encipher_only,
-        agreement and usage.decipher_only,
-    )
-    return frozenset(bit for bit, is_set in enumerate(flags) if is_set)
-
-
-def _purposes_of(purposes: x509.ExtensionType | None) -> tuple[str, ...]:
-    if not isinstance(purposes, x509.ExtendedKeyUsage):
-        return ()
-    return tuple(purpose.dotted_string for purpose in purposes)
-
-
-def _key_id_of(identifier: x509.ExtensionType | None) -> bytes:
-    if not isinstance(identifier, x509.AuthorityKeyIdentifier):
-        return b""
-    return identifier.key_identifier or b""
-
-
-def _distribution_points(url: str) -> x509.CRLDistributionPoints | None:
-    if not url:
-        return None
-    name = x509.UniformResourceIdentifier(url)
-    return x509.CRLDistributionPoints([x509.DistributionPoint([name], None, None, None)])

@@ -5,7 +5,6 @@ import ipaddress
 import shutil
 import ssl
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import NameOID
 
-from orchid.credentials import authority as authority_module
 from orchid.credentials import (
-    certificate_body,
     certificates,
     files,
     names,
@@ -27,14 +24,13 @@ from orchid.credentials import (
 )
 from orchid.credentials.authority import Authority
 from orchid.credentials.certification_path import ClientVerifier
-from orchid.credentials.keys import encode_private, spki
+from orchid.credentials.keys import encode_private
 from orchid.credentials.refusals import (
     AuthorityExpired,
     AuthorityUnusable,
     ExposedKeyFile,
     MalformedRequest,
     NotPermitted,
-    UnsoundCertificate,
 )
 from tests.unit.credentials import samples
 from tests.unit.credentials.samples import (
@@ -437,82 +433,6 @@ def test_bad_host_names_are_not_issued(host: str) -> None:
 def test_an_authority_does_not_print_its_key() -> None:
     """Neither its text nor its secret shows key material."""
     assert "PRIVATE" not in f"{CA!r} {CA.key_pem()} {CA.issue_client('a', lifetime=DAY, now=NOW)}"
-
-
-# --- what is about to be signed is looked at first --------------------------------------------
-
-
-def tampering() -> dict[str, Callable[[certificate_body.Template], dict[str, object]]]:
-    """Ways in which the bytes could come out other than agreed."""
-    return {
-        "an authority": lambda _: {"authority": True},
-        "another user": lambda _: {"subject": names.subject("node:other", ["nodes"])},
-        "another group": lambda _: {"subject": names.subject("node:n1", ["nodes", "masters"])},
-        "another key": lambda _: {"spki": spki(samples.OTHER_P256.public_key())},
-        "a longer life": lambda t: {"not_after": t.not_after + DAY},
-        "an earlier start": lambda t: {"not_before": t.not_before - DAY},
-        "another name": lambda _: {"dns_names": ("evil.example",)},
-        "another address": lambda _: {"ip_addresses": (ipaddress.ip_address("10.0.0.9"),)},
-        "more purposes": lambda t: {"extended_usages": (*t.extended_usages, "2.5.29.37.0")},
-        "more usages": lambda t: {"key_usages": t.key_usages | {5}},
-        "no usages": lambda _: {"key_usages": frozenset()},
-    }
-
-
-@pytest.mark.parametrize("case", tampering())
-def test_bytes_that_differ_from_what_was_agreed_are_not_signed(
-    case: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A fault in the writer is found by the reader, before the key is used."""
-    from dataclasses import replace
-
-    change = tampering()[case]
-    honest = certificate_body.encode_body
-
-    def dishonest(template: certificate_body.Template, *rest: object) -> bytes:
-        return honest(replace(template, **change(template)), *rest)
-
-    ca = Authority.load(CA.chain_pem, CA.key_pem().reveal().encode())
-    ca._sign = lambda _: pytest.fail("the key was used")
-    monkeypatch.setattr(authority_module, "encode_body", dishonest)
-
-    with pytest.raises(UnsoundCertificate):
-        sign(request(), ca=ca)
-
-
-def test_a_serial_number_that_is_not_ours_is_not_signed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Zero, and numbers of more than twenty octets, are refused."""
-    for serial in (0, 1 << 159):
-        monkeypatch.setattr(authority_module, "_serial", lambda _, serial=serial: serial)
-        with pytest.raises(UnsoundCertificate):
-            sign(request())
-
-
-def test_a_serial_number_other_than_the_agreed_one_is_not_signed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The number in the bytes is compared, not only the one that was drawn."""
-    honest = certificate_body.encode_body
-
-    def dishonest(template: certificate_body.Template, serial: int, *rest: bytes) -> bytes:
-        return honest(template, serial ^ 1, *rest)
-
-    monkeypatch.setattr(authority_module, "encode_body", dishonest)
-
-    with pytest.raises(UnsoundCertificate):
-        sign(request())
-
-
-def test_the_profile_is_asked_about_the_bytes_too() -> None:
-    """A rule that lets a request pass and then the certificate fail stops the signature."""
-    answers = iter([True, False])
-
-    def rules(_request: object, _usages: object) -> None:
-        if not next(answers):
-            raise NotPermitted("second look")
-
-    with pytest.raises(UnsoundCertificate, match="second look"):
-        sign(request(), CLIENT_USAGES, profiles.Profile("example.com/x", rules))
 
 
 def test_hostile_requests_are_refused_or_signed_within_the_profile() -> None:

@@ -1,0 +1,138 @@
+"""What is about to be signed is looked at first: a writer that errs gets no signature."""
+
+import ipaddress
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from cryptography import x509
+
+from orchid.credentials import authority as authority_module
+from orchid.credentials import certificate_body, names, profiles, signing_request
+from orchid.credentials.authority import Authority
+from orchid.credentials.keys import spki
+from orchid.credentials.refusals import NotPermitted, UnsoundCertificate
+from tests.unit.credentials import samples
+from tests.unit.credentials.samples import CLIENT_USAGES, DAY, NODE_CLIENT, NOW, request
+
+CA = Authority.create("root", now=NOW)
+
+
+def sign(
+    text: bytes,
+    asked: tuple[str, ...] = CLIENT_USAGES,
+    profile: profiles.Profile = NODE_CLIENT,
+    *,
+    ca: Authority = CA,
+) -> bytes:
+    return ca.sign(signing_request.parse(text), asked, DAY, profile=profile, now=NOW)
+
+
+def tampering() -> dict[str, Callable[[certificate_body.Template], dict[str, object]]]:
+    """Ways in which the bytes could come out other than agreed."""
+    return {
+        "an authority": lambda _: {"authority": True},
+        "another user": lambda _: {"subject": names.subject("node:other", ["nodes"])},
+        "another group": lambda _: {"subject": names.subject("node:n1", ["nodes", "masters"])},
+        "another key": lambda _: {"spki": spki(samples.OTHER_P256.public_key())},
+        "a longer life": lambda t: {"not_after": t.not_after + DAY},
+        "an earlier start": lambda t: {"not_before": t.not_before - DAY},
+        "another name": lambda _: {"dns_names": ("evil.example",)},
+        "another address": lambda _: {"ip_addresses": (ipaddress.ip_address("10.0.0.9"),)},
+        "more purposes": lambda t: {"extended_usages": (*t.extended_usages, "2.5.29.37.0")},
+        "more usages": lambda t: {"key_usages": t.key_usages | {5}},
+        "no usages": lambda _: {"key_usages": frozenset()},
+    }
+
+
+@pytest.mark.parametrize("case", tampering())
+def test_bytes_that_differ_from_what_was_agreed_are_not_signed(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault in the writer is found by the reader, before the key is used."""
+    change = tampering()[case]
+    honest = certificate_body.encode_body
+
+    def dishonest(template: certificate_body.Template, *rest: object) -> bytes:
+        return honest(replace(template, **change(template)), *rest)
+
+    ca = Authority.load(CA.chain_pem, CA.key_pem().reveal().encode())
+    ca._sign = lambda _: pytest.fail("the key was used")
+    monkeypatch.setattr(authority_module, "encode_body", dishonest)
+
+    with pytest.raises(UnsoundCertificate):
+        sign(request(), ca=ca)
+
+
+def test_a_serial_number_that_is_not_ours_is_not_signed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zero, and numbers of more than twenty octets, are refused."""
+    for serial in (0, 1 << 159):
+        monkeypatch.setattr(authority_module, "_serial", lambda _, serial=serial: serial)
+        with pytest.raises(UnsoundCertificate):
+            sign(request())
+
+
+def test_a_serial_number_other_than_the_agreed_one_is_not_signed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The number in the bytes is compared, not only the one that was drawn."""
+    honest = certificate_body.encode_body
+
+    def dishonest(template: certificate_body.Template, serial: int, *rest: bytes) -> bytes:
+        return honest(template, serial ^ 1, *rest)
+
+    monkeypatch.setattr(authority_module, "encode_body", dishonest)
+
+    with pytest.raises(UnsoundCertificate):
+        sign(request())
+
+
+def test_the_profile_is_asked_about_the_bytes_too() -> None:
+    """A rule that lets a request pass and then the certificate fail stops the signature."""
+    answers = iter([True, False])
+
+    def rules(_request: object, _usages: object) -> None:
+        if not next(answers):
+            raise NotPermitted("second look")
+
+    with pytest.raises(UnsoundCertificate, match="second look"):
+        sign(request(), CLIENT_USAGES, profiles.Profile("example.com/x", rules))
+
+
+def with_another_name(template: certificate_body.Template) -> bytes:
+    """Write the names, and one of a kind that is never copied."""
+    honest = HONEST_NAMES(template)
+    return bytes((0x30, honest[1] + 4)) + honest[2:] + b"\x88\x02\x2a\x03"
+
+
+HONEST_NAMES = certificate_body._encode_alternative_names
+HONEST_EXTENSION = certificate_body.encode_extension
+WRITERS: dict[str, tuple[str, Callable[..., bytes]]] = {
+    "a name of another kind": ("_encode_alternative_names", with_another_name),
+    "another key identifier": ("key_digest", lambda _: bytes(20)),
+    "critical flags": (
+        "encode_extension",
+        lambda oid, value, critical=False: HONEST_EXTENSION(oid, value, critical=not critical),
+    ),
+    "no critical flags": (
+        "encode_extension",
+        lambda oid, value, critical=False: HONEST_EXTENSION(oid, value),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRITERS)
+def test_extensions_that_differ_in_anything_are_not_signed(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in what the template does not say but the RFC does."""
+    where, writer = WRITERS[case]
+    text = request("anyone", (), alternative_names=(x509.DNSName("a.example"),))
+    assert sign(text, profile=samples.CLIENT)
+    for remembered in ("_encode_usages", "encode_authority_key"):
+        anew = getattr(certificate_body, remembered).__wrapped__
+        monkeypatch.setattr(certificate_body, remembered, anew)
+    monkeypatch.setattr(certificate_body, where, writer)
+
+    with pytest.raises(UnsoundCertificate, match="not what was agreed"):
+        sign(text, profile=samples.CLIENT)
