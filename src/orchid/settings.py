@@ -77,10 +77,12 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
     ] = ""
     tls_private_key_file: Annotated[str, Help(description="Key of the serving certificate.")] = ""
     max_requests_inflight: Annotated[
-        int, Help(description="Reading requests worked on at once; 0 means no limit.")
+        int,
+        Help(description="Reading requests at once, added to the writing ones; 0 means no limit."),
     ] = 400
     max_mutating_requests_inflight: Annotated[
-        int, Help(description="Writing requests worked on at once; 0 means no limit.")
+        int,
+        Help(description="Writing requests at once, added to the reading ones; 0 means no limit."),
     ] = 200
     request_timeout: Annotated[str, Help(description="How long one request may take.")] = "60s"
     min_request_timeout: Annotated[

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import socket
-import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -37,9 +36,9 @@ from orchid.server.audit.trail import NoAudit, PolicyAudit
 from orchid.server.chain import Chain
 from orchid.server.discovery.documents import Discovery
 from orchid.server.dispatch import Dispatch
+from orchid.server.fairness import Fairness
 from orchid.server.health import Health
 from orchid.server.ledger_pages import PREFIX as LEDGER
-from orchid.server.limits import InFlight
 from orchid.server.metrics.certificate_ends import CertificateEnds
 from orchid.server.metrics.page import MetricsPage
 from orchid.server.metrics.requests import CountedRequests
@@ -53,7 +52,6 @@ from orchid.server.sockets.tls import TlsFiles
 from orchid.settings import BadSettings, Settings
 from orchid.store.interface import Store, StoreError
 from orchid.telemetry import failure_story
-from orchid.wire.naming import Naming
 from orchid.wire.user import MASTERS, UserInfo
 
 log = logging.getLogger(__name__)
@@ -153,7 +151,12 @@ class Assembly:
 
     def _chain(self) -> Chain:
         given, names = self.settings.given, self.settings.names
-        in_flight = InFlight(given.max_requests_inflight, given.max_mutating_requests_inflight)
+        fairness = Fairness(
+            names,
+            given.max_requests_inflight,
+            given.max_mutating_requests_inflight,
+            patience=self.settings.request_timeout / 4,
+        )
         requests = CountedRequests(self.catalog, COUNTED_PAGES)
         impersonation = Impersonation(names, self.access.authorizer)
         self.watches = OpenWatches(
@@ -165,7 +168,7 @@ class Assembly:
         metrics = MetricsPage(
             requests,
             self.audit,
-            in_flight,
+            fairness,
             self.feed,
             self.catalog,
             counted=(
@@ -181,7 +184,7 @@ class Assembly:
             authenticator=self.access.authenticator,
             impersonation=impersonation,
             authorizer=self.access.authorizer,
-            in_flight=in_flight,
+            fairness=fairness,
             watches=self.watches,
             pages=self._pages(metrics),
             dispatch=Dispatch(
@@ -193,7 +196,6 @@ class Assembly:
             ),
             audit=self.audit,
             metrics=requests,
-            flow_headers=flow_headers(names),
             request_timeout=self.settings.request_timeout,
         )
 
@@ -352,12 +354,3 @@ def _well() -> str | None:
 def _failed(http: HttpRequest, problem: BaseException) -> Response:
     log.error("request.failed", extra={"story": failure_story(problem)})
     return Response(500, b"Content-Type: text/plain; charset=utf-8\r\n", b"internal error\n")
-
-
-def flow_headers(names: Naming) -> bytes:
-    """Two headers that clients of the reference find on every answer past the limits."""
-    schema, level = uuid.uuid4(), uuid.uuid4()
-    return (
-        f"X-{names.flow_header}-Pf-Flowschema-Uid: {schema}\r\n"
-        f"X-{names.flow_header}-Pf-Prioritylevel-Uid: {level}\r\n"
-    ).encode()

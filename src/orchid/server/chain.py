@@ -1,6 +1,6 @@
 """The way of a request, from the listener to its answer. The first file to read.
 
-    read the target -> authenticate (401) -> impersonate (403) -> find room (429)
+    read the target -> authenticate (401) -> impersonate (403) -> find a seat (429)
     -> authorize (403) -> a page, or dispatch to a kind's verb -> answer
 
 Audit and metrics look on from both ends. Whatever goes wrong becomes an answer here: an ApiError as
@@ -15,11 +15,12 @@ from orchid.access.impersonation import Impersonation, is_asked_for
 from orchid.credentials.refusals import is_panic
 from orchid.engine.interfaces import Authenticated, Authenticator, Authorizer, Clock, Rejected
 from orchid.engine.request import Request
+from orchid.engine.seat import SEAT
 from orchid.server.audit.trail import AuditTrail
 from orchid.server.authorize import AuthorizerFailed, insist
 from orchid.server.dispatch import Dispatch
 from orchid.server.exchange import AuditIds, Exchange
-from orchid.server.limits import InFlight, Overloaded
+from orchid.server.fairness import READ_VERBS, Fairness, Overloaded
 from orchid.server.metrics.requests import RequestMetrics
 from orchid.server.open_watches import OpenWatches
 from orchid.server.pages import Pages, not_found_text
@@ -48,13 +49,12 @@ class Chain:
         authenticator: Authenticator,
         impersonation: Impersonation,
         authorizer: Authorizer,
-        in_flight: InFlight,
+        fairness: Fairness,
         watches: OpenWatches,
         pages: Pages,
         dispatch: Dispatch,
         audit: AuditTrail,
         metrics: RequestMetrics,
-        flow_headers: bytes = b"",
         request_timeout: float = 60.0,
     ) -> None:
         self._clock = clock
@@ -62,13 +62,12 @@ class Chain:
         self._authenticator = authenticator
         self._impersonation = impersonation
         self._authorizer = authorizer
-        self._in_flight = in_flight
+        self._fairness = fairness
         self._watches = watches
         self._pages = pages
         self._dispatch = dispatch
         self._audit = audit
         self._metrics = metrics
-        self._flow_headers = flow_headers
         self._request_timeout = request_timeout
 
     async def __call__(self, http: HttpRequest) -> Response | Stream:
@@ -131,14 +130,33 @@ class Chain:
         if caller.warnings:
             warnings.extend(caller.warnings)
         exchange.request = request
-        exchange.extra_headers += self._flow_headers
-        with self._in_flight.room_for(target.verb, user):
-            exchange.observed.decision = decision = await self._authorizer.authorize(user, target)
-            if not decision.allowed:
-                insist(decision, user, target)
-            if target.is_resource:
-                return await self._resource(exchange, request)
-            return await self._page(exchange)
+        return await self._seated(exchange, request)
+
+    async def _seated(self, exchange: Exchange, request: Request) -> Response | Stream:
+        """Find a seat, and go on with it."""
+        fairness, user, target = self._fairness, request.user, request.target
+        flow = fairness.flow_of(user, target)
+        exchange.extra_headers += flow.headers
+        if not flow.enter():
+            await flow.wait()
+        mark = SEAT.set(flow)
+        reads = target.verb in READ_VERBS
+        fairness.count(reads, 1)
+        try:
+            return await self._allowed(exchange, request)
+        finally:
+            fairness.count(reads, -1)
+            SEAT.reset(mark)
+            flow.leave()
+
+    async def _allowed(self, exchange: Exchange, request: Request) -> Response | Stream:
+        user, target = request.user, request.target
+        exchange.observed.decision = decision = await self._authorizer.authorize(user, target)
+        if not decision.allowed:
+            insist(decision, user, target)
+        if target.is_resource:
+            return await self._resource(exchange, request)
+        return await self._page(exchange)
 
     async def _authenticated(self, exchange: Exchange) -> Authenticated:
         try:

@@ -19,7 +19,7 @@ from orchid.engine.cache.kind_cache import KindCache, ObjectChange
 from orchid.engine.interfaces import Authenticator, Authorizer, Rejected
 from orchid.engine.request import Target
 from orchid.metrics import Counter, Gauge
-from orchid.server.limits import Overloaded
+from orchid.server.fairness import Overloaded
 from orchid.server.sockets.messages import HttpRequest, Stream
 from orchid.wire.errors import BadRequest, Forbidden
 from orchid.wire.user import MASTERS, UserInfo

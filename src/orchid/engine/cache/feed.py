@@ -21,6 +21,7 @@ from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.kind_cache import KindCache, ObjectChange, past_change
 from orchid.engine.catalog import Catalog
 from orchid.engine.kind import Kind
+from orchid.engine.seat import SEAT
 from orchid.ledger.places import OBJECTS
 from orchid.store.interface import (
     Batch,
@@ -81,8 +82,11 @@ class Feed:
         return self.revision
 
     async def reach(self, revision: Revision) -> None:
-        """Wait until the feed is at least at a revision."""
+        """Wait until the feed is at a revision at least; a request has no seat meanwhile."""
         if revision > self.revision:
+            seat = SEAT.get()
+            if seat is not None:
+                seat.park()
             waiter = (revision, asyncio.get_running_loop().create_future())
             self._waiting.append(waiter)
             try:
@@ -91,12 +95,23 @@ class Feed:
                 # Nobody may ever get there: what was given up is not kept.
                 self._waiting = [other for other in self._waiting if other is not waiter]
                 raise
+            finally:
+                if seat is not None:
+                    seat.unpark()
 
-    async def reach_within(self, revision: Revision, seconds: float) -> bool:
-        """Wait for a revision, but not for ever; say whether it came."""
+    async def reach_within(
+        self, revision: Revision, seconds: float, *, bounded: bool = False
+    ) -> bool:
+        """Wait for a revision, but not for ever; say whether it came.
+
+        With `bounded`, a caller who has too many requests waiting already is turned away.
+        """
         if revision <= self.revision:
             return True
         await asyncio.sleep(0)  # from here on there is a task, which a timeout needs
+        seat = SEAT.get()
+        if bounded and seat is not None:
+            seat.require_room_to_wait()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.reach(revision)

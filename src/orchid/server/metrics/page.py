@@ -17,7 +17,7 @@ from orchid.metrics import Family, Histogram, LabelPairs, Metric, Sample
 from orchid.server.audit.policy import LEVEL_NAMES
 from orchid.server.audit.trail import NoAudit, PolicyAudit
 from orchid.server.exchange import Exchange
-from orchid.server.limits import InFlight
+from orchid.server.fairness import Fairness
 from orchid.server.metrics.requests import (
     ANSWER_BYTES,
     BODY_BYTES,
@@ -42,7 +42,7 @@ class MetricsPage:
         self,
         requests: CountedRequests,
         audit: PolicyAudit | NoAudit,
-        in_flight: InFlight,
+        fairness: Fairness,
         feed: Feed,
         catalog: Catalog,
         *,
@@ -50,7 +50,7 @@ class MetricsPage:
     ) -> None:
         self._requests = requests
         self._audit = audit
-        self._in_flight = in_flight
+        self._fairness = fairness
         self._feed = feed
         self._kinds = catalog.stored
         self._counted = tuple(counted)
@@ -72,7 +72,7 @@ class MetricsPage:
         yield from access_families(self._requests)
         yield from (metric.family() for metric in self._counted)
         yield from self._audit_families()
-        yield self._in_flight_family()
+        yield from self._fairness.families()
         yield from self._feed_families()
         yield from process_families()
         yield Family(
@@ -101,15 +101,6 @@ class MetricsPage:
             "counter",
             "Audit events that could not be written.",
             [one(audit.errors, plugin="log")],
-        )
-
-    def _in_flight_family(self) -> Family:
-        rooms = {"readOnly": self._in_flight.reading, "mutating": self._in_flight.writing}
-        return Family(
-            "apiserver_current_inflight_requests",
-            "gauge",
-            "Requests being worked on.",
-            [one(room.taken, request_kind=kind) for kind, room in rooms.items()],
         )
 
     def _feed_families(self) -> Iterator[Family]:

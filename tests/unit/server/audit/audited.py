@@ -12,8 +12,9 @@ from orchid.server.audit.policy import parse
 from orchid.server.audit.trail import PolicyAudit
 from orchid.server.chain import Chain
 from orchid.server.exchange import Exchange
-from orchid.server.limits import InFlight
+from orchid.server.fairness import Fairness
 from orchid.server.metrics.requests import NoMetrics
+from orchid.server.open_watches import OpenWatches
 from orchid.server.sockets.messages import HttpRequest, Peer, Response, Stream
 from orchid.wire.naming import ORCH
 from orchid.wire.user import UserInfo
@@ -74,12 +75,15 @@ class World:
         self.acting_as: Impersonated | None = None
         self.answer: Callable[[Exchange], Response | Stream] = lambda _: Response(200)
         chain: Any = Chain
+        watches: Any = OpenWatches
+        watches: Any = OpenWatches
         self.chain = chain(
             clock=Clock(),
             authenticator=self,
             impersonation=self,
             authorizer=self,
-            in_flight=InFlight(0, 0),
+            fairness=Fairness(ORCH, 0, 0),
+            watches=watches(self, self, self),
             pages=self,
             dispatch=self.dispatch,
             audit=self.audit,

@@ -160,7 +160,8 @@ async def test_watch_is_recorded_when_it_starts_and_when_it_ends() -> None:
     assert isinstance(stream, Stream)
     stream.open(Sink())
     before = [event["stage"] for event in world.log.events]
-    closing[0]()
+    for callback in closing:
+        callback()
 
     assert before == ["RequestReceived", "ResponseStarted"]
     assert [event["stage"] for event in world.log.events][2:] == ["ResponseComplete"]

@@ -1,0 +1,370 @@
+"""Priority and fairness: how many requests are worked on at once, and whose.
+
+Start with `Fairness.flow_of`: it finds the flow of a request, which is one user at one priority
+level. Levels have seats of their own and lend some to the others; when there is none left, requests
+wait in a short queue of their flow, flows are served in turn, and what does not fit into its queue
+gets 429. So one caller who asks for too much waits for himself. Levels, schemas and shares follow
+the defaults of the reference; they are not objects here, and cannot be changed.
+
+While nobody waits, a request costs a few additions. Watches take a seat only while they open.
+"""
+
+import asyncio
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable
+from math import ceil, inf
+from typing import Final, NamedTuple
+
+from orchid.engine.request import Target
+from orchid.metrics import Family, Sample
+from orchid.wire.naming import Naming
+from orchid.wire.user import AUTHENTICATED, MASTERS, NODES, UNAUTHENTICATED, UserInfo
+
+READ_VERBS: Final = frozenset({"get", "list", "watch", "head"})
+PROBES: Final = frozenset({"/healthz", "/livez", "/readyz"})
+LEASES: Final = "leases"
+MOST_QUEUED_PER_FLOW: Final = 50
+MOST_QUEUED: Final = 1_000  # at one level
+MOST_PARKED_PER_FLOW, MOST_PARKED = 500, 5_000  # requests that wait for a revision
+MOST_FLOWS: Final = 10_000  # remembered
+
+
+class Overloaded(Exception):
+    """No room for this request now."""
+
+
+class LevelDefault(NamedTuple):
+    """A priority level: its part of all seats, and how many percent of them others may use."""
+
+    name: str
+    shares: int
+    lends: int
+
+
+LEVELS: Final = (
+    LevelDefault("leader-election", 10, 0),
+    LevelDefault("system", 30, 33),
+    LevelDefault("workload-high", 40, 50),
+    LevelDefault("workload-low", 100, 90),
+    LevelDefault("global-default", 20, 50),
+    LevelDefault("catch-all", 5, 0),
+)
+EXEMPT: Final = "exempt"
+
+
+class Pool:
+    """The seats that levels lend each other, and how many requests wait for any seat."""
+
+    __slots__ = ("levels", "parked", "patience", "queued", "size", "taken")
+
+    def __init__(self, size: int, patience: float) -> None:
+        self.size = size
+        self.patience = patience  # seconds that a request waits for a seat
+        self.taken = 0
+        self.queued = 0
+        self.parked = 0
+        self.levels: list[Level] = []
+
+    def hand_out(self) -> None:
+        """Give free seats to those who wait, level by level, flow by flow."""
+        for level in self.levels:
+            level.hand_out()
+
+
+class Level:
+    """One priority level."""
+
+    __slots__ = (
+        "borrowed",
+        "most_per_flow",
+        "name",
+        "own",
+        "pool",
+        "queued",
+        "rejected",
+        "rotation",
+        "taken",
+    )
+
+    def __init__(self, name: str, own: float, pool: Pool) -> None:
+        self.name = name
+        self.own = own  # seats that nobody else gets
+        self.pool = pool
+        self.most_per_flow = inf if own == inf else max(1, (own + pool.size) // 2)
+        self.taken = 0
+        self.borrowed = 0
+        self.queued = 0
+        self.rotation: deque[Flow] = deque()  # flows that wait, in the order of their turns
+        self.rejected: dict[str, int] = {}
+
+    def has_seat(self) -> bool:
+        return self.taken < self.own or self.pool.taken < self.pool.size
+
+    def take(self) -> None:
+        if self.taken >= self.own:
+            self.borrowed += 1
+            self.pool.taken += 1
+        self.taken += 1
+
+    def give_back(self) -> None:
+        self.taken -= 1
+        if self.borrowed:
+            self.borrowed -= 1
+            self.pool.taken -= 1
+
+    def hand_out(self) -> None:
+        looked = 0
+        while looked < len(self.rotation) and self.has_seat():
+            flow = self.rotation.popleft()
+            if flow.taken >= self.most_per_flow:
+                self.rotation.append(flow)
+                looked += 1
+                continue
+            flow.admit_next()
+            if flow.waiting:
+                self.rotation.append(flow)
+
+    def reject(self, reason: str) -> Overloaded:
+        self.rejected[reason] = self.rejected.get(reason, 0) + 1
+        return Overloaded()
+
+
+class Flow:
+    """The requests of one user at one level; each is in a seat, in the queue, or parked."""
+
+    __slots__ = ("headers", "level", "parked", "taken", "waiting")
+
+    def __init__(self, level: Level, headers: bytes) -> None:
+        self.level = level
+        self.headers = headers  # that name the flow schema and the level
+        self.taken = 0
+        self.parked = 0
+        self.waiting: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self.taken or self.parked or self.waiting)
+
+    def enter(self) -> bool:
+        """Take a seat if there is one and nobody else waits for it."""
+        level = self.level
+        if level.queued or self.taken >= level.most_per_flow or not level.has_seat():
+            return False
+        level.take()
+        self.taken += 1
+        return True
+
+    def leave(self) -> None:
+        self.taken -= 1
+        level = self.level
+        level.give_back()
+        if level.pool.queued:
+            level.pool.hand_out()
+
+    # Waiting for a seat
+
+    async def wait(self) -> None:
+        """Wait for a seat; raises Overloaded if that is hopeless, or takes too long."""
+        level = self.level
+        if len(self.waiting) >= MOST_QUEUED_PER_FLOW or level.queued >= MOST_QUEUED:
+            raise level.reject("queue-full")
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._enqueue(waiter)
+        timer = loop.call_later(level.pool.patience, self._give_up, waiter)
+        level.pool.hand_out()  # a flow at its limit may stand before one that is not
+        try:
+            await waiter
+        except BaseException:
+            self._withdraw(waiter)
+            raise
+        finally:
+            timer.cancel()
+
+    def admit_next(self) -> None:
+        """Give a seat to the first who waits and still wants it."""
+        while self.waiting:
+            waiter = self.waiting.popleft()
+            self._count_queued(-1)
+            if not waiter.done():
+                self.level.take()
+                self.taken += 1
+                waiter.set_result(None)
+                return
+
+    def _enqueue(self, waiter: "asyncio.Future[None]") -> None:
+        if not self.waiting:
+            self.level.rotation.append(self)
+        self.waiting.append(waiter)
+        self._count_queued(1)
+
+    def _give_up(self, waiter: "asyncio.Future[None]") -> None:
+        if not waiter.done():
+            waiter.set_exception(self.level.reject("time-out"))
+
+    def _withdraw(self, waiter: "asyncio.Future[None]") -> None:
+        if waiter in self.waiting:
+            self.waiting.remove(waiter)
+            self._count_queued(-1)
+            if not self.waiting:
+                self.level.rotation.remove(self)
+        elif not waiter.cancelled() and waiter.exception() is None:
+            self.leave()  # the seat came when nobody wanted it any more
+
+    def _count_queued(self, change: int) -> None:
+        self.level.queued += change
+        self.level.pool.queued += change
+
+    # Waiting for something else (engine/seat.py)
+
+    def require_room_to_wait(self) -> None:
+        if self.parked >= MOST_PARKED_PER_FLOW or self.level.pool.parked >= MOST_PARKED:
+            raise self.level.reject("parked")
+
+    def park(self) -> None:
+        self.parked += 1
+        self.level.pool.parked += 1
+        self.leave()
+
+    def unpark(self) -> None:
+        self.parked -= 1
+        self.level.pool.parked -= 1
+        self.taken += 1
+        self.level.take()
+
+
+class FlowSchema(NamedTuple):
+    """Which requests belong to which level."""
+
+    name: str
+    level: str
+    matches: Callable[[UserInfo, Target], bool]
+
+
+def default_schemas(names: Naming) -> tuple[FlowSchema, ...]:
+    """The first that matches a request says where it belongs."""
+    system_accounts = f"system:serviceaccounts:{names.system_namespace}"
+
+    def in_group(group: str) -> Callable[[UserInfo, Target], bool]:
+        return lambda user, _: group in user.groups
+
+    def anybody(user: UserInfo, _: Target) -> bool:
+        return AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups
+
+    return (
+        FlowSchema("exempt", EXEMPT, in_group(MASTERS)),
+        FlowSchema("probes", EXEMPT, lambda _, target: target.path in PROBES),
+        FlowSchema(
+            "system-leader-election",
+            "leader-election",
+            lambda user, target: target.resource == LEASES and system_accounts in user.groups,
+        ),
+        FlowSchema("system-nodes", "system", in_group(NODES)),
+        FlowSchema(
+            f"{names.system_namespace}-service-accounts", "workload-high", in_group(system_accounts)
+        ),
+        FlowSchema("service-accounts", "workload-low", in_group("system:serviceaccounts")),
+        FlowSchema("global-default", "global-default", anybody),
+        FlowSchema("catch-all", "catch-all", lambda _user, _target: True),
+    )
+
+
+class Fairness:
+    """All levels, and the flows that are known."""
+
+    def __init__(
+        self, names: Naming, reading: int, writing: int, *, patience: float = 15.0
+    ) -> None:
+        """Share so many seats for reads and writes together; 0 for either means no limit."""
+        seats = reading + writing if reading and writing else 0
+        self._schemas = default_schemas(names)
+        self.levels = {level.name: level for level in made_levels(seats, patience)}
+        self._headers = {
+            schema.name: _headers(names, uuid.uuid4(), level_uid)
+            for level_uid, level in ((uuid.uuid4(), level) for level in self.levels)
+            for schema in self._schemas
+            if schema.level == level
+        }
+        self._flows: dict[tuple[str, tuple[str, ...], str], Flow] = {}
+        self.reading = self.writing = 0  # requests that are worked on
+
+    def flow_of(self, user: UserInfo, target: Target) -> Flow:
+        """Find the flow that a request belongs to."""
+        special = target.path if target.path in PROBES else ""
+        if target.resource == LEASES:
+            special = LEASES
+        key = (user.username, user.groups, special)
+        flow = self._flows.get(key)
+        return self._new_flow(key, user, target) if flow is None else flow
+
+    def _new_flow(
+        self, key: tuple[str, tuple[str, ...], str], user: UserInfo, target: Target
+    ) -> Flow:
+        if len(self._flows) >= MOST_FLOWS:
+            self._flows = {known: flow for known, flow in self._flows.items() if not flow.is_idle}
+        schema = next(one for one in self._schemas if one.matches(user, target))
+        flow = self._flows[key] = Flow(self.levels[schema.level], self._headers[schema.name])
+        return flow
+
+    def count(self, reads: bool, change: int) -> None:
+        if reads:
+            self.reading += change
+        else:
+            self.writing += change
+
+    def families(self) -> Iterable[Family]:
+        """What the metrics page shows."""
+        levels = self.levels.values()
+        yield Family(
+            "apiserver_current_inflight_requests",
+            "gauge",
+            "Requests being worked on.",
+            [
+                Sample((("request_kind", "readOnly"),), self.reading),
+                Sample((("request_kind", "mutating"),), self.writing),
+            ],
+        )
+        yield Family(
+            "apiserver_flowcontrol_current_executing_requests",
+            "gauge",
+            "Requests in a seat, by priority level.",
+            [Sample((("priority_level", level.name),), level.taken) for level in levels],
+        )
+        yield Family(
+            "apiserver_flowcontrol_current_inqueue_requests",
+            "gauge",
+            "Requests that wait for a seat, by priority level.",
+            [Sample((("priority_level", level.name),), level.queued) for level in levels],
+        )
+        yield Family(
+            "apiserver_flowcontrol_rejected_requests_total",
+            "counter",
+            "Requests that found no seat, by priority level and reason.",
+            [
+                Sample((("priority_level", level.name), ("reason", reason)), count)
+                for level in levels
+                for reason, count in level.rejected.items()
+            ],
+        )
+
+
+def made_levels(seats: int, patience: float) -> list[Level]:
+    """Share seats among the levels; with none to share, there is no limit."""
+    shares = sum(default.shares for default in LEVELS)
+    nominal = [ceil(seats * default.shares / shares) for default in LEVELS]
+    lent = [count * default.lends // 100 for count, default in zip(nominal, LEVELS, strict=True)]
+    pool = Pool(sum(lent), patience)
+    pool.levels = [
+        Level(default.name, count - part if seats else inf, pool)
+        for default, count, part in zip(LEVELS, nominal, lent, strict=True)
+    ]
+    return [Level(EXEMPT, inf, pool), *pool.levels]
+
+
+def _headers(names: Naming, schema: uuid.UUID, level: uuid.UUID) -> bytes:
+    """Two headers that clients of the reference find on every answer past the limits."""
+    return (
+        f"X-{names.flow_header}-Pf-Flowschema-Uid: {schema}\r\n"
+        f"X-{names.flow_header}-Pf-Prioritylevel-Uid: {level}\r\n"
+    ).encode()

@@ -1,0 +1,111 @@
+"""Fairness: which level a request belongs to, and how levels share their seats."""
+
+import pytest
+
+from orchid.engine.request import Target
+from orchid.server import fairness
+from orchid.server.fairness import Fairness
+from orchid.wire.naming import ORCH
+from orchid.wire.user import AUTHENTICATED, UNAUTHENTICATED, UserInfo
+
+LIST = Target("list", "/api/v1/pods", is_resource=True, resource="pods")
+LEASE = Target("update", "/x", is_resource=True, resource="leases")
+PROBE = Target("get", "/livez")
+ACCOUNTS = "system:serviceaccounts"
+SYSTEM = f"{ACCOUNTS}:{ORCH.system_namespace}"
+
+
+def user(name: str, *groups: str) -> UserInfo:
+    return UserInfo(username=name, groups=groups)
+
+
+@pytest.mark.parametrize(
+    ("who", "target", "level"),
+    [
+        (user("root", "system:masters", AUTHENTICATED), LIST, "exempt"),
+        (user("anyone", UNAUTHENTICATED), PROBE, "exempt"),
+        (user("controller", ACCOUNTS, SYSTEM, AUTHENTICATED), LEASE, "leader-election"),
+        (user("controller", ACCOUNTS, SYSTEM, AUTHENTICATED), LIST, "workload-high"),
+        (user("robot", ACCOUNTS, AUTHENTICATED), LIST, "workload-low"),
+        (user("robot", ACCOUNTS, AUTHENTICATED), LEASE, "workload-low"),
+        (user("system:node:a", "system:nodes", AUTHENTICATED), LIST, "system"),
+        (user("jane", AUTHENTICATED), LIST, "global-default"),
+        (user("anyone", UNAUTHENTICATED), LIST, "global-default"),
+        (user("odd"), LIST, "catch-all"),
+    ],
+)
+def test_requests_belong_to_levels_as_in_the_reference(
+    who: UserInfo, target: Target, level: str
+) -> None:
+    """By group and resource, the first schema that matches."""
+    seats = Fairness(ORCH, 400, 200)
+
+    assert seats.flow_of(who, target).level.name == level
+    assert seats.flow_of(who, target) is seats.flow_of(who, target)
+
+
+def test_the_same_name_with_other_groups_is_another_flow() -> None:
+    """An administrator's name without his groups gives no priority."""
+    seats = Fairness(ORCH, 400, 200)
+    seats.flow_of(user("root", "system:masters"), LIST)
+
+    assert seats.flow_of(user("root", AUTHENTICATED), LIST).level.name == "global-default"
+
+
+def entered(seats: Fairness, name: str, *groups: str) -> int:
+    """How many requests of a user get a seat at once."""
+    flow = seats.flow_of(user(name, *groups), LIST)
+    count = 0
+    while flow.enter():
+        count += 1
+    return count
+
+
+def test_nobody_gets_all_seats_and_no_level_is_starved() -> None:
+    """Users of one level may fill it and what others lend; the rest keep seats of their own."""
+    seats = Fairness(ORCH, 400, 200)
+    one = entered(seats, "greedy", ACCOUNTS, AUTHENTICATED)
+    crowd = sum(entered(seats, f"robot-{n}", ACCOUNTS, AUTHENTICATED) for n in range(50))
+
+    human = entered(seats, "jane", AUTHENTICATED)
+    node = entered(seats, "system:node:a", "system:nodes", AUTHENTICATED)
+
+    assert one < 250
+    assert one + crowd < 500
+    assert human > 20
+    assert node > 50
+
+
+def test_masters_have_no_limit_and_take_no_seat_from_others() -> None:
+    """However many they ask, the others have as many as before."""
+    alone = entered(Fairness(ORCH, 400, 200), "jane", AUTHENTICATED)
+    seats = Fairness(ORCH, 400, 200)
+    masters = seats.flow_of(user("root", "system:masters"), LIST)
+
+    assert all(masters.enter() for _ in range(10_000))
+    assert entered(seats, "jane", AUTHENTICATED) == alone
+
+
+def test_the_last_seat_is_given_and_no_more() -> None:
+    """At the limit itself a request is let in, beyond it it is not."""
+    seats = Fairness(ORCH, 1, 1)
+    level = seats.levels["catch-all"]
+    flows = [seats.flow_of(user(f"odd-{n}"), LIST) for n in range(10)]
+    count = sum(flow.enter() for flow in flows)
+
+    assert count == level.own + level.pool.size
+    flows[0].leave()
+    assert flows[-1].enter()
+
+
+def test_flows_that_are_idle_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names that clients invent do not fill the memory; whoever is at work is kept."""
+    monkeypatch.setattr(fairness, "MOST_FLOWS", 10)
+    seats = Fairness(ORCH, 400, 200)
+    busy = seats.flow_of(user("busy", AUTHENTICATED), LIST)
+    busy.enter()
+    for number in range(100):
+        seats.flow_of(user(f"somebody {number}", AUTHENTICATED), LIST)
+
+    assert len(seats._flows) <= 10
+    assert seats.flow_of(user("busy", AUTHENTICATED), LIST) is busy
