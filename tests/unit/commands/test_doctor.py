@@ -5,6 +5,7 @@ import datetime
 import json
 import os
 import shutil
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,25 @@ def test_little_room_is_told(
 
     assert answer == code
     assert [(each["check"], each["state"]) for each in found] == [("disk", each) for each in states]
+
+
+@pytest.mark.parametrize(
+    ("dead", "code", "states"), [(0, 0, []), (1, 0, ["soon"]), (2, 1, ["wrong"])]
+)
+def test_etcd_without_a_majority_is_told(
+    examine: Examine, dead: int, code: int, states: list[str]
+) -> None:
+    """One member of three may be missing for a while; without two nothing can be written."""
+    with socket.create_server(("127.0.0.1", 0)) as alive:
+        port = alive.getsockname()[1]
+        endpoints = ["http://127.0.0.1:1"] * dead + [f"http://127.0.0.1:{port}"] * (3 - dead)
+
+        answer, found = examine("--etcd-servers", ",".join(endpoints))
+
+    assert answer == code
+    assert [(each["check"], each["state"]) for each in found] == [
+        ("store", each) for each in states
+    ]
 
 
 def test_bad_audit_policy_is_told(tmp_path: Path, examine: Examine) -> None:

@@ -7,9 +7,11 @@ change nothing.
 import datetime
 import importlib.util
 import shutil
-from collections.abc import Iterator
+import socket
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import apsw
 
@@ -36,6 +38,8 @@ from orchid.store.sqlite import restore as sqlite_restore
 
 SOON: Final = datetime.timedelta(days=30)
 SKEW: Final = datetime.timedelta(minutes=5)
+SECONDS: Final = 3.0
+ETCD_PORT: Final = 2379
 LITTLE_DISK, NO_DISK = 1 << 30, 64 << 20
 
 
@@ -143,7 +147,7 @@ def clock(here: Installation) -> Iterator[Finding]:
 
 
 def store(here: Installation) -> Iterator[Finding]:
-    """The embedded store is whole, every page and every key."""
+    """The embedded store is whole, every page and every key; etcd can be reached."""
     given, path = here.settings.given, here.files.database
     if given.etcd_servers:
         if importlib.util.find_spec("grpc") is None:
@@ -151,13 +155,35 @@ def store(here: Installation) -> Iterator[Finding]:
                 "--etcd-servers needs two more packages", "pip install 'orchid-identity[etcd]'"
             )
         else:
-            yield note("objects are in etcd; `etcdctl endpoint health` looks at it")
+            yield from _etcd(given.etcd_servers)
     elif given.store != "sqlite":
         yield note("objects are kept in memory, and are lost at a stop")
     elif not path.exists():
         yield note(f"there is no {path} yet: it is made at the first start")
     else:
         yield from _database(path)
+
+
+def _etcd(endpoints: Sequence[str]) -> Iterator[Finding]:
+    """A majority of the members can be reached; what they hold is etcd's own to check."""
+    silent = [endpoint for endpoint in endpoints if not _listens(endpoint)]
+    text = f"{len(endpoints) - len(silent)} of {len(endpoints)} etcd endpoints can be reached"
+    advice = f"look at {', '.join(silent)}: without a majority nothing can be written"
+    if not silent:
+        yield good(text)
+    elif 2 * len(silent) < len(endpoints):
+        yield soon(text, advice)
+    else:
+        yield wrong(text, advice)
+
+
+def _listens(endpoint: str) -> bool:
+    url = urlsplit(endpoint if "://" in endpoint else f"http://{endpoint}")
+    try:
+        socket.create_connection((url.hostname or "", url.port or ETCD_PORT), SECONDS).close()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _database(path: Path) -> Iterator[Finding]:
