@@ -87,7 +87,7 @@ class CompiledPolicy:
         self._allowed = _allowed(spec.allows)
         self._networks = _networks(spec.allows.ip_addresses)
         self._rules: list[tuple[ApprovalRule, Expression]] = []
-        self.problem = problem
+        self.unusable = ""  # why it cannot be compiled
         try:
             self._longest = _seconds(spec.allows.max_duration)
             self._shortest = _seconds(spec.allows.min_duration)
@@ -95,7 +95,8 @@ class CompiledPolicy:
                 compiled = compiler.signing_condition(rule.expression, REQUEST_SAMPLE)
                 self._rules.append((rule, compiled))
         except (ExpressionUnusable, LibraryMissing, ValueError) as unusable:
-            self.problem = self.problem or f"the policy cannot be used: {unusable}"
+            self.unusable = f"the policy cannot be used: {unusable}"
+        self.problem = problem or self.unusable
 
     # -- whom it selects ---------------------------------------------------------------------
 

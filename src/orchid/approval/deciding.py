@@ -28,38 +28,41 @@ class Decision:
     outcome: Outcome
     message: str
     by: Verdict | None = None
-    not_usable: bool = False  # a policy would allow it if its requester might use that
+    selected: bool = True  # whether any policy speaks of it
+    may_change: bool = False  # it is left for a reason of which no policy's change will tell
 
 
 async def decide(verdicts: Sequence[Verdict], may_use: MayUse) -> Decision:
     selected = [verdict for verdict in verdicts if verdict.selected]
+    if not selected:
+        return Decision(Outcome.LEAVE, "No policy selects this request.", selected=False)
     allowing = [verdict for verdict in selected if verdict.allowed]
     for verdict in allowing:
         policy = verdict.policy
         if await may_use(policy.name):
             text = f"Approved by ApprovalPolicy {policy.name}, revision {policy.revision}."
             return Decision(Outcome.APPROVE, text, verdict)
-    waits = bool(allowing)
-    if not any(verdict.policy.denies or verdict.problem for verdict in selected):
-        return Decision(Outcome.LEAVE, _why_left(selected, waits), not_usable=waits)
+    if await _is_denied(selected, may_use):
+        usable = [verdict for verdict in selected if await may_use(verdict.policy.name)]
+        return Decision(Outcome.DENY, _joined(usable))
+    if allowing:
+        text = "A policy allows this request, but its requester may not use that policy: "
+        text += ", ".join(verdict.policy.name for verdict in allowing) + "."
+        return Decision(Outcome.LEAVE, text, may_change=True)
+    unsettled = any(verdict.problem for verdict in selected)
+    return Decision(Outcome.LEAVE, _joined(selected), may_change=unsettled)
+
+
+async def _is_denied(selected: Sequence[Verdict], may_use: MayUse) -> bool:
+    """Whether a policy that its requester may use says so, and each of those has a verdict."""
+    if not any(verdict.policy.denies for verdict in selected):
+        return False
     usable = [verdict for verdict in selected if await may_use(verdict.policy.name)]
-    unsettled = any(verdict.problem for verdict in usable)
-    if unsettled or not any(verdict.policy.denies for verdict in usable):
-        return Decision(Outcome.LEAVE, _why_left(selected, waits), not_usable=waits)
-    return Decision(Outcome.DENY, _joined("No policy allows this request.", usable))
+    denied = any(verdict.policy.denies for verdict in usable)
+    return denied and not any(verdict.problem for verdict in usable)
 
 
-def _why_left(selected: Sequence[Verdict], waits: bool) -> str:
-    if waits:
-        return "A policy allows this request, but its requester may not use that policy."
-    return (
-        _joined("No policy allows this request.", selected)
-        if selected
-        else ("No policy selects this request.")
-    )
-
-
-def _joined(first: str, verdicts: Sequence[Verdict]) -> str:
+def _joined(verdicts: Sequence[Verdict]) -> str:
     told = " ".join(f"{verdict.policy.name}: {verdict.message}." for verdict in verdicts)
-    text = f"{first} {told}"
+    text = f"No policy allows this request. {told}"
     return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"

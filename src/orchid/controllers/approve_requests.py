@@ -1,20 +1,41 @@
-"""Approve the certificate requests of nodes, when their requester may ask for that.
+"""Decide on certificate requests: those of nodes, and those that a policy speaks of.
 
-Reads   certificatesigningrequests for the node client signer that nobody has decided on
+Reads   certificatesigningrequests that nobody has decided on, and approvalpolicies
 Asks    SubjectAccessReview: may the requester create .../nodeclient, or .../selfnodeclient?
-Writes  /approval: the condition Approved
-Never   denies, and never approves for another signer; those are a person's to decide
+        may the requester use that policy?
+Writes  /approval: the condition Approved; Denied if a policy says so
+Never   decides before every policy is loaded, nor by one that is not Ready; what no policy selects
+        and what no node asks for is a person's to decide
+
+What a policy says of a request is worked out in approval/, from the certificate that would be
+signed. A decision cannot be taken back, so before it is written the policies it rests on are looked
+at once more. A request that is left is looked at again when a policy changes.
 """
 
+import asyncio
+from collections.abc import Iterator
+
+from orchid.approval.case import REQUEST_SAMPLE, Case, TermsOf, case_of
+from orchid.approval.deciding import Decision, Outcome, decide
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
-from orchid.controllers.runtime.context import platform_profiles
+from orchid.controllers.follow_policies import PolicyFollower
+from orchid.controllers.runtime.context import (
+    ControllerContext,
+    platform_profiles,
+    signer_terms,
+)
 from orchid.controllers.runtime.declaration import ControllerDeclaration
-from orchid.controllers.runtime.events import EventRecorder
-from orchid.controllers.runtime.loop import Controller, TryAgain
+from orchid.controllers.runtime.events import WARNING, EventRecorder
+from orchid.controllers.runtime.loop import Clock, Controller, Start, TryAgain
 from orchid.credentials import signing_request
-from orchid.credentials.profiles import Profile, Recognition, recognise_node_client
+from orchid.credentials.profiles import Profile, recognise_node_client
 from orchid.credentials.refusals import Refusal
-from orchid.kinds.certificate_signing_request import APPROVED, CertificateSigningRequest
+from orchid.expressions.isolated import Evaluator
+from orchid.kinds.certificate_signing_request import (
+    APPROVED,
+    DENIED,
+    CertificateSigningRequest,
+)
 from orchid.kinds.role import READ, may_record_events, rule
 from orchid.kinds.subject_access_review import (
     ResourceAttributes,
@@ -22,6 +43,13 @@ from orchid.kinds.subject_access_review import (
     SubjectAccessReviewSpec,
 )
 from orchid.wire.naming import Naming
+from orchid.wire.user import UserInfo
+
+BY_NODE, BY_POLICY = "AutoApproved", "ApprovalPolicy"
+LOOK_AGAIN_SECONDS = 30.0  # rights that a requester lacks may come, and nothing tells of them
+_CONDITIONS = b'"conditions":[{'
+
+REQUESTS = ListSelection(CertificateSigningRequest)
 
 
 class ApproveRequests(Controller[CertificateSigningRequest]):
@@ -29,55 +57,161 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
     workers = 16
 
     def __init__(
-        self, client: Client, profile: Profile, names: Naming, events: EventRecorder
+        self,
+        client: Client,
+        names: Naming,
+        *,
+        node_client: Profile,
+        terms_of: TermsOf,
+        clock: Clock,
+        events: EventRecorder,
     ) -> None:
-        super().__init__(client, ListSelection(CertificateSigningRequest))
-        self._profile = profile
+        super().__init__(client, REQUESTS)
         self._names = names
+        self._node_client = node_client
+        self._terms_of = terms_of
+        self._clock = clock
         self._events = events
-        self._signer = profile.signer_name.encode()
+        self._signer = node_client.signer_name.encode()
+        self.policies = PolicyFollower(client, clock)
+        self._evaluator = Evaluator(REQUEST_SAMPLE)
+        self._reconsider = asyncio.Event()
+
+    # -- what is looked at -------------------------------------------------------------------
+
+    async def follow(self, start: Start) -> None:
+        self.policies.forget()
+        start(self.policies.follow(self._reconsider.set))
+        await self.policies.all_told.wait()
+        start(self._look_again())
+        await super().follow(start)
 
     def take(self, event: WatchedChange[CertificateSigningRequest]) -> None:
-        # What does not even mention our signer is not decoded: there may be thousands of them.
-        if event.type == DELETED or self._signer in bytes(event.data):
+        # What is decided, or cannot concern us, is not decoded: there may be thousands of them.
+        data = bytes(event.data)
+        concerns_policies = self.policies.any and _CONDITIONS not in data
+        if event.type == DELETED or self._signer in data or concerns_policies:
             super().take(event)
 
-    async def reconcile(self, found: CertificateSigningRequest) -> None:
+    async def _look_again(self) -> None:
+        """Queue every request that is not decided, once after any number of changed policies."""
+        while True:
+            await self._reconsider.wait()
+            self._reconsider.clear()
+            async for found in self._client.scan(REQUESTS):
+                if not found.is_decided:
+                    self.queue.add((found.namespace, found.name), found)
+
+    # -- what becomes of one -----------------------------------------------------------------
+
+    async def reconcile(self, found: CertificateSigningRequest) -> float | None:
         if found.is_decided or found.is_issued:
-            return
-        ways = self._recognised(found)
-        for way in ways:
-            if await self._may(found, way):
-                approved = found.with_condition(APPROVED, "AutoApproved", way.message)
-                await self._client.update(approved, "approval")
-                self._events.record(self.name, found, "AutoApproved", way.message)
-                return
+            return None
+        case = self._case(found)
+        if case is None:
+            return None
+        ways = list(self._recognised(found))
+        for subresource, message in ways:
+            if await self._may_ask(found, subresource):
+                await self._write(found, APPROVED, BY_NODE, message)
+                return None
+        again = await self._by_policy(found, case)
         if ways:
-            recognised = " ".join(way.subresource for way in ways)
+            recognised = " ".join(subresource for subresource, _ in ways)
             raise TryAgain(
                 f'recognized csr "{found.name}" as [{recognised}] '
                 "but subject access review was not approved"
             )
+        return again
 
-    def _recognised(self, csr: CertificateSigningRequest) -> list[Recognition]:
-        if csr.spec.signer_name != self._profile.signer_name:
-            return []
+    async def _by_policy(self, csr: CertificateSigningRequest, case: Case) -> float | None:
+        """Decide, or leave it; give the seconds after which to look again."""
+        decision = await self._decision(csr, case)
+        if decision.outcome is Outcome.APPROVE:
+            assert decision.by is not None
+            if not await self.policies.is_current(decision.by.policy):
+                raise TryAgain(f"policy {decision.by.policy.name} has changed meanwhile")
+            await self._write(csr, APPROVED, BY_POLICY, decision.message)
+        elif decision.outcome is Outcome.DENY:
+            if not await self.policies.all_current():
+                raise TryAgain("policies have changed meanwhile")
+            await self._write(csr, DENIED, BY_POLICY, decision.message)
+        elif decision.selected:
+            self._events.record(self.name, csr, "NotApproved", decision.message, type_=WARNING)
+            return LOOK_AGAIN_SECONDS if decision.may_change else None
+        return None
+
+    async def _decision(self, csr: CertificateSigningRequest, case: Case) -> Decision:
+        candidates = self.policies.loaded.candidates(case.signer_name, case.user)
+        verdicts = [await policy.judge(case, self._evaluator) for policy in candidates]
+        asked: dict[str, bool] = {}
+
+        async def may_use(name: str) -> bool:
+            if name not in asked:
+                asked[name] = await self._may(csr, self._use(name))
+            return asked[name]
+
+        return await decide(verdicts, may_use)
+
+    def _case(self, csr: CertificateSigningRequest) -> Case | None:
+        """The request as policies see it; None if it cannot be read, and is a person's to judge."""
+        spec = csr.spec
         try:
-            request = signing_request.parse_once(csr.spec.request or b"")
-        except Refusal:
-            return []
-        return list(
-            recognise_node_client(
-                self._profile,
-                request,
-                csr.spec.usages,
-                signer_name=csr.spec.signer_name,
-                username=csr.spec.username,
-                agent=self._names.agent,
+            return case_of(
+                spec.request or b"",
+                signer_name=spec.signer_name,
+                usages=spec.usages,
+                expiration_seconds=spec.expiration_seconds,
+                user=UserInfo(
+                    username=spec.username, uid=spec.uid, groups=spec.groups, extra=spec.extra
+                ),
+                now=self._clock.now(),
+                terms_of=self._terms_of,
             )
+        except Refusal:
+            return None
+
+    def _recognised(self, csr: CertificateSigningRequest) -> Iterator[tuple[str, str]]:
+        """The ways in which it may be approved as a node's: the right to ask for, what to say."""
+        for way in recognise_node_client(
+            self._node_client,
+            signing_request.parse_once(csr.spec.request or b""),
+            csr.spec.usages,
+            signer_name=csr.spec.signer_name,
+            username=csr.spec.username,
+            agent=self._names.agent,
+        ):
+            yield way.subresource, way.message
+
+    async def _write(
+        self, csr: CertificateSigningRequest, type_: str, reason: str, message: str
+    ) -> None:
+        decided = csr.with_condition(type_, reason, message)
+        await self._client.update(decided, "approval")
+        self._events.record(self.name, csr, reason, message)
+
+    # -- rights ------------------------------------------------------------------------------
+
+    async def _may_ask(self, csr: CertificateSigningRequest, subresource: str) -> bool:
+        asked = ResourceAttributes(
+            verb="create",
+            group=self._names.certificates,
+            version="*",
+            resource="certificatesigningrequests",
+            subresource=subresource,
+        )
+        return await self._may(csr, asked)
+
+    def _use(self, policy: str) -> ResourceAttributes:
+        return ResourceAttributes(
+            verb="use",
+            group=self._names.identity,
+            version="*",
+            resource="approvalpolicies",
+            name=policy,
         )
 
-    async def _may(self, csr: CertificateSigningRequest, way: Recognition) -> bool:
+    async def _may(self, csr: CertificateSigningRequest, asked: ResourceAttributes) -> bool:
         spec = csr.spec
         question = SubjectAccessReview(
             spec=SubjectAccessReviewSpec(
@@ -85,16 +219,22 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
                 uid=spec.uid,
                 groups=spec.groups,
                 extra=spec.extra,
-                resource_attributes=ResourceAttributes(
-                    verb="create",
-                    group=self._names.certificates,
-                    version="*",
-                    resource="certificatesigningrequests",
-                    subresource=way.subresource,
-                ),
+                resource_attributes=asked,
             )
         )
         return (await self._client.create(question)).status.allowed
+
+
+def build(client: Client, context: ControllerContext, events: EventRecorder) -> ApproveRequests:
+    names = context.names
+    return ApproveRequests(
+        client,
+        names,
+        node_client=platform_profiles(names)[names.node_client_signer],
+        terms_of=signer_terms(names, context.signing_duration),
+        clock=context.clock,
+        events=events,
+    )
 
 
 CONTROLLER = ControllerDeclaration(
@@ -104,14 +244,12 @@ CONTROLLER = ControllerDeclaration(
     rights=lambda names: (
         rule(READ, names.certificates, ("certificatesigningrequests",)),
         rule(("update",), names.certificates, ("certificatesigningrequests/approval",)),
-        rule(("approve",), names.certificates, ("signers",), names.node_client_signer),
+        # A policy may speak of any signer; who may write policies decides which.
+        rule(("approve",), names.certificates, ("signers",)),
+        rule(READ, names.identity, ("approvalpolicies",)),
+        rule(("update",), names.identity, ("approvalpolicies/status",)),
         rule(("create",), names.authorization, ("subjectaccessreviews",)),
         may_record_events(names),
     ),
-    build=lambda client, context, events: ApproveRequests(
-        client,
-        platform_profiles(context.names)[context.names.node_client_signer],
-        context.names,
-        events,
-    ),
+    build=build,
 )

@@ -4,11 +4,12 @@
     status    the condition Ready                                             StatusRules
 
 A policy is Ready once it is stored, since one that does not compile is refused; whoever finds later
-that it cannot use the policy says so in its status. How terms decide is in approval/; the
-controller that acts on them is controllers/approve_requests.py.
+that it cannot use the policy says so in its status (`with_usability`). How terms decide is in
+approval/; the controller that acts on them is controllers/approve_requests.py.
 """
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Annotated, Final
 
 from msgspec import field
@@ -22,6 +23,7 @@ from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
 from orchid.expressions.cel import Compiler
 from orchid.wire.conditions import (
+    FALSE,
     READY,
     TRUE,
     Condition,
@@ -37,6 +39,8 @@ from orchid.wire.struct import Wire, describe, merge_key, proto, replace
 SPEC: Final = Path() / "spec"
 CONDITIONS: Final = Path() / "status" / "conditions"
 NOT_READY: Final = "the policy is not Ready"
+COMPILED: Final = "Compiled"
+CANNOT_COMPILE: Final = "CannotCompile"
 
 
 class ApprovalPolicyStatus(Wire):
@@ -136,15 +140,31 @@ def declare(names: Naming) -> Kind[ApprovalPolicy]:
 
 def accepted(new: ApprovalPolicy, request: Request) -> ApprovalPolicy:
     """The policy with the condition that it is in force; it is refused if it does not compile."""
+    return with_ready(new, TRUE, COMPILED, "The policy is in force.", request.now)
+
+
+def with_ready(
+    policy: ApprovalPolicy, status: str, reason: str, message: str, now: datetime
+) -> ApprovalPolicy:
     ready = Condition(
         type=READY,
-        status=TRUE,
-        observed_generation=new.metadata.generation,
-        reason="Compiled",
-        message="The policy is in force.",
+        status=status,
+        observed_generation=policy.metadata.generation,
+        reason=reason,
+        message=message,
     )
-    conditions = with_condition(new.status.conditions, ready, request.now)
-    return replace(new, status=replace(new.status, conditions=conditions))
+    conditions = with_condition(policy.status.conditions, ready, now)
+    return replace(policy, status=replace(policy.status, conditions=conditions))
+
+
+def with_usability(policy: ApprovalPolicy, problem: str, now: datetime) -> ApprovalPolicy:
+    """The policy as whoever acts on it found it; what somebody else says of it stays."""
+    if problem and policy.is_ready:
+        return with_ready(policy, FALSE, CANNOT_COMPILE, problem, now)
+    ours = any(one.reason == CANNOT_COMPILE for one in policy.status.conditions)
+    if not problem and ours:
+        return with_ready(policy, TRUE, COMPILED, "The policy is in force.", now)
+    return policy
 
 
 def compiled(policy: ApprovalPolicy, compiler: Compiler) -> CompiledPolicy:

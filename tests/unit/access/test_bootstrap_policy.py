@@ -172,8 +172,18 @@ def test_nodes_hold_their_role_through_the_node_authorizer_only() -> None:
             True,
         ),
         (
+            controller("csrapproving"),  # policies may speak of any signer
+            ask("approve", "signers", name="example.com/x", group=CERTS),
+            True,
+        ),
+        (
             controller("csrapproving"),
-            ask("approve", "signers", name=ORCH.client_signer, group=CERTS),
+            ask("watch", "approvalpolicies", group=ORCH.identity),
+            True,
+        ),
+        (
+            controller("csrapproving"),
+            ask("update", "approvalpolicies", name="x", group=ORCH.identity),
             False,
         ),
         (

@@ -57,7 +57,8 @@ async def test_selected_by_none_it_is_left() -> None:
     """A policy for others denies nothing."""
     decision = await decided(await verdict("a", BAD, signerNames=["other.com/*"], otherwise="deny"))
 
-    assert decision == Decision(Outcome.LEAVE, "No policy selects this request.")
+    assert decision.outcome is Outcome.LEAVE
+    assert not decision.selected
 
 
 async def test_a_policy_that_may_not_be_used_neither_approves_nor_denies() -> None:
@@ -65,8 +66,8 @@ async def test_a_policy_that_may_not_be_used_neither_approves_nor_denies() -> No
     allows = await decided(await verdict("a", GOOD), usable=())
     denies = await decided(await verdict("a", BAD, otherwise="deny"), usable=())
 
-    assert (allows.outcome, allows.not_usable) == (Outcome.LEAVE, True)
-    assert (denies.outcome, denies.not_usable) == (Outcome.LEAVE, False)
+    assert (allows.outcome, allows.may_change) == (Outcome.LEAVE, True)
+    assert denies.outcome is Outcome.LEAVE
 
 
 @pytest.mark.parametrize(

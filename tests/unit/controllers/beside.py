@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from orchid.assembly import controlling
 from orchid.assembly.server import Assembly
 from orchid.client.client import Client
+from orchid.controllers.approve_requests import ApproveRequests
 from orchid.controllers.running import EVENTS, build
 from orchid.controllers.runtime.context import ControllerContext
 from orchid.controllers.runtime.events import EventRecorder
@@ -118,10 +119,13 @@ class Beside:
         signer: str = ORCH.client_signer,
         usages: tuple[str, ...] = CLIENT_USAGES,
         user: UserInfo | None = None,
+        seconds: int | None = None,
         approved: bool = False,
     ) -> CertificateSigningRequest:
         client = self.admin if user is None else self.server.clients.of_user(user)
-        spec = CertificateSigningRequestSpec(request=request, signer_name=signer, usages=usages)
+        spec = CertificateSigningRequestSpec(
+            request=request, signer_name=signer, usages=usages, expiration_seconds=seconds
+        )
         made = await client.create(
             CertificateSigningRequest(metadata=ObjectMeta(name=name), spec=spec)
         )
@@ -130,6 +134,16 @@ class Beside:
     async def approve(self, csr: CertificateSigningRequest) -> CertificateSigningRequest:
         said = csr.with_condition("Approved", "ByTest", "said the test")
         return await self.admin.update(said, "approval")
+
+
+async def told_of_policies(controller: ApproveRequests) -> None:
+    """Let the controller load every policy, without running it."""
+    following = asyncio.create_task(controller.policies.follow(lambda: None))
+    async with asyncio.timeout(PATIENCE):
+        await controller.policies.all_told.wait()
+    following.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await following
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
+from orchid.approval.case import SignerTerms, TermsOf
 from orchid.controllers.runtime.loop import Clock
 from orchid.credentials import profiles
 from orchid.credentials.authority import Authority
@@ -44,3 +45,11 @@ def platform_profiles(names: Naming) -> dict[str, Profile]:
         profiles.legacy(names.legacy_signer, (MASTERS,)),
     )
     return {profile.signer_name: profile for profile in made}
+
+
+def signer_terms(names: Naming, longest: timedelta) -> TermsOf:
+    """What each signer of ours permits, for those who judge requests before they are signed."""
+    known = {
+        name: SignerTerms(profile, longest) for name, profile in platform_profiles(names).items()
+    }
+    return known.get

@@ -1,0 +1,94 @@
+"""Follow approval policies: all of them compiled and indexed, or none at all.
+
+Reads   approvalpolicies
+Writes  /status: not Ready, when a stored policy cannot be compiled here; Ready, when it can again
+Never   decides anything: approve_requests.py asks
+
+Start with `PolicyFollower.follow`. Until every policy is loaded `loaded` raises TryAgain, and
+nobody decides by a part of them. Since a watch may be late, whoever is about to decide asks once
+more whether the policy (`is_current`), or all of them (`all_current`), are still what was judged
+by.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from orchid.approval.compiled import CompiledPolicy
+from orchid.approval.policy_index import PolicyIndex
+from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
+from orchid.controllers.runtime.loop import Clock, TryAgain
+from orchid.expressions.cel import Compiler
+from orchid.kinds.approval_policy import ApprovalPolicy, compiled, with_usability
+from orchid.wire.errors import Conflict, NotFound
+from orchid.wire.meta import Object
+
+POLICIES = ListSelection(ApprovalPolicy)
+VERSIONS = ListSelection(ApprovalPolicy, read_as=Object)
+
+
+class PolicyFollower:
+    """Every policy as it is now."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._compiler = Compiler()
+        self._index: PolicyIndex | None = None
+        self.all_told = asyncio.Event()
+
+    @property
+    def loaded(self) -> PolicyIndex:
+        """All policies; raises TryAgain before all of them are known."""
+        if self._index is None:
+            raise TryAgain("not every approval policy is loaded yet")
+        return self._index
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a policy, as far as is known; before all are loaded there may be."""
+        return self._index is None or len(self._index) > 0
+
+    def forget(self) -> None:
+        """Begin anew: nothing is decided until everything has been told again."""
+        self._index = None
+        self.all_told.clear()
+
+    async def follow(self, changed: Callable[[], None]) -> None:
+        """Keep up with all policies; `changed` is called after each change, not for the first."""
+        index = PolicyIndex()
+        async with contextlib.aclosing(self._client.follow(POLICIES)) as batches:
+            async for batch in batches:
+                for event in batch:
+                    await self._take(event, index)
+                if not batch:
+                    self._index = index
+                    self.all_told.set()
+                elif self._index is not None:
+                    changed()
+
+    async def is_current(self, policy: CompiledPolicy) -> bool:
+        live = await self._client.find(ApprovalPolicy, policy.name)
+        return live is not None and live.metadata.resource_version == policy.revision
+
+    async def all_current(self) -> bool:
+        """Whether there is no policy, and no version of one, that we have not judged by."""
+        known = {policy.name: policy.revision for policy in self.loaded}
+        live = {
+            found.name: found.metadata.resource_version
+            async for found in self._client.scan(VERSIONS)
+        }
+        return live == known
+
+    async def _take(self, event: WatchedChange[ApprovalPolicy], index: PolicyIndex) -> None:
+        policy = event.object
+        if event.type == DELETED:
+            index.remove(policy.name)
+            return
+        made = compiled(policy, self._compiler)
+        index.put(made)
+        wanted = with_usability(policy, made.unusable, self._clock.now())
+        if wanted != policy:
+            # Whoever was faster has its own event, which brings us back here.
+            with contextlib.suppress(Conflict, NotFound):
+                await self._client.update_status(wanted)

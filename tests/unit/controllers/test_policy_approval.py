@@ -1,0 +1,347 @@
+"""The approving controller decides by policy, against a real server in memory."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cryptography import x509
+
+from orchid.client.client import ListSelection
+from orchid.controllers.approve_requests import LOOK_AGAIN_SECONDS, ApproveRequests
+from orchid.controllers.runtime.loop import TryAgain
+from orchid.kinds.approval_policy import CANNOT_COMPILE, ApprovalPolicy
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
+from orchid.kinds.event import Event
+from orchid.kinds.role import ClusterRole, PolicyRule, rule
+from orchid.kinds.role_binding import ClusterRoleBinding, RoleRef, Subject
+from orchid.wire.conditions import Condition, with_condition
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.naming import ORCH
+from orchid.wire.struct import replace
+from orchid.wire.user import AUTHENTICATED, UserInfo
+from tests.extras import needs_cel
+from tests.unit.approval.cases import spec
+from tests.unit.controllers.beside import Beside, told_of_policies
+from tests.unit.credentials import samples
+
+ALICE = UserInfo(username="alice", groups=("web", AUTHENTICATED), extra={"env": ("prod",)})
+GOOD, BAD = "a.web.example.com", "evil.com"
+ALLOWS = {
+    "dnsNames": ["*.web.example.com"],
+    "usages": ["digital signature", "server auth"],
+    "keys": ["ECDSA-P256"],
+    "maxDuration": "8760h",
+}
+SIGNER = ORCH.legacy_signer
+
+
+async def role(world: Beside, name: str, user: UserInfo, *rules: PolicyRule) -> None:
+    await world.admin.create(ClusterRole(metadata=ObjectMeta(name=name), rules=rules))
+    await world.admin.create(
+        ClusterRoleBinding(
+            metadata=ObjectMeta(name=name),
+            subjects=(Subject(kind="User", api_group=ORCH.rbac, name=user.username),),
+            role_ref=RoleRef(api_group=ORCH.rbac, kind="ClusterRole", name=name),
+        )
+    )
+    await world.server.feed.fresh()
+
+
+async def may_use(world: Beside, *policies: str, user: UserInfo = ALICE) -> None:
+    used = rule(("use",), ORCH.identity, ("approvalpolicies",), *policies)
+    await role(world, "-".join(("use", *policies)), user, used)
+
+
+async def may_request(world: Beside, user: UserInfo = ALICE) -> None:
+    asked = rule(("create",), ORCH.certificates, ("certificatesigningrequests",))
+    await role(world, f"request-{user.username}", user, asked)
+
+
+async def write(world: Beside, name: str, **terms: Any) -> ApprovalPolicy:
+    given = {"signerNames": ["example.com/*"], "allows": ALLOWS, **terms}
+    made = ApprovalPolicy(metadata=ObjectMeta(name=name), spec=spec(**given))
+    return await world.admin.create(made)
+
+
+async def ask(world: Beside, name: str, host: str = GOOD, **more: Any) -> Request:
+    request = samples.request("", (), alternative_names=(x509.DNSName(host),))
+    more = {"signer": "example.com/web", "usages": ("digital signature", "server auth"), **more}
+    return await world.request(name, request, user=ALICE, seconds=24 * 3600, **more)
+
+
+def controller_of(world: Beside) -> ApproveRequests:
+    (controller,) = world.made("csrapproving")
+    assert isinstance(controller, ApproveRequests)
+    return controller
+
+
+async def looked_at(world: Beside, csr: Request) -> tuple[Request, float | None]:
+    """The request after one look of a controller that knows every policy."""
+    controller = controller_of(world)
+    await told_of_policies(controller)
+    again = await controller.reconcile(csr)
+    return await world.admin.get(Request, csr.name), again
+
+
+async def test_a_policy_that_allows_approves_and_says_which(world: Beside) -> None:
+    """The condition names the policy and its revision, and an event tells of it."""
+    await may_request(world)
+    await may_use(world, "web")
+    policy = await write(world, "web")
+    async with world.running("csrapproving"):
+        await ask(world, "r")
+
+        approved = await world.until_like(Request, "r", condition=lambda csr: csr.is_approved)
+        told = await world.until(lambda: event_about(world, "r"))
+
+    (condition,) = approved.status.conditions
+    revision = policy.metadata.resource_version
+    assert condition.reason == told.reason == "ApprovalPolicy"
+    assert condition.message == f"Approved by ApprovalPolicy web, revision {revision}."
+    assert told.message == condition.message
+
+
+async def event_about(world: Beside, name: str) -> Event | None:
+    found = [event async for event in world.admin.scan(ListSelection(Event))]
+    return next((event for event in found if event.involved_object.name == name), None)
+
+
+async def test_what_no_policy_allows_is_left_and_told(world: Beside) -> None:
+    """An event says what is wrong with it; a person may still decide."""
+    await may_request(world)
+    await may_use(world, "web")
+    await write(world, "web")
+    async with world.running("csrapproving"):
+        await ask(world, "r", BAD)
+
+        told = await world.until(lambda: event_about(world, "r"))
+
+    left = await world.admin.get(Request, "r")
+    assert left.status.conditions == ()
+    assert (told.type, told.reason) == ("Warning", "NotApproved")
+    assert 'web: dnsNames does not allow "evil.com"' in told.message
+
+
+async def test_what_no_policy_allows_is_denied_if_one_says_so(world: Beside) -> None:
+    """With the reasons of all that select it."""
+    await may_request(world)
+    await may_use(world, "deny", "web")
+    await write(world, "web")
+    await write(world, "deny", allows={}, otherwise="deny")
+
+    denied, _ = await looked_at(world, await ask(world, "r", BAD))
+
+    (condition,) = denied.status.conditions
+    assert (condition.type, condition.reason) == ("Denied", "ApprovalPolicy")
+    assert "deny: dnsNames does not allow" in condition.message
+    assert "web: dnsNames does not allow" in condition.message
+
+
+@pytest.mark.parametrize("signer", ["other.com/x", ORCH.client_signer])
+async def test_what_no_policy_selects_is_left_in_silence(world: Beside, signer: str) -> None:
+    """As on a server without policies."""
+    await may_request(world)
+    await write(world, "web", otherwise="deny")
+    made = await ask(world, "r", signer=signer)
+
+    left, again = await looked_at(world, made)
+
+    assert left == made
+    assert again is None
+
+
+async def test_a_policy_counts_only_for_those_who_may_use_it(world: Beside) -> None:
+    """Neither its yes nor its no; the right may come later, so it is looked at again."""
+    await may_request(world)
+    await may_use(world, "other")
+    await write(world, "web", otherwise="deny")
+    made = await ask(world, "r")
+    refused = await ask(world, "bad", BAD)
+
+    before, again = await looked_at(world, made)
+    not_denied, _ = await looked_at(world, refused)
+    await may_use(world, "web")
+    after, _ = await looked_at(world, made)
+
+    assert before == made
+    assert again == LOOK_AGAIN_SECONDS
+    assert not_denied == refused
+    assert after.is_approved
+
+
+async def test_nothing_is_decided_before_every_policy_is_loaded(world: Beside) -> None:
+    """A request of the first moment is not denied by half of the policies."""
+    await may_request(world)
+    await may_use(world, "web")
+    await write(world, "web", otherwise="deny")
+    made = await ask(world, "r", BAD)
+    controller = controller_of(world)
+
+    with pytest.raises(TryAgain, match="not every approval policy is loaded yet"):
+        await controller.reconcile(made)
+
+    assert await world.admin.get(Request, "r") == made
+
+
+async def test_while_following_anew_nothing_is_decided(world: Beside) -> None:
+    """Missed changes might have changed the verdict."""
+    await may_request(world)
+    await may_use(world, "web")
+    await write(world, "web")
+    made = await ask(world, "r")
+    controller = controller_of(world)
+    await told_of_policies(controller)
+
+    controller.policies.forget()
+
+    with pytest.raises(TryAgain, match="not every approval policy is loaded yet"):
+        await controller.reconcile(made)
+
+
+@pytest.mark.parametrize(
+    ("host", "change"),
+    [
+        (GOOD, lambda world, policy: world.admin.delete(ApprovalPolicy, policy.name)),
+        (GOOD, lambda world, policy: world.admin.update(replace(policy, spec=spec(allows={})))),
+        (BAD, lambda world, policy: write(world, "new", allows={"dnsNames": ["*"]})),
+    ],
+)
+async def test_a_decision_never_rests_on_an_old_policy(
+    world: Beside, host: str, change: Callable[[Beside, ApprovalPolicy], Any]
+) -> None:
+    """A watch may be late: what has changed meanwhile is judged again first."""
+    await may_request(world)
+    await may_use(world, "new", "web")
+    policy = await write(world, "web", otherwise="deny")
+    made = await ask(world, "r", host)
+    controller = controller_of(world)
+    await told_of_policies(controller)
+    await change(world, policy)
+
+    with pytest.raises(TryAgain, match="changed meanwhile"):
+        await controller.reconcile(made)
+
+    assert await world.admin.get(Request, "r") == made
+
+
+async def test_a_new_policy_is_applied_to_what_waits(world: Beside) -> None:
+    """Nobody has to ask again."""
+    await may_request(world)
+    await may_use(world, "web")
+    async with world.running("csrapproving"):
+        await ask(world, "r")
+        await write(world, "web")
+
+        approved = await world.until_like(Request, "r", condition=lambda csr: csr.is_approved)
+
+    assert approved.status.conditions[0].reason == "ApprovalPolicy"
+
+
+async def not_ready(world: Beside, name: str) -> ApprovalPolicy:
+    found = await world.admin.get(ApprovalPolicy, name)
+    paused = Condition(type="Ready", status="False", reason="Paused", message="by a person")
+    conditions = with_condition(found.status.conditions, paused, world.clock.now())
+    return await world.admin.update_status(
+        replace(found, status=replace(found.status, conditions=conditions))
+    )
+
+
+async def test_a_policy_that_is_not_ready_decides_nothing(world: Beside) -> None:
+    """It neither approves, nor lets another deny what it might allow."""
+    await may_request(world)
+    await may_use(world, "deny", "web")
+    await write(world, "web")
+    await write(world, "deny", allows={}, otherwise="deny")
+    await not_ready(world, "web")
+    made = await ask(world, "r")
+
+    left, again = await looked_at(world, made)
+
+    assert left == made
+    assert again == LOOK_AGAIN_SECONDS
+    assert not (await world.admin.get(ApprovalPolicy, "web")).is_ready
+
+
+async def test_a_stored_policy_that_cannot_be_compiled_says_so(
+    world: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its library a policy is not Ready; with it, it is Ready again by itself."""
+    needs_cel()
+    await write(world, "web", rules=[{"expression": "request.commonName == ''"}])
+
+    with monkeypatch.context() as missing:
+        missing.setitem(sys.modules, "cel_expr_python", None)
+        await told_of_policies(controller_of(world))
+        broken = await world.admin.get(ApprovalPolicy, "web")
+    await told_of_policies(controller_of(world))
+    mended = await world.admin.get(ApprovalPolicy, "web")
+
+    (condition,) = broken.status.conditions
+    assert (condition.status, condition.reason) == ("False", CANNOT_COMPILE)
+    assert "orchid-identity[cel]" in condition.message
+    assert mended.is_ready
+
+
+async def test_rules_see_who_asked(world: Beside) -> None:
+    """The user is the one that the server wrote down, with everything known of them."""
+    needs_cel()
+    await may_request(world)
+    await may_use(world, "web")
+    rules = [{"expression": "user.extra['env'][0] == 'prod' && 'web' in user.groups"}]
+    await write(world, "web", rules=rules)
+
+    approved, _ = await looked_at(world, await ask(world, "r"))
+
+    assert approved.is_approved
+
+
+async def test_what_the_platform_would_not_sign_is_not_approved(world: Beside) -> None:
+    """The rules of the signer come before those of a policy."""
+    await may_request(world)
+    await may_use(world, "web")
+    await write(world, "web", signerNames=["orch.io/*"])
+    made = await ask(world, "r", signer=ORCH.client_signer)
+
+    left, _ = await looked_at(world, made)
+
+    assert left == made
+
+
+async def test_a_policy_issues_from_the_platform_signers(world: Beside) -> None:
+    """From the request to the certificate without a person."""
+    await may_request(world)
+    await may_use(world, "web")
+    allows = {
+        "commonName": "alice",
+        "usages": ["digital signature", "client auth"],
+        "keys": ["ECDSA-*"],
+        "maxDuration": "8760h",
+    }
+    await write(world, "web", signerNames=[ORCH.client_signer], allows=allows)
+    async with world.running("csrapproving", "csrsigning"):
+        await world.request("r", samples.request("alice", ()), user=ALICE)
+
+        issued = await world.until_like(Request, "r", condition=lambda csr: csr.is_issued)
+
+    assert issued.is_approved
+
+
+async def test_two_looks_at_once_decide_once(world: Beside) -> None:
+    """The second finds that somebody was faster, and leaves it."""
+    await may_request(world)
+    await may_use(world, "web")
+    await write(world, "web")
+    made = await ask(world, "r")
+    controllers = [controller_of(world), controller_of(world)]
+    for one in controllers:
+        await told_of_policies(one)
+
+    results = await asyncio.gather(
+        *(one.reconcile(made) for one in controllers), return_exceptions=True
+    )
+
+    approved = await world.admin.get(Request, "r")
+    assert [type(result).__name__ for result in results].count("Conflict") == 1
+    assert len(approved.status.conditions) == 1
