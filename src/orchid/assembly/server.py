@@ -39,6 +39,7 @@ from orchid.server.dispatch import Dispatch
 from orchid.server.fairness import Fairness
 from orchid.server.health import Health
 from orchid.server.ledger_pages import PREFIX as LEDGER
+from orchid.server.loop_watchdog import LoopWatchdog
 from orchid.server.metrics.certificate_ends import CertificateEnds
 from orchid.server.metrics.page import MetricsPage
 from orchid.server.metrics.requests import CountedRequests
@@ -118,6 +119,7 @@ class Assembly:
         self.verbs = Verbs.over(store, self.feed, admission, names, self.random)
         self.local = InternalObjects(self.catalog, self.feed, self.verbs, self.clock, SELF)
         self.ledger = ledger_pages(settings, files, store)
+        self.watchdog = LoopWatchdog()
         self.chain = self._chain()
         self.clients = controlling.InProcessClients(
             self.chain, self.access.callers, self.catalog, names
@@ -176,6 +178,8 @@ class Assembly:
                 *impersonation.metrics.all,
                 *self.issuance.all,
                 *self.watches.metrics,
+                self.watchdog.lag,
+                self.watchdog.held,
                 self.ends.gauge,
             ),
         )
@@ -312,6 +316,7 @@ class Assembly:
             access.follow_keys(self.note_token_keys),
             access.authorization.follow(),
             self.watches.run(),
+            self.watchdog.run(),
             self.token_uses.run(),
             self.token_counts.run(),
             self.ends.run(warns=warns),

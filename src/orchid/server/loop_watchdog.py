@@ -1,0 +1,101 @@
+"""The watchdog of the event loop: how late it is, and what held it when that was too long.
+
+Everything a request does without waiting holds the loop, and with it everybody else. `run` notes a
+beat many times a second and counts how late each is. A thread beside it looks at the loop's stack
+when a beat is overdue; the log then names the functions that were found there. It holds names of
+functions alone: never a value, an argument or a line of source.
+"""
+
+import asyncio
+import logging
+import sys
+import threading
+from collections.abc import Iterator
+from time import monotonic
+from types import FrameType
+from typing import Final
+
+from orchid.metrics import Counter, Durations
+
+log = logging.getLogger(__name__)
+
+BEAT: Final = 0.05  # seconds between two beats
+TOO_LATE: Final = 0.05  # seconds after which somebody is said to hold the loop
+SAY_AT_MOST_EVERY: Final = 1.0
+MOST_NAMES: Final = 8
+BOUNDS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+# Frames of the machinery below a callback: when nothing stands above them, the loop was idle.
+_MACHINERY: Final = ("asyncio", "uvloop", "selectors", "concurrent", "threading")
+IDLE: Final = "nothing: the machine was busy elsewhere"
+
+
+class LoopWatchdog:
+    """Measures one event loop."""
+
+    def __init__(self) -> None:
+        self._due = 0.0  # when the next beat is due
+        self._found = ""  # what the loop was doing when its beat was overdue
+        self._stopped = threading.Event()
+        self._said = -SAY_AT_MOST_EVERY
+        self.lag = Durations(
+            "orchid_event_loop_lag_seconds", "How late the event loop was, at each beat.", BOUNDS
+        )
+        self.held = Counter(
+            "orchid_event_loop_held_total", "How often something held the loop for over 50 ms."
+        )
+
+    @property
+    def found(self) -> str:
+        """What holds the loop now, if its beat is overdue; innermost function first."""
+        return self._found
+
+    async def run(self) -> None:
+        """Beat until cancelled."""
+        self._due = monotonic() + BEAT
+        self._stopped.clear()
+        watching = threading.Thread(
+            target=self._watch, args=(threading.get_ident(),), name="loop-watchdog", daemon=True
+        )
+        watching.start()
+        try:
+            while True:
+                await asyncio.sleep(BEAT)
+                self._beat()
+        finally:
+            self._stopped.set()
+
+    def _beat(self) -> None:
+        now = monotonic()
+        late = max(0.0, now - self._due)
+        found, self._found = self._found, ""
+        self._due = now + BEAT
+        self.lag.observe(late)
+        if late > TOO_LATE:
+            self.held.count()
+            if now - self._said >= SAY_AT_MOST_EVERY:
+                self._said = now
+                log.warning("loop.held", extra={"seconds": round(late, 3), "by": found or IDLE})
+
+    def _watch(self, thread: int) -> None:
+        """Look every now and then; in a thread of its own."""
+        while not self._stopped.wait(BEAT):
+            if not self._found and monotonic() > self._due + TOO_LATE:
+                frame = sys._current_frames().get(thread)
+                self._found = " < ".join(names_of(frame)) or IDLE
+
+
+def names_of(frame: FrameType | None) -> Iterator[str]:
+    """The functions on a stack, innermost first, without the machinery at its foot."""
+    names: list[str] = []
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", "?"))
+        names.append("" if module.startswith(_MACHINERY) else f"{module}.{_function(frame)}")
+        frame = frame.f_back
+    for name in names[:MOST_NAMES]:
+        if not name:
+            return
+        yield name
+
+
+def _function(frame: FrameType) -> str:
+    return getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
