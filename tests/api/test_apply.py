@@ -122,6 +122,22 @@ async def test_bodies_that_cannot_be_applied(
     assert message in answer.json["message"]
 
 
+@pytest.mark.parametrize("meta", ["1.5", '"x"', "true", "[]", "[1]"])
+@pytest.mark.parametrize("there", [True, False])
+async def test_metadata_that_is_no_object_is_the_clients_mistake(
+    server: Api, meta: str, there: bool
+) -> None:
+    """Whether or not there is an object to apply it to."""
+    if there:
+        await server.account("a")
+    body = f'{{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {meta}}}'
+
+    answer = await apply(server, body.encode())
+
+    assert answer.status in (400, 422)
+    assert answer.json["kind"] == "Status"
+
+
 async def test_repeated_keys(server: Api) -> None:
     """A warning for each line, or a refusal when strict."""
     body = (

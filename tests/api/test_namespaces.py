@@ -64,6 +64,30 @@ async def test_strict_servers_want_them_to_exist(server_files: Path) -> None:
     assert there.status == 201
 
 
+async def test_one_that_goes_has_no_grace(server: Api) -> None:
+    """Its finalizers say when it goes, not a time."""
+    await server.account("a", "old")
+    marked = await server.call("DELETE", "/api/v1/namespaces/old")
+
+    assert marked.json["metadata"]["deletionTimestamp"]
+    assert "deletionGracePeriodSeconds" not in marked.json["metadata"]
+
+
+async def test_a_status_without_a_phase_is_that_of_an_active_one(server: Api) -> None:
+    """So it is accepted where that is true, and refused where it is not."""
+    made = await server.make("/api/v1/namespaces", {"metadata": {"name": "x"}})
+    status = "/api/v1/namespaces/x/status"
+    made["status"] = {}
+    kept = await server.call("PUT", status, made)
+    await server.call("DELETE", "/api/v1/namespaces/x")
+    del made["metadata"]["resourceVersion"]
+    refused = await server.call("PUT", status, made)
+
+    assert (kept.status, kept.json["status"]) == (200, {"phase": "Active"})
+    assert refused.status == 422
+    assert "Invalid value: \"Active\": may only be 'Terminating'" in refused.json["message"]
+
+
 async def test_deleting_one_only_marks_it(server: Api) -> None:
     """It is Terminating until it is empty; new content is refused, changes are not."""
     made = await server.account("a", "old")

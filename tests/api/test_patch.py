@@ -100,6 +100,18 @@ async def test_what_does_not_exist_cannot_be_patched(server: Api, media: dict[st
     assert (await patch(server, "none", body, media)).status == 404
 
 
+@pytest.mark.parametrize("media", [JSON_PATCH, MERGE, STRATEGIC])
+async def test_what_does_not_exist_is_told_before_a_bad_patch(
+    server: Api, media: dict[str, str]
+) -> None:
+    """The same patch is a mistake where there is something to change."""
+    await server.account("a")
+    body = [{"op": "nonsense", "path": "/x"}] if media is JSON_PATCH else "x"
+
+    assert (await patch(server, "none", body, media)).status == 404
+    assert (await patch(server, "a", body, media)).status in (400, 422)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

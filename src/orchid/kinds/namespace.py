@@ -106,7 +106,13 @@ class Rules(Strategy[Namespace]):
         return bool(old.spec.finalizers)
 
     def prepare_for_deletion(self, marked: Namespace, request: Request) -> Namespace:
+        """A namespace has no grace: when it goes is for its finalizers to say."""
+        marked = marked.with_meta(deletion_grace_period_seconds=None)
         return replace(marked, status=replace(marked.status, phase=TERMINATING))
+
+    def defaulted(self, new: Namespace) -> Namespace:
+        status = new.status if new.status.phase else replace(new.status, phase=ACTIVE)
+        return replace(self.labelled(new), status=status)
 
     def labelled(self, new: Namespace) -> Namespace:
         """Every namespace carries its own name as a label, so that selectors can find it."""
@@ -157,7 +163,7 @@ def declare(names: Naming) -> Kind[Namespace]:
         plural="namespaces",
         scope=Scope.CLUSTER,
         rules=rules,
-        defaults=rules.labelled,  # so that whoever names the namespace owns the label
+        defaults=rules.defaulted,  # so that whoever names the namespace owns the label
         short_names=("ns",),
         verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
         writes=("metadata",),

@@ -132,7 +132,8 @@ def _collection(located: Located, query: Query) -> Target:
             pinned = FieldMatcher.parse(fields).exact("metadata.name")
         except BadRequest:
             pinned = None
-        if pinned and not path_segment_errors(pinned):
+        # Who may delete one object by name may not thereby delete collections.
+        if pinned and verb != "deletecollection" and not path_segment_errors(pinned):
             name = pinned
     if watch_path:
         fields = labels = ""

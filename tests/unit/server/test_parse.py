@@ -46,6 +46,7 @@ def words(found: Target) -> tuple[str, ...]:
         ("GET", "/api/v1/watch/pods/p", "watch", "v1", "", "pods", "p"),
         ("GET", "/api/v1/namespaces//pods", "list", "v1", "", "pods", ""),
         ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dp", "list", "v1", "", "pods", "p"),
+        ("DELETE", "/api/v1/x?fieldSelector=metadata.name%3Dp", "deletecollection", "v1", "", "x", ""),
         ("GET", "/api/v1/pods?fieldSelector=metadata.name%3D..", "list", "v1", "", "pods", ""),
         ("GET", "/api/v1/pods?fieldSelector=%3D%3D%3D", "list", "v1", "", "pods", ""),
         ("GET", "/api/v1/namespaces/n/pods/%C3%A4", "get", "v1", "n", "pods", "ä"),

@@ -82,7 +82,12 @@ class Patching:
         request: Request,
     ) -> Entry[T]:
         """Every patch but apply."""
-        edit = await offload(len(body), lambda: self._edit(kind, media_type, body, request))
+        try:
+            edit = await offload(len(body), lambda: self._edit(kind, media_type, body, request))
+        except ApiError:
+            # What is not there is told before what is wrong with the patch.
+            await self._objects.current(kind, request.namespace, request.name)
+            raise
 
         def change(entry: Entry[T]) -> T:
             old = entry.object
@@ -142,8 +147,8 @@ class Patching:
         request: Request,
         may_create: Callable[[], Awaitable[None]],
     ) -> Entry[T]:
-        meta = config.get("metadata") or {}
-        if uid := meta.get("uid"):
+        meta = config.get("metadata")
+        if isinstance(meta, dict) and (uid := meta.get("uid")):
             raise Conflict(
                 kind.about(request.name),
                 f"uid mismatch: the provided object specified uid {uid}, "
