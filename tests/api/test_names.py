@@ -74,3 +74,20 @@ async def test_generated_names(server: Api) -> None:
     assert len(made["metadata"]["name"]) == 9
     assert made["metadata"]["generateName"] == "job-"
     assert named["metadata"]["name"] == "mine"
+
+
+async def test_a_taken_name_beside_a_base_is_told_as_a_generated_one(server: Api) -> None:
+    """As the reference does: whoever sends a base is told to try again, also while it goes."""
+    both = {"metadata": {"generateName": "job-", "name": "mine", "finalizers": ["acme.io/hold"]}}
+    await server.make(SA, both)
+    taken = await server.call("POST", SA, both)
+    await server.call("DELETE", f"{SA}/mine")
+    going = await server.call("POST", SA, both)
+
+    sentence = (
+        'serviceaccounts "mine" already exists, '
+        "the server was not able to generate a unique name for the object"
+    )
+    assert (taken.status, taken.json["message"]) == (409, sentence)
+    assert taken.header("retry-after") == "1"
+    assert (going.status, going.json["message"]) == (409, f"object is being deleted: {sentence}")

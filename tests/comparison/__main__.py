@@ -42,7 +42,7 @@ def main() -> int:
     print(f"  {missing or 'nothing'}")
     grammar = Grammar(operations, tokens, tag, options.seed)
     comparison = Comparison((first, second), admin, tag)
-    comparison.prepare(grammar.namespaces)
+    comparison.prepare(grammar.namespaces, grammar.rights())
     for _ in range(options.requests):
         comparison.ask(grammar.request())
     return report(comparison.found, options.requests)
@@ -77,12 +77,12 @@ def report(found: dict[tuple[str, str], Found], requests: int) -> int:
             continue
         classes, differing = classes + 1, differing + one.count
         print(f"\n{one.count} x {name}\n{example(one)}")
-    print("\nDecided otherwise:")
+    print("\nDecided, or listed with a reason:")
     for decision, count in decided.most_common():
         print(f"  {count} x {decision}")
     alike = requests - differing - decided.total()
     print(
-        f"{requests} requests: {alike} alike, {decided.total()} differ by decision, "
+        f"{requests} requests: {alike} alike, {decided.total()} differ for a known reason, "
         f"{differing} otherwise, in {classes} classes"
     )
     return 1 if classes else 0

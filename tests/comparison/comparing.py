@@ -6,11 +6,11 @@ not bring others after it.
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tests.comparison.decisions import decision_for
+from tests.comparison.decisions import ANSWERS_STATUS, decision_for
 from tests.comparison.differences import class_of
 from tests.comparison.found import Found
 from tests.comparison.grammar import Asked
@@ -19,6 +19,7 @@ from tests.comparison.sending import Answer, Client, Request
 
 MERGE = "application/merge-patch+json"
 SUCCESS = range(200, 300)
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
 class Server:
@@ -58,15 +59,27 @@ class Server:
 class Comparison:
     def __init__(self, clients: tuple[Client, Client], admin: str, tag: str) -> None:
         self._servers = [Server(client, tag) for client in clients]
+        self._tag = tag
+        self._own = f"labelSelector=compare%3D{tag}"
         self._admin = {"Authorization": f"Bearer {admin}", "Accept": "application/json"}
         self.statuses: Counter[int] = Counter()  # of the first
         self.found: dict[tuple[str, str], Found] = {}  # by class and decision
 
-    def prepare(self, namespaces: Iterable[str]) -> None:
+    def prepare(self, namespaces: Iterable[str], rights: Mapping[str, list[Any]]) -> None:
+        """Make the namespaces, and give rights to users: rules by user name."""
         for namespace in namespaces:
-            body = json.dumps({"metadata": {"name": namespace}}).encode()
-            headers = {**self._admin, "Content-Type": "application/json"}
-            self._both(Request("POST", "/api/v1/namespaces", headers, body))
+            self._make("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        group = {"apiGroup": "rbac.authorization.k8s.io"}
+        for user, rules in rights.items():
+            meta = {"metadata": {"name": f"{self._tag}-of-{user}"}}
+            self._make(f"{RBAC}/clusterroles", {**meta, "rules": rules})
+            role = {"roleRef": {"kind": "ClusterRole", **meta["metadata"], **group}}
+            subjects = {"subjects": [{"kind": "User", "name": user, **group}]}
+            self._make(f"{RBAC}/clusterrolebindings", {**meta, **role, **subjects})
+
+    def _make(self, path: str, document: Any) -> None:
+        headers = {**self._admin, "Content-Type": "application/json"}
+        self._both(Request("POST", path, headers, json.dumps(document).encode()))
 
     def ask(self, asked: Asked) -> None:
         one, other = (server.ask(asked) for server in self._servers)
@@ -75,14 +88,25 @@ class Comparison:
         if name is None:
             return
         new = Found(asked, (one, other))
-        self.found.setdefault((name, decision_for(new) or ""), new).count += 1
+        decision = decision_for(new) or ""
+        self.found.setdefault((name, decision), new).count += 1
         if asked.key and asked.request.method != "GET":
             self._remove(asked.key)
+        elif asked.request.method == "DELETE" and (
+            asked.request.body or decision != ANSWERS_STATUS
+        ):
+            self._clear(asked.request.target.partition("?")[0])
 
     def _remove(self, path: str) -> None:
         patch = {**self._admin, "Content-Type": MERGE}
         self._both(Request("PATCH", path, patch, b'{"metadata":{"finalizers":null}}'))
         self._both(Request("DELETE", f"{path}?gracePeriodSeconds=0", self._admin))
+
+    def _clear(self, collection: str) -> None:
+        """Take away what is left of a collection that only one of them has emptied."""
+        for answer in self._both(Request("GET", f"{collection}?{self._own}", self._admin)):
+            for item in json.loads(answer.body).get("items") or ():
+                self._remove(f"{collection}/{item['metadata']['name']}")
 
     def _both(self, request: Request) -> list[Answer]:
         return [server.client.send(request) for server in self._servers]

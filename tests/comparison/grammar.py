@@ -66,6 +66,27 @@ PARAMETERS: Mapping[str, tuple[str, ...]] = {
 NAMES = ("n0", "n1", "n2")
 BAD_NAMES = ("Bad_Name", "a%2Fb", "x" * 260, "%20", "n0.", "-n")
 AGENTS = ("compare/1", "kubectl/v1.36.0", "", "Mozilla/5.0")
+IMPERSONATORS = 3  # the first may do everything, the others see `rights`
+MODES = ("user-info", "serviceaccount", "arbitrary-node")
+CONSTRAINED = [
+    {
+        "apiGroups": ["authentication.k8s.io"],
+        "resources": ["users", "groups", "serviceaccounts", "nodes", "userextras/acme.io/scope"],
+        "verbs": [
+            "impersonate:user-info",
+            "impersonate:serviceaccount",
+            "impersonate:arbitrary-node",
+        ],
+    },
+    {
+        "apiGroups": ["", "rbac.authorization.k8s.io"],
+        "resources": ["*"],
+        "verbs": [
+            f"impersonate-on:{mode}:{verb}" for mode in MODES for verb in ("get", "list", "create")
+        ],
+    },
+]
+PLAIN = [{"apiGroups": [""], "resources": ["users", "groups"], "verbs": ["impersonate"]}]
 IMPERSONATED = (
     {"Impersonate-User": "carol"},
     {"Impersonate-User": "bob", "Impersonate-Group": "dev"},
@@ -175,9 +196,16 @@ class Grammar:
         agent = chance.choice(AGENTS)
         if agent:
             headers["User-Agent"] = agent
-        if chance.random() < 0.05:
+        if chance.random() < 0.08:
             headers |= chance.choice(IMPERSONATED)
+            user = chance.choice(list(self._tokens)[:IMPERSONATORS])
+            headers["Authorization"] = f"Bearer {self._tokens[user]}"
         return headers
+
+    def rights(self) -> dict[str, list[Any]]:
+        """What the second and the third user may do: act as others, in the two ways there are."""
+        constrained, plain = list(self._tokens)[1:IMPERSONATORS]
+        return {constrained: CONSTRAINED, plain: PLAIN}
 
     # -- what --------------------------------------------------------------------------------
 

@@ -59,7 +59,7 @@ def test_a_server_on_a_file_answers_as_one_on_etcd(tmp_path: Path) -> None:
         operations, missing = common_operations(first, second, admin)
         grammar = Grammar(operations, tokens, "cmp", seed=11)
         comparison = Comparison((first, second), admin, "cmp")
-        comparison.prepare(grammar.namespaces)
+        comparison.prepare(grammar.namespaces, grammar.rights())
         for _ in range(REQUESTS):
             comparison.ask(grammar.request())
         first.close()
@@ -75,7 +75,7 @@ def test_the_seed_decides_every_request() -> None:
     """The same seed asks the same, another something else."""
 
     def asked(seed: int) -> list[Asked]:
-        grammar = Grammar([SECRETS], {"admin": "t", "bob": "u"}, "cmp", seed)
+        grammar = Grammar([SECRETS], {"admin": "t", "alice": "u", "bob": "v"}, "cmp", seed)
         return [grammar.request() for _ in range(50)]
 
     assert asked(1) == asked(1)

@@ -124,7 +124,6 @@ def declare(names: Naming) -> Kind[Event]:
             Column(
                 "Count",
                 lambda event, now: max(event.count, 1),
-                type="integer",
                 description="How often it happened.",
                 priority=WIDE,
             ),

@@ -137,9 +137,10 @@ class AlreadyExists(ApiError):
 class NoUniqueName(ApiError):
     code, reason = 409, "AlreadyExists"
 
-    def __init__(self, about: ErrorSubject) -> None:
+    def __init__(self, about: ErrorSubject, *, terminating: bool = False) -> None:
+        start = "object is being deleted: " if terminating else ""
         super().__init__(
-            f"{about} {quote(about.name)} already exists, "
+            f"{start}{about} {quote(about.name)} already exists, "
             "the server was not able to generate a unique name for the object",
             about.details(retry=1),
         )

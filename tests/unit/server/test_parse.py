@@ -46,7 +46,6 @@ def words(found: Target) -> tuple[str, ...]:
         ("GET", "/api/v1/watch/pods/p", "watch", "v1", "", "pods", "p"),
         ("GET", "/api/v1/namespaces//pods", "list", "v1", "", "pods", ""),
         ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dp", "list", "v1", "", "pods", "p"),
-        ("DELETE", "/api/v1/x?fieldSelector=metadata.name%3Dp", "deletecollection", "v1", "", "x", ""),
         ("GET", "/api/v1/pods?fieldSelector=metadata.name%3D..", "list", "v1", "", "pods", ""),
         ("GET", "/api/v1/pods?fieldSelector=%3D%3D%3D", "list", "v1", "", "pods", ""),
         ("GET", "/api/v1/namespaces/n/pods/%C3%A4", "get", "v1", "n", "pods", "ä"),
@@ -62,6 +61,14 @@ def test_resource_requests(  # noqa: PLR0917 -- the columns of the table
 
     assert found.is_resource
     assert words(found) == (verb, where, namespace, resource, name)
+
+
+def test_a_selected_name_is_not_that_of_a_collection_to_delete() -> None:
+    """Who may delete one object by name may not thereby delete collections."""
+    found = target_of("DELETE", "/api/v1/pods?fieldSelector=metadata.name%3Dp")
+
+    assert words(found) == ("deletecollection", "v1", "", "pods", "")
+    assert found.field_selector == "metadata.name=p"
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ class Creating:
                 return await self._insert(kind, candidate, request)
             except Raced as raced:
                 await self._objects.catch_up(raced)
-        raise self._taken(kind, candidate, generated)
+        raise self._taken(kind, candidate)
 
     async def act(
         self, kind: Kind[T], new: T, request: Request, *, under: bool = False
@@ -124,14 +124,13 @@ class Creating:
         refuse_set_version(new)
         return await self._objects.insert(kind, new, request)
 
-    def _taken(self, kind: Kind[Any], new: Object, generated: bool) -> Exception:
+    def _taken(self, kind: Kind[Any], new: Object) -> Exception:
         about = kind.about(new.name)
-        if generated:
-            return NoUniqueName(about)
         there = self._objects.cache(kind).get(new.namespace, new.name)
-        if there is not None and there.meta.deletion_timestamp:
-            return StillTerminating(about)
-        return AlreadyExists(about)
+        terminating = there is not None and there.meta.deletion_timestamp is not None
+        if new.metadata.generate_name:
+            return NoUniqueName(about, terminating=terminating)
+        return StillTerminating(about) if terminating else AlreadyExists(about)
 
 
 def in_namespace(kind: Kind[T], new: T, namespace: str) -> T:
