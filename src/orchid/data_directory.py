@@ -92,10 +92,13 @@ def certificate_files(settings: Settings, files: DataDirectory) -> list[Certific
 
 
 def prepare(settings: Settings, now: datetime.datetime) -> DataDirectory:
-    """Make what is missing; raises BadSettings with what a person has to mend."""
-    root = settings.data_dir
-    given = settings.given
-    _make_private(root)
+    """Make what is missing; raises BadSettings with what a person has to mend.
+
+    For the owner of the directory alone: a server has its store open by now, so that a second one
+    on the same directory was refused before it could write here.
+    """
+    root, given = settings.data_dir, settings.given
+    make(settings)
     files = located(settings)
     try:
         authority = _authority(files, now)
@@ -115,7 +118,9 @@ def prepare(settings: Settings, now: datetime.datetime) -> DataDirectory:
     return files
 
 
-def _make_private(root: Path) -> None:
+def make(settings: Settings) -> None:
+    """Make the directory itself, or insist that it is private."""
+    root = settings.data_dir
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         refuse_exposed(root, root.stat())

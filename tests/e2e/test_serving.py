@@ -2,6 +2,8 @@
 
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,3 +46,48 @@ def test_unknown_flag_is_a_clear_message(tmp_path: Path) -> None:
         pass
 
     assert "Traceback" not in str(failure.value)
+
+
+def test_a_second_server_on_a_directory_in_use_changes_nothing(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    """It is refused before it writes anything, whatever its flags would make it write."""
+    first = start_server()
+    before = {path.name: path.read_bytes() for path in files_of(first.data_dir)}
+
+    flags = ("--advertise-address", "10.0.0.1")
+    with (
+        pytest.raises(ServerFailed, match="is in use by process"),
+        running_server(first.data_dir, *flags),
+    ):
+        pass
+    made = orchid("init", "--data-dir", str(first.data_dir), *flags)
+
+    assert made.returncode == 1
+    assert "stop the server first" in made.stderr
+    assert {path.name: path.read_bytes() for path in files_of(first.data_dir)} == before
+    assert first.is_ready()
+
+
+def test_a_store_keeps_to_the_naming_it_began_with(start_server: StartServer) -> None:
+    """Another one is refused with a sentence that says what to type."""
+    first = start_server()
+    first.stop()
+
+    with (
+        pytest.raises(ServerFailed, match="start with --naming orch, or with another --data-dir"),
+        running_server(first.data_dir, "--naming", "kubernetes"),
+    ):
+        pass
+
+    assert start_server(port=first.port).is_ready()
+
+
+def files_of(directory: Path) -> list[Path]:
+    """The keys, certificates and configurations, which only their owner writes."""
+    return sorted(path for path in directory.iterdir() if not path.name.startswith("orchid.db"))
+
+
+def orchid(*words: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "orchid", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

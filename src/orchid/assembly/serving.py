@@ -31,8 +31,12 @@ WORKER_PROGRAM = (sys.executable, "-P", "-m", "orchid.worker")
 
 async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
     """Serve until `stop` is set, then drain. `announce` is told when the server is ready."""
-    files = data_directory.prepare(settings, SystemClock().now())
-    async with opened_store(settings) as store, sequenced(settings, files, store):
+    data_directory.make(settings)
+    async with contextlib.AsyncExitStack() as opened:
+        # The store comes first: whoever has it open owns the directory, and writes the files in it.
+        store = await opened.enter_async_context(opened_store(settings))
+        files = data_directory.prepare(settings, SystemClock().now())
+        await opened.enter_async_context(sequenced(settings, files, store))
         if settings.given.workers > 1:
             sockets = await _bound(settings)
             workers = Parent(settings, store, sockets, WORKER_PROGRAM)

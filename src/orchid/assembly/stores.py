@@ -13,9 +13,11 @@ from orchid.server.audit import policy as audit_policy
 from orchid.server.audit.log_file import AuditLog, AuditLogUnusable
 from orchid.settings import BadSettings, Settings
 from orchid.store.first_revision import first_revision
-from orchid.store.interface import Store, StoreError
+from orchid.store.interface import ABSENT, Change, RevisionConflict, Span, Store, StoreError
 from orchid.store.memory import MemoryStore
 from orchid.store.sqlite.store import SQLiteStore
+
+NAMING = "~server/naming"  # behind all objects, like the ledger: the feed does not load it
 
 
 @contextlib.asynccontextmanager
@@ -26,9 +28,28 @@ async def opened_store(settings: Settings) -> AsyncIterator[Store]:
     except StoreError as problem:
         raise BadSettings(f"the store cannot be opened: {problem}") from None
     try:
+        await _refuse_another_naming(backend, settings)
         yield backend
     finally:
         await backend.close()
+
+
+async def _refuse_another_naming(backend: Store, settings: Settings) -> None:
+    """The first server writes down which names it speaks; others speak the same."""
+    wanted = settings.names.name
+    try:
+        with contextlib.suppress(RevisionConflict):  # another was first
+            if not (await backend.read(Span.key(NAMING))).records:
+                await backend.commit([Change(NAMING, wanted.encode(), ABSENT)])
+        page = await backend.read(Span.key(NAMING))
+    except StoreError as problem:
+        raise BadSettings(f"the store cannot be opened: {problem}") from None
+    found = page.records[0].value.decode(errors="replace")
+    if found != wanted:
+        raise BadSettings(
+            f"--naming: this store was begun with {found}; start with --naming {found}, or with "
+            "another --data-dir or --etcd-prefix"
+        )
 
 
 async def _open(settings: Settings) -> Store:

@@ -147,7 +147,7 @@ class Feed:
     async def _take(self, batch: Batch) -> None:
         told: dict[KindCache[Any], list[ObjectChange[Any]]] = {}
         for event in batch.events:
-            cache = self._shelf_of(event.key)
+            cache = self._cache_of(event.key)
             if cache is None:
                 continue
             if event.revision <= self._loaded_at:
@@ -175,7 +175,7 @@ class Feed:
         """
         found: dict[KindCache[Any], dict[str, Entry[Any]]] = {s: {} for s in self._caches.values()}
         for record in page.records:
-            cache = self._shelf_of(record.key)
+            cache = self._cache_of(record.key)
             if cache is not None:
                 entry = Entry(cache.kind, record.key, record.value, record.revision)
                 found[cache][record.key] = entry
@@ -192,7 +192,7 @@ class Feed:
                 _tell_lost(cache)
         return oldest
 
-    def _shelf_of(self, key: str) -> KindCache[Any] | None:
+    def _cache_of(self, key: str) -> KindCache[Any] | None:
         kind = self._catalog.of_key(key)
         return self._caches[kind.type] if kind else None
 
