@@ -244,6 +244,6 @@ async def test_a_constrained_right_opens_one_request_as_one_user(server: Api) ->
     assert allowed.status == 200
     assert {what: answer.status for what, answer in refused.items()} == dict.fromkeys(refused, 403)
     assert refused["another verb"].json["message"] == (
-        'serviceaccounts "x" is forbidden: User "bob" cannot impersonate-on:user-info:get resource '
-        '"serviceaccounts" in API group "" in the namespace "ci"'
+        'users "carol" is forbidden: User "bob" cannot impersonate resource "users" in API '
+        'group "" at the cluster scope'
     )

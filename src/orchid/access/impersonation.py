@@ -1,8 +1,9 @@
 """Impersonation: act as somebody else, with their rights and none of one's own.
 
 `Impersonation.apply` reads the Impersonate- headers and tries the modes (impersonation_modes.py)
-one after the other until one lets the caller through. If none does, the first refusal is the
-answer. It gives the user to go on with, or None if nobody is impersonated.
+one after the other until one lets the caller through. It gives the user to go on with, or None if
+nobody is impersonated. If no mode lets them through, the first refusal is the answer, but only of a
+mode whose right for such requests the caller holds: others are told of the plain right.
 
 Which mode last served a caller is remembered, and tried first: most callers use one alone. Nothing
 else is remembered from one request to the next.
@@ -17,7 +18,7 @@ from time import perf_counter
 from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from orchid.access.impersonation_modes import LegacyMode, all_modes
+from orchid.access.impersonation_modes import LegacyMode, NotOnThisRequest, all_modes
 from orchid.engine.interfaces import Authorizer, Decision, Presented
 from orchid.engine.request import Target
 from orchid.metrics import Counter, Durations, doubling
@@ -69,6 +70,8 @@ class Impersonation:
         for mode in self._in_order(caller):
             try:
                 user = await mode.become(caller, wanted, target)
+            except NotOnThisRequest:
+                continue
             except Forbidden as raised:
                 refusal = refusal or raised
                 continue

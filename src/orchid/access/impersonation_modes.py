@@ -12,8 +12,9 @@ All but the last are constrained. They ask first whether the caller may make thi
 this mode (verb `impersonate-on:<mode>:<verb>` on whatever the request is about), then whether they
 may take the identity (verb `impersonate:<mode>` on its name, uid, groups and extra, in that order).
 
-A mode says who the caller becomes, None if it is not for such a user, or raises Forbidden. No
-answer is kept here: a right that is taken away is gone with the next request.
+A mode says who the caller becomes, or None if it is not for such a user. It raises NotOnThisRequest
+when the first question is answered with no, and Forbidden later on. No answer is kept here: a right
+that is taken away is gone with the next request.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,6 +24,7 @@ from orchid.access.denial import forbidden, joined
 from orchid.access.extra_keys import key_errors
 from orchid.engine.interfaces import Authorizer
 from orchid.engine.request import Target
+from orchid.wire.errors import Forbidden
 from orchid.wire.fields import Path
 from orchid.wire.naming import Naming
 from orchid.wire.rules.names import label_errors, subdomain_errors
@@ -43,6 +45,10 @@ MANY: Final = 4  # of so many values it is asked first whether all are open to t
 EVERY: Final = "*"
 
 Applies = Callable[[UserInfo, UserInfo], bool]  # (the caller, the wanted user)
+
+
+class NotOnThisRequest(Exception):
+    """The caller has no constrained right for such a request at all."""
 
 
 class LegacyMode:
@@ -130,7 +136,10 @@ class ConstrainedMode(LegacyMode):
         if not self._applies(caller, wanted):
             return None
         request = target._replace(verb=f"impersonate-on:{self.name}:{target.verb}")
-        await self._require(caller, request)
+        try:
+            await self._require(caller, request)
+        except Forbidden:
+            raise NotOnThisRequest from None
         return await self._take(caller, wanted)
 
     async def _take_groups(self, caller: UserInfo, groups: tuple[str, ...]) -> None:

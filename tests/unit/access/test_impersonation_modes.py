@@ -355,16 +355,15 @@ CLUSTER = f'in API group "{AUTHENTICATION}" at the cluster scope'
             [CAROL],
             ALICE,
             [],
-            'pods is forbidden: User "alice" cannot impersonate-on:user-info:list resource "pods" '
-            'in API group "" in the namespace "ci"',
+            'users "carol" is forbidden: User "alice" cannot impersonate resource "users" in API '
+            'group "" at the cluster scope',
         ),
         (
             [NODE],
             AGENT,
             [],
-            'pods is forbidden: User "system:serviceaccount:ops:agent" cannot '
-            'impersonate-on:associated-node:list resource "pods" in API group "" in the namespace '
-            '"ci"',
+            'users "system:node:n1" is forbidden: User "system:serviceaccount:ops:agent" cannot '
+            'impersonate resource "users" in API group "" at the cluster scope',
         ),
         (
             [NODE],
@@ -400,7 +399,7 @@ CLUSTER = f'in API group "{AUTHENTICATION}" at the cluster scope'
 async def test_the_first_refusal_is_the_answer(
     headers: list[Header], caller: UserInfo, verbs: list[str], message: str
 ) -> None:
-    """Of all modes that apply, the first one's first missing right is told."""
+    """Of the modes that the caller has some right in, the first one's missing right is told."""
     assert await refusal(*headers, rights=Rights(*verbs), caller=caller) == message
 
 
@@ -459,7 +458,8 @@ async def test_an_authorizer_that_fails_refuses_and_is_quoted() -> None:
     message = await refusal(CAROL, rights=Rights(error="no answer"), target=METRICS)
 
     assert message == (
-        'forbidden: User "alice" cannot impersonate-on:user-info:get path "/metrics": no answer'
+        'users "carol" is forbidden: User "alice" cannot impersonate resource "users" in API group '
+        '"" at the cluster scope: no answer'
     )
 
 
@@ -490,7 +490,7 @@ async def test_a_right_that_is_taken_away_is_gone_at_once() -> None:
     await acting.apply(ALICE, presented(CAROL), LIST_PODS)
     rights.verbs = ()
 
-    with pytest.raises(Forbidden, match="impersonate-on:user-info:list"):
+    with pytest.raises(Forbidden, match='cannot impersonate resource "users"'):
         await acting.apply(ALICE, presented(CAROL), LIST_PODS)
 
 
