@@ -2,17 +2,16 @@
 
 A kind says what is worth an entry as a `Fact` (see `Kind.records`). What anybody must be able to
 find stands in clear: a serial number, a signer, a time. What may tell of a person is sealed: only a
-hash is written, keyed with the uid of the object that the entry tells of. The uid is random, and
+hash is written, salted with the uid of the object that the entry tells of. The uid is random, and
 stands in that object and not in the entry. So whoever can read the object can check the entry
 against it (`seal`), and when the object is removed nobody can any more: the log stays whole, and
 holds no name.
 """
 
-import hashlib
-import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
@@ -43,7 +42,7 @@ def entry(fact: Fact, uid: str, now: datetime) -> bytes:
     """A fact about the object with this uid, as the bytes that are logged."""
     content: dict[str, Any] = {
         "type": fact.type,
-        "time": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "time": f"{now.isoformat()[:19]}Z",  # much faster than strftime
         **fact.clear,
     }
     if uid:
@@ -58,5 +57,5 @@ def entry(fact: Fact, uid: str, now: datetime) -> bytes:
 
 def seal(uid: str, name: str, value: Any) -> str:
     """The hash that stands for a value, the same for whoever knows the uid of the object."""
-    told = name.encode() + b"\0" + _encoder.encode(value)
-    return hmac.new(uid.encode(), told, hashlib.sha256).hexdigest()
+    # Not HMAC, whose one call lets go of the interpreter lock: a busy server waits long for it.
+    return sha256(b"%b\0%b\0%b" % (uid.encode(), name.encode(), _encoder.encode(value))).hexdigest()

@@ -1,6 +1,6 @@
 """Where the ledger stands in the store, and the changes that put an entry there.
 
-    ~ledger/pending/<time>-<random>   an entry that waits for its place in the log
+    ~ledger/pending/<time>-<random>…  an entry that waits for its place in the log
     ~ledger/entries/<index>           a stretch of a bundle: entries from that index on
     ~ledger/tile/<level>/<index>      a tile of hashes; the last one of a level grows
     ~ledger/head/checkpoint           how far the log goes, signed
@@ -11,6 +11,7 @@ An entry becomes pending in the same commit as the object it tells of (`pending`
 write the same key for it, so none waits for another. sequencing.py gives it its place.
 """
 
+import itertools
 import secrets
 from collections.abc import Iterable
 from datetime import datetime
@@ -30,12 +31,26 @@ HEAD: Final = PREFIX + "head/checkpoint"
 
 def pending(facts: Iterable[Fact], uid: str, now: datetime) -> list[Change]:
     """What a commit adds to put these facts about an object into the ledger."""
-    return [Change(_pending_key(now), entry(fact, uid, now), ABSENT) for fact in facts]
+    return [Change(_pending_keys.next(now), entry(fact, uid, now), ABSENT) for fact in facts]
 
 
-def _pending_key(now: datetime) -> str:
-    # In the order of time, so that a crowd of entries gets its places in about that order.
-    return f"{PENDING.start}{int(now.timestamp() * 1000):013d}-{secrets.token_hex(8)}"
+class PendingKeys:
+    """Keys that nobody else takes: the time, a random word for this process, and a count.
+
+    In the order of time, so that a crowd of entries gets its places in about that order.
+    """
+
+    def __init__(self) -> None:
+        # Random once: asking the kernel for each key would take longer than all the rest.
+        self._process = secrets.token_hex(8)
+        self._count = itertools.count()
+
+    def next(self, now: datetime) -> str:
+        moment = int(now.timestamp() * 1000)
+        return f"{PENDING.start}{moment:013d}-{self._process}-{next(self._count):012d}"
+
+
+_pending_keys = PendingKeys()
 
 
 def stretch_key(index: int) -> str:

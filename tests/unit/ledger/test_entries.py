@@ -1,6 +1,8 @@
 """An entry holds what is to be found in clear, and only hashes of what may tell of a person."""
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,6 +43,17 @@ def test_a_seal_depends_on_the_object_the_field_and_the_value() -> None:
     }
 
     assert len(seals) == 4
+
+
+def test_a_seal_is_what_the_documentation_says() -> None:
+    """The few lines of Python in docs/ledger.md give the same hash, for any value."""
+    page = Path("docs/ledger.md").read_text()
+    lines = page.partition("```python\n")[2].partition("```")[0]
+    told: dict[str, Any] = {}
+    exec(lines, told)  # noqa: S102 -- our own page
+
+    for value in ("alice", "Zoë \U0001f98a", ["b", "a"], {"b": 1, "a": None}):
+        assert told["seal"](UID, "requester", value) == seal(UID, "requester", value)
 
 
 def test_a_fact_that_is_too_large_is_refused() -> None:
