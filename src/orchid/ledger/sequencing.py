@@ -33,7 +33,7 @@ from orchid.tlog.tiles import FULL, BadTile, Edge, Tile
 
 log = logging.getLogger(__name__)
 
-INTERVAL_SECONDS: Final = 0.5
+INTERVAL_SECONDS: Final = 1.0
 PAGE: Final = 1024  # pending entries that are read, and put in order, at once
 MOST_AT_ONCE: Final = 64  # entries in one commit, each of which costs a change more
 MOST_STRETCHES: Final = 32  # of one bundle; more are joined into one
@@ -79,7 +79,7 @@ class Sequencer:
                 await self.drain()
                 problem = ""
             except Exception as failure:  # whatever it is, the entries wait and the server goes on
-                if str(failure) != problem:  # said once, not twice a second
+                if str(failure) != problem:  # said once, not every second
                     log.error("ledger.not_written: %s", failure)
                 problem = str(failure)
             await sleep(interval)
@@ -125,9 +125,9 @@ class Sequencer:
         self._end = end
 
     async def _current_end(self) -> _End:
+        if self._end:
+            return self._end  # if somebody else has moved the head since, the commit conflicts
         head = await _one(self._store, places.HEAD)
-        if self._end and self._end.revision == (head.revision if head else ABSENT):
-            return self._end
         if head is None:
             return _End(Signer(self._origin, self._key), ABSENT, Edge(0), {}, [])
         try:

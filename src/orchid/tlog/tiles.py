@@ -75,9 +75,14 @@ class Tile:
 
     def hash_of(self, node: Node, data: bytes) -> bytes:
         """A node's hash, from the bytes of the tile that `with_node` named."""
-        below = node.height % HEIGHT
-        first = (node.place << below) % FULL
-        return tree_hash(split(data)[first : first + (1 << below)])
+        return _hash_in_row(node, split(data))
+
+
+def _hash_in_row(node: Node, row: Sequence[bytes]) -> bytes:
+    """A node's hash, from the hashes of the tile that has it."""
+    below = node.height % HEIGHT
+    first = (node.place << below) % FULL
+    return tree_hash(row[first : first + (1 << below)])
 
 
 def width_of(level: int, index: int, size: int) -> int:
@@ -203,4 +208,7 @@ class Edge:
         return b"".join(self._rows[tile.level])
 
     def root(self) -> bytes:
-        return subtree_hash(Subtree(0, self.size), self.size, self.tile)
+        rows = self._rows
+        return Subtree(0, self.size).hash(
+            lambda node: _hash_in_row(node, rows[node.height // HEIGHT])
+        )
