@@ -24,6 +24,8 @@ from orchid.wire.schema import Fields, confidential_paths, schema_of
 
 T = TypeVar("T", bound=Object)
 
+LARGEST_BODY = 3_145_728  # of any request, as the reference
+LARGEST_REVIEW = 131_072  # of what asks a question and stores nothing
 STORED_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 ENDPOINT_VERBS = ("get", "patch", "update")
 
@@ -91,6 +93,7 @@ class Kind(Generic[T]):
     answers_deleted_object: bool = False  # DELETE answers the object instead of a Status
     acts: Acting[T] | None = None
     verbs: tuple[str, ...] = STORED_VERBS
+    largest_body: int = LARGEST_BODY  # bytes
     # Defaults are put into what a client sends before anything looks at it (and only then).
     defaults: Callable[[T], T] | None = None
     # Other versions in which the same objects are served. They have the same fields.

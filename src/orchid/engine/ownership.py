@@ -21,6 +21,7 @@ from orchid.wire.text import timestamp, whole_seconds
 T = TypeVar("T", bound=Object)
 
 MOST_OUTLINES = 4096
+LARGEST_OUTLINED = 4096  # bytes of a body; a larger one is seldom like another
 
 
 class Ownership:
@@ -55,7 +56,8 @@ class Ownership:
             known = entries[0]["fieldsV1"] if entries else {}
             if len(self._created) >= MOST_OUTLINES:
                 self._created.clear()
-            self._created[key] = known
+            if request.body_weight <= LARGEST_OUTLINED:
+                self._created[key] = known
         return known
 
     def after_update(

@@ -64,7 +64,7 @@ class Request:
     now: datetime
     options: Options = NO_OPTIONS
     manager: str = "unknown"  # the field manager: the option, else from the user agent
-    body_bytes: int = 0  # of what was sent; much of it is worked on beside the loop
+    body_weight: int = 0  # bytes of work in what was sent; much is done beside the loop
     real_user: UserInfo | None = None  # who is behind an impersonated user
     warnings: list[str] = field(default_factory=list)
     audit_annotations: dict[str, str] = field(default_factory=dict)

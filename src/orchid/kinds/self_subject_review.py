@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import field
 
-from orchid.engine.kind import Kind, Scope
+from orchid.engine.kind import LARGEST_REVIEW, Kind, Scope
 from orchid.engine.request import Request
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.naming import Naming
@@ -55,4 +55,5 @@ def declare(names: Naming) -> Kind[SelfSubjectReview]:
         acts=TellWhoIsCalling(),
         creates=("metadata",),
         verbs=("create",),
+        largest_body=LARGEST_REVIEW,
     )

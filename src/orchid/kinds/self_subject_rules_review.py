@@ -8,7 +8,7 @@ from typing import Annotated, Protocol
 
 from msgspec import field
 
-from orchid.engine.kind import Kind, Scope
+from orchid.engine.kind import LARGEST_REVIEW, Kind, Scope
 from orchid.engine.request import Request
 from orchid.wire.errors import BadRequest
 from orchid.wire.meta import Object
@@ -108,4 +108,5 @@ def declare(names: Naming, rules: RuleLister) -> Kind[SelfSubjectRulesReview]:
         acts=ListRules(rules),
         creates=("metadata", "spec"),
         verbs=("create",),
+        largest_body=LARGEST_REVIEW,
     )

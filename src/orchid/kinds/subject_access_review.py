@@ -14,16 +14,26 @@ from typing import Annotated, Generic, Protocol, TypeVar
 from msgspec import field
 
 from orchid.engine.interfaces import Authorizer, Verdict
-from orchid.engine.kind import Kind, Scope
+from orchid.engine.kind import LARGEST_REVIEW, Kind, Scope
 from orchid.engine.request import Request, Target
 from orchid.wire.errors import BadRequest, ErrorSubject, refuse_if_any
-from orchid.wire.fields import METADATA, FieldError, Path, forbidden, invalid, required
+from orchid.wire.fields import (
+    METADATA,
+    FieldError,
+    Path,
+    forbidden,
+    invalid,
+    required,
+    too_long,
+)
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.naming import Naming
 from orchid.wire.rules.names import label_value_errors, qualified_name_errors
-from orchid.wire.selection import FieldMatcher, LabelMatcher
-from orchid.wire.struct import Wire, describe, proto, replace
+from orchid.wire.selection import LONGEST_SELECTOR, FieldMatcher, LabelMatcher
+from orchid.wire.struct import Wire, at_most, describe, proto, replace
 from orchid.wire.user import UserInfo
+
+MOST_REQUIREMENTS, MOST_VALUES = 100, 1000  # of a selector, and of one of its requirements
 
 SPEC = Path() / "spec"
 RESOURCE = SPEC / "resourceAttributes"
@@ -37,7 +47,9 @@ class SelectorRequirement(Wire):
     operator: Annotated[str, proto(2), describe("In, NotIn, Exists or DoesNotExist.")] = field(
         default_factory=str
     )
-    values: Annotated[tuple[str, ...], proto(3), describe("The values to compare with.")] = ()
+    values: Annotated[
+        tuple[str, ...], at_most(MOST_VALUES), proto(3), describe("The values to compare with.")
+    ] = ()
 
 
 class FieldSelectorRequirement(SelectorRequirement):
@@ -57,7 +69,10 @@ class FieldSelectorAttributes(Wire):
 
     raw_selector: Annotated[str, proto(1), describe("The selector as text.")] = ""
     requirements: Annotated[
-        tuple[FieldSelectorRequirement, ...], proto(2), describe("The selector as conditions.")
+        tuple[FieldSelectorRequirement, ...],
+        at_most(MOST_REQUIREMENTS),
+        proto(2),
+        describe("The selector as conditions."),
     ] = ()
 
 
@@ -66,7 +81,10 @@ class LabelSelectorAttributes(Wire):
 
     raw_selector: Annotated[str, proto(1), describe("The selector as text.")] = ""
     requirements: Annotated[
-        tuple[LabelSelectorRequirement, ...], proto(2), describe("The selector as conditions.")
+        tuple[LabelSelectorRequirement, ...],
+        at_most(MOST_REQUIREMENTS),
+        proto(2),
+        describe("The selector as conditions."),
     ] = ()
 
 
@@ -239,6 +257,7 @@ def declare(
             acts=Reviewing[R](group, authorizer, errors=errors, subject=subject),
             creates=("metadata", "spec"),
             verbs=("create",),
+            largest_body=LARGEST_REVIEW,
         )
 
     return (
@@ -322,6 +341,8 @@ def selector_errors(
     if not selector.raw_selector and not selector.requirements:
         text = f"when {path} is specified, requirements or rawSelector is required"
         yield required(path / "requirements", text)
+    if len(selector.raw_selector) > LONGEST_SELECTOR:
+        yield too_long(path / "rawSelector", LONGEST_SELECTOR, "character")
     for index, requirement in enumerate(selector.requirements):
         yield from requirement_errors(requirement, (path / "requirements")[index])
 

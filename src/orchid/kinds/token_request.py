@@ -13,7 +13,7 @@ from typing import Annotated, Any, Protocol
 
 from msgspec import field
 
-from orchid.engine.kind import Endpoint, Kind, Scope
+from orchid.engine.kind import LARGEST_REVIEW, Endpoint, Kind, Scope
 from orchid.engine.request import Request
 from orchid.wire.errors import Conflict, ErrorSubject, Invalid, refuse_if_any
 from orchid.wire.fields import METADATA, FieldError, Path, invalid
@@ -167,6 +167,7 @@ def declare(names: Naming, issuer: Issuer) -> Endpoint:
         acts=RequestToken(names, issuer),
         creates=("metadata", "spec"),
         verbs=("create",),
+        largest_body=LARGEST_REVIEW,
         defaults=with_default_lifetime,
     )
     return Endpoint("token", verbs=("create",), has_table=False, kind=kind)

@@ -10,7 +10,7 @@ from typing import Annotated
 from msgspec import field
 
 from orchid.engine.interfaces import Authenticated, Rejected, TokenAuthenticator
-from orchid.engine.kind import Kind, Scope
+from orchid.engine.kind import LARGEST_REVIEW, Kind, Scope
 from orchid.engine.request import Request
 from orchid.wire.errors import BadRequest, InternalError
 from orchid.wire.meta import Object
@@ -91,6 +91,7 @@ def declare(
         acts=ReviewToken(tokens, api_audiences),
         creates=("metadata", "spec"),
         verbs=("create",),
+        largest_body=LARGEST_REVIEW,
     )
 
 

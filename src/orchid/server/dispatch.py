@@ -5,17 +5,20 @@ contract says things are looked at: route (404, 405), Content-Type (415), Accept
 query (400, 422), then the engine.
 """
 
+import functools
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from orchid.engine.cache.entry import Entry
 from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import Authorizer
-from orchid.engine.kind import Endpoint, Kind
-from orchid.engine.offload import offload
+from orchid.engine.kind import LARGEST_BODY, Endpoint, Kind
+from orchid.engine.offload import body_weight, offload
 from orchid.engine.request import Request, Target
 from orchid.engine.verbs.all_verbs import Verbs
 from orchid.engine.verbs.delete import DeleteOptions
+from orchid.engine.verbs.listing import Listed
 from orchid.engine.verbs.patching import APPLY, MEDIA_TYPES
 from orchid.engine.verbs.request_body import decode_message, decode_object
 from orchid.engine.verbs.update import as_new, require_name
@@ -34,10 +37,13 @@ from orchid.server.negotiate import (
     require_route_accepts,
 )
 from orchid.server.respond import (
+    compressed,
     entry_response,
     head,
+    is_kept_form,
     list_response,
     status_response,
+    wants_compression,
 )
 from orchid.server.sockets import websocket
 from orchid.server.sockets.messages import Response, Stream
@@ -58,7 +64,7 @@ from orchid.wire.options import default_manager
 from orchid.wire.status import Status, StatusDetails
 from orchid.wire.text import quote
 
-LARGEST_BODY = 3_145_728
+LARGEST_OPTIONS = 65_536  # of the body of a deletion
 
 NO_NAME = "Name parameter required."
 
@@ -101,7 +107,10 @@ class Dispatch:
 
     async def __call__(self, exchange: Exchange, request: Request) -> Answer:
         route = self._route(exchange, request.target)
-        return await self._handlers[request.target.verb](exchange, request, route)
+        answer = await self._handlers[request.target.verb](exchange, request, route)
+        if isinstance(answer, Response) and wants_compression(exchange, answer):
+            return await offload(len(answer.body), functools.partial(compressed, answer))
+        return answer
 
     # -- routing ---------------------------------------------------------------------------
 
@@ -160,14 +169,14 @@ class Dispatch:
             version = query.get("resourceVersion")
             if version:
                 request.options = request.options._replace(resource_version=version[0])
-        return entry_response(exchange, 200, await self._verbs.reading.get(kind, request))
+        return await entry_answer(exchange, 200, await self._verbs.reading.get(kind, request))
 
     async def _list(self, exchange: Exchange, request: Request, route: Route) -> Answer:
         kind, _ = route
         self._negotiate(exchange, kind, None, offered=SERVED + STREAMED)
         if exchange.query:
             request.options = parse.read_options(exchange.query)
-        return list_response(exchange, kind, await self._verbs.listing.page(kind, request))
+        return await list_answer(exchange, kind, await self._verbs.listing.page(kind, request))
 
     async def _watch(self, exchange: Exchange, request: Request, route: Route) -> Answer:
         kind, _ = route
@@ -211,13 +220,13 @@ class Dispatch:
             entry = await self._verbs.creating.act(kind, new, request)
         else:
             entry = await self._verbs.creating.create(kind, new, request)
-        return entry_response(exchange, 201, entry)
+        return await entry_answer(exchange, 201, entry)
 
     async def _act_under(self, exchange: Exchange, request: Request, kind: Kind[Any]) -> Answer:
         self._negotiate(exchange, kind, None)
         new = await self._decoded(exchange, request, kind, "CreateOptions")
         entry = await self._verbs.creating.act(kind, new, request, under=True)
-        return entry_response(exchange, 201, entry)
+        return await entry_answer(exchange, 201, entry)
 
     async def _update(self, exchange: Exchange, request: Request, route: Route) -> Answer:
         kind, endpoint = route
@@ -227,7 +236,7 @@ class Dispatch:
         if kind.creates_on_update and await self._verbs.updating.is_missing(kind, request):
             return await self._create_by_update(exchange, request, kind, new)
         entry = await self._verbs.updating.replace(kind, endpoint, new, request)
-        return entry_response(exchange, 200, entry)
+        return await entry_answer(exchange, 200, entry)
 
     async def _create_by_update(
         self, exchange: Exchange, request: Request, kind: Kind[Any], new: Any
@@ -237,27 +246,28 @@ class Dispatch:
         creating = request.with_target(request.target._replace(verb="create"))
         await require_allowed(self._authorizer, request.user, creating.target)
         new = as_new(kind, new)
-        return entry_response(exchange, 201, await self._verbs.creating.create(kind, new, creating))
+        entry = await self._verbs.creating.create(kind, new, creating)
+        return await entry_answer(exchange, 201, entry)
 
     async def _patch(self, exchange: Exchange, request: Request, route: Route) -> Answer:
         kind, endpoint = route
         media = patch_media_type(exchange)
         self._negotiate(exchange, kind, endpoint)
         require_names(request)
-        body = self._body(exchange)
-        request.body_bytes = len(body)
+        body = self._body(exchange, kind.largest_body)
         apply = media == APPLY
+        request.body_weight = body_weight(body, may_be_yaml=apply)
         self._write_options(exchange, request, "PatchOptions", "apply" if apply else "other")
         if not apply:
             entry = await self._verbs.patching.patch(kind, endpoint, media, body, request)
-            return entry_response(exchange, 200, entry)
+            return await entry_answer(exchange, 200, entry)
         creating = request.target._replace(verb="create")
 
         async def may_create() -> None:
             await require_allowed(self._authorizer, request.user, creating)
 
         entry, created = await self._verbs.patching.apply(kind, endpoint, body, request, may_create)
-        return entry_response(exchange, 201 if created else 200, entry)
+        return await entry_answer(exchange, 201 if created else 200, entry)
 
     async def _delete(self, exchange: Exchange, request: Request, route: Route) -> Answer:
         kind, _ = route
@@ -267,7 +277,7 @@ class Dispatch:
         deleted = await self._verbs.deleting.delete(kind, request.name, options, request)
         if kind.answers_deleted_object or not deleted.gone:
             code = 202 if not deleted.gone and options.orphan_dependents is False else 200
-            return entry_response(exchange, code, deleted.entry)
+            return await entry_answer(exchange, code, deleted.entry)
         details = StatusDetails(
             name=request.name, group=kind.group, kind=kind.plural, uid=deleted.entry.meta.uid
         )
@@ -311,25 +321,25 @@ class Dispatch:
             raise not_acceptable(STREAMED if streams else SERVED)
         exchange.form = form
 
-    def _body(self, exchange: Exchange) -> bytes:
-        if exchange.http.too_large:
-            raise TooLarge(f"limit is {LARGEST_BODY}")
+    def _body(self, exchange: Exchange, limit: int = LARGEST_BODY) -> bytes:
+        if exchange.http.too_large or len(exchange.http.body) > limit:
+            raise TooLarge(f"limit is {limit}")
         return exchange.http.body
 
     async def _decoded(
         self, exchange: Exchange, request: Request, kind: Kind[Any], options: str
     ) -> Any:
         media = body_media_type(exchange)
-        body = self._body(exchange)
+        body = self._body(exchange, kind.largest_body)
         self._write_options(exchange, request, options, "")
-        request.body_bytes = len(body)
+        request.body_weight = body_weight(body, may_be_yaml=media == YAML)
 
         def decode() -> Any:
             if media == PROTOBUF:
                 return decode_message(self._catalog, kind, body)
             return decode_object(self._catalog, kind, body, request, yaml=media == YAML)
 
-        exchange.observed.sent = await offload(len(body), decode)
+        exchange.observed.sent = await offload(request.body_weight, decode)
         return exchange.observed.sent
 
     def _write_options(self, exchange: Exchange, request: Request, kind: str, patch: str) -> None:
@@ -348,7 +358,7 @@ class Dispatch:
     def _delete_options(
         self, exchange: Exchange, request: Request, *, collection: bool = False
     ) -> DeleteOptions:
-        body = self._body(exchange)
+        body = self._body(exchange, LARGEST_OPTIONS)
         options = parse.query_delete_options(exchange.query, collection=collection)
         if body:
             sent = exchange.observed.sent = self._body_delete_options(exchange, body)
@@ -379,6 +389,20 @@ class Dispatch:
                 f"{quote(options.api_version)}"
             )
         return options
+
+
+async def entry_answer(exchange: Exchange, code: int, entry: Entry[Any]) -> Response:
+    """One object; a form that has to be made first is made beside the loop if it is large."""
+    weight = 0 if is_kept_form(exchange.form) else len(entry.data)
+    return await offload(weight, functools.partial(entry_response, exchange, code, entry))
+
+
+async def list_answer(exchange: Exchange, kind: Kind[Any], listed: Listed[Any]) -> Response:
+    if is_kept_form(exchange.form):
+        return list_response(exchange, kind, listed)
+    listed.entries = list(listed.entries)  # as they are now, whatever changes meanwhile
+    weight = sum(len(entry.tail) for entry in listed.entries)
+    return await offload(weight, functools.partial(list_response, exchange, kind, listed))
 
 
 def require_names(request: Request) -> None:

@@ -33,6 +33,7 @@ from orchid.wire.errors import ApiError, BadRequest, Forbidden, NotAcceptable
 from orchid.wire.status import ListMeta, Status
 
 GZIP_ABOVE = 131_072
+LARGEST_YAML = 8 << 20  # of the JSON that it is made of
 WARNING_BUDGET, WARNING_CUT = 4096, 256
 
 _CONTENT_TYPE = {
@@ -65,19 +66,29 @@ def document(
     if packed is not None:
         body = packed
     elif form.media == YAML:
+        if len(data) > LARGEST_YAML:
+            raise NotAcceptable("the answer is too large for YAML; ask for JSON, or for pages")
         body = yaml_text.dump(msgspec.json.decode(data))
     elif form.pretty or exchange.pretty:
         body = pretty(data)
     else:
         body = data + b"\n"
-    return compressed(exchange, Response(status, headers, body))
+    return Response(status, headers, body)
 
 
-def compressed(exchange: Exchange, response: Response) -> Response:
-    if len(response.body) > GZIP_ABOVE and accepts_gzip(exchange.http):
-        response.body = gzip.compress(response.body, 1, mtime=0)
-        response.headers += b"Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n"
+def wants_compression(exchange: Exchange, response: Response) -> bool:
+    return len(response.body) > GZIP_ABOVE and accepts_gzip(exchange.http)
+
+
+def compressed(response: Response) -> Response:
+    response.body = gzip.compress(response.body, 1, mtime=0)
+    response.headers += b"Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n"
     return response
+
+
+def is_kept_form(form: Form) -> bool:
+    """Whether the answer is in the form that is kept, so that next to nothing is left to do."""
+    return form.media == JSON and form.transform is Transform.NONE
 
 
 def accepts_gzip(http: HttpRequest) -> bool:

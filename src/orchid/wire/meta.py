@@ -5,7 +5,18 @@ from typing import Annotated, Any, Self
 
 from msgspec import field
 
-from orchid.wire.struct import Wire, as_set, atomic_map, describe, merge_key, proto, replace
+from orchid.wire.struct import (
+    Wire,
+    as_set,
+    at_most,
+    atomic_map,
+    describe,
+    merge_key,
+    proto,
+    replace,
+)
+
+MOST_OWNERS, MOST_FINALIZERS, MOST_MANAGERS = 1000, 1000, 1000  # that one object can have
 
 Time = datetime.datetime
 
@@ -123,17 +134,20 @@ class ObjectMeta(Wire):
     owner_references: Annotated[
         tuple[OwnerReference, ...],
         merge_key("uid", atomic=True),
+        at_most(MOST_OWNERS),
         proto(13),
         describe("The objects on which this one depends; when all of them are gone, it goes too."),
     ] = ()
     finalizers: Annotated[
         tuple[str, ...],
         as_set(),
+        at_most(MOST_FINALIZERS),
         proto(14),
         describe("Who still has to do something before the object may go."),
     ] = ()
     managed_fields: Annotated[
         tuple[ManagedFieldsEntry, ...],
+        at_most(MOST_MANAGERS),
         proto(17),
         describe("Who has set which fields. Kept by the server."),
     ] = ()

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from orchid.wire.struct import (
+    AtMost,
     AtomicMap,
     Confidential,
     Described,
@@ -98,6 +99,7 @@ class Sequence:
     keys: tuple[str, ...] = ()
     is_set: bool = False
     appends: bool = False  # where a strategic merge puts new elements
+    most: int | None = None  # items that a body may bring
 
     @property
     def atomic(self) -> bool:
@@ -199,4 +201,5 @@ def _sequence(item: Any, words: tuple[Any, ...]) -> Sequence:
     items = _node(item)
     if key and key.atomic and isinstance(items, Fields):
         items = _record(items.type, is_open=items.open, atomic=True)
-    return Sequence(items, key.names if key else (), is_set, bool(key and key.appends))
+    most = next((word.items for word in words if isinstance(word, AtMost)), None)
+    return Sequence(items, key.names if key else (), is_set, bool(key and key.appends), most)

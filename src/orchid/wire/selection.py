@@ -22,6 +22,7 @@ from orchid.wire.rules.names import label_value_errors, qualified_name_errors
 # Clients repeat a few short selectors for ever; a long one is not worth its place.
 _CACHE_ENTRIES = 512
 _CACHED_LENGTH = 1024
+LONGEST_SELECTOR = 16 * 1024
 
 
 class Operator(StrEnum):
@@ -88,6 +89,7 @@ class LabelMatcher:
         if not text:
             return EVERY_LABEL
         if len(text) > _CACHED_LENGTH:
+            _require_short(text)
             return _parse_labels(text)
         return _cached_labels(text)
 
@@ -106,6 +108,11 @@ class LabelMatcher:
 
 
 EVERY_LABEL = LabelMatcher()
+
+
+def _require_short(text: str) -> None:
+    if len(text) > LONGEST_SELECTOR:
+        raise BadRequest(f"a selector may have at most {LONGEST_SELECTOR} characters")
 
 
 def _parse_labels(text: str) -> LabelMatcher:
@@ -300,6 +307,7 @@ class FieldMatcher:
         if not text:
             return EVERY_FIELD
         if len(text) > _CACHED_LENGTH:
+            _require_short(text)
             return _parse_fields(text)
         return _cached_fields(text)
 

@@ -50,6 +50,13 @@ class MergeKey:
 
 
 @dataclass(frozen=True, slots=True)
+class AtMost:
+    """A list with no more items than this; a body that has more is refused before it is used."""
+
+    items: int
+
+
+@dataclass(frozen=True, slots=True)
 class SetOfScalars:
     """A list in which order does not matter and nothing stands twice."""
 
@@ -96,6 +103,10 @@ class Described:
 
 def merge_key(*names: str, atomic: bool = False, appends: bool = False) -> MergeKey:
     return MergeKey(names, atomic, appends)
+
+
+def at_most(items: int) -> AtMost:
+    return AtMost(items)
 
 
 def as_set() -> SetOfScalars:

@@ -24,7 +24,7 @@ from orchid.wire.errors import (
     StillTerminating,
     refuse_if_any,
 )
-from orchid.wire.fields import gathered
+from orchid.wire.fields import FieldError, gathered
 from orchid.wire.meta import Object
 from orchid.wire.rules.metadata import creation_errors, dedup_owner_references
 from orchid.wire.struct import replace
@@ -53,7 +53,7 @@ class Creating:
         new = deduplicated(new, request)
         sent = new
         new = await offload(
-            request.body_bytes, lambda: self._ownership.after_create(kind, sent, request)
+            request.body_weight, lambda: self._ownership.after_create(kind, sent, request)
         )
         return await self.create_prepared(kind, new, request)
 
@@ -75,7 +75,10 @@ class Creating:
         new = in_namespace(kind, blank_unwritten(kind, new), request.namespace)
         if not under:
             new = wiped(new)
-        new = self._ownership.after_create(kind, new, request)
+        sent = new
+        new = await offload(
+            request.body_weight, lambda: self._ownership.after_create(kind, sent, request)
+        )
         new = await self._admission.admit(request, kind, new, None)
         if kind.acts is None:
             raise NotFound(kind.about(new.name))
@@ -86,18 +89,18 @@ class Creating:
         new = await self._admission.admit(request, kind, new, None)
         new = self._stamped(new, request)
         new = blank_unwritten(kind, new)
-        new = kind.rules.prepare_for_create(new, request)
-        errors = gathered(
-            chain(
-                creation_errors(
-                    new.metadata,
-                    namespaced=kind.namespaced,
-                    name_errors=kind.rules.name_errors,
-                    only_known_finalizers=kind.rules.only_known_finalizers,
-                ),
-                kind.rules.validate(new),
+        new = prepared = kind.rules.prepare_for_create(new, request)
+
+        def found() -> tuple[FieldError, ...]:
+            metadata = creation_errors(
+                prepared.metadata,
+                namespaced=kind.namespaced,
+                name_errors=kind.rules.name_errors,
+                only_known_finalizers=kind.rules.only_known_finalizers,
             )
-        )
+            return gathered(chain(metadata, kind.rules.validate(prepared)))
+
+        errors = await offload(request.body_weight, found)
         if errors:
             refuse_if_any(kind.about_kind(new.name), errors)
         for warning in kind.rules.warnings(new, None):

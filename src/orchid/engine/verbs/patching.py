@@ -83,11 +83,15 @@ class Patching:
     ) -> Entry[T]:
         """Every patch but apply."""
         try:
-            edit = await offload(len(body), lambda: self._edit(kind, media_type, body, request))
+            edit = await offload(
+                request.body_weight, lambda: self._edit(kind, media_type, body, request)
+            )
         except ApiError:
             # What is not there is told before what is wrong with the patch.
             await self._objects.current(kind, request.namespace, request.name)
             raise
+        if edit.carries:
+            request.body_weight += json_patch.MOST_COPIED
 
         def change(entry: Entry[T]) -> T:
             old = entry.object
@@ -117,7 +121,7 @@ class Patching:
         may_create: Callable[[], Awaitable[None]],
     ) -> tuple[Entry[T], bool]:
         """Server-side apply; says whether the object was created. `may_create` raises if not."""
-        config = await offload(len(body), lambda: self._apply_body(body, request))
+        config = await offload(request.body_weight, lambda: self._apply_body(body, request))
 
         def change(entry: Entry[T]) -> T:
             live = msgspec.json.decode(entry.data)
@@ -154,7 +158,9 @@ class Patching:
                 f"uid mismatch: the provided object specified uid {uid}, "
                 "and no existing object was found",
             )
-        new = self._applied(kind, None, None, config, request)
+        new = await offload(
+            request.body_weight, lambda: self._applied(kind, None, None, config, request)
+        )
         new = wiped(new.with_meta(resource_version=""))
         creating = request.with_target(request.target._replace(verb="create"))
         await may_create()

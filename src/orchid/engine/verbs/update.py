@@ -28,7 +28,7 @@ from orchid.wire.errors import (
     Invalid,
     refuse_if_any,
 )
-from orchid.wire.fields import METADATA, gathered, invalid
+from orchid.wire.fields import METADATA, FieldError, gathered, invalid
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.rules.metadata import update_errors
 from orchid.wire.struct import replace
@@ -71,7 +71,8 @@ class Updating:
         """Apply a change to the newest object until it wins, or the client's version is stale."""
         while True:
             entry = await self._objects.current(kind, request.namespace, request.name)
-            changed = await offload(request.body_bytes, functools.partial(change, entry))
+            weight = request.body_weight + len(entry.data)
+            changed = await offload(weight, functools.partial(change, entry))
             new = await self._checked(kind, endpoint, changed, entry, request)
             try:
                 return await self._store(kind, new, entry, request)
@@ -87,19 +88,19 @@ class Updating:
         require_version(kind, new, entry)
         new = replace(new, metadata=carried_over(new.metadata, old.metadata))
         new = keep_unwritten(kind, endpoint, new, old)
-        new = rules.prepare_for_update(new, old, request)
-        errors = gathered(
-            itertools.chain(
-                update_errors(
-                    new.metadata,
-                    old.metadata,
-                    namespaced=kind.namespaced,
-                    name_errors=kind.rules.name_errors,
-                    only_known_finalizers=kind.rules.only_known_finalizers,
-                ),
-                rules.validate_update(new, old),
+        new = prepared = rules.prepare_for_update(new, old, request)
+
+        def found() -> tuple[FieldError, ...]:
+            metadata = update_errors(
+                prepared.metadata,
+                old.metadata,
+                namespaced=kind.namespaced,
+                name_errors=kind.rules.name_errors,
+                only_known_finalizers=kind.rules.only_known_finalizers,
             )
-        )
+            return gathered(itertools.chain(metadata, rules.validate_update(prepared, old)))
+
+        errors = await offload(request.body_weight + len(entry.data), found)
         if errors:
             refuse_if_any(kind.about_kind(new.name), errors)
         for warning in rules.warnings(new, old):

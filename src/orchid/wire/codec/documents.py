@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from orchid.wire.codec.bounds import count_check_of, require_few_values
 from orchid.wire.codec.field_validation import (
     FieldValidation,
     Malformed,
@@ -97,6 +98,7 @@ class Decoder(Generic[T]):
         self.schema = schema or schema_of(type_)
         self._typed = msgspec.json.Decoder(type_)
         self._glance = quick_check_of(self.schema)
+        self._require_counts = count_check_of(self.schema)
 
     def stored(self, data: bytes) -> T:
         """Decode what this server has written: no nulls, nothing unknown, nothing to report."""
@@ -109,6 +111,7 @@ class Decoder(Generic[T]):
         if yaml:
             return self._decode_yaml(body, findings)
         value = plain(body)
+        self._require_counts(value)
         try:
             typed = msgspec.convert(value, self.type)  # text is not read, nor kept, a second time
             keys = self._glance(value)
@@ -120,6 +123,7 @@ class Decoder(Generic[T]):
 
     def convert(self, value: Any, *, findings: bool = False) -> tuple[T, list[str]]:
         """The same from a decoded document; a dict cannot repeat a key."""
+        self._require_counts(value)
         try:
             typed = msgspec.convert(value, self.type)
             self._glance(value)
@@ -129,6 +133,7 @@ class Decoder(Generic[T]):
 
     def _decode_yaml(self, body: bytes, findings: bool) -> tuple[T, list[str]]:
         value, repeated = _load_yaml(body)
+        self._require_counts(value)
         typed, found = self._shaped(value, findings, sort_keys=True)
         return typed, [*repeated, *found] if findings else []
 
@@ -160,6 +165,7 @@ def convert(value: Any, type_: type[T]) -> T:
 
 def plain(body: bytes) -> Any:
     """Any JSON document as dicts and lists; raises Malformed when it is none."""
+    require_few_values(body)
     try:
         return _PLAIN.decode(body)
     except msgspec.ValidationError as fault:
@@ -228,10 +234,15 @@ def _may_repeat_keys(body: bytes, keys: int) -> bool:
     return colons - body.count(b'\\":') != keys
 
 
+def _pairs(found: list[tuple[str, Any]]) -> Pairs:
+    """A function of Python's own, so that the decoder lets other threads in between."""
+    return Pairs(found)
+
+
 def _with_repeats(body: bytes) -> Any:
     """The document with repeated keys kept; the body is known to be JSON."""
     try:
-        return json.loads(body.decode(), object_pairs_hook=Pairs)
+        return json.loads(body.decode(), object_pairs_hook=_pairs)
     except RecursionError:
         raise Malformed("exceeded max depth") from None
     except ValueError as fault:

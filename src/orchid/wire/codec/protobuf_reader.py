@@ -6,15 +6,18 @@ shows no content. Unknown fields are skipped. The last of a repeated scalar coun
 stands twice where one belongs is refused, since merging both would cost time that grows with the
 square of their size.
 
+Elements are counted, because the smallest takes two bytes and becomes an object of hundreds.
 How deep this goes is settled by the types, none of which contains itself; skipped groups are
 counted, not followed. So there is no depth to attack.
 """
 
 import binascii
+import threading
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from orchid.wire.codec.bounds import MOST_ELEMENTS, too_many
 from orchid.wire.codec.documents import convert, plain
 from orchid.wire.codec.field_validation import MICRO_TIME, Undecodable
 from orchid.wire.codec.protobuf_scalars import (
@@ -47,12 +50,27 @@ _LAST_OF_BYTE = 127  # beyond it, a varint goes on
 _CUT_SHORT = "the message is cut short"
 
 
+class _Budget(threading.local):
+    """How many elements and entries the message that this thread reads may still have."""
+
+    left = 0
+
+    def spend(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Undecodable(f"the message has more than {MOST_ELEMENTS} elements")
+
+
+_budget = _Budget()
+
+
 @cache
 def reader_of(schema: Fields) -> Make:
     """A function from a message to the value; keyword arguments are values known beforehand."""
     make = _message(schema, schema.open)
 
     def read(data: bytes, **given: Any) -> Any:
+        _budget.left = MOST_ELEMENTS
         try:
             return make(data, **given)
         except IndexError:
@@ -168,7 +186,7 @@ def _put_field(readers: _Readers, number: int, name: str, field: Field, raw: boo
             number, name, LENGTH, _content(name, _time(as_text=as_text, micro=micro), keep=not raw)
         )
     if isinstance(node, Sequence):
-        return _put_list(readers, number, name, node.items, raw)
+        return _put_list(readers, number, name, node, raw)
     if isinstance(node, Mapping):
         return readers.put(number, name, LENGTH, _map(name, node.values, raw))
     if isinstance(node, Fields):
@@ -193,18 +211,20 @@ def _put_leaf(
             raise TypeError(f"no protobuf form for {name}, {node!r}")
 
 
-def _put_list(readers: _Readers, number: int, name: str, items: Node, raw: bool) -> None:
-    match items:
+def _put_list(readers: _Readers, number: int, name: str, node: Sequence, raw: bool) -> None:
+    most = MOST_ELEMENTS if node.most is None else node.most
+    match items := node.items:
         case Leaf(scalar=Scalar.BOOLEAN | Scalar.INTEGER as scalar):
             signed = _signed(scalar, short=False)
             readers.put(number, name, VARINT, _appended_number(name, signed))
             readers.put(number, name, LENGTH, _packed(name, signed))
         case Leaf(scalar=Scalar.STRING):
-            readers.put(number, name, LENGTH, _appended(name, _text))
+            readers.put(number, name, LENGTH, _appended(name, _text, most))
         case Leaf(scalar=Scalar.BYTES):
-            readers.put(number, name, LENGTH, _appended(name, _to_base64 if raw else bytes))
+            readers.put(number, name, LENGTH, _appended(name, _to_base64 if raw else bytes, most))
         case Fields():
-            readers.put(number, name, LENGTH, _appended(name, _message(items, raw or items.open)))
+            make = _message(items, raw or items.open)
+            readers.put(number, name, LENGTH, _appended(name, make, most))
         case _:
             raise TypeError(f"no protobuf form for a list of {items!r}")
 
@@ -259,12 +279,15 @@ def _once(name: str, make: Make) -> Read:
     return read
 
 
-def _appended(name: str, make: Make) -> Read:
+def _appended(name: str, make: Make, most: int) -> Read:
     def read(data: bytes, position: int, values: Values) -> int:
         start, stop = _bounds(data, position)
         items = values.get(name)
         if items is None:
             items = values[name] = []
+        if len(items) >= most:
+            raise too_many(name, most)
+        _budget.spend()
         items.append(make(data[start:stop]))
         return stop
 
@@ -287,6 +310,7 @@ def _number(name: str, signed: Callable[[int], Any], keep: bool) -> Read:
 def _appended_number(name: str, signed: Callable[[int], Any]) -> Read:
     def read(data: bytes, position: int, values: Values) -> int:
         number, position = read_varint(data, position)
+        _budget.spend()
         values.setdefault(name, []).append(signed(number))
         return position
 
@@ -302,6 +326,7 @@ def _packed(name: str, signed: Callable[[int], Any]) -> Read:
         items, place = values.setdefault(name, []), 0
         while place < len(content):
             number, place = read_varint(content, place)
+            _budget.spend()
             items.append(signed(number))
         return stop
 
@@ -326,6 +351,7 @@ def _map(name: str, node: Node, raw: bool) -> Read:
 
     def read(data: bytes, position: int, values: Values) -> int:
         start, stop = _bounds(data, position)
+        _budget.spend()
         found: Values = {}
         entry.fill(data[start:stop], found)
         values.setdefault(name, {})[found.get("key", "")] = (
@@ -339,7 +365,7 @@ def _map(name: str, node: Node, raw: bool) -> Read:
 def _wrapped_list(items: Node, raw: bool) -> Make:
     """The message around a list that stands in a map."""
     wrapper = _Readers("items")
-    _put_list(wrapper, 1, "items", items, raw)
+    _put_list(wrapper, 1, "items", Sequence(items), raw)
 
     def make(data: bytes) -> Any:
         found: Values = {}

@@ -14,15 +14,22 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import msgspec
 import yaml
 
-from orchid.wire.text import quote
+from orchid.wire.codec.bounds import require_few_values
+from orchid.wire.codec.field_validation import Malformed
+from orchid.wire.text import quote, shown
 
 MOST_BYTES = 3 * 1024 * 1024
 MOST_NODES = 50_000  # aliases count for all that they unfold to
+MOST_TEXT = MOST_BYTES  # characters of all scalars, counted in the same way
+MOST_DIRECTIVES = 16  # lines with % before the document; the parser compares each with each
+LONGEST_HEAD = 64 * 1024  # bytes of comments and directives
+MOST_DUPLICATES = 100  # of repeated keys; more are not told
 DEEPEST = 100
 
 _WORDS: dict[str, Any] = {
@@ -42,8 +49,14 @@ _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([Tt ].*)?", re.ASCII)
 _LONGEST_NUMBER = 400
 _LARGEST_INTEGER = 2**64
 _EXACT = 2**53  # up to here every whole number has a float of its own
+_BREAK = rb"(?:\r\n|\r|\n|\xc2\x85|\xe2\x80\xa8|\xe2\x80\xa9)"
+# Everything before the document: blank lines, comments and directives.
+_LINE = rb"(?:[^\r\n\xc2\xe2]++|(?!%b).)*+" % _BREAK
+_HEAD = re.compile(rb"(?:\xef\xbb\xbf)?+(?:[ \t]*+(?:[#%%]%b)?+%b)*+" % (_LINE, _BREAK), re.DOTALL)
+_DIRECTIVE = re.compile(rb"(?:^(?:\xef\xbb\xbf)?|%b)%%" % _BREAK)
 _TAG = "tag:yaml.org,2002:"
 _MERGE = "<<"
+_ITEMS = "items"
 UNKNOWN_TAG = "a tag that is not supported"
 
 
@@ -57,9 +70,14 @@ def load(body: bytes) -> tuple[Any, list[str]]:
         raise YamlError(f"yaml: more than {MOST_BYTES} bytes")
     if body.lstrip()[:1] in (b"{", b"["):
         try:
+            require_few_values(body)
+        except Malformed as fault:
+            raise YamlError(f"yaml: {fault}") from None
+        try:
             return _load_json(body), []
         except (ValueError, RecursionError, msgspec.DecodeError):
             pass  # flow style YAML, a duplicate key, or neither: the other reader tells
+    _require_plain_head(body)
     reader = _Reader()
     try:
         return reader.read(body), reader.duplicates
@@ -69,6 +87,17 @@ def load(body: bytes) -> tuple[Any, list[str]]:
         if isinstance(error, YamlError):
             raise
         raise YamlError("yaml: control characters are not allowed") from None
+
+
+def _require_plain_head(body: bytes) -> None:
+    """What the parser would spend its time on before our own limits see anything."""
+    if body.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise YamlError("yaml: the text is not UTF-8")
+    head = _HEAD.match(body, 0, LONGEST_HEAD)
+    if head and head.end() >= LONGEST_HEAD:
+        raise YamlError(f"yaml: more than {LONGEST_HEAD} bytes before the document")
+    if head and len(_DIRECTIVE.findall(head[0])) > MOST_DIRECTIVES:
+        raise YamlError(f"yaml: more than {MOST_DIRECTIVES} directives")
 
 
 def _where(error: yaml.MarkedYAMLError) -> str:
@@ -82,6 +111,28 @@ def _where(error: yaml.MarkedYAMLError) -> str:
 
 def dump(value: Any) -> bytes:
     """Write a JSON value as one document."""
+    return b"".join(_dumped(value))
+
+
+def _dumped(value: Any) -> Iterator[bytes]:
+    """The text in parts: of a list of objects, one for each.
+
+    The library lets no other thread in before it has written all that it was given.
+    """
+    items = value.get(_ITEMS) if isinstance(value, dict) else None
+    if not isinstance(items, list) or not items or max(value) == _ITEMS:
+        yield _written(value)
+        return
+    before = {key: value[key] for key in value if key < _ITEMS}
+    # A text that ends in empty lines has the end of the document marked, which it is not.
+    yield _written(before).removesuffix(b"...\n") if before else b""
+    yield b"%b:\n" % _ITEMS.encode()
+    for item in items:
+        yield _written([item]).removesuffix(b"...\n")
+    yield _written({key: value[key] for key in value if key > _ITEMS})
+
+
+def _written(value: Any) -> bytes:
     return yaml.dump(
         value,
         Dumper=_Dumper,
@@ -106,13 +157,22 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
+class _Extent(NamedTuple):
+    """How much a value is once its aliases are unfolded."""
+
+    nodes: int
+    text: int  # characters
+    depth: int
+
+
 class _Reader:
     """Builds the value from events, with a stack of its own in place of recursion."""
 
     def __init__(self) -> None:
         self.duplicates: list[str] = []
-        self._anchors: dict[str, tuple[Any, int, int]] = {}  # value, its nodes, its depth
+        self._anchors: dict[str, tuple[Any, _Extent]] = {}
         self._nodes = 0
+        self._text = 0
 
     def read(self, body: bytes) -> Any:
         root = _Holder(None, None)
@@ -120,38 +180,38 @@ class _Reader:
         for event in yaml.parse(body, Loader=yaml.CSafeLoader):
             match event:
                 case yaml.ScalarEvent():
-                    self._place(stack[-1], _scalar(event), event, 1, 0)
+                    extent = _Extent(1, len(event.value), 0)
+                    self._place(stack[-1], _scalar(event), event, extent)
                 case yaml.AliasEvent():
                     if event.anchor not in self._anchors:
                         raise _error(event, "unknown anchor referenced")
-                    value, nodes, depth = self._anchors[event.anchor]
-                    if len(stack) + depth > DEEPEST:
+                    value, extent = self._anchors[event.anchor]
+                    if len(stack) + extent.depth > DEEPEST:
                         raise _error(event, "exceeded max depth")
-                    self._place(stack[-1], value, event, nodes, depth)
+                    self._place(stack[-1], value, event, extent)
                 case yaml.CollectionStartEvent():
                     if len(stack) > DEEPEST:
                         raise _error(event, "exceeded max depth")
                     stack.append(_Holder(_container(event), event))
                 case yaml.CollectionEndEvent():
                     done = stack.pop()
-                    value = done.finished()
-                    self._place(stack[-1], value, done.start, done.nodes + 1, done.depth + 1)
+                    self._place(stack[-1], done.finished(), done.start, done.extent())
                 case yaml.DocumentEndEvent():
                     break
         return root.value
 
-    def _place(self, holder: _Holder, value: Any, event: Any, nodes: int, depth: int) -> None:
+    def _place(self, holder: _Holder, value: Any, event: Any, extent: _Extent) -> None:
         is_alias = isinstance(event, yaml.AliasEvent)
         if is_alias or not isinstance(value, dict | list):
-            self._nodes += nodes
+            self._nodes += extent.nodes
+            self._text += extent.text
         else:
             self._nodes += 1  # its members have been counted one by one
-        if self._nodes > MOST_NODES:
+        if self._nodes > MOST_NODES or self._text > MOST_TEXT:
             raise _error(event, "document contains excessive aliasing" if is_alias else "too large")
         if not is_alias and event.anchor:
-            self._anchors[event.anchor] = (value, nodes, depth)
-        holder.nodes += nodes
-        holder.depth = max(holder.depth, depth)
+            self._anchors[event.anchor] = (value, extent)
+        holder.add(extent)
         holder.take(value, event, self.duplicates)
 
 
@@ -159,19 +219,29 @@ class _Holder:
     """A container that is being filled; the outermost holds the document itself."""
 
     __slots__ = (
-        "_is_merge", "_key", "_merged", "_seen", "_waiting", "depth", "nodes", "start", "value",
+        "_depth", "_is_merge", "_key", "_merged", "_nodes", "_seen", "_text", "_waiting", "start",
+        "value",
     )  # fmt: skip
 
     def __init__(self, value: Any, start: Any) -> None:
         self.value = value
         self.start = start
-        self.nodes = 0
-        self.depth = 0
+        self._nodes = 1
+        self._text = 0
+        self._depth = 0
         self._key = ""
         self._is_merge = False
         self._waiting = False  # a key has come, its value has not
         self._seen: set[str] = set()
         self._merged: list[dict[str, Any]] = []
+
+    def add(self, extent: _Extent) -> None:
+        self._nodes += extent.nodes
+        self._text += extent.text
+        self._depth = max(self._depth, extent.depth)
+
+    def extent(self) -> _Extent:
+        return _Extent(self._nodes, self._text, self._depth + 1)
 
     def take(self, value: Any, event: Any, duplicates: list[str]) -> None:
         if self.start is None:
@@ -181,9 +251,9 @@ class _Holder:
         elif not self._waiting:
             self._key, self._waiting = _key(value, event), True
             self._is_merge = self._key == _MERGE and _is_plain(event)
-            if self._key in self._seen:
+            if self._key in self._seen and len(duplicates) < MOST_DUPLICATES:
                 line = event.start_mark.line + 1
-                duplicates.append(f"line {line}: key {quote(self._key)} already set in map")
+                duplicates.append(f"line {line}: key {quote(shown(self._key))} already set in map")
             self._seen.add(self._key)
         else:
             self._waiting = False

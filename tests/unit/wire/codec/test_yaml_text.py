@@ -170,6 +170,18 @@ def test_what_is_written_reads_back(value: Any) -> None:
     assert load(dump(value)) == (value, [])
 
 
+TEXTS = st.sampled_from(["a", "yes", "x\n\n\n", "\n", "  lead\n", "- a", "", "a: b", "x " * 60])
+ITEMS = st.lists(TEXTS | st.dictionaries(TEXTS, TEXTS, max_size=3), max_size=4)
+
+
+@given(st.dictionaries(st.sampled_from(["apiVersion", "kind", "zero"]), TEXTS), ITEMS)
+def test_lists_of_objects_read_as_they_were(rest: dict[str, str], items: list[Any]) -> None:
+    """They are written item by item, so that others get their turn; one document comes of it."""
+    value = {**rest, "items": items}
+
+    assert load(dump(value)) == (value, [])
+
+
 @given(st.binary(max_size=40) | st.text("ab:-[]{}&*!|>'\"#?,\n 1", max_size=40).map(str.encode))
 def test_no_input_raises_anything_else(body: bytes) -> None:
     """Bad input is an error with a name."""

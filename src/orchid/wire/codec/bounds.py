@@ -1,0 +1,104 @@
+"""How much a document may hold: bounds on what decoding makes of a body, by number, not by bytes.
+
+Three megabytes of `{},` are a million objects, which take hundreds of megabytes and seconds.
+
+    require_few_values(body)   before JSON is read: how many values it has in all
+    count_check_of(schema)     after it is read: lists with a limit of their own, `at_most(n)`
+
+YAML and protobuf count while they read (yaml_text.py, protobuf_reader.py), with these numbers.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from orchid.wire.codec.field_validation import Malformed, Undecodable
+from orchid.wire.schema import Fields, Mapping, Node, Sequence
+
+MOST_VALUES: Final = 100_000  # of one document in JSON: members and elements of every depth
+MOST_ELEMENTS: Final = 50_000  # of one in protobuf, where each is slower to read
+
+
+def require_few_values(body: bytes) -> None:
+    """Refuse a JSON document with too many values. Commas and brackets in strings do not count."""
+    if len(body) <= MOST_VALUES or _marks(body) <= MOST_VALUES:
+        return
+    if _marks(_without_strings(body)) > MOST_VALUES:
+        raise Malformed(f"the document has more than {MOST_VALUES} values")
+
+
+def _marks(body: bytes) -> int:
+    return body.count(b",") + body.count(b"{") + body.count(b"[")
+
+
+def _without_strings(body: bytes) -> bytes:
+    """The document without its strings, at the speed of bytes: every other part between quotes."""
+    if b"\\" in body:
+        body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    return b"".join(body.split(b'"')[::2])
+
+
+CountCheck = Callable[[Any, str], None]
+
+
+def too_many(place: str, most: int) -> Undecodable:
+    return Undecodable(f"{place}: there may be at most {most} items")
+
+
+def count_check_of(schema: Fields) -> Callable[[Any], None]:
+    """A function that refuses a decoded document in which a list has more items than declared."""
+    check = _check(schema)
+    if check is None:
+        return lambda value: None
+    return lambda value: check(value, "")
+
+
+def _check(node: Node) -> CountCheck | None:
+    """None when there is nothing to count."""
+    if isinstance(node, Fields):
+        return _fields_check(node)
+    if isinstance(node, Sequence):
+        return _list_check(node)
+    return _map_check(node) if isinstance(node, Mapping) else None
+
+
+def _fields_check(node: Fields) -> CountCheck | None:
+    found = ((name, _check(field.node)) for name, field in node.fields.items())
+    checks = [(name, check) for name, check in found if check is not None]
+
+    def check(value: Any, place: str) -> None:
+        if isinstance(value, dict):
+            for name, below in checks:
+                if name in value:
+                    below(value[name], f"{place}.{name}")
+
+    return check if checks else None
+
+
+def _list_check(node: Sequence) -> CountCheck | None:
+    below, most = _check(node.items), node.most
+    if below is None and most is None:
+        return None
+
+    def check(value: Any, place: str) -> None:
+        if not isinstance(value, list | tuple):
+            return
+        if most is not None and len(value) > most:
+            raise too_many(place, most)
+        if below is not None:
+            for index, item in enumerate(value):
+                below(item, f"{place}[{index}]")
+
+    return check
+
+
+def _map_check(node: Mapping) -> CountCheck | None:
+    below = _check(node.values)
+    if below is None:
+        return None
+
+    def check(value: Any, place: str) -> None:
+        if isinstance(value, dict):
+            for key, item in value.items():
+                below(item, f"{place}.{key}")
+
+    return check

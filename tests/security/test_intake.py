@@ -1,0 +1,402 @@
+"""Bodies that are small to send and large to read: refused in time, and nobody else waits for them.
+
+Every attack runs beside a health probe that is sent again and again; it must be answered while the
+attack is worked on. The longest time between two turns of the event loop is printed (`-rA`), not
+judged: how busy the machine is decides too much.
+"""
+
+import asyncio
+import json
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from orchid.engine.kind import LARGEST_REVIEW
+from orchid.engine.offload import LARGE_BYTES, THREADS, body_weight, offload
+from orchid.kinds.subject_access_review import MOST_REQUIREMENTS, MOST_VALUES
+from orchid.wire.codec import bounds, yaml_text
+from orchid.wire.codec.protobuf import sealed
+from orchid.wire.codec.protobuf_scalars import varint
+from orchid.wire.meta import MOST_FINALIZERS, MOST_MANAGERS, MOST_OWNERS
+from orchid.wire.selection import LONGEST_SELECTOR
+from tests.api.world import Answer, Api
+
+DEFAULT = "/api/v1/namespaces/default"
+ACCOUNTS, CONFIG_MAPS = f"{DEFAULT}/serviceaccounts", f"{DEFAULT}/configmaps"
+REVIEWS = "/apis/authorization.orch.io/v1/selfsubjectaccessreviews"
+JSON, YAML = "application/json", "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+APPLY = "application/apply-patch+yaml"
+JSON_PATCH = "application/json-patch+json"
+
+
+def field(number: int, content: bytes) -> bytes:
+    """One field of a protobuf message."""
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def message(kind: str, api_version: str, *parts: bytes) -> bytes:
+    return sealed(api_version, kind, b"".join(parts))
+
+
+def owners(count: int) -> bytes:
+    """Metadata with so many owner references, in two bytes each."""
+    return field(1, field(1, b"a") + field(13, b"") * count)
+
+
+def selecting(values: int = 1, requirements: int = 1, raw: str = "") -> bytes:
+    one = {"key": "a", "operator": "In", "values": [f"v{i}" for i in range(values)]}
+    selector = {"rawSelector": raw} if raw else {"requirements": [one] * requirements}
+    asked = {"verb": "get", "resource": "pods", "labelSelector": selector}
+    return json.dumps({"spec": {"resourceAttributes": asked}}).encode()
+
+
+def account(**meta: Any) -> bytes:
+    return json.dumps({"metadata": {"name": "a", **meta}}).encode()
+
+
+def config_map(text: str) -> bytes:
+    return json.dumps({"metadata": {"name": "a"}, "data": {"a": text}}).encode()
+
+
+def manager(number: int) -> dict[str, Any]:
+    return {
+        "manager": f"m{number}", "operation": "Update", "apiVersion": "v1",
+        "fieldsType": "FieldsV1", "fieldsV1": {f"f:{number}": {}},
+    }  # fmt: skip
+
+
+def owner(number: int) -> dict[str, str]:
+    return {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": str(number)}
+
+
+def tags(count: int, end: str = "\n") -> bytes:
+    lines = (f"%TAG !a{i}! x{end}" for i in range(count))
+    return ("".join(lines) + f"---{end}metadata: {{name: a}}{end}").encode()
+
+
+REFUSED: dict[str, tuple[str, str, Callable[[], bytes], int, str]] = {
+    "protobuf, a million owners": (
+        REVIEWS, PROTOBUF,
+        lambda: message("SelfSubjectAccessReview", "authorization.orch.io/v1", owners(1_000_000)),
+        413, f"limit is {LARGEST_REVIEW}",
+    ),
+    "protobuf, owners in a small review": (
+        REVIEWS, PROTOBUF,
+        lambda: message("SelfSubjectAccessReview", "authorization.orch.io/v1", owners(60_000)),
+        400, f"at most {MOST_OWNERS} items",
+    ),
+    "protobuf, owners": (
+        ACCOUNTS, PROTOBUF, lambda: message("ServiceAccount", "v1", owners(1_000_000)),
+        400, f"at most {MOST_OWNERS} items",
+    ),
+    "protobuf, secrets": (
+        ACCOUNTS, PROTOBUF,
+        lambda: message("ServiceAccount", "v1", owners(0), field(2, b"") * 1_000_000),
+        400, f"at most {bounds.MOST_ELEMENTS} items",
+    ),
+    "protobuf, labels": (
+        ACCOUNTS, PROTOBUF,
+        lambda: message("ServiceAccount", "v1", field(1, field(11, b"") * 1_000_000)),
+        400, f"more than {bounds.MOST_ELEMENTS} elements",
+    ),
+    "selector, values": (
+        REVIEWS, JSON, lambda: selecting(values=MOST_VALUES + 1),
+        400, f"at most {MOST_VALUES} items",
+    ),
+    "selector, 300,000 values": (
+        REVIEWS, JSON, lambda: selecting(values=300_000), 413, f"limit is {LARGEST_REVIEW}",
+    ),
+    "selector, requirements": (
+        REVIEWS, JSON, lambda: selecting(requirements=MOST_REQUIREMENTS + 1),
+        400, f"at most {MOST_REQUIREMENTS} items",
+    ),
+    "selector, text": (
+        REVIEWS, JSON, lambda: selecting(raw="a" * (LONGEST_SELECTOR + 1)),
+        422, f"may not be more than {LONGEST_SELECTOR} characters",
+    ),
+    "managed fields of a review": (
+        REVIEWS, JSON, lambda: account(managedFields=[manager(i) for i in range(20_000)]),
+        413, f"limit is {LARGEST_REVIEW}",
+    ),
+    "managed fields": (
+        ACCOUNTS, JSON, lambda: account(managedFields=[manager(i) for i in range(20_000)]),
+        400, "more than",
+    ),
+    "managed fields, one too many": (
+        ACCOUNTS, JSON,
+        lambda: account(managedFields=[manager(i) for i in range(MOST_MANAGERS + 1)]),
+        400, f".metadata.managedFields: there may be at most {MOST_MANAGERS} items",
+    ),
+    "owners, one too many": (
+        ACCOUNTS, JSON, lambda: account(ownerReferences=[owner(i) for i in range(MOST_OWNERS + 1)]),
+        400, f".metadata.ownerReferences: there may be at most {MOST_OWNERS} items",
+    ),
+    "finalizers, one too many": (
+        ACCOUNTS, JSON, lambda: account(finalizers=["a.b/c"] * (MOST_FINALIZERS + 1)),
+        400, f".metadata.finalizers: there may be at most {MOST_FINALIZERS} items",
+    ),
+    "json, a million objects": (
+        ACCOUNTS, JSON, lambda: b'{"secrets":[' + b"{}," * 900_000 + b"{}]}",
+        400, f"more than {bounds.MOST_VALUES} values",
+    ),
+    "json, numbers": (
+        ACCOUNTS, JSON, lambda: b'{"invented":[' + b"1," * 1_400_000 + b"1]}",
+        400, f"more than {bounds.MOST_VALUES} values",
+    ),
+    "yaml, directives": (ACCOUNTS, YAML, lambda: tags(45_000), 400, "yaml: more than"),
+    "yaml, one directive too many": (
+        ACCOUNTS, YAML, lambda: tags(yaml_text.MOST_DIRECTIVES + 1),
+        400, f"more than {yaml_text.MOST_DIRECTIVES} directives",
+    ),
+    "yaml, directives after old line ends": (
+        ACCOUNTS, YAML, lambda: b"\xef\xbb\xbf" + tags(yaml_text.MOST_DIRECTIVES + 1, "\r"),
+        400, f"more than {yaml_text.MOST_DIRECTIVES} directives",
+    ),
+    "yaml, directives after new line ends": (
+        ACCOUNTS, YAML, lambda: tags(yaml_text.MOST_DIRECTIVES + 1, "\u2028"),
+        400, f"more than {yaml_text.MOST_DIRECTIVES} directives",
+    ),
+    "yaml, directives in UTF-16": (
+        ACCOUNTS, YAML, lambda: tags(20_000).decode().encode("utf-16"), 400, "not UTF-8",
+    ),
+    "yaml, comments": (
+        ACCOUNTS, YAML, lambda: b"#\n" * 1_000_000 + tags(1),
+        400, f"more than {yaml_text.LONGEST_HEAD} bytes before the document",
+    ),
+    "yaml, a long text many times": (
+        ACCOUNTS, YAML,
+        lambda: b"z: &a " + b"x" * 60_000 + b"\nsecrets:\n" + b"- name: *a\n" * 12_000,
+        400, "excessive aliasing",
+    ),
+    "yaml, a long key many times": (
+        ACCOUNTS, YAML, lambda: b"z: &a " + b"x" * 100_000 + b"\n" + b"? *a\n: 1\n" * 20_000,
+        400, "excessive aliasing",
+    ),
+    "apply, directives": (
+        f"{ACCOUNTS}/a?fieldManager=m", APPLY, lambda: tags(45_000), 400, "yaml: more than",
+    ),
+    "apply, a million values": (
+        f"{ACCOUNTS}/a?fieldManager=m", APPLY,
+        lambda: b'{"secrets":[' + b"{}," * 900_000 + b"{}]}",
+        400, f"more than {bounds.MOST_VALUES} values",
+    ),
+    "patch, owners": (
+        f"{ACCOUNTS}/robot", "application/merge-patch+json",
+        lambda: account(ownerReferences=[owner(i) for i in range(MOST_OWNERS + 1)]),
+        422, f"at most {MOST_OWNERS} items",
+    ),
+    "deletion": (
+        f"{ACCOUNTS}/robot", JSON, lambda: b'{"kind":"' + b"D" * 70_000 + b'"}', 413, "limit is",
+    ),
+}  # fmt: skip
+
+WORKED_ON: dict[str, tuple[str, str, Callable[[], bytes]]] = {
+    "labels": (ACCOUNTS, JSON, lambda: account(labels={f"l{i}": "" for i in range(40_000)})),
+    "secrets": (
+        ACCOUNTS, JSON,
+        lambda: json.dumps(
+            {"metadata": {"name": "a"}, "secrets": [{"name": f"n{i}"} for i in range(30_000)]}
+        ).encode(),
+    ),
+    "keys": (
+        CONFIG_MAPS, JSON,
+        lambda: json.dumps(
+            {"metadata": {"name": "a"}, "data": {f"k{i}": "v" for i in range(40_000)}}
+        ).encode(),
+    ),
+    "unknown fields": (
+        ACCOUNTS, JSON,
+        lambda: json.dumps({"metadata": {"name": "a"}, "x": [{"a": 1}] * 40_000}).encode(),
+    ),
+    "yaml": (
+        ACCOUNTS, YAML, lambda: b"metadata: {name: a}\nx: [" + b"1," * 45_000 + b"1]",
+    ),
+    "small yaml": (
+        ACCOUNTS, YAML,
+        lambda: b"metadata: {name: a}\na: &a [x,x,x,x,x,x,x,x,x,x]\n"
+        b"b: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\n"
+        b"d: [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c,*c,*c,*c,*c,*c,*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]",
+    ),
+    "operations": (
+        f"{CONFIG_MAPS}/kept", JSON_PATCH,
+        lambda: json.dumps(
+            [{"op": "add", "path": f"/data/a{i}", "value": "1"} for i in range(10_000)]
+        ).encode(),
+    ),
+    "copies": (
+        f"{CONFIG_MAPS}/kept", JSON_PATCH,
+        lambda: json.dumps(
+            [{"op": "copy", "from": "/data/k1", "path": f"/data/c{i}"} for i in range(200)]
+        ).encode(),
+    ),
+    "configuration": (
+        f"{CONFIG_MAPS}/kept?fieldManager=m&force=true", APPLY,
+        lambda: json.dumps(
+            {
+                "kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "kept"},
+                "data": {f"k{i}": "v" for i in range(15_000)},
+            }
+        ).encode(),
+    ),
+}  # fmt: skip
+
+
+class Probe:
+    """Asks for the health of the server again and again, and sees how long the loop was held."""
+
+    def __init__(self, server: Api) -> None:
+        self.answered = 0
+        self.longest = 0.0
+        self._server = server
+        self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        before = time.perf_counter()
+        while True:
+            await asyncio.sleep(0)
+            now = time.perf_counter()
+            self.longest, before = max(self.longest, now - before), now
+            self.answered += (await self._server.call("GET", "/livez", token=None)).status == 200
+
+    async def during(self, what: str, call: Any) -> Answer:
+        """The answer to a call; the probe is answered at least once meanwhile."""
+        await asyncio.sleep(0)  # what the test itself took is over
+        await asyncio.sleep(0)
+        self.answered, self.longest = 0, 0.0
+        answer: Answer = await call
+        held = f"{what:40} {answer.status} loop held {self.longest * 1000:7.1f} ms"
+        sys.stdout.write(f"{held}\n")
+        return answer
+
+    async def end(self) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+
+@pytest.fixture
+async def probed(server: Api) -> AsyncIterator[tuple[Api, Probe]]:
+    await server.account("robot")
+    data = {f"k{i}": "v" * 20 for i in range(5000)}
+    await server.make(CONFIG_MAPS, {"metadata": {"name": "kept"}, "data": data})
+    probe = Probe(server)
+    yield server, probe
+    await probe.end()
+
+
+def method_of(target: str, media: str, what: str) -> str:
+    if what == "deletion":
+        return "DELETE"
+    return "PATCH" if "patch" in media else "POST"
+
+
+@pytest.mark.parametrize("what", REFUSED)
+async def test_a_body_that_unfolds_is_refused_with_a_sentence(
+    probed: tuple[Api, Probe], what: str
+) -> None:
+    """By its size where it has no reason to be large, else by the number of what it holds."""
+    server, probe = probed
+    target, media, body, status, told = REFUSED[what]
+    method, headers = method_of(target, media, what), {"content-type": media}
+
+    answer = await probe.during(what, server.call(method, target, body(), headers=headers))
+
+    assert answer.status == status
+    assert told in answer.json["message"]
+    assert len(answer.body) < 10_000
+
+
+@pytest.mark.parametrize("what", WORKED_ON)
+async def test_the_others_are_served_while_a_large_body_is_worked_on(
+    probed: tuple[Api, Probe], what: str
+) -> None:
+    """What is within all limits is accepted, beside the event loop."""
+    server, probe = probed
+    target, media, body = WORKED_ON[what]
+    method, headers = method_of(target, media, what), {"content-type": media}
+    dry = f"{target}{'&' if '?' in target else '?'}dryRun=All"
+
+    answer = await probe.during(what, server.call(method, dry, body(), headers=headers))
+
+    assert answer.status in (200, 201)
+    assert probe.answered > 0
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        YAML,
+        "application/json;as=Table;v=v1;g=meta.orch.io",
+        "application/json;as=PartialObjectMetadataList;v=v1;g=meta.orch.io",
+        PROTOBUF,
+    ],
+)
+async def test_the_others_are_served_while_an_answer_is_made(
+    probed: tuple[Api, Probe], accept: str
+) -> None:
+    """A form that has to be made of what is kept is made beside the event loop."""
+    server, probe = probed
+
+    answer = await probe.during(
+        accept, server.call("GET", CONFIG_MAPS, headers={"accept": f"{accept},{YAML}"})
+    )
+
+    assert answer.status == 200
+    assert probe.answered > 0
+
+
+@pytest.mark.parametrize(
+    ("target", "media", "body"),
+    [
+        (ACCOUNTS, JSON, account(ownerReferences=[owner(i) for i in range(MOST_OWNERS)])),
+        (ACCOUNTS, JSON, account(finalizers=[f"a.b/c{i}" for i in range(MOST_FINALIZERS)])),
+        (ACCOUNTS, JSON, account(managedFields=[manager(i) for i in range(MOST_MANAGERS)])),
+        (ACCOUNTS, YAML, tags(yaml_text.MOST_DIRECTIVES)),
+        (REVIEWS, JSON, selecting(values=MOST_VALUES)),
+        (REVIEWS, JSON, selecting(requirements=MOST_REQUIREMENTS)),
+        (
+            CONFIG_MAPS,
+            JSON,
+            json.dumps({**json.loads(account()), "data": {"a": "[,{" * 300_000}}).encode(),
+        ),
+        (
+            CONFIG_MAPS,
+            JSON,
+            json.dumps({**json.loads(account()), "data": {"a": '\\",{' * 200_000}}).encode(),
+        ),
+    ],
+)
+async def test_what_is_just_within_its_limit_is_taken(
+    server: Api, target: str, media: str, body: bytes
+) -> None:
+    """The limits refuse nothing that keeps to them; brackets in a text are no values."""
+    answer = await server.call("POST", f"{target}", body, headers={"content-type": media})
+
+    assert answer.status == 201, answer.text[:200]
+
+
+async def test_little_work_stays_on_the_loop_and_much_goes_to_few_threads() -> None:
+    """A thread costs more than a small body; and what runs at once must be bounded."""
+    together, running, most = threading.Barrier(THREADS), 0, 0
+
+    def work() -> str:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        together.wait(30)
+        running -= 1
+        together.wait(30)
+        return threading.current_thread().name
+
+    here = await offload(LARGE_BYTES, lambda: threading.current_thread().name)
+    names = await asyncio.gather(*(offload(LARGE_BYTES + 1, work) for _ in range(5 * THREADS)))
+
+    assert here == "MainThread"
+    assert all(name.startswith("offload") for name in names)
+    assert most == THREADS
+    assert body_weight(b" a: 1", may_be_yaml=True) > LARGE_BYTES
+    assert body_weight(b' {"a":1}', may_be_yaml=True) < LARGE_BYTES
