@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from orchid.admission import service_account
 from orchid.engine.verbs import read
 from tests.api.world import Api, api
 
@@ -22,5 +23,6 @@ async def server(server_files: Path) -> AsyncIterator[Api]:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits three seconds for a revision that will not come."""
+    """Nobody waits for a revision or an account that will not come."""
     monkeypatch.setattr(read, "FUTURE_PATIENCE", 0.01)
+    monkeypatch.setattr(service_account, "PATIENCE", 0.01)

@@ -206,6 +206,7 @@ async def test_what_is_left_out_has_its_default(server: Api) -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}}
     pod = {**secret, "kind": "Pod", "spec": {"containers": [{"name": "a"}]}}
     core = "/api/v1/namespaces/default"
+    await server.account("default")
 
     bound = await apply_at(server, f"{RBAC}/rolebindings/a", binding)
     kept = await apply_at(server, f"{core}/secrets/a", {**secret, "stringData": {"k": "v"}})
@@ -230,6 +231,7 @@ async def test_a_default_comes_back_when_its_owner_leaves_it_out(server: Api) ->
         "spec": {"serviceAccountName": "default", "containers": [{"name": "a"}]},
     }
     target = "/api/v1/namespaces/default/pods/a"
+    await server.account("default")
     await apply_at(server, target, pod)
 
     answer = await apply_at(server, target, {**pod, "spec": {"containers": [{"name": "a"}]}})

@@ -170,7 +170,8 @@ async def test_a_patch_that_changes_nothing_writes_nothing(server: Api) -> None:
 async def test_a_put_through_an_endpoint_writes_only_its_part(server: Api) -> None:
     """Status of a Pod does not carry a change of its spec, nor its spec one of the status."""
     pods = "/api/v1/namespaces/default/pods"
-    spec = {"serviceAccountName": "default", "containers": [{"name": "c", "image": "i"}]}
+    await server.account("app")
+    spec = {"serviceAccountName": "app", "containers": [{"name": "c", "image": "i"}]}
     made = await server.make(pods, {"metadata": {"name": "p"}, "spec": spec})
     made["status"] = {"phase": "Running"}
     made["metadata"]["labels"] = {"x": "y"}

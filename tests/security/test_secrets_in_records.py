@@ -21,7 +21,7 @@ from orchid.kinds.token_request import IssuedToken, TokenRequest, TokenRequestSt
 from orchid.kinds.token_review import TokenReview, TokenReviewSpec
 from orchid.server.sockets.messages import HttpRequest, Peer, Response
 from orchid.settings import BadSettings
-from tests.api.world import Api, api, settings
+from tests.api.world import api, settings
 
 CANARY = "canary-5f0c1d9e7b"
 KEYS = ("ca.key", "serving.key", "token-signing.key", "ledger.key", "admin.kubeconfig")
@@ -109,15 +109,3 @@ def test_a_data_directory_of_somebody_else_stops_the_start(
 
     with pytest.raises(BadSettings, match=r"--data-dir: directory .* belongs to another user"):
         data_directory.prepare(settings(own_files), SystemClock().now())
-
-
-async def test_the_mountable_secrets_annotation_is_only_stored(server: Api) -> None:
-    """It enforces nothing here, as documented (CVE-2023-2728, CVE-2024-3177)."""
-    await server.account("robot", annotations={"orch.io/enforce-mountable-secrets": "true"})
-    await server.make("/api/v1/namespaces/default/secrets", {"metadata": {"name": "any"}})
-    reference = {"kind": "Secret", "apiVersion": "v1", "name": "any"}
-
-    read = await server.call("GET", "/api/v1/namespaces/default/serviceaccounts/robot")
-
-    assert read.json["metadata"]["annotations"] == {"orch.io/enforce-mountable-secrets": "true"}
-    assert await server.token("robot", boundObjectRef=reference)

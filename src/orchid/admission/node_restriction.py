@@ -20,7 +20,7 @@ from orchid.engine.request import Request, Target
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.lease import Lease
 from orchid.kinds.node import Node
-from orchid.kinds.pod import DEFAULT_ACCOUNT, Pod
+from orchid.kinds.pod import Pod
 from orchid.kinds.pod_references import items, reference_of
 from orchid.kinds.token_request import TokenRequest
 from orchid.wire.errors import ErrorSubject, Forbidden, NotFound
@@ -192,7 +192,7 @@ class NodeRestriction(AdmissionPolicy):
             return f"{who} can only create pods with spec.nodeName set to itself"
         if refusal := self._owner_refusal(node, new):
             return refusal
-        if new.account not in ("", DEFAULT_ACCOUNT):  # which it has been given by default
+        if new.account:
             return f"{who} can not create pods that reference serviceaccounts"
         if reference := reference_of(new.spec):
             return f"{who} can not create pods that reference {reference}"

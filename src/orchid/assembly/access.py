@@ -45,6 +45,7 @@ from orchid.admission.bound_object import BoundObject
 from orchid.admission.namespace_lifecycle import Ensure, NamespaceLifecycle
 from orchid.admission.node_restriction import NodeRestriction
 from orchid.admission.role_escalation import RoleEscalation
+from orchid.admission.service_account import PodAccount
 from orchid.admission.signer_permission import SignerPermission
 from orchid.admission.subject_restriction import SubjectRestriction
 from orchid.assembly.authorization import Authorization
@@ -116,6 +117,7 @@ class Access:
     ) -> None:
         names = settings.names
         self.settings, self.files, self.feed, self.clock = settings, files, feed, clock
+        self._random = randomness
         self._token_used = token_used
         self.callers = InProcessCallers()
         self.rbac = RBAC(names, feed)
@@ -265,13 +267,15 @@ class Access:
         """Rules that look beyond one object, in the order in which they are asked."""
         names = self.settings.names
         lenient = self.settings.given.namespaces == "lenient"
+        ensure = ensure_namespace if lenient else None
         return [
             NamespaceLifecycle(
                 names,
                 self.feed,
                 self.feed.of(namespace.Namespace),
-                ensure_namespace if lenient else None,
+                ensure,
             ),
+            PodAccount(names, self.feed, self._random, ensure),
             NodeRestriction(names, self.feed, self.authorizer),
             BoundObject(self.authorizer),
             RoleEscalation(self.authorizer, self.rbac),

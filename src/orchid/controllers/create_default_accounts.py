@@ -12,11 +12,10 @@ from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Controller, Key, Trigger, is_deletion
 from orchid.kinds.namespace import ACTIVE, Namespace
 from orchid.kinds.role import CORE, READ, may_record_events, rule
-from orchid.kinds.service_account import ServiceAccount
+from orchid.kinds.service_account import DEFAULT_ACCOUNT, ServiceAccount
 from orchid.wire.errors import AlreadyExists, Forbidden
 from orchid.wire.meta import Object, ObjectMeta
 
-DEFAULT = "default"
 TERMINATING = "NamespaceTerminating"
 
 
@@ -31,9 +30,9 @@ class CreateDefaultAccounts(Controller[Namespace]):
     async def reconcile(self, found: Namespace) -> None:
         if not is_active(found):
             return
-        if await self._client.find(ServiceAccount, DEFAULT, found.name):
+        if await self._client.find(ServiceAccount, DEFAULT_ACCOUNT, found.name):
             return
-        account = ServiceAccount(metadata=ObjectMeta(name=DEFAULT, namespace=found.name))
+        account = ServiceAccount(metadata=ObjectMeta(name=DEFAULT_ACCOUNT, namespace=found.name))
         try:
             await self._client.create(account)
         except AlreadyExists:

@@ -1,7 +1,8 @@
 """Pod: a workload that tokens are bound to. Nothing here runs one.
 
 A Pod keeps any field it is given; only the fields that matter to identity are declared and have
-rules: which account it runs as, on which node, and what it mounts.
+rules: which account it runs as, on which node, and what it mounts. What the account means for it is
+an admission question: see admission/service_account.py.
 """
 
 from collections.abc import Iterator
@@ -16,13 +17,12 @@ from orchid.engine.tables import AGE, NAME
 from orchid.wire.fields import FieldError, Path, forbidden, invalid, type_invalid
 from orchid.wire.meta import Object, Time
 from orchid.wire.naming import Naming
-from orchid.wire.pod_sources import Container, Volume
+from orchid.wire.pod_sources import Container, EphemeralContainer, Volume
 from orchid.wire.references import LocalObjectReference
 from orchid.wire.rules.names import subdomain_errors
 from orchid.wire.struct import Wire, describe, merge_key, proto, replace, shaped_like
 
 SPEC = Path() / "spec"
-DEFAULT_ACCOUNT = "default"
 
 
 class PodFields(Wire):
@@ -62,6 +62,12 @@ class PodFields(Wire):
         merge_key("name"),
         proto(20),
         describe("The programs that run before those."),
+    ] = ()
+    ephemeral_containers: Annotated[
+        tuple[Annotated[dict[str, Any], shaped_like(EphemeralContainer)], ...],
+        merge_key("name"),
+        proto(34),
+        describe("Programs that somebody added for a while."),
     ] = ()
     hostname: Annotated[str, proto(16), describe("The name of the Pod as its programs see it.")] = (
         ""
@@ -148,6 +154,10 @@ class Pod(Object):
     def account(self) -> str:
         return text_of(self.spec, "serviceAccountName")
 
+    def running_as(self, account: str) -> "Pod":
+        named = {"serviceAccountName": account, "serviceAccount": account}
+        return replace(self, spec={**self.spec, **named})
+
     @property
     def node(self) -> str:
         return text_of(self.spec, "nodeName")
@@ -183,11 +193,10 @@ class StatusRules(Strategy[Pod]):
 
 
 def with_defaults(new: Pod) -> Pod:
-    """A Pod runs as some account: its own, or the namespace's default. Both spellings agree."""
-    account = new.account or text_of(new.spec, "serviceAccount") or DEFAULT_ACCOUNT
-    if not isinstance(new.spec.get("serviceAccountName", ""), str):
-        return new
-    return replace(new, spec={**new.spec, "serviceAccountName": account, "serviceAccount": account})
+    """Both spellings of the account agree."""
+    account = new.account or text_of(new.spec, "serviceAccount")
+    odd = not isinstance(new.spec.get("serviceAccountName", ""), str)
+    return new if odd or not account else new.running_as(account)
 
 
 def text_of(fields: dict[str, Any], name: str) -> str:

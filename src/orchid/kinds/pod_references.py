@@ -9,6 +9,9 @@ A spec may hold anything in any place: what has another shape refers to nothing.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from orchid.wire.fields import Path
+
+ROOT: Final = Path()
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _SECRET_VOLUMES = ("cephfs", "cinder", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos")
 # Where in a Pod's spec the names of other objects stand.
@@ -63,6 +66,20 @@ def leaves(value: Any, path: tuple[str, ...]) -> Iterator[str]:
         inner = value.get(path[0])
         for item in inner if isinstance(inner, list) else (inner,):
             yield from leaves(item, path[1:])
+
+
+def located(value: Any, path: tuple[str, ...], at: Path = ROOT) -> Iterator[tuple[Path, str]]:
+    """The same, each with the place where it stands."""
+    if not path:
+        if isinstance(value, str) and value:
+            yield at, value
+    elif isinstance(value, dict):
+        inner, there = value.get(path[0]), at / path[0]
+        if isinstance(inner, list):
+            for index, item in enumerate(inner):
+                yield from located(item, path[1:], there[index])
+        else:
+            yield from located(inner, path[1:], there)
 
 
 def items(value: Any) -> Iterator[dict[str, Any]]:

@@ -1,8 +1,8 @@
 """ServiceAccount: an identity for a workload, named by namespace and name, told apart by its uid.
 
 Start with `declare`; its `token` endpoint is the TokenRequest kind, handed in by the assembly.
-An account holds no credential: its tokens are made on request and stored nowhere. The annotation
-that once restricted mountable secrets is stored, warned about, and enforces nothing.
+An account holds no credential: its tokens are made on request and stored nowhere. What its fields
+mean for the Pods that run as it is an admission question: see admission/service_account.py.
 """
 
 from collections.abc import Iterator
@@ -17,6 +17,8 @@ from orchid.wire.naming import Naming
 from orchid.wire.references import LocalObjectReference, ObjectReference
 from orchid.wire.struct import describe, merge_key, proto, replace
 
+DEFAULT_ACCOUNT = "default"  # as which a Pod runs that names no other
+
 
 class ServiceAccount(Object):
     """An identity for a workload, named by namespace and name."""
@@ -26,8 +28,8 @@ class ServiceAccount(Object):
         merge_key("name", atomic=True),
         proto(2),
         describe(
-            "Secrets that belong to the account, by name. Tokens need none: they are made "
-            "on request."
+            "Secrets that belong to the account, by name; its Pods may be limited to these. "
+            "Tokens need none: they are made on request."
         ),
     ] = ()
     image_pull_secrets: Annotated[

@@ -179,6 +179,14 @@ class Naming:
         return self.own("description")
 
     @property
+    def token_volume_prefix(self) -> str:
+        return f"{self.component}-api-access-"
+
+    @property
+    def token_mount_path(self) -> str:
+        return f"/var/run/secrets/{self.domain}/serviceaccount"
+
+    @property
     def mirror_annotation(self) -> str:
         return self.own("config.mirror")
 

@@ -12,6 +12,17 @@ from typing import Annotated, Any
 
 from msgspec import field
 
+from orchid.wire.pod_storage import (
+    AzureFileVolumeSource,
+    CephFSVolumeSource,
+    CinderVolumeSource,
+    CSIVolumeSource,
+    FlexVolumeSource,
+    ISCSIVolumeSource,
+    RBDVolumeSource,
+    ScaleIOVolumeSource,
+    StorageOSVolumeSource,
+)
 from orchid.wire.struct import Wire, describe, merge_key, proto, shaped_like
 
 
@@ -99,6 +110,39 @@ class ClusterTrustBundleProjection(Wire):
     optional: Annotated[bool | None, proto(5), describe("Whether there may be none.")] = None
 
 
+class ObjectFieldSelector(Wire):
+    """A field of the Pod."""
+
+    published_as = "core.v1.ObjectFieldSelector"
+
+    api_version: Annotated[str, proto(1), describe("The version in which it has this path.")] = ""
+    field_path: Annotated[str, proto(2), describe("The path.")] = field(default_factory=str)
+
+
+class DownwardAPIVolumeFile(Wire):
+    """A field of the Pod as a file."""
+
+    published_as = "core.v1.DownwardAPIVolumeFile"
+
+    path: Annotated[str, proto(1), describe("The file.")] = field(default_factory=str)
+    field_ref: Annotated[
+        dict[str, Any] | None, shaped_like(ObjectFieldSelector), proto(2), describe("The field.")
+    ] = None
+    mode: Annotated[int | None, proto(4, "int32"), describe("Who may read the file.")] = None
+
+
+class DownwardAPIProjection(Wire):
+    """Fields of the Pod as files, among others."""
+
+    published_as = "core.v1.DownwardAPIProjection"
+
+    items: Annotated[
+        tuple[Annotated[dict[str, Any], shaped_like(DownwardAPIVolumeFile)], ...],
+        proto(1),
+        describe("The files."),
+    ] = ()
+
+
 class VolumeProjection(Wire):
     """One source of a volume that has several."""
 
@@ -116,6 +160,12 @@ class VolumeProjection(Wire):
         proto(4),
         describe("A token of the Pod's account."),
     ] = None
+    downward_api: Annotated[
+        dict[str, Any] | None,
+        shaped_like(DownwardAPIProjection),
+        proto(2),
+        describe("Fields of the Pod itself."),
+    ] = field(default=None, name="downwardAPI")
     cluster_trust_bundle: Annotated[
         dict[str, Any] | None,
         shaped_like(ClusterTrustBundleProjection),
@@ -162,6 +212,60 @@ class Volume(Wire):
         shaped_like(ProjectedVolumeSource),
         proto(26, inside=2),
         describe("Several sources at once."),
+    ] = None
+    iscsi: Annotated[
+        dict[str, Any] | None,
+        shaped_like(ISCSIVolumeSource),
+        proto(8, inside=2),
+        describe("A disk behind iSCSI."),
+    ] = None
+    rbd: Annotated[
+        dict[str, Any] | None,
+        shaped_like(RBDVolumeSource),
+        proto(11, inside=2),
+        describe("A block device of Ceph."),
+    ] = None
+    flex_volume: Annotated[
+        dict[str, Any] | None,
+        shaped_like(FlexVolumeSource),
+        proto(12, inside=2),
+        describe("A volume of some driver."),
+    ] = None
+    cinder: Annotated[
+        dict[str, Any] | None,
+        shaped_like(CinderVolumeSource),
+        proto(13, inside=2),
+        describe("A volume of Cinder."),
+    ] = None
+    cephfs: Annotated[
+        dict[str, Any] | None,
+        shaped_like(CephFSVolumeSource),
+        proto(14, inside=2),
+        describe("A directory of Ceph."),
+    ] = None
+    azure_file: Annotated[
+        dict[str, Any] | None,
+        shaped_like(AzureFileVolumeSource),
+        proto(18, inside=2),
+        describe("A share of Azure."),
+    ] = None
+    scale_io: Annotated[
+        dict[str, Any] | None,
+        shaped_like(ScaleIOVolumeSource),
+        proto(25, inside=2),
+        describe("A volume of ScaleIO."),
+    ] = field(default=None, name="scaleIO")
+    storageos: Annotated[
+        dict[str, Any] | None,
+        shaped_like(StorageOSVolumeSource),
+        proto(27, inside=2),
+        describe("A volume of StorageOS."),
+    ] = None
+    csi: Annotated[
+        dict[str, Any] | None,
+        shaped_like(CSIVolumeSource),
+        proto(28, inside=2),
+        describe("A volume of a CSI driver, made for this Pod."),
     ] = None
 
 
@@ -241,6 +345,19 @@ class EnvFromSource(Wire):
     ] = None
 
 
+class VolumeMount(Wire):
+    """Where a container sees a volume."""
+
+    published_as = "core.v1.VolumeMount"
+
+    name: Annotated[str, proto(1), describe("The name of the volume.")] = field(default_factory=str)
+    read_only: Annotated[bool, proto(2), describe("Whether it can only be read.")] = False
+    mount_path: Annotated[str, proto(3), describe("The directory or file in the container.")] = (
+        field(default_factory=str)
+    )
+    sub_path: Annotated[str, proto(4), describe("The part of the volume that is mounted.")] = ""
+
+
 class Container(Wire):
     """One program of a Pod; what is not declared is kept as given."""
 
@@ -261,3 +378,34 @@ class Container(Wire):
         proto(19),
         describe("Variables taken from elsewhere."),
     ] = ()
+    volume_mounts: Annotated[
+        tuple[Annotated[dict[str, Any], shaped_like(VolumeMount)], ...],
+        merge_key("mountPath"),
+        proto(9),
+        describe("Where it sees which volumes."),
+    ] = ()
+
+
+class EphemeralContainer(Wire):
+    """A program that somebody adds to a Pod for a while; it is declared as far as a container."""
+
+    published_as = "core.v1.EphemeralContainer"
+
+    name: Annotated[str, proto(1, inside=1), describe("The name of the container.")] = field(
+        default_factory=str
+    )
+    image: Annotated[str, proto(2, inside=1), describe("The image that it runs.")] = ""
+    env: Annotated[
+        tuple[Annotated[dict[str, Any], shaped_like(EnvVar)], ...],
+        merge_key("name"),
+        proto(7, inside=1),
+        describe("Variables in its environment."),
+    ] = ()
+    env_from: Annotated[
+        tuple[Annotated[dict[str, Any], shaped_like(EnvFromSource)], ...],
+        proto(19, inside=1),
+        describe("Variables taken from elsewhere."),
+    ] = ()
+    target_container_name: Annotated[
+        str, proto(2), describe("The container whose processes it sees.")
+    ] = ""

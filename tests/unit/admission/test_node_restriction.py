@@ -214,7 +214,7 @@ ONLY = 'node "n1" can only create pods with '
 REFERS = 'node "n1" can not create pods that reference '
 
 
-def mirror(account: str = "default", **spec: Any) -> Pod:
+def mirror(account: str = "", **spec: Any) -> Pod:
     made = a_pod("new", annotations=MIRROR, owner_references=(OWNER,))
     return replace(made, spec={"nodeName": "n1", "serviceAccountName": account} | spec)
 

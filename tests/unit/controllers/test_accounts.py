@@ -239,7 +239,8 @@ async def test_token_secret_in_use_is_never_marked(world: Beside) -> None:
     controller = await unused(world)
     volume = {"name": "v", "secret": {"secretName": "t"}}
     meta = ObjectMeta(name="p", namespace="default")
-    await world.admin.create(Pod(metadata=meta, spec={"volumes": [volume]}))
+    spec = {"serviceAccountName": "app", "volumes": [volume]}
+    await world.admin.create(Pod(metadata=meta, spec=spec))
     world.clock.ahead = timedelta(days=400)
     await controller.sweep()
     mounted = await world.admin.get(Secret, "t", "default")
