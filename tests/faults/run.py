@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tests.conformance.exchanges import tokens_by_user
 from tests.faults.checker import Violation, violations
+from tests.faults.decisions import Decisions
 from tests.faults.faults import EtcdFaults, Faults, SQLiteFaults, plan
 from tests.faults.history import Commit, History, Outcome
 from tests.faults.systems import ServerOnSQLite, ServersOnEtcd, System
@@ -42,6 +43,7 @@ class Report:
     seed: int
     history: History
     log: list[Commit] = field(default_factory=list)
+    decided: int = 0  # approvals that were acknowledged, each of which the ledger tells of once
     struck: Counter[str] = field(default_factory=Counter)
     missing: dict[str, str] = field(default_factory=dict)
     broken: list[Violation] = field(default_factory=list)
@@ -63,6 +65,7 @@ class Report:
             f"  unknown: {_counted(why)}",
             f"  watches: {len(watchers)} watchers, {sessions} sessions, {events} events, "
             f"{over} times begun anew",
+            f"  ledger: {self.decided} approvals acknowledged",
             f"  faults: {_counted(self.struck)}",
             *(f"  not injected: {kind} ({why})" for kind, why in self.missing.items()),
             *(f"  VIOLATION {violation}" for violation in self.broken[:SHOWN]),
@@ -101,10 +104,11 @@ async def _run(system: System, faults: Faults, minutes: float, report: Report) -
     token = tokens_by_user()["admin"]
     ways = [OverTls(url, token) for url in system.urls]
     workload = Workload(ways, report.history, report.seed)
+    decisions = Decisions(ways)
     stop = asyncio.Event()
     try:
         async with workload.watching():
-            working = asyncio.create_task(workload.run(stop))
+            working = asyncio.gather(workload.run(stop), decisions.run(stop))
             try:
                 await _strike(faults, minutes * 60, report)
             finally:
@@ -115,6 +119,8 @@ async def _run(system: System, faults: Faults, minutes: float, report: Report) -
         for way in ways:
             await way.close()
     report.log = await system.log()
+    report.decided = len(decisions.acknowledged)
+    report.history.improper += await system.ledger(decisions.acknowledged)
     report.history.improper += system.complaints()
     report.server_logs = [machine.running.log_text() for machine in system.machines]
     return report

@@ -23,6 +23,7 @@ from orchid.store.interface import Store
 from orchid.store.sqlite.store import SQLiteStore
 from tests.conformance.exchanges import TOKENS
 from tests.e2e import serving
+from tests.faults.decisions import ledger_violations
 from tests.faults.history import ABSENT, Commit
 from tests.faults.store_log import commits_of
 from tests.unit.store.etcd_process import Cluster, Member
@@ -178,6 +179,14 @@ class System:
         finally:
             await store.close()
         return self._log
+
+    async def ledger(self, acknowledged: set[str]) -> list[str]:
+        """What is wrong with the ledger that the stopped servers have left."""
+        store = await self._open_store()
+        try:
+            return await ledger_violations(store, self.machines[0].data, acknowledged)
+        finally:
+            await store.close()
 
     def complaints(self) -> list[str]:
         """What servers have written down that no fault excuses: where one went wrong."""

@@ -30,6 +30,7 @@ def test_whatever_breaks_no_promise_does(store: str, tmp_path: Path) -> None:
     print(report)  # noqa: T201 - shown when it fails, with the seed
     assert report.broken == []
     assert report.struck.total() > 0
+    assert report.decided > 10
     assert sum(call.outcome is Outcome.DONE for call in report.history.calls) > 50  # they did work
     assert all(watcher.segments[-1].events for watcher in report.history.watchers)
 

@@ -1,0 +1,67 @@
+"""The check of the ledger after faults: it finds what it is there to find."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchid.credentials.keys import encode_private
+from orchid.ledger import places
+from orchid.ledger.entries import Fact
+from orchid.store.interface import ABSENT, Change
+from orchid.store.memory import MemoryStore
+from tests.faults.decisions import STORED, ledger_violations
+from tests.unit.ledger.logs import KEY, NOW, grow, sequencer
+
+FACT = Fact("request.approved", {"signer": "s"})
+
+
+def approved(name: str) -> Change:
+    body = {"metadata": {"uid": f"uid-{name}"}, "status": {"conditions": [{"type": "Approved"}]}}
+    return Change(STORED.start + name, json.dumps(body).encode(), ABSENT)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    (tmp_path / "ledger.key").write_text(encode_private(KEY))
+    return tmp_path
+
+
+@pytest.mark.parametrize("logged", [True, False])
+async def test_an_approval_with_its_entry_is_right(data: Path, logged: bool) -> None:
+    """Whether the entry has its place yet makes no difference."""
+    store = MemoryStore()
+    await grow(store, 0, 1)
+    await store.commit([approved("a"), *places.pending([FACT], "uid-a", NOW)])
+    if logged:
+        await sequencer(store).drain()
+
+    assert await ledger_violations(store, data, {"uid-a"}) == []
+
+
+async def test_each_way_to_be_wrong_is_found(data: Path) -> None:
+    """An approval without an entry, an entry without one, one told twice, one lost."""
+    store = MemoryStore()
+    await grow(store, 0, 1)
+    await store.commit([approved("silent")])
+    await store.commit(places.pending([FACT], "uid-imagined", NOW))
+    await store.commit([approved("twice"), *places.pending([FACT, FACT], "uid-twice", NOW)])
+    await sequencer(store).drain()
+
+    assert sorted(await ledger_violations(store, data, {"uid-gone"})) == [
+        "2 entries tell of one approval",
+        "an acknowledged approval is lost",
+        "an approval has no entry",
+        "an entry tells of an approval that was not",
+    ]
+
+
+async def test_a_log_that_does_not_hold_is_found(data: Path) -> None:
+    """A changed tile is told before anything else is looked at."""
+    store = MemoryStore()
+    await grow(store, 0, 2)
+    [tile] = (await store.read(places.Span.prefix(f"{places.PREFIX}tile/"))).records
+    await store.commit([Change(tile.key, bytes(64), tile.revision)])
+
+    [said] = await ledger_violations(store, data, set())
+    assert said.startswith("the ledger does not hold: entry 0")
