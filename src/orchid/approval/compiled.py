@@ -14,7 +14,7 @@ import msgspec
 
 from orchid.approval.case import NAME_LISTS, REQUEST_SAMPLE, SUBJECT_LISTS, SUBJECT_TEXTS, Case
 from orchid.approval.patterns import STAR, Patterns
-from orchid.approval.terms import DENY, Allowances, ApprovalPolicySpec, ApprovalRule
+from orchid.approval.terms import DENY, Allowances, ApprovalPolicySpec, ApprovalRule, Requesters
 from orchid.credentials.requested_certificate import canonical_usages
 from orchid.expressions.cel import (
     Compiler,
@@ -81,6 +81,7 @@ class CompiledPolicy:
         self.name, self.revision, self.spec = name, revision, spec
         self.denies = spec.otherwise == DENY
         self._signers = Patterns(spec.signer_names)
+        self._is_for_all = spec.requesters == Requesters()
         self._users = Patterns(spec.requesters.users)
         self._groups = Patterns(spec.requesters.groups)
         self._accounts = Patterns(spec.requesters.service_accounts)
@@ -100,23 +101,26 @@ class CompiledPolicy:
 
     # -- whom it selects ---------------------------------------------------------------------
 
+    def selects(self, signer_name: str, user: UserInfo) -> bool:
+        return self._is_of(signer_name) and self._asked_by(user)
+
     def selection(self, signer_name: str, user: UserInfo) -> tuple[Check, ...]:
         """The selectors that do not match; none of them, and the policy selects the case."""
         failed = []
-        if self.spec.signer_names and not self._signers.match(signer_name):
+        if not self._is_of(signer_name):
             text = f"signerNames does not match {quote(signer_name)}"
             failed.append(Check("signerNames", signer_name, False, text))
-        if self._has_requesters and not self._asked_by(user):
+        if not self._asked_by(user):
             text = f"requesters does not match {quote(user.username)} or a group of theirs"
             failed.append(Check("requesters", user.username, False, text))
         return tuple(failed)
 
-    @property
-    def _has_requesters(self) -> bool:
-        asked = self.spec.requesters
-        return bool(asked.users or asked.groups or asked.service_accounts)
+    def _is_of(self, signer_name: str) -> bool:
+        return not self.spec.signer_names or self._signers.match(signer_name)
 
     def _asked_by(self, user: UserInfo) -> bool:
+        if self._is_for_all:
+            return True
         if self._users.match(user.username) or any(map(self._groups.match, user.groups)):
             return True
         account = user.username.removeprefix(ACCOUNT_PREFIX)

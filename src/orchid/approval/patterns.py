@@ -19,27 +19,33 @@ class Patterns:
         self._folds = ignores_case
         given = {one.lower() if ignores_case else one for one in patterns}
         self._exact = frozenset(one for one in given if STAR not in one)
-        self._globs = tuple(tuple(one.split(STAR)) for one in given if STAR in one)
+        self._globs = tuple(_parts(one) for one in given if STAR in one)
 
     def match(self, text: str) -> bool:
         if self._folds:
             text = text.lower()
-        return text in self._exact or any(_fits(parts, text) for parts in self._globs)
+        if text in self._exact:
+            return True
+        for first, between, last in self._globs:
+            if text.startswith(first) and text.endswith(last) and _fits(first, between, last, text):
+                return True
+        return False
 
 
-def _fits(parts: tuple[str, ...], text: str) -> bool:
-    first, *between, last = parts
-    if len(text) < len(first) + len(last):
-        return False
-    if not text.startswith(first) or not text.endswith(last):
-        return False
+def _fits(first: str, between: tuple[str, ...], last: str, text: str) -> bool:
+    """Whether the parts between the ends of a text follow each other in it."""
     position, end = len(first), len(text) - len(last)
     for part in between:
         found = text.find(part, position, end)
         if found < 0:
             return False
         position = found + len(part)
-    return True
+    return position <= end
+
+
+def _parts(pattern: str) -> tuple[str, tuple[str, ...], str]:
+    first, *between, last = pattern.split(STAR)
+    return first, tuple(between), last
 
 
 def matches_everything(pattern: str) -> bool:

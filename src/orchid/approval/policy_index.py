@@ -1,19 +1,21 @@
-"""PolicyIndex: of many policies, quickly those that may select a case.
+"""PolicyIndex: of many policies, quickly those that select a case.
 
-Start with `candidates`. A policy stands under every pair of a signer and a requester that it names
-plainly; what it names by a pattern stands under "any" and is matched when asked. A thousand
-policies for a thousand teams cost a request a few look-ups.
+Start with `candidates`. A policy stands under what its selectors say plainly: a whole name, or the
+beginning or the end of one where a pattern has a star. Looking up a name tries itself and those of
+its beginnings and ends that are as long as some pattern's. So a thousand policies for a thousand
+teams cost a request a few look-ups.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from orchid.approval.compiled import ACCOUNT_PREFIX, CompiledPolicy
 from orchid.approval.patterns import STAR
-from orchid.approval.terms import ApprovalPolicySpec
 from orchid.wire.user import UserInfo
 
-Key = tuple[str, str]  # what sort of name, and the name
-ANY: Key = ("any", "")
+WHOLE, BEGINNING, END = "whole", "beginning", "end"
+Key = tuple[str, str, str]  # what sort of name, which part of it, and the text
+ANY: Key = ("", "", "")
 
 
 class PolicyIndex:
@@ -21,7 +23,8 @@ class PolicyIndex:
 
     def __init__(self) -> None:
         self._policies: dict[str, CompiledPolicy] = {}
-        self._places: dict[tuple[Key, Key], dict[str, CompiledPolicy]] = {}
+        self._places: dict[Key, dict[Key, dict[str, CompiledPolicy]]] = {}
+        self._sizes: Counter[tuple[str, str, int]] = Counter()
 
     def __len__(self) -> int:
         return len(self._policies)
@@ -32,50 +35,82 @@ class PolicyIndex:
     def put(self, policy: CompiledPolicy) -> None:
         self.remove(policy.name)
         self._policies[policy.name] = policy
-        for place in _places(policy.spec):
-            self._places.setdefault(place, {})[policy.name] = policy
+        signers, requesters = _signer_keys(policy), _requester_keys(policy)
+        for signer in signers:
+            for requester in requesters:
+                place = self._places.setdefault(signer, {}).setdefault(requester, {})
+                place[policy.name] = policy
+        self._sizes.update(map(_size, signers | requesters))
 
     def remove(self, name: str) -> None:
         old = self._policies.pop(name, None)
         if old is None:
             return
-        for place in _places(old.spec):
-            there = self._places[place]
-            del there[name]
-            if not there:
-                del self._places[place]
+        signers, requesters = _signer_keys(old), _requester_keys(old)
+        for signer in signers:
+            for requester in requesters:
+                self._clear(signer, requester, name)
+        self._sizes -= Counter(map(_size, signers | requesters))
 
     def candidates(self, signer_name: str, user: UserInfo) -> list[CompiledPolicy]:
         """Those that select such a case, by name."""
-        domain = signer_name.partition("/")[0]
-        requesters = (ANY, ("user", user.username), *(("group", group) for group in user.groups))
+        requesters = [ANY, *self._keys("user", user.username)]
+        for group in user.groups:
+            requesters += self._keys("group", group)
         found: dict[str, CompiledPolicy] = {}
-        for signer in (ANY, ("signer", signer_name), ("domain", domain)):
-            for requester in requesters:
-                found.update(self._places.get((signer, requester), {}))
-        chosen = (policy for policy in found.values() if not policy.selection(signer_name, user))
+        for signer in (ANY, *self._keys("signer", signer_name)):
+            there = self._places.get(signer)
+            if there is not None:
+                for requester in requesters:
+                    found.update(there.get(requester, ()))
+        chosen = (policy for policy in found.values() if policy.selects(signer_name, user))
         return sorted(chosen, key=lambda policy: policy.name)
 
+    def _keys(self, sort: str, text: str) -> Iterator[Key]:
+        """Everything under which a policy may stand that selects this name."""
+        for known, part, size in self._sizes:
+            if known != sort or size > len(text):
+                continue
+            if part == BEGINNING:
+                yield sort, part, text[:size]
+            elif part == END:
+                yield sort, part, text[len(text) - size :]
+            elif size == len(text):
+                yield sort, part, text
 
-def _places(spec: ApprovalPolicySpec) -> set[tuple[Key, Key]]:
-    signers = {_signer_key(pattern) for pattern in spec.signer_names} or {ANY}
-    requesters = set(_requester_keys(spec)) or {ANY}
-    return {(signer, requester) for signer in signers for requester in requesters}
+    def _clear(self, signer: Key, requester: Key, name: str) -> None:
+        there = self._places[signer]
+        del there[requester][name]
+        if not there[requester]:
+            del there[requester]
+        if not there:
+            del self._places[signer]
 
 
-def _signer_key(pattern: str) -> Key:
+def _signer_keys(policy: CompiledPolicy) -> set[Key]:
+    return _keys_of("signer", policy.spec.signer_names) or {ANY}
+
+
+def _requester_keys(policy: CompiledPolicy) -> set[Key]:
+    asked = policy.spec.requesters
+    accounts = (ACCOUNT_PREFIX + account.replace("/", ":", 1) for account in asked.service_accounts)
+    users = _keys_of("user", (*asked.users, *accounts))
+    return users | _keys_of("group", asked.groups) or {ANY}
+
+
+def _keys_of(sort: str, patterns: Iterable[str]) -> set[Key]:
+    return {_key(sort, pattern) for pattern in patterns}
+
+
+def _key(sort: str, pattern: str) -> Key:
     if STAR not in pattern:
-        return "signer", pattern
-    domain, slash, _ = pattern.partition("/")
-    return ("domain", domain) if slash and STAR not in domain else ANY
+        return sort, WHOLE, pattern
+    beginning, *_, end = pattern.split(STAR)
+    if beginning:
+        return sort, BEGINNING, beginning
+    return (sort, END, end) if end else ANY
 
 
-def _requester_keys(spec: ApprovalPolicySpec) -> Iterator[Key]:
-    asked = spec.requesters
-    for user in asked.users:
-        yield ANY if STAR in user else ("user", user)
-    for group in asked.groups:
-        yield ANY if STAR in group else ("group", group)
-    for account in asked.service_accounts:
-        name = ACCOUNT_PREFIX + account.replace("/", ":", 1)
-        yield ANY if STAR in account else ("user", name)
+def _size(key: Key) -> tuple[str, str, int]:
+    sort, part, text = key
+    return sort, part, len(text)
