@@ -79,6 +79,7 @@ subjectaccessreviews                    -             -             c           
 localsubjectaccessreviews               -             -             c           c
 selfsubjectaccessreviews                c             c             c           c
 selfsubjectrulesreviews                 c             c             c           c
+approvalreviews                         -             -             -           c
 """
 
 LETTERS = {

@@ -41,14 +41,17 @@ from orchid.access.oidc.configuration import (
     from_flags,
     read_configuration,
 )
+from orchid.access.policy_explainer import PolicyExplainer
 from orchid.admission.bound_object import BoundObject
 from orchid.admission.namespace_lifecycle import Ensure, NamespaceLifecycle
 from orchid.admission.node_restriction import NodeRestriction
+from orchid.admission.policy_forecast import PolicyForecast
 from orchid.admission.role_escalation import RoleEscalation
 from orchid.admission.service_account import PodAccount
 from orchid.admission.signer_permission import SignerPermission
 from orchid.admission.subject_restriction import SubjectRestriction
 from orchid.assembly.authorization import Authorization
+from orchid.controllers.runtime.context import signer_terms
 from orchid.credentials import keys as key_files
 from orchid.credentials.certification_path import ClientVerifier
 from orchid.credentials.files import Reloading, read_bounded
@@ -123,6 +126,9 @@ class Access:
         self.rbac = RBAC(names, feed)
         self.authorization = Authorization(settings, feed, self.rbac, clock)
         self.authorizer = self.authorization.authorizer
+        longest = timedelta(seconds=settings.signing_duration)
+        terms_of = signer_terms(names, longest)
+        self.explainer = PolicyExplainer(names, feed, self.authorizer, terms_of, clock)
         self.keys = Keys(settings, files)
         self.issuer = TokenIssuer(
             IssuingSettings(
@@ -281,6 +287,7 @@ class Access:
             RoleEscalation(self.authorizer, self.rbac),
             SignerPermission(names, self.authorizer),
             SubjectRestriction(names),
+            PolicyForecast(self.explainer),
         ]
 
 

@@ -6,10 +6,12 @@ from typing import Any
 from orchid.access.authorizers.union import Union
 from orchid.access.issuance_metrics import IssuanceMetrics
 from orchid.access.issuing import TokenIssuer
+from orchid.approval.explaining import Explainer
 from orchid.engine.interfaces import TokenAuthenticator
 from orchid.engine.kind import Endpoint, Kind
 from orchid.kinds import (
     approval_policy,
+    approval_review,
     certificate_signing_request,
     cluster_trust_bundle,
     config_map,
@@ -71,6 +73,7 @@ def served_kinds(
     issuer: TokenIssuer,
     authorizer: Union,
     issuance: IssuanceMetrics,
+    explainer: Explainer,
 ) -> list[Kind[Any]]:
     """Every kind that clients see: what is stored, and what acts when it is created."""
     token = issuance.counting(token_request.declare(names, issuer))
@@ -81,6 +84,7 @@ def served_kinds(
         self_subject_review.declare(names),
         *subject_access_review.declare(names, authorizer),
         self_subject_rules_review.declare(names, authorizer),
+        approval_review.declare(names, explainer),
     ]
 
 

@@ -112,6 +112,7 @@ class Assembly:
             issuer=self.access.issuer,
             authorizer=self.access.authorizer,
             issuance=self.issuance,
+            explainer=self.access.explainer,
         )
         self.catalog = Catalog(kinds)
         self.audit = self._audit(audit)

@@ -1,0 +1,117 @@
+"""PolicyExplainer: say what the stored policies would make of a request, and why.
+
+Start with `explain`. It reads policies from the feed and rights from the authorizer, where the
+controller asks the API; how a request is judged is the same code for both (approval/). A policy is
+compiled when somebody first asks, and again when it has changed.
+"""
+
+import asyncio
+from collections.abc import Iterator
+
+from orchid.access.denial import forbidden
+from orchid.approval.case import REQUEST_SAMPLE, TermsOf, case_of
+from orchid.approval.compiled import CompiledPolicy
+from orchid.approval.explaining import Explainer, Explanation, RequestedTerms, explain
+from orchid.approval.terms import ApprovalPolicySpec
+from orchid.engine.cache.feed import Feed
+from orchid.engine.interfaces import Authorizer, Clock
+from orchid.engine.request import Target
+from orchid.expressions.cel import Compiler
+from orchid.expressions.isolated import Evaluator
+from orchid.kinds.approval_policy import ApprovalPolicy, compiled
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest
+from orchid.wire.errors import NotFound
+from orchid.wire.naming import Naming
+from orchid.wire.user import UserInfo
+
+GIVEN = "(given)"  # the name of a policy that is not stored
+AT_ONCE = 16  # policies compiled before others get a turn
+
+
+class PolicyExplainer:
+    def __init__(
+        self, names: Naming, feed: Feed, authorizer: Authorizer, terms_of: TermsOf, clock: Clock
+    ) -> None:
+        self._names = names
+        self._feed = feed
+        self._authorizer = authorizer
+        self._terms_of = terms_of
+        self._clock = clock
+        self._compiler = Compiler()
+        self._compiled: dict[str, CompiledPolicy] = {}
+        self._evaluator = Evaluator(REQUEST_SAMPLE)
+
+    async def explain(
+        self, asked: RequestedTerms, instead: ApprovalPolicySpec | None = None
+    ) -> Explanation:
+        case = case_of(
+            asked.request,
+            signer_name=asked.signer_name,
+            usages=asked.usages,
+            expiration_seconds=asked.expiration_seconds,
+            user=asked.user,
+            now=self._clock.now(),
+            terms_of=self._terms_of,
+        )
+        if instead is not None:
+            given = CompiledPolicy(GIVEN, "0", instead, self._compiler)
+            return await explain(case, [given], _anybody, self._evaluator)
+
+        async def may_use(name: str) -> bool:
+            return (await self._authorizer.authorize(asked.user, self._use(name))).allowed
+
+        return await explain(case, await self._policies(), may_use, self._evaluator)
+
+    async def stored_request(self, name: str, caller: UserInfo) -> RequestedTerms:
+        group, resource = self._names.certificates, "certificatesigningrequests"
+        target = Target(
+            verb="get", is_resource=True, group=group, version="v1", resource=resource, name=name
+        )
+        decision = await self._authorizer.authorize(caller, target)
+        if not decision.allowed:
+            raise forbidden(caller, target, decision.reason)
+        await self._feed.fresh()
+        cache = self._feed.of(CertificateSigningRequest)
+        entry = cache.get("", name)
+        if entry is None:
+            raise NotFound(cache.kind.about(name))
+        spec = entry.object.spec
+        user = UserInfo(username=spec.username, uid=spec.uid, groups=spec.groups, extra=spec.extra)
+        return RequestedTerms(
+            spec.request or b"", spec.signer_name, spec.usages, spec.expiration_seconds, user
+        )
+
+    async def _policies(self) -> list[CompiledPolicy]:
+        """Every stored policy, compiled."""
+        await self._feed.fresh()
+        found = []
+        for number, policy in enumerate(list(self._stored())):
+            known = self._compiled.get(policy.name)
+            if known is None or known.revision != policy.metadata.resource_version:
+                known = self._compiled[policy.name] = compiled(policy, self._compiler)
+                if number % AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            found.append(known)
+        self._compiled = {policy.name: policy for policy in found}
+        return found
+
+    def _stored(self) -> Iterator[ApprovalPolicy]:
+        for entry in self._feed.of(ApprovalPolicy).scan():
+            yield entry.object
+
+    def _use(self, policy: str) -> Target:
+        return Target(
+            verb="use",
+            is_resource=True,
+            group=self._names.identity,
+            version="*",
+            resource="approvalpolicies",
+            name=policy,
+        )
+
+
+async def _anybody(_name: str) -> bool:
+    return True
+
+
+_: type[Explainer] = PolicyExplainer

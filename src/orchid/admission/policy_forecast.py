@@ -1,0 +1,59 @@
+"""A dry run of a certificate request tells what policies would make of it, as warnings.
+
+Start with `PolicyForecast.review`. Whoever creates a request with `dryRun=All` learns whether it
+would be approved, denied or left, and what each policy that selects it has against it. It refuses
+nothing, and a request that is stored hears nothing: the controller decides on it.
+"""
+
+from typing import Any, Final
+
+from orchid.approval.deciding import Outcome
+from orchid.approval.explaining import Explainer, Explanation, RequestedTerms
+from orchid.credentials.refusals import Refusal
+from orchid.engine.interfaces import AdmissionPolicy
+from orchid.engine.kind import Kind
+from orchid.engine.request import Request
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest
+from orchid.wire.meta import Object
+
+FORECASTS: Final = {
+    Outcome.APPROVE: "policies would approve this request",
+    Outcome.DENY: "policies would deny this request",
+    Outcome.LEAVE: "policies would leave this request undecided",
+}
+MOST_WARNINGS: Final = 16
+
+
+class PolicyForecast(AdmissionPolicy):
+    reviews = (CertificateSigningRequest,)
+
+    def __init__(self, explainer: Explainer) -> None:
+        self._explainer = explainer
+
+    async def review(self, request: Request, kind: Kind[Any], new: Any, old: Object | None) -> None:
+        if new is None or old is not None or not request.options.dry_run:
+            return
+        spec = new.spec
+        asked = RequestedTerms(
+            spec.request or b"",
+            spec.signer_name,
+            spec.usages,
+            spec.expiration_seconds,
+            request.user,
+        )
+        try:
+            found = await self._explainer.explain(asked)
+        except Refusal:
+            return  # said by the validation of the request
+        tell(found, request)
+
+
+def tell(found: Explanation, request: Request) -> None:
+    request.warn(f"{FORECASTS[found.decision.outcome]}: {found.decision.message}")
+    selecting = [answer for answer in found.answers if answer.verdict.selected]
+    for answer in selecting[:MOST_WARNINGS]:
+        verdict = answer.verdict
+        if not verdict.allowed:
+            request.warn(f"policy {verdict.policy.name}: {verdict.message}")
+        elif not answer.usable:
+            request.warn(f"policy {verdict.policy.name}: allows it, but you may not use it")

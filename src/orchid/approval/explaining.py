@@ -1,0 +1,72 @@
+"""Why a request would be approved, denied or left: every policy with every check.
+
+Start with `explain`. It judges by the same code as the controller that decides, but asks every
+policy, also those that do not select the request. `Explainer` is what the review and the dry run
+are handed; access/policy_explainer.py is it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from orchid.approval.case import Case
+from orchid.approval.compiled import CompiledPolicy, Verdict
+from orchid.approval.deciding import Decision, MayUse, decide
+from orchid.approval.terms import ApprovalPolicySpec
+from orchid.expressions.isolated import Evaluator
+from orchid.wire.user import UserInfo
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedTerms:
+    """What somebody asks a signer for."""
+
+    request: bytes
+    signer_name: str
+    usages: tuple[str, ...]
+    expiration_seconds: int | None
+    user: UserInfo
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyAnswer:
+    """What one policy says, and whether the requester may use it; asked if it selects the case."""
+
+    verdict: Verdict
+    usable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What would become of a request, and what each policy says of it."""
+
+    decision: Decision
+    answers: tuple[PolicyAnswer, ...]
+
+
+class Explainer(Protocol):
+    async def explain(
+        self, asked: RequestedTerms, instead: ApprovalPolicySpec | None = None
+    ) -> Explanation:
+        """Explain by all stored policies, or by one that is given instead; raises Refusal."""
+
+    async def stored_request(self, name: str, caller: UserInfo) -> RequestedTerms:
+        """What a stored request asks for; raises NotFound, or Forbidden if one may not see it."""
+
+
+async def explain(
+    case: Case, policies: Iterable[CompiledPolicy], may_use: MayUse, evaluator: Evaluator
+) -> Explanation:
+    verdicts = [await policy.judge(case, evaluator) for policy in policies]
+    usable = {
+        verdict.policy.name: await may_use(verdict.policy.name)
+        for verdict in verdicts
+        if verdict.selected
+    }
+
+    async def asked(name: str) -> bool:
+        return usable[name]
+
+    decision = await decide(verdicts, asked)
+    answers = (PolicyAnswer(one, usable.get(one.policy.name, False)) for one in verdicts)
+    return Explanation(decision, tuple(answers))

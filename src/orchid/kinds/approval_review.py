@@ -1,0 +1,183 @@
+"""ApprovalReview: ask what policies make of a certificate request, and why. Nothing is stored.
+
+Start with `Explaining.create`. The request is a stored one, by its name, or one that is sent along;
+the user is whoever created it, or whom one names, or the caller. With a policy in the question that
+one is asked alone, so that it can be tried before it is stored.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Annotated, Final
+
+from msgspec import field
+
+from orchid.approval.explaining import Explainer, PolicyAnswer, RequestedTerms
+from orchid.approval.term_errors import term_errors
+from orchid.approval.terms import ApprovalPolicySpec
+from orchid.credentials.refusals import Refusal
+from orchid.credentials.usages import ALL_USAGES
+from orchid.engine.kind import Kind, Scope
+from orchid.engine.request import Request
+from orchid.expressions.cel import Compiler
+from orchid.wire.errors import ErrorSubject, refuse_if_any
+from orchid.wire.fields import FieldError, Path, forbidden, invalid, required, unsupported
+from orchid.wire.meta import Object
+from orchid.wire.naming import Naming
+from orchid.wire.signer_names import signer_name_errors
+from orchid.wire.struct import Wire, always, describe, proto, replace
+from orchid.wire.user import UserInfo
+
+SPEC: Final = Path() / "spec"
+
+
+class ApprovalReviewSpec(Wire):
+    """Which request, by whom, and by which policy."""
+
+    request_name: Annotated[str, proto(1), describe("The name of a stored request.")] = ""
+    request: Annotated[bytes, proto(2), describe("Or a PKCS #10 request, in PEM, in base64.")] = b""
+    signer_name: Annotated[str, proto(3), describe("Who would sign; with `request`.")] = ""
+    usages: Annotated[
+        tuple[str, ...], proto(4), describe("What the key is to be used for; with `request`.")
+    ] = ()
+    expiration_seconds: Annotated[
+        int | None, proto(5), describe("How long it is to last; with `request`.")
+    ] = None
+    user: Annotated[
+        UserInfo | None,
+        proto(6),
+        describe("Who asks. Else whoever created the stored request, or the caller."),
+    ] = None
+    policy: Annotated[
+        ApprovalPolicySpec | None,
+        proto(7),
+        describe("A policy to try, alone, as if everybody might use it."),
+    ] = None
+
+
+class ApprovalCheck(Wire):
+    """One thing that a policy looked at."""
+
+    field: Annotated[str, proto(1), describe("Where it stands in the policy.")] = always(str)
+    value: Annotated[str, proto(2), describe("The value that was seen.")] = ""
+    allowed: Annotated[bool, proto(3), describe("Whether the policy allows it.")] = always(bool)
+    message: Annotated[str, proto(4), describe("Why not.")] = ""
+
+
+class PolicyVerdict(Wire):
+    """What one policy says."""
+
+    name: Annotated[str, proto(1), describe("The name of the policy.")] = always(str)
+    revision: Annotated[str, proto(2), describe("Its resourceVersion.")] = ""
+    selected: Annotated[bool, proto(3), describe("Whether it selects the request.")] = always(bool)
+    usable: Annotated[
+        bool, proto(4), describe("Whether the requester may use it; asked if it selects.")
+    ] = always(bool)
+    allowed: Annotated[bool, proto(5), describe("Whether it allows the request.")] = always(bool)
+    message: Annotated[str, proto(6), describe("Why not.")] = ""
+    checks: Annotated[
+        tuple[ApprovalCheck, ...], proto(7), describe("Everything that it looked at.")
+    ] = ()
+
+
+class ApprovalReviewStatus(Wire):
+    """What would become of the request."""
+
+    outcome: Annotated[str, proto(1), describe("Approve, Deny or Leave.")] = always(str)
+    message: Annotated[str, proto(2), describe("Why.")] = ""
+    policies: Annotated[
+        tuple[PolicyVerdict, ...], proto(3), describe("Every policy, by name.")
+    ] = ()
+
+
+class ApprovalReview(Object):
+    """Asks what policies make of a certificate request. Nothing is stored."""
+
+    spec: Annotated[ApprovalReviewSpec, proto(2), describe("The question.", required=True)] = field(
+        default_factory=ApprovalReviewSpec
+    )
+    status: Annotated[ApprovalReviewStatus, proto(3), describe("The answer.")] = field(
+        default_factory=ApprovalReviewStatus
+    )
+
+
+class Explaining:
+    """Answer with every policy and every check."""
+
+    def __init__(self, group: str, explainer: Explainer) -> None:
+        self._about = ErrorSubject(group, "ApprovalReview", "")
+        self._explainer = explainer
+        self._compiler = Compiler()
+
+    async def create(self, new: ApprovalReview, request: Request) -> ApprovalReview:
+        spec = new.spec
+        refuse_if_any(self._about, self._errors(spec))
+        asked = await self._asked(spec, request)
+        try:
+            found = await self._explainer.explain(asked, spec.policy)
+        except Refusal as refusal:
+            place = SPEC / ("requestName" if spec.request_name else "request")
+            value = spec.request_name or spec.request
+            refuse_if_any(self._about, [invalid(place, value, str(refusal))])
+            raise
+        status = ApprovalReviewStatus(
+            outcome=found.decision.outcome,
+            message=found.decision.message,
+            policies=tuple(map(told, found.answers)),
+        )
+        return replace(new, status=status)
+
+    async def _asked(self, spec: ApprovalReviewSpec, request: Request) -> RequestedTerms:
+        if spec.request_name:
+            stored = await self._explainer.stored_request(spec.request_name, request.user)
+            return dataclasses.replace(stored, user=spec.user or stored.user)
+        return RequestedTerms(
+            spec.request,
+            spec.signer_name,
+            spec.usages,
+            spec.expiration_seconds,
+            spec.user or request.user,
+        )
+
+    def _errors(self, spec: ApprovalReviewSpec) -> Iterator[FieldError]:
+        if spec.request_name and spec.request:
+            yield forbidden(SPEC / "request", "not together with requestName")
+        elif not spec.request_name and not spec.request:
+            yield required(SPEC, "requestName or request")
+        elif spec.request:
+            yield from signer_name_errors(SPEC / "signerName", spec.signer_name)
+            for index, usage in enumerate(spec.usages):
+                if usage not in ALL_USAGES:
+                    yield unsupported((SPEC / "usages")[index], usage, ALL_USAGES)
+        if spec.policy is not None:
+            yield from term_errors(spec.policy, SPEC / "policy", self._compiler)
+
+
+def declare(names: Naming, explainer: Explainer) -> Kind[ApprovalReview]:
+    return Kind(
+        type=ApprovalReview,
+        group=names.identity,
+        version="v1alpha1",
+        plural="approvalreviews",
+        scope=Scope.CLUSTER,
+        acts=Explaining(names.identity, explainer),
+        creates=("metadata", "spec"),
+        verbs=("create",),
+    )
+
+
+def told(answer: PolicyAnswer) -> PolicyVerdict:
+    verdict = answer.verdict
+    return PolicyVerdict(
+        name=verdict.policy.name,
+        revision=verdict.policy.revision,
+        selected=verdict.selected,
+        usable=answer.usable,
+        allowed=verdict.allowed,
+        message=verdict.message,
+        checks=tuple(
+            ApprovalCheck(
+                field=check.field, value=check.value, allowed=check.allowed, message=check.message
+            )
+            for check in (*verdict.selection, *verdict.checks)
+        ),
+    )

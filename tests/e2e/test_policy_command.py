@@ -1,0 +1,122 @@
+"""`orchid policy` as a person types it, against a real server whose controllers run."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.serving import Server, running_server
+from tests.e2e.test_commands import Person, person_of
+
+POLICY = """
+apiVersion: identity.orch.io/v1alpha1
+kind: ApprovalPolicy
+metadata: {name: %s}
+spec:
+  signerNames: [orch.io/orch-apiserver-client]
+  requester%s: {users: ["*"]}
+  allows:
+    commonName: "%s-*"
+    organizations: [developers]
+    usages: [digital signature, client auth]
+    keys: [ECDSA-P256]
+    maxDuration: 24h
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running_server(tmp_path_factory.mktemp("server") / "data") as running:
+        yield running
+
+
+@pytest.fixture
+def person(server: Server, tmp_path: Path) -> Person:
+    return person_of(server, tmp_path)
+
+
+def written(person: Person, name: str, letter: str = "s") -> str:
+    file = person.home / f"{name}.yaml"
+    file.write_text(POLICY % (name, letter, name))
+    return str(file)
+
+
+def test_a_policy_issues_without_a_person(person: Person) -> None:
+    """Applied, it approves what it allows; the certificate is there to fetch."""
+    made = person.types("policy", "apply", written(person, "one"))
+    person.types("csr", "new", "one-a", "--group", "developers", "--for", "1h")
+    person.types("csr", "fetch", "one-a")
+
+    shown = person.types("csr", "show", "one-a").stdout
+
+    assert made.stdout == "made one\n"
+    assert "BEGIN CERTIFICATE" in (person.home / "one-a.crt").read_text()
+    assert "ApprovalPolicy: Approved by ApprovalPolicy one, revision" in shown
+
+
+def test_policies_are_listed_shown_replaced_and_deleted(person: Person) -> None:
+    """What is shown can be applied again."""
+    file = written(person, "two")
+    person.types("policy", "apply", file)
+    shown = person.types("policy", "show", "two").stdout
+    again = person.types("policy", "apply", "-", given=shown)
+    changed = person.types("policy", "apply", "-", given=shown + "  otherwise: deny\n")
+    listed = person.types("policy", "list").stdout
+    person.types("policy", "delete", "two")
+    gone = person.types("policy", "show", "two", code=1)
+
+    assert again.stdout == "unchanged: two\n"
+    assert changed.stdout == "replaced two\n"
+    row = next(line for line in listed.splitlines() if line.startswith("two "))
+    assert "orch.io/orch-apiserver-client" in row
+    assert row.split()[-3:-1] == ["deny", "yes"]
+    assert "not found" in gone.stderr
+
+
+def test_explain_says_why_not(person: Person) -> None:
+    """Check by check, with the value seen."""
+    person.types("policy", "apply", written(person, "three"))
+    person.types("csr", "new", "three-a", "--group", "admins", "--for", "1h")
+
+    told = person.types("policy", "explain", "three-a").stdout
+    other = person.types("policy", "explain", "three-a", "--user", "eve").stdout
+    found = person.gets("policy", "explain", "three-a")
+
+    assert "Leave" in told
+    assert 'organizations does not allow "admins"' in told
+    assert "the requester may not use this policy" in other
+    (three,) = [policy for policy in found["policies"] if policy["name"] == "three"]
+    assert [check["field"] for check in three["checks"] if not check["allowed"]] == [
+        "organizations"
+    ]
+    person.types("policy", "delete", "three")
+
+
+def test_a_policy_file_is_tried_before_it_is_applied(person: Person) -> None:
+    """The exit code tells a pipeline; nothing is stored."""
+    from tests.unit.credentials import samples
+
+    request = person.home / "four.csr"
+    request.write_bytes(samples.request("four-a", ("developers",)))
+    usages = ("--usage", "digital signature", "--usage", "client auth")
+    typed = ("policy", "test", written(person, "four"), "--request", str(request), *usages)
+
+    good = person.types(*typed, "--for", "1h")
+    long = person.types(*typed, code=1)
+
+    assert "Approve" in good.stdout
+    assert "maxDuration 24h is below 365d" in long.stdout
+    assert "not found" in person.types("policy", "show", "four", code=1).stderr
+
+
+def test_a_bad_file_is_told(person: Person) -> None:
+    """By us if it is no policy, by the server if it is a bad one."""
+    misspelt = person.types("policy", "apply", written(person, "five", ""), code=1)
+    other = person.types("policy", "apply", "-", given="kind: ConfigMap", code=2)
+    broken = person.types("policy", "apply", "-", given="{", code=2)
+    missing = person.types("policy", "apply", "nowhere.yaml", code=2)
+
+    assert "requester" in misspelt.stderr
+    assert "holds no ApprovalPolicy" in other.stderr
+    assert "yaml" in broken.stderr
+    assert "cannot read nowhere.yaml" in missing.stderr
