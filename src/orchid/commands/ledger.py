@@ -38,6 +38,7 @@ from orchid.commands.terminal.output import (
     say_json,
     table,
 )
+from orchid.ledger.entries import CERTIFICATE_ISSUED
 from orchid.tlog import audit
 from orchid.tlog.audit import LogRefused
 from orchid.tlog.checkpoints import Checkpoint
@@ -45,8 +46,6 @@ from orchid.tlog.notes import NoteRefused
 from orchid.tlog.proof_file import ProofFile
 from orchid.tlog.proofs import ProofRefused
 from orchid.tlog.tiles import FULL, tiles_of
-
-ISSUED = "certificate.issued"
 
 Act = Callable[[argparse.Namespace, OpenedLog], Awaitable[None]]
 
@@ -173,7 +172,7 @@ async def _index_of(log: OpenedLog, size: int, serial: str) -> int:
         for place, entry in enumerate(found):
             content = _content(entry)
             given = str(content.get("serial", "")).lstrip("0")
-            if content.get("type") == ISSUED and given == serial:
+            if content.get("type") == CERTIFICATE_ISSUED and given == serial:
                 return tile.index * FULL + place
     raise Complaint(f"the ledger tells of no certificate with the serial number {serial}")
 

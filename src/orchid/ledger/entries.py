@@ -19,6 +19,9 @@ import msgspec
 LARGEST_ENTRY: Final = 4096
 """Bytes; a bundle of 256 entries must fit into one value of the store."""
 
+CERTIFICATE_ISSUED: Final = "certificate.issued"
+"""The type of entries about certificates; their `serial`, in hex, is what proofs are found by."""
+
 _encoder = msgspec.json.Encoder(order="sorted")
 
 
