@@ -274,6 +274,8 @@ class Dispatch:
         self._negotiate(exchange, kind, None)
         require_names(request)
         options = self._delete_options(exchange, request)
+        if options.ignores_read_errors:
+            return await self._delete_unreadable(exchange, request, kind)
         deleted = await self._verbs.deleting.delete(kind, request.name, options, request)
         if kind.answers_deleted_object or not deleted.gone:
             code = 202 if not deleted.gone and options.orphan_dependents is False else 200
@@ -281,6 +283,19 @@ class Dispatch:
         details = StatusDetails(
             name=request.name, group=kind.group, kind=kind.plural, uid=deleted.entry.meta.uid
         )
+        return status_response(
+            exchange, 200, Status(status="Success", details=details), exchange.form
+        )
+
+    async def _delete_unreadable(
+        self, exchange: Exchange, request: Request, kind: Kind[Any]
+    ) -> Answer:
+        """Remove what nobody can read, for those who may do even that."""
+        request.annotate(self._names.unsafe_delete_annotation, "")
+        unsafe = request.target._replace(verb="unsafe-delete-ignore-read-errors")
+        await require_allowed(self._authorizer, request.user, unsafe)
+        await self._verbs.deleting.delete_unreadable(kind, request)
+        details = StatusDetails(name=request.name, group=kind.group, kind=kind.plural)
         return status_response(
             exchange, 200, Status(status="Success", details=details), exchange.form
         )
@@ -364,7 +379,8 @@ class Dispatch:
             sent = exchange.observed.sent = self._body_delete_options(exchange, body)
             options = parse.both(sent, options)
         refuse_if_any(
-            ErrorSubject(self._names.meta, "DeleteOptions"), parse.delete_option_errors(options)
+            ErrorSubject(self._names.meta, "DeleteOptions"),
+            parse.delete_option_errors(options, collection=collection),
         )
         request.options = request.options._replace(dry_run=bool(options.dry_run))
         return options

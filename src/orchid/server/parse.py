@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from orchid.engine.request import Options, Target
-from orchid.engine.verbs.delete import DeleteOptions, Preconditions
+from orchid.engine.verbs.delete import IGNORE, DeleteOptions, Preconditions
 from orchid.server.sockets.messages import HttpRequest
 from orchid.wire import options as values
 from orchid.wire.errors import BadRequest
-from orchid.wire.fields import FieldError, Path, forbidden, required
+from orchid.wire.fields import FieldError, Path, forbidden, invalid, required
 from orchid.wire.options import FIELD_MANAGER, parse_query
 from orchid.wire.rules.names import path_segment_errors
 from orchid.wire.selection import FieldMatcher
@@ -265,9 +265,29 @@ def _agreed(sent: W, asked: W) -> W:
     return replace(sent, **found)
 
 
-def delete_option_errors(options: DeleteOptions) -> Iterator[FieldError]:
+def delete_option_errors(
+    options: DeleteOptions, *, collection: bool = False
+) -> Iterator[FieldError]:
+    if options.ignores_read_errors:
+        yield from _unreadable_errors(options, collection)
     yield from values.propagation_policy_errors(
         options.propagation_policy, options.orphan_dependents
     )
     if options.dry_run:
         yield from values.dry_run_errors(options.dry_run)
+
+
+def _unreadable_errors(options: DeleteOptions, collection: bool) -> Iterator[FieldError]:
+    """Removing what cannot be read goes with nothing else: there is no object to apply it to."""
+    if collection:
+        yield invalid(IGNORE, True, "is not allowed with DELETECOLLECTION")
+    others = {
+        "dryRun": options.dry_run,
+        "gracePeriodSeconds": options.grace_period_seconds is not None,
+        "orphanDependents": options.orphan_dependents is not None,
+        "preconditions": options.preconditions is not None,
+        "propagationPolicy": options.propagation_policy is not None,
+    }
+    for name, given in others.items():
+        if given:
+            yield invalid(IGNORE, True, f"cannot be set together with .{name}")

@@ -24,7 +24,7 @@
 Raise the class; `server/respond.py` alone turns it into bytes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from orchid.wire.fields import FieldError, aggregate, gathered
@@ -229,6 +229,20 @@ class InternalError(ApiError):
     def __init__(self, text: str) -> None:
         super().__init__(
             f"Internal error occurred: {text}", StatusDetails(causes=(StatusCause(message=text),))
+        )
+
+
+class StoreReadError(ApiError):
+    """Objects are there, but what is stored of them cannot be read."""
+
+    code, reason = 500, "StorageReadError"
+
+    def __init__(self, about: ErrorSubject, places: Sequence[str]) -> None:
+        text = "what is stored cannot be read"
+        causes = [StatusCause("UnexpectedServerResponse", text, place) for place in places]
+        super().__init__(
+            f"failed to read one or more {about} from the storage: {', '.join(places)}",
+            about.details(*causes),
         )
 
 

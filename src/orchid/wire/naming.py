@@ -179,6 +179,10 @@ class Naming:
         return self.own("description")
 
     @property
+    def unsafe_delete_annotation(self) -> str:
+        return f"apiserver.{self.domain}/unsafe-delete-ignore-read-error"
+
+    @property
     def token_volume_prefix(self) -> str:
         return f"{self.component}-api-access-"
 

@@ -17,6 +17,10 @@ from orchid.wire.struct import Wire
 T = TypeVar("T", bound=Object)
 
 
+class UnreadableBytes(ValueError):
+    """What is stored is no object of its kind: written by other hands, or damaged."""
+
+
 class _Meta(Wire):
     metadata: ObjectMeta
 
@@ -37,6 +41,16 @@ class Entry(Generic[T]):
         self._meta: ObjectMeta | None = None
         self._object: T | None = None
         self.forms: dict[Any, bytes] | None = None  # other encodings of it, made once
+
+    @classmethod
+    def read(cls, kind: Kind[T], key: str, value: bytes, revision: Revision) -> "Entry[T]":
+        """The entry of bytes that somebody else may have written; raises UnreadableBytes."""
+        try:
+            entry = cls(kind, key, value, revision)
+            kind.decoder.stored(entry.data)
+        except (ValueError, RecursionError) as problem:
+            raise UnreadableBytes(key) from problem
+        return entry
 
     @classmethod
     def unsaved(cls, kind: Kind[T], new: T) -> "Entry[T]":

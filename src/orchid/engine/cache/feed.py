@@ -18,7 +18,7 @@ import logging
 from typing import Any, TypeVar
 
 from orchid.engine.cache.entry import Entry
-from orchid.engine.cache.kind_cache import KindCache, ObjectChange, past_change
+from orchid.engine.cache.kind_cache import KindCache, ObjectChange, past_change, read_or_none
 from orchid.engine.catalog import Catalog
 from orchid.engine.kind import Kind
 from orchid.engine.seat import SEAT
@@ -174,15 +174,20 @@ class Feed:
         and the revision that belongs to them.
         """
         found: dict[KindCache[Any], dict[str, Entry[Any]]] = {s: {} for s in self._caches.values()}
+        unreadable: dict[KindCache[Any], dict[str, Revision]] = {s: {} for s in found}
         for record in page.records:
             cache = self._cache_of(record.key)
-            if cache is not None:
-                entry = Entry(cache.kind, record.key, record.value, record.revision)
+            if cache is None:
+                continue
+            entry = read_or_none(cache.kind, record.key, record.value, record.revision)
+            if entry is None:
+                unreadable[cache][record.key] = record.revision
+            else:
                 found[cache][record.key] = entry
         again = self.loaded
         oldest = page.revision if again else page.oldest
         for cache, entries in found.items():
-            cache.load(entries, oldest)
+            cache.load(entries, oldest, unreadable[cache])
         self._loaded_at = page.revision
         if oldest >= page.revision:
             self._advance(page.revision)

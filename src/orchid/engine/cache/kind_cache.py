@@ -4,18 +4,23 @@ The feed applies each change of the store here; readers take entries from here, 
 each `ObjectChange`: the object before and after.
 """
 
+import logging
 from bisect import bisect_left, insort
 from collections import ChainMap, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.entry import Entry, UnreadableBytes
 from orchid.engine.kind import Kind
 from orchid.store.interface import Revision, StoreEvent
+from orchid.wire.errors import NotFound, StoreReadError
 from orchid.wire.meta import Object
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=Object)
 
+MOST_UNREADABLE_TOLD = 100  # names of objects in one error
 LONGEST_HISTORY = 102_400  # changes kept per kind, whatever their age
 LARGEST_JOINED_LIST, MOST_JOINED_LISTS = (
     1 << 20,
@@ -51,6 +56,7 @@ class KindCache(Generic[T]):
     def __init__(self, kind: Kind[T]) -> None:
         self.kind = kind
         self.entries: dict[str, Entry[T]] = {}
+        self.unreadable: dict[str, Revision] = {}  # keys with bytes that are no object of the kind
         self.changes: deque[ObjectChange[T]] = deque()
         self.oldest: Revision = 0  # one can still watch after this revision
         self.revision: Revision = 0  # of the newest change to this kind
@@ -60,6 +66,24 @@ class KindCache(Generic[T]):
 
     def get(self, namespace: str, name: str) -> Entry[T] | None:
         return self.entries.get(self.kind.key(namespace, name))
+
+    def find(self, kind: Kind[T], namespace: str, name: str) -> Entry[T]:
+        """One object in one of the versions of its kind, or why there is none."""
+        key = kind.key(namespace, name)
+        entry = self.entries.get(key)
+        if entry is not None:
+            return entry.served_as(kind)
+        if key in self.unreadable:
+            raise StoreReadError(kind.about(name), [key.removeprefix(kind.key_prefix)])
+        raise NotFound(kind.about(name))
+
+    def require_readable(self, prefix: str) -> None:
+        """Refuse to answer for all under a prefix while some of it cannot be read."""
+        if self.unreadable:
+            known = len(self.kind.key_prefix)
+            found = sorted(key[known:] for key in self.unreadable if key.startswith(prefix))
+            if found:
+                raise StoreReadError(self.kind.about(), found[:MOST_UNREADABLE_TOLD])
 
     def keys(self, prefix: str, start: str = "") -> list[str]:
         """The keys under a prefix, from `start` on, in order."""
@@ -137,9 +161,15 @@ class KindCache(Generic[T]):
     def forget(self, listener: object) -> None:
         self.listeners.pop(listener, None)
 
-    def load(self, entries: dict[str, Entry[T]], oldest: Revision) -> None:
+    def load(
+        self,
+        entries: dict[str, Entry[T]],
+        oldest: Revision,
+        unreadable: dict[str, Revision] | None = None,
+    ) -> None:
         """Begin anew with what the store holds, without a past."""
         self.entries = entries
+        self.unreadable = unreadable or {}
         self._keys = sorted(entries)
         self._joined.clear()
         self.changes.clear()
@@ -153,9 +183,8 @@ class KindCache(Generic[T]):
 
     def apply(self, event: StoreEvent) -> ObjectChange[T]:
         old = self.entries.get(event.key)
-        new = None
-        if event.value is not None:
-            new = Entry(self.kind, event.key, event.value, event.revision)
+        new = self._taken_in(event.key, event.value, event.revision)
+        if new is not None:
             self.entries[event.key] = new
             if old is None:
                 insort(self._keys, event.key)
@@ -166,6 +195,15 @@ class KindCache(Generic[T]):
         self.remember(change)
         return change
 
+    def _taken_in(self, key: str, value: bytes | None, revision: Revision) -> Entry[T] | None:
+        """What an event leaves at a key; what cannot be read is as good as gone for those here."""
+        if self.unreadable:
+            self.unreadable.pop(key, None)
+        new = None if value is None else read_or_none(self.kind, key, value, revision)
+        if new is None and value is not None:
+            self.unreadable[key] = revision
+        return new
+
     def forget_before(self, revision: Revision) -> None:
         """Drop the changes up to a revision that the store has compacted."""
         while self.changes and self.changes[0].revision <= revision:
@@ -173,10 +211,19 @@ class KindCache(Generic[T]):
         self.oldest = max(self.oldest, revision)
 
 
+def read_or_none(kind: Kind[T], key: str, value: bytes, revision: Revision) -> Entry[T] | None:
+    """The entry of stored bytes; None, and a line in the log, if they are no object."""
+    try:
+        return Entry.read(kind, key, value, revision)
+    except UnreadableBytes:
+        log.error("feed.unreadable_object", extra={"key": key, "revision": revision})
+        return None
+
+
 def past_change(kind: Kind[Any], event: StoreEvent) -> ObjectChange[Any]:
     new = old = None
     if event.value is not None:
-        new = Entry(kind, event.key, event.value, event.revision)
+        new = read_or_none(kind, event.key, event.value, event.revision)
     if event.previous is not None:
-        old = Entry(kind, event.key, event.previous, event.previous_revision)
+        old = read_or_none(kind, event.key, event.previous, event.previous_revision)
     return ObjectChange(event.key, new, old, event.revision)

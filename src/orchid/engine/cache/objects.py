@@ -15,7 +15,7 @@ from orchid.engine.request import Request
 from orchid.ledger.places import pending
 from orchid.store import interface as store
 from orchid.wire.codec.documents import encode
-from orchid.wire.errors import ApiError, NotFound, TooLarge, Unavailable
+from orchid.wire.errors import ApiError, TooLarge, Unavailable
 from orchid.wire.meta import Object
 from orchid.wire.struct import replace
 
@@ -56,10 +56,7 @@ class Objects:
     async def current(self, kind: Kind[T], namespace: str, name: str) -> Entry[T]:
         """The object as every acknowledged write left it, or NotFound."""
         await self.feed.fresh()
-        entry = self.feed.cache(kind).get(namespace, name)
-        if entry is None:
-            raise NotFound(kind.about(name))
-        return entry.served_as(kind)
+        return self.feed.cache(kind).find(kind, namespace, name)
 
     async def insert(self, kind: Kind[T], new: T, request: Request) -> Entry[T]:
         return await self._write(kind, new, None, request)
@@ -70,6 +67,17 @@ class Objects:
     async def remove(self, old: Entry[T], request: Request) -> store.Revision:
         change = store.Change(old.key, None, old.revision)
         return await self._commit([change, *_recorded(old.kind, None, old, request)])
+
+    async def remove_unreadable(self, kind: Kind[T], namespace: str, name: str) -> bool:
+        """Remove what is stored if it cannot be read; say whether that was so."""
+        await self.feed.fresh()
+        key = kind.key(namespace, name)
+        revision = self.feed.cache(kind).unreadable.get(key)
+        if revision is None:
+            await self.current(kind, namespace, name)
+            return False
+        await self._commit([store.Change(key, None, revision)])
+        return True
 
     async def _write(
         self, kind: Kind[T], new: T, old: Entry[T] | None, request: Request

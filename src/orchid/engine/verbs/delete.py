@@ -14,7 +14,8 @@ from orchid.engine.cache.objects import Objects, Raced
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request
 from orchid.engine.verbs.listing import Listing
-from orchid.wire.errors import Conflict, ErrorSubject, NotFound
+from orchid.wire.errors import Conflict, ErrorSubject, Invalid, NotFound
+from orchid.wire.fields import Path, invalid
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.struct import Wire, describe, proto, replace
 from orchid.wire.text import whole_seconds
@@ -24,6 +25,7 @@ T = TypeVar("T", bound=Object)
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 PAGE = 10_000
+IGNORE = Path() / "ignoreStoreReadErrorWithClusterBreakingPotential"
 
 
 class Preconditions(Wire):
@@ -60,8 +62,12 @@ class DeleteOptions(Wire):
     ignore_store_read_error_with_cluster_breaking_potential: Annotated[
         bool | None,
         proto(6),
-        describe("Accepted, and without effect: what is stored can always be read."),
+        describe("Remove an object that is stored but cannot be read. Nothing else is checked."),
     ] = None
+
+    @property
+    def ignores_read_errors(self) -> bool:
+        return bool(self.ignore_store_read_error_with_cluster_breaking_potential)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,18 @@ class Deleting:
                 return await self._delete(kind, entry, options, request)
             except Raced as raced:
                 await self._objects.catch_up(raced)
+
+    async def delete_unreadable(self, kind: Kind[Any], request: Request) -> None:
+        """Remove what is stored of an object that cannot be read; nobody is asked about it."""
+        while True:
+            try:
+                if await self._objects.remove_unreadable(kind, request.namespace, request.name):
+                    return
+            except Raced as raced:
+                await self._objects.catch_up(raced)
+            else:
+                text = "is only for objects that cannot be read; try again without it"
+                raise Invalid(kind.about(request.name), [invalid(IGNORE, True, text)])
 
     async def delete_collection(
         self, kind: Kind[T], options: DeleteOptions, request: Request

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.entry import Entry, UnreadableBytes
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.cache.objects import unavailable
@@ -19,7 +19,13 @@ from orchid.engine.request import Options, Request
 from orchid.engine.verbs import continue_token
 from orchid.engine.verbs.read import at_least, parse_version
 from orchid.store import interface as store
-from orchid.wire.errors import BadRequest, ErrorSubject, Expired, refuse_if_any
+from orchid.wire.errors import (
+    BadRequest,
+    ErrorSubject,
+    Expired,
+    StoreReadError,
+    refuse_if_any,
+)
 from orchid.wire.fields import FieldError, Path, forbidden, unsupported
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
@@ -158,6 +164,7 @@ class Listing:
         self, selection: Selection[T], prefix: str, start: str, limit: int
     ) -> Listed[T]:
         cache = self._feed.cache(selection.kind)
+        cache.require_readable(prefix)
         if selection.everything and not start and limit <= 0:
             return Listed(Whole(cache, prefix), self._feed.revision)
         keys = cache.keys(prefix, start)
@@ -171,6 +178,7 @@ class Listing:
         """Exactly as it stood at a revision."""
         await at_least(self._feed, revision)
         cache = self._feed.cache(selection.kind)
+        cache.require_readable(prefix)
         if revision >= cache.oldest:
             snapshot = Snapshot(*cache.as_of(revision, prefix, start))
         else:
@@ -190,7 +198,7 @@ class Listing:
             raise Expired(LIST_TOO_OLD) from None
         except store.StoreError as failure:
             raise unavailable(failure) from failure
-        found = {r.key: Entry(kind, r.key, r.value, r.revision) for r in page.records}
+        found = {r.key: _entry(kind, r) for r in page.records}
         return Snapshot(list(found), found)
 
     def _page(
@@ -230,6 +238,13 @@ class Listing:
         place = bisect_left(snapshot.keys, key)
         found = snapshot.keys[place : place + 1]
         return snapshot._replace(keys=found if found == [key] else [])
+
+
+def _entry(kind: Kind[T], record: store.Record) -> Entry[T]:
+    try:
+        return Entry.read(kind, record.key, record.value, record.revision)
+    except UnreadableBytes:
+        raise StoreReadError(kind.about(), [record.key.removeprefix(kind.key_prefix)]) from None
 
 
 class Snapshot(NamedTuple, Generic[T]):

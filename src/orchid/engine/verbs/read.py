@@ -6,7 +6,7 @@ from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request
-from orchid.wire.errors import BadRequest, NotFound, Timeout
+from orchid.wire.errors import BadRequest, Timeout
 from orchid.wire.meta import Object
 from orchid.wire.status import StatusCause
 from orchid.wire.text import quote
@@ -31,10 +31,7 @@ class Reading:
                 await self._feed.fresh()
         else:
             await at_least(self._feed, parse_version(version))
-        entry = self._feed.cache(kind).get(request.target.namespace, request.target.name)
-        if entry is None:
-            raise NotFound(kind.about(request.name))
-        return entry.served_as(kind)
+        return self._feed.cache(kind).find(kind, request.namespace, request.name)
 
 
 def parse_version(text: str, *, of: str = "resourceVersion: Invalid value: ") -> int:

@@ -12,7 +12,7 @@ from msgspec import field
 from orchid.engine.catalog import Catalog
 from orchid.server import openid
 from orchid.server.negotiate import JSON, SERVED
-from orchid.server.openapi.paths import FAILURE, PathItem, group_path, group_words
+from orchid.server.openapi.paths import REFUSALS, PathItem, group_path, group_words
 from orchid.server.openapi.schemas import META, Definitions, Schema
 from orchid.wire.naming import Naming
 from orchid.wire.struct import Wire, always, describe
@@ -170,7 +170,7 @@ def _page(name: str, text: str, schema: Schema, media: tuple[str, ...]) -> PathI
                     "description": "OK",
                     "content": {kind: {"schema": schema} for kind in media},
                 },
-                "default": {"$ref": f"#/components/responses/{FAILURE}"},
+                **REFUSALS,
             },
         }
     }

@@ -87,6 +87,12 @@ DELETE: Final = (
         "How long the object may take to end, in seconds.",
         format="int64",
     ),
+    _query(
+        "ignoreStoreReadErrorWithClusterBreakingPotential",
+        "boolean",
+        "Remove an object that is stored but cannot be read, without any other check. It goes "
+        "with no other option, and takes a right of its own.",
+    ),
     _query("orphanDependents", "boolean", "Deprecated in favour of propagationPolicy."),
     _query(
         "propagationPolicy",

@@ -26,6 +26,8 @@ Operation = dict[str, Any]
 
 FAILURE = "Failure"  # the answer to everything that did not go well
 _REFER_TO_FAILURE = {"$ref": f"#/components/responses/{FAILURE}"}
+# What every operation may answer: nobody is let in without credentials.
+REFUSALS = {"401": _REFER_TO_FAILURE, "default": _REFER_TO_FAILURE}
 
 # How a verb is asked for, how the reference calls it, and how its operation's id begins.
 _METHODS = {
@@ -118,7 +120,7 @@ class Paths:
         body = self._body(verb, shown)
         if body:
             operation["requestBody"] = body
-        operation["responses"] = self._responses(verb, shown) | {"default": _REFER_TO_FAILURE}
+        operation["responses"] = self._responses(verb, shown) | REFUSALS
         if verb in ("watch", "watchlist"):
             operation["deprecated"] = True
         operation[f"{EXTENSION}action"] = action
@@ -148,7 +150,7 @@ class Paths:
             return _ok(self._status(), "200")
         itself = self._definitions.of_kind(kind)
         if verb == "create":
-            return _ok(itself, "201")
+            return _ok(itself, "200", "201", "202")
         if verb in ("update", "patch"):
             return _ok(itself, "200", "201")  # either may create what is not there
         if verb == "delete" and not kind.answers_deleted_object:

@@ -1,0 +1,103 @@
+"""The published OpenAPI against section 4 of the specification: operations, parameters, answers."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.world import Api
+
+WRITE = "dryRun fieldManager fieldValidation pretty"
+LIST = (
+    "allowWatchBookmarks continue fieldSelector labelSelector limit pretty resourceVersion "
+    "resourceVersionMatch sendInitialEvents timeoutSeconds watch"
+)
+DELETE = (
+    "dryRun gracePeriodSeconds ignoreStoreReadErrorWithClusterBreakingPotential pretty "
+    "propagationPolicy"
+)
+DELETE_COLLECTION = (
+    f"{DELETE} continue fieldSelector labelSelector limit resourceVersion resourceVersionMatch "
+    "sendInitialEvents timeoutSeconds"
+)
+PARAMETERS = {
+    "get": "pretty",
+    "list": LIST,
+    "create": WRITE,
+    "update": WRITE,
+    "patch": f"{WRITE} force",
+    "delete": DELETE,
+    "deletecollection": DELETE_COLLECTION,
+}
+ANSWERS = {
+    "get": "200",
+    "list": "200",
+    "create": "200 201 202",
+    "update": "200 201",
+    "patch": "200 201",
+    "delete": "200 202",
+    "deletecollection": "200",
+}
+METHODS = {
+    "get": "get",
+    "list": "get",
+    "create": "post",
+    "update": "put",
+    "patch": "patch",
+    "delete": "delete",
+    "deletecollection": "delete",
+}
+AUTHENTICATION = "/apis/authentication.orch.io/v1"
+CERTIFICATES = "/apis/certificates.orch.io"
+ACCOUNTS = "/api/v1/namespaces/{namespace}/serviceaccounts"
+REQUESTS = f"{CERTIFICATES}/v1/certificatesigningrequests"
+BUNDLES = f"{CERTIFICATES}/v1beta1/clustertrustbundles"
+COLLECTION, OBJECT = "list create deletecollection", "get update patch delete"
+PATHS = {
+    ACCOUNTS: COLLECTION,
+    "/api/v1/serviceaccounts": "list",
+    f"{ACCOUNTS}/{{name}}": OBJECT,
+    f"{ACCOUNTS}/{{name}}/token": "create",
+    f"{AUTHENTICATION}/tokenreviews": "create",
+    f"{AUTHENTICATION}/selfsubjectreviews": "create",
+    REQUESTS: COLLECTION,
+    f"{REQUESTS}/{{name}}": OBJECT,
+    f"{REQUESTS}/{{name}}/approval": "get update patch",
+    f"{REQUESTS}/{{name}}/status": "get update patch",
+    BUNDLES: COLLECTION,
+    f"{BUNDLES}/{{name}}": OBJECT,
+}
+OPERATIONS = [(path, verb) for path, verbs in PATHS.items() for verb in verbs.split()]
+
+
+def parameters(item: dict[str, Any], operation: dict[str, Any], shared: Any) -> set[str]:
+    found = [*item.get("parameters", []), *operation.get("parameters", [])]
+    named = [shared[one["$ref"].rpartition("/")[2]] if "$ref" in one else one for one in found]
+    return {one["name"] for one in named if one.get("in") == "query"}
+
+
+@pytest.mark.parametrize(("path", "verb"), OPERATIONS)
+async def test_an_operation_is_published_as_specified(server: Api, path: str, verb: str) -> None:
+    """Each parameter and each answer that the specification lists, in both documents."""
+    group = path.removeprefix("/").split("/{")[0].split("/")
+    place = "/".join(group[:2] if group[0] == "api" else group[:3])
+    old = (await server.call("GET", "/openapi/v2")).json
+    new = (await server.call("GET", f"/openapi/v3/{place}")).json
+
+    for document, shared in ((old, old.get("parameters", {})), (new, {})):
+        item = document["paths"][path]
+        operation = item[METHODS[verb]]
+        assert parameters(item, operation, shared) >= set(PARAMETERS[verb].split())
+        assert set(operation["responses"]) >= {*ANSWERS[verb].split(), "401"}
+
+
+async def test_every_operation_lists_unauthorized(server: Api) -> None:
+    """Section 5: every operation lists 401 Unauthorized as a possible response."""
+    document = (await server.call("GET", "/openapi/v2")).json
+    silent = [
+        (path, method)
+        for path, item in document["paths"].items()
+        for method, operation in item.items()
+        if method != "parameters" and "401" not in operation["responses"]
+    ]
+
+    assert silent == []
