@@ -138,6 +138,14 @@ async def test_metadata_that_is_no_object_is_the_clients_mistake(
     assert answer.json["kind"] == "Status"
 
 
+async def test_a_version_that_is_no_number_creates_nothing(server: Api) -> None:
+    """It would be a mistake for an object that exists, and is one here."""
+    answer = await apply(server, config(metadata={"resourceVersion": "x"}))
+
+    assert answer.status == 400
+    assert (await server.call("GET", f"{SA}/a")).status == 404
+
+
 async def test_repeated_keys(server: Api) -> None:
     """A warning for each line, or a refusal when strict."""
     body = (

@@ -19,6 +19,7 @@ from tests.comparison.sending import Answer, Client, Request
 
 MERGE = "application/merge-patch+json"
 SUCCESS = range(200, 300)
+NAMESPACES = "/api/v1/namespaces/"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
 
@@ -84,6 +85,8 @@ class Comparison:
     def ask(self, asked: Asked) -> None:
         one, other = (server.ask(asked) for server in self._servers)
         self.statuses[one["status"]] += 1
+        if asked.operation.action == "deletecollection":
+            self._look_what_is_left(asked, one, other)
         name = class_of(asked.label, one, other)
         if name is None:
             return
@@ -100,13 +103,30 @@ class Comparison:
     def _remove(self, path: str) -> None:
         patch = {**self._admin, "Content-Type": MERGE}
         self._both(Request("PATCH", path, patch, b'{"metadata":{"finalizers":null}}'))
-        self._both(Request("DELETE", f"{path}?gracePeriodSeconds=0", self._admin))
+        delete = Request("DELETE", f"{path}?gracePeriodSeconds=0", self._admin)
+        self._both(delete)
+        if path.startswith(NAMESPACES) and path.count("/") == NAMESPACES.count("/"):
+            meta = {"metadata": {"name": path.rpartition("/")[2]}}
+            headers = {**self._admin, "Content-Type": "application/json"}
+            self._both(Request("PUT", f"{path}/finalize", headers, json.dumps(meta).encode()))
+            self._both(delete)  # there it goes only now
+
+    def _look_what_is_left(self, asked: Asked, one: dict[str, Any], other: dict[str, Any]) -> None:
+        """The answers do not tell which objects went."""
+        collection = asked.request.target.partition("?")[0]
+        mine, theirs = self._names(collection)
+        one["left"], other["left"] = sorted(mine), sorted(theirs)
 
     def _clear(self, collection: str) -> None:
         """Take away what is left of a collection that only one of them has emptied."""
-        for answer in self._both(Request("GET", f"{collection}?{self._own}", self._admin)):
-            for item in json.loads(answer.body).get("items") or ():
-                self._remove(f"{collection}/{item['metadata']['name']}")
+        for name in set().union(*self._names(collection)):
+            self._remove(f"{collection}/{name}")
+
+    def _names(self, collection: str) -> list[set[str]]:
+        """The names of our own objects there, on each of them."""
+        answers = self._both(Request("GET", f"{collection}?{self._own}", self._admin))
+        lists = [json.loads(answer.body).get("items") or () for answer in answers]
+        return [{item["metadata"]["name"] for item in items} for items in lists]
 
     def _both(self, request: Request) -> list[Answer]:
         return [server.client.send(request) for server in self._servers]

@@ -16,6 +16,7 @@ Decides = Callable[[Found, Answer, Answer], bool]
 
 SERVER_ERROR, CLIENT_ERRORS = 500, range(400, 500)
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, NOT_ACCEPTABLE, INVALID = 401, 403, 404, 406, 422
+ON_REQUEST = "cannot impersonate-on:"
 REDACTED = "<secret contents redacted>"
 # Type names and ways of printing that belong to the language of the reference.
 INTERNALS = re.compile(
@@ -58,8 +59,8 @@ def collection_status(found: Found, ours: Answer, theirs: Answer) -> bool:
         return False
     # A list that cannot be given in the form asked for is refused there after the deed.
     refused = theirs["status"] == NOT_ACCEPTABLE
-    same = ours["status"] == theirs["status"]
-    return body.get("status") == "Success" and (same or refused)
+    alike = ours["status"] == theirs["status"] and ours["left"] == theirs["left"]
+    return body.get("status") == "Success" and (alike or refused)
 
 
 def never_null(found: Found, ours: Answer, theirs: Answer) -> bool:
@@ -173,6 +174,35 @@ def namespace_of_parent(found: Found, ours: Answer, theirs: Answer) -> bool:
     return ours["status"] == theirs["status"] == NOT_FOUND and missing
 
 
+def plain_right(found: Found, ours: Answer, theirs: Answer) -> bool:
+    both = ours["status"] == theirs["status"] == FORBIDDEN
+    return both and "cannot impersonate resource" in message(ours) and ON_REQUEST in message(theirs)
+
+
+def both_bookmarks(found: Found, ours: Answer, theirs: Answer) -> bool:
+    places = [place for place, _, _ in differences(ours, theirs)]
+    return all(place.endswith(".orch.io/initial-events-end") for place in places)
+
+
+def goes_at_once(found: Found, ours: Answer, theirs: Answer) -> bool:
+    if found.asked.operation.kind != "Namespace" or ours["status"] >= SERVER_ERROR:
+        return False
+    body = ours["body"]
+    is_one = isinstance(body, dict) and body.get("kind") == "Namespace"
+    unheld = is_one and not (body.get("spec") or {}).get("finalizers")
+    return unheld or ours["status"] == NOT_FOUND != theirs["status"]
+
+
+def nothing_follows(found: Found, ours: Answer, theirs: Answer) -> bool:
+    places = [place for place, _, _ in differences(ours, theirs)]
+    return places == [".body.metadata.continue"] and "labelSelector" in found.asked.request.target
+
+
+def json_for_watches(found: Found, ours: Answer, theirs: Answer) -> bool:
+    asked = found.asked.request
+    return "watch=" in asked.target and theirs["status"] == NOT_ACCEPTABLE
+
+
 ANSWERS_STATUS = "deletecollection answers a Status"
 # Decided in the contract.
 DECISIONS: dict[str, Decides] = {
@@ -181,6 +211,8 @@ DECISIONS: dict[str, Decides] = {
     ANSWERS_STATUS: collection_status,
     "deletecollection selects by resourceVersion, which is no precondition": filters_by_version,
     "an empty list is [], never null": never_null,
+    "the end of initial events carries both annotations": both_bookmarks,
+    "who holds no constrained right is told of the plain one (recorded exchanges)": plain_right,
     "what may hold a credential is not quoted": secrets_unquoted,
     "errors about the keys of a map come in any order there": another_order,
     "without credentials it is 401": nobody_is_anonymous,
@@ -197,6 +229,11 @@ LISTED: dict[str, Decides] = {
     "all errors are told at once; there, some come only after others": all_errors_at_once,
     "a deletionTimestamp sent with a PUT that creates is dropped: nothing is born deleted": (
         born_deleted
+    ),
+    "a namespace without finalizers goes at once; there, with one more DELETE": goes_at_once,
+    "no continue where nothing that is selected follows": nothing_follows,
+    "a watch is given as JSON to whoever takes JSON at all, and refused in other words": (
+        json_for_watches
     ),
     "a selfLink that was sent is dropped, as it is everywhere else": self_link,
     "the etcd behind the reference is too old for its watches": old_etcd,

@@ -16,6 +16,7 @@ from orchid.engine.ownership import Ownership
 from orchid.engine.patch import json_patch, merge_patch, server_side_apply, strategic_merge
 from orchid.engine.request import Request
 from orchid.engine.verbs.create import Creating, deduplicated, in_namespace, wiped
+from orchid.engine.verbs.read import parse_version
 from orchid.engine.verbs.request_body import NO_OWNERS, resets_ownership
 from orchid.engine.verbs.update import Updating, require_name
 from orchid.wire.codec.documents import Undecodable, encode, plain, repeated_fields, strict_error
@@ -161,6 +162,8 @@ class Patching:
         new = await offload(
             request.body_weight, lambda: self._applied(kind, None, None, config, request)
         )
+        if new.metadata.resource_version:
+            parse_version(new.metadata.resource_version, of="")
         new = wiped(new.with_meta(resource_version=""))
         creating = request.with_target(request.target._replace(verb="create"))
         await may_create()
