@@ -180,6 +180,10 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
     authorization_config: Annotated[
         str, Help(description="AuthorizationConfiguration file, in place of the other settings.")
     ] = ""
+    approve_own_requests: Annotated[
+        bool,
+        Help(description="Whoever created a certificate request may approve it too."),
+    ] = False
     authorization_webhook_config_file: Annotated[
         str, Help(description="kubeconfig of a webhook that authorizes.")
     ] = ""

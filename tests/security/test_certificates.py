@@ -10,6 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from orchid.access.issuing import TokenIssuer
+from orchid.controllers.approve_requests import ApproveRequests
 from orchid.credentials import names, pem
 from orchid.credentials.certificates import encode
 from orchid.credentials.refusals import MalformedRequest
@@ -22,7 +23,7 @@ from tests.api.callers import VIEWER
 from tests.api.world import ADMIN, ALICE, BOB, Api, api
 from tests.data import hostile
 from tests.security.certified import cluster_authority, issued, other_authority, twin
-from tests.unit.controllers.beside import Beside, beside
+from tests.unit.controllers.beside import Beside, beside, told_of_policies
 from tests.unit.credentials import samples
 from tests.unit.credentials.samples import STRING_TYPES, attribute, name, raw_request, utf8
 
@@ -228,6 +229,8 @@ async def test_names_that_nobody_vouches_for_are_never_approved_by_themselves(
 ) -> None:
     """Serving certificates wait for a person, and so does any request that brings host names."""
     (controller,) = world.made("csrapproving")
+    assert isinstance(controller, ApproveRequests)
+    await told_of_policies(controller)
     node = UserInfo(username="system:node:n1", groups=("system:nodes", MASTERS))
     subject = ("system:node:n1", ("system:nodes",))
     host = (x509.DNSName("api.example.com"),)

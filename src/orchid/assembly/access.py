@@ -43,6 +43,7 @@ from orchid.access.oidc.configuration import (
 )
 from orchid.access.policy_explainer import PolicyExplainer
 from orchid.admission.bound_object import BoundObject
+from orchid.admission.four_eyes import FourEyes
 from orchid.admission.namespace_lifecycle import Ensure, NamespaceLifecycle
 from orchid.admission.node_restriction import NodeRestriction
 from orchid.admission.policy_forecast import PolicyForecast
@@ -286,6 +287,7 @@ class Access:
             BoundObject(self.authorizer),
             RoleEscalation(self.authorizer, self.rbac),
             SignerPermission(names, self.authorizer),
+            *(() if self.settings.given.approve_own_requests else (FourEyes(),)),
             SubjectRestriction(names),
             PolicyForecast(self.explainer),
         ]

@@ -1,0 +1,86 @@
+"""Four eyes: who counts as the creator of a request, and when it matters."""
+
+import pytest
+
+from orchid.admission.four_eyes import FourEyes
+from orchid.kinds.certificate_signing_request import (
+    CertificateSigningRequest,
+    CertificateSigningRequestSpec,
+)
+from orchid.wire.errors import Forbidden
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.naming import ORCH
+from orchid.wire.user import MASTERS, UserInfo
+from tests.unit.access.policy_world import ask
+from tests.unit.admission.asking import SIGNING_REQUESTS, a_request
+
+ALICE = UserInfo(username="alice", uid="1")
+BOB = UserInfo(username="bob", uid="2")
+ADMIN = UserInfo(username="alice", uid="1", groups=(MASTERS,))
+ROOT = UserInfo(username="root", groups=(MASTERS,))
+OLD = CertificateSigningRequest(
+    metadata=ObjectMeta(name="r"), spec=CertificateSigningRequestSpec(username="alice", uid="1")
+)
+APPROVED = OLD.with_condition("Approved", "ByHand")
+
+
+async def judge(
+    user: UserInfo,
+    real: UserInfo | None = None,
+    new: CertificateSigningRequest | None = APPROVED,
+    old: CertificateSigningRequest | None = OLD,
+) -> None:
+    target = ask("update", "certificatesigningrequests/approval", name="r", group=ORCH.certificates)
+    request = a_request(target, user)
+    request.real_user = real
+    await FourEyes().review(request, SIGNING_REQUESTS, new, old)
+
+
+@pytest.mark.parametrize(
+    ("user", "real"),
+    [
+        (ALICE, None),
+        (UserInfo(username="alice"), None),
+        (ALICE, BOB),
+        (ALICE, ROOT),
+        (BOB, ALICE),
+        (ROOT, ALICE),
+    ],
+)
+async def test_the_creator_does_not_approve(user: UserInfo, real: UserInfo | None) -> None:
+    """Neither as themselves, nor behind another, nor in front of one."""
+    with pytest.raises(Forbidden, match="created this request and may not approve it"):
+        await judge(user, real)
+
+
+@pytest.mark.parametrize(
+    ("user", "real"),
+    [
+        (BOB, None),
+        (BOB, ROOT),
+        (UserInfo(username="alice", uid="other"), None),
+        (ADMIN, None),
+        (BOB, ADMIN),
+    ],
+)
+async def test_anybody_else_may(user: UserInfo, real: UserInfo | None) -> None:
+    """A namesake with another uid is somebody else; a master is exempt by groups of their own."""
+    await judge(user, real)
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        (OLD.with_condition("Denied", "ByHand"), OLD),
+        (APPROVED, APPROVED),
+        (APPROVED.with_meta(labels={"a": "b"}), APPROVED),
+        (OLD, OLD),
+        (APPROVED, None),
+        (None, OLD),
+    ],
+)
+async def test_only_an_approval_takes_another(
+    new: CertificateSigningRequest | None, old: CertificateSigningRequest | None
+) -> None:
+    """One's own request may be denied, and what is approved may be written again."""
+    await judge(ALICE, None, new, old)
