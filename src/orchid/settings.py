@@ -53,6 +53,13 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
             "strict: it must exist."
         ),
     ] = "lenient"
+    namespace_creators: Annotated[
+        Many,
+        Help(
+            description="Users and groups whose first object brings its namespace, besides those "
+            "who may create namespaces; for lenient namespaces only."
+        ),
+    ] = ()
     anonymous_paths: Annotated[
         Many,
         Help(

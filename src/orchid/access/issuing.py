@@ -26,8 +26,8 @@ from orchid.kinds.token_request import BoundObjectReference, IssuedToken, TokenR
 from orchid.wire.errors import BadRequest, Conflict, ErrorSubject, InternalError, NotFound
 from orchid.wire.text import quote
 
-# Agents that never reload a token ask for exactly this lifetime; they get a year, and a claim
-# after which their use of it is noted.
+# Agents that never reload a token ask for exactly this lifetime; they get a year, or as long as
+# tokens may live at most, and a claim after which their use of it is noted.
 EXTENDED_WHEN = 3607
 EXTENDED_SECONDS = 365 * 24 * 3600
 LEAST_MAXIMUM, GREATEST_MAXIMUM = 3600, 1 << 32
@@ -76,6 +76,7 @@ class TokenIssuer:
         self.api_audiences = settings.api_audiences
         self.longest_seconds = settings.longest_seconds
         self._extends = settings.extends_lifetime
+        self._extended_seconds = min(EXTENDED_SECONDS, settings.longest_seconds or EXTENDED_SECONDS)
         self._signer = signer  # asked each time, so that a new key counts from the next token on
         self._random = randomness
         self._counted = counted  # told of each token's key, account (its uid) and expiry
@@ -153,7 +154,7 @@ class TokenIssuer:
         extended = self._is_extended(wanted, bound)
         claims = Claims(
             aud=wanted.spec.audiences,
-            exp=issued_at + (EXTENDED_SECONDS if extended else seconds),
+            exp=issued_at + (self._extended_seconds if extended else seconds),
             iat=issued_at,
             iss=self._signer().issuer,
             jti=self._random.uid(),

@@ -1,19 +1,20 @@
 """Objects live in namespaces that exist and are not on their way out.
 
 Two ways, chosen at start. *On first use* (`ensure` is given): a namespace comes into being with
-the first object written into it. *Strict* (`ensure` is None): writing into a namespace that is not
-there is a 404. In both, nothing new comes into a namespace that is being deleted, and the
-namespaces that the server itself lives in stay.
+the first object written into it, by one who may create namespaces or is among the `creators`, users
+and groups that the settings name. *Strict* (`ensure` is None), and for everybody else: writing into
+a namespace that is not there is a 404. In both, nothing new comes into a namespace that is being
+deleted, and the namespaces that the server itself lives in stay.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
-from orchid.engine.interfaces import EVERY_KIND, AdmissionPolicy
+from orchid.engine.interfaces import EVERY_KIND, AdmissionPolicy, Authorizer
 from orchid.engine.kind import Kind
-from orchid.engine.request import Request
+from orchid.engine.request import Request, Target
 from orchid.wire.errors import ErrorSubject, Forbidden, NotFound
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
@@ -26,9 +27,18 @@ class NamespaceLifecycle(AdmissionPolicy):
     admits = reviews = EVERY_KIND
 
     def __init__(
-        self, names: Naming, feed: Feed, namespaces: KindCache[Any], ensure: Ensure | None = None
+        self,
+        names: Naming,
+        feed: Feed,
+        namespaces: KindCache[Any],
+        authorizer: Authorizer,
+        *,
+        ensure: Ensure | None = None,
+        creators: Iterable[str] = (),
     ) -> None:
         self._feed = feed
+        self._authorizer = authorizer
+        self._creators = frozenset(creators)
         self._namespaces = namespaces
         self._ensure = ensure
         self._immortal = frozenset({"default", names.system_namespace, names.public_namespace})
@@ -42,11 +52,27 @@ class NamespaceLifecycle(AdmissionPolicy):
         await self._feed.fresh()
         entry = self._namespaces.get("", request.namespace)
         if entry is None:
-            if self._ensure is None:
+            if self._ensure is None or not (old or await self._may_create(request)):
                 raise NotFound(ErrorSubject("", "namespaces", request.namespace))
         elif old is None and entry.meta.deletion_timestamp is not None:
             raise terminating(kind, new, request.namespace)
         return new
+
+    async def _may_create(self, request: Request) -> bool:
+        user = request.user
+        if user.username in self._creators or not self._creators.isdisjoint(user.groups):
+            return True
+        kind, name = self._namespaces.kind, request.namespace
+        target = Target(
+            verb="create",
+            is_resource=True,
+            group=kind.group,
+            version=kind.version,
+            resource=kind.plural,
+            namespace=name,
+            name=name,
+        )
+        return (await self._authorizer.authorize(user, target)).allowed
 
     async def review(
         self, request: Request, kind: Kind[Any], new: Object | None, old: Object | None

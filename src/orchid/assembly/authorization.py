@@ -29,7 +29,6 @@ from orchid.credentials.refusals import Refusal
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import Clock
 from orchid.expressions.cel import Compiler
-from orchid.kinds import pod
 from orchid.settings import BadSettings, Given, Settings
 
 log = logging.getLogger(__name__)
@@ -52,7 +51,7 @@ class Authorization:
         self._compiler = Compiler()
         self._lasting: dict[str, Callable[[], ListingAuthorizer]] = {
             "RBAC": lambda: rbac,
-            "Node": lambda: NodeAuthorizer(settings.names, feed.of(pod.Pod)),
+            "Node": lambda: NodeAuthorizer(settings.names, feed),
             "AlwaysAllow": AlwaysAllow,
         }
         self.metrics = AuthorizationMetrics(settings.url)

@@ -1,9 +1,10 @@
 """The store and the audit record that the settings ask for, opened and closed."""
 
 import contextlib
+import logging
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,8 @@ from orchid.store.first_revision import first_revision
 from orchid.store.interface import ABSENT, Change, RevisionConflict, Span, Store, StoreError
 from orchid.store.memory import MemoryStore
 from orchid.store.sqlite.store import SQLiteStore
+
+log = logging.getLogger(__name__)
 
 NAMING = "~server/naming"  # behind all objects, like the ledger: the feed does not load it
 
@@ -74,6 +77,7 @@ async def _open_etcd(settings: Settings) -> Store:
             read_private(key)
         except Refusal as refusal:
             raise BadSettings(f"--etcd-keyfile: {refusal}") from None
+    _warn_of_plaintext(given.etcd_servers)
     return await EtcdStore.open(
         given.etcd_servers,
         prefix=given.etcd_prefix,
@@ -81,6 +85,17 @@ async def _open_etcd(settings: Settings) -> Store:
         certificate=_path(given.etcd_certfile),
         key=key,
     )
+
+
+def _warn_of_plaintext(servers: Iterable[str]) -> None:
+    """Who writes no scheme may think that it is TLS, and everything in etcd is a secret."""
+    for server in servers:
+        if not server.startswith("https://"):
+            address = server.rpartition("@")[2].removeprefix("http://")
+            log.warning(
+                "store.plaintext",
+                extra={"etcd": address, "why": "it is not https://: no TLS, no proof who answers"},
+            )
 
 
 def _path(given: str) -> Path | None:

@@ -298,17 +298,22 @@ async def test_pod_of_another_account_is_refused_before_its_uid_is_compared(here
     )
 
 
-async def test_node_agents_lifetime_is_extended_with_a_warning_claim(here: World) -> None:
-    """3607 seconds, bound to a Pod, for the API: a year, and warnafter says when it was due."""
+@pytest.mark.parametrize(
+    ("longest", "lasts"), [(0, 31536000), (31536001, 31536000), (7200, 7200), (3607, 3607)]
+)
+async def test_node_agents_lifetime_is_extended_with_a_warning_claim(
+    here: World, longest: int, lasts: int
+) -> None:
+    """3607 seconds, for a Pod and the API: a year or the maximum; warnafter as asked."""
     answer = await ask(
         here,
         expiration_seconds=3607,
         bound_object_ref=BoundObjectReference("Pod", "v1", "p1"),
-        settings={"longest_seconds": 3607},
+        settings={"longest_seconds": longest},
     )
 
     claims = claims_of(answer)
-    assert claims["exp"] - claims["iat"] == 31536000
+    assert claims["exp"] - claims["iat"] == lasts
     assert claims["orch.io"]["warnafter"] == claims["iat"] + 3607
     assert answer.status.expiration_timestamp is not None
     ends = answer.status.expiration_timestamp - here.clock.now()

@@ -15,9 +15,10 @@ from orchid.wire.naming import ORCH
 from orchid.wire.status import StatusCause
 from tests.unit.access.policy_world import ask, meta, policy_world
 from tests.unit.access.world import World
-from tests.unit.admission.asking import NOW, TOKENS, a_request
+from tests.unit.admission.asking import NOW, TOKENS, Rights, a_request
 
 APP = ServiceAccount(metadata=meta("app", "ci"))
+MAY_CREATE = Rights(("create", "namespaces", "ci"))
 
 
 @pytest.fixture
@@ -37,8 +38,11 @@ class Made:
         self.names.append(name)
 
 
-def lifecycle(here: World, ensure: Made | None) -> NamespaceLifecycle:
-    return NamespaceLifecycle(ORCH, here.feed, here.feed.of(Namespace), ensure)
+def lifecycle(
+    here: World, ensure: Made | None, rights: Rights = MAY_CREATE, creators: tuple[str, ...] = ()
+) -> NamespaceLifecycle:
+    namespaces = here.feed.of(Namespace)
+    return NamespaceLifecycle(ORCH, here.feed, namespaces, rights, ensure=ensure, creators=creators)
 
 
 async def judge(
@@ -154,3 +158,35 @@ async def test_acting_kinds_need_no_namespace(here: World) -> None:
     new = TokenRequest()
 
     assert await lifecycle(here, None).admit(request, TOKENS, new, None) is new
+
+
+@pytest.mark.parametrize("creators", [("eve",), ("someone", "dev")])
+async def test_who_is_named_needs_no_right_to_bring_a_namespace(
+    here: World, creators: tuple[str, ...]
+) -> None:
+    """By the name of the user or of one of the groups; nobody is asked then."""
+    rights, made = Rights(), Made()
+    policy = lifecycle(here, made, rights, creators)
+    kind = here.catalog.of(ServiceAccount)
+    request = a_request(ask("create", "serviceaccounts", "ci"))
+
+    await policy.admit(request, kind, APP, None)
+    await policy.review(request, kind, APP, None)
+
+    assert (made.names, rights.asked) == (["ci"], [])
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_without_the_right_nothing_comes_into_a_missing_namespace(
+    here: World, dry_run: bool
+) -> None:
+    """The answer is the strict one: there is no such namespace."""
+    rights, made = Rights(("create", "namespaces", "other")), Made()
+    policy = lifecycle(here, made, rights, ("mallory",))
+    request = a_request(ask("create", "serviceaccounts", "ci"), dry_run=dry_run)
+
+    with pytest.raises(NotFound) as refusal:
+        await policy.admit(request, here.catalog.of(ServiceAccount), APP, None)
+
+    assert refusal.value.message == 'namespaces "ci" not found'
+    assert made.names == []

@@ -19,9 +19,11 @@ from orchid.access.bootstrap_policy import node_rules
 from orchid.access.cache_index import CacheIndex
 from orchid.access.rules import allows_name, allows_resource
 from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import Authorizer, Decision, Verdict
 from orchid.engine.request import Target
+from orchid.kinds.pod import Pod
 from orchid.kinds.pod_references import PLACES, leaves
 from orchid.kinds.self_subject_rules_review import RuleLister, SubjectRulesReviewStatus
 from orchid.wire.errors import BadRequest
@@ -43,8 +45,9 @@ Reference = tuple[str, str, str]  # resource, namespace, name
 class NodeAuthorizer:
     """Decide for nodes only."""
 
-    def __init__(self, names: Naming, pods: KindCache[Any]) -> None:
-        self._references = PodReferences(names, pods)
+    def __init__(self, names: Naming, feed: Feed) -> None:
+        self._feed = feed
+        self._references = PodReferences(names, feed.of(Pod))
         self._static_rules = node_rules(names)
         self._lease_namespace = names.node_lease_namespace
         self._table: dict[tuple[str, str], Callable[[str, Target], Decision]] = {
@@ -66,6 +69,7 @@ class NodeAuthorizer:
             return undecided(f"unknown node for user {quote(user.username)}")
         if not target.is_resource:
             return NOT_ASKED
+        await self._feed.fresh()
         rule = self._table.get((target.group, target.resource))
         return self._static(target) if rule is None else rule(node, target)
 

@@ -135,6 +135,10 @@ class RBAC:
         )
 
     async def authorize(self, user: UserInfo, target: Target) -> Decision:
+        if target.is_resource:
+            # As fresh as a read: no right is found that was taken away before the question. Pages
+            # (health, above all) must answer also while the store does not.
+            await self._feed.fresh()
         if self._feed.revision != self._revision:
             self._catch_up()
         caller = (user.username, user.groups)

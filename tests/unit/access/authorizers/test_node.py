@@ -55,7 +55,7 @@ async def here() -> AsyncIterator[World]:
 @pytest.fixture
 def nodes(here: World) -> NodeAuthorizer:
     """The authorizer over that world."""
-    return NodeAuthorizer(ORCH, here.feed.of(Pod))
+    return NodeAuthorizer(ORCH, here.feed)
 
 
 def a_pod(name: str = "web", **more: Any) -> Pod:
