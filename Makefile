@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 CODE := src tests benchmarks deploy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint fix bench torture lock dist install
+.PHONY: help setup run test check lint fix bench overload torture lock dist install
 
 help:
 	@sed -n 's/^# \{0,1\}//; 1,4p' Makefile
@@ -42,6 +42,10 @@ fix: .venv/.installed-dev
 
 bench: .venv/.installed-dev
 	$(BIN)/python -m benchmarks.bench $(ARGS)
+
+# Far more callers than the server can serve, and what each class of them got; two minutes or so.
+overload: .venv/.installed-dev
+	$(BIN)/python -m benchmarks.overload $(ARGS)
 
 # Faults on both stores, so many minutes each, then crashes: make torture MINUTES=10
 torture: export ORCHID_CRASH_ROUNDS ?= $(shell expr 20 '*' $(MINUTES))

@@ -120,7 +120,13 @@ class Assembly:
         self.verbs = Verbs.over(store, self.feed, admission, names, self.random)
         self.local = InternalObjects(self.catalog, self.feed, self.verbs, self.clock, SELF)
         self.ledger = ledger_pages(settings, files, store)
-        self.watchdog = LoopWatchdog()
+        self.fairness = Fairness(
+            names,
+            settings.given.max_requests_inflight,
+            settings.given.max_mutating_requests_inflight,
+            patience=settings.request_timeout / 4,
+        )
+        self.watchdog = LoopWatchdog(self.fairness.feel_lag)
         self.chain = self._chain()
         self.clients = controlling.InProcessClients(
             self.chain, self.access.callers, self.catalog, names
@@ -154,12 +160,6 @@ class Assembly:
 
     def _chain(self) -> Chain:
         given, names = self.settings.given, self.settings.names
-        fairness = Fairness(
-            names,
-            given.max_requests_inflight,
-            given.max_mutating_requests_inflight,
-            patience=self.settings.request_timeout / 4,
-        )
         requests = CountedRequests(self.catalog, COUNTED_PAGES)
         impersonation = Impersonation(names, self.access.authorizer)
         self.watches = OpenWatches(
@@ -171,7 +171,7 @@ class Assembly:
         metrics = MetricsPage(
             requests,
             self.audit,
-            fairness,
+            self.fairness,
             self.feed,
             self.catalog,
             counted=(
@@ -189,7 +189,7 @@ class Assembly:
             authenticator=self.access.authenticator,
             impersonation=impersonation,
             authorizer=self.access.authorizer,
-            fairness=fairness,
+            fairness=self.fairness,
             watches=self.watches,
             pages=self._pages(metrics),
             dispatch=Dispatch(

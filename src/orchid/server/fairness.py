@@ -6,6 +6,9 @@ wait in a short queue of their flow, flows are served in turn, and what does not
 gets 429. So one caller who asks for too much waits for himself. Levels, schemas and shares follow
 the defaults of the reference; they are not objects here, and cannot be changed.
 
+Seats say how many requests may wait for something at once. What they need most is the processor,
+and there is one event loop: while that is late, each user has a few seats only (`feel_lag`).
+
 While nobody waits, a request costs a few additions. Watches take a seat only while they open.
 """
 
@@ -28,6 +31,8 @@ MOST_QUEUED_PER_FLOW: Final = 50
 MOST_QUEUED: Final = 1_000  # at one level
 MOST_PARKED_PER_FLOW, MOST_PARKED = 500, 5_000  # requests that wait for a revision
 MOST_FLOWS: Final = 10_000  # remembered
+CROWDED_FROM, CROWDED_UNTIL = 0.05, 0.01  # seconds that the event loop is late
+MOST_PER_FLOW_CROWDED: Final = 4
 
 
 class Overloaded(Exception):
@@ -77,6 +82,7 @@ class Level:
 
     __slots__ = (
         "borrowed",
+        "calm_per_flow",
         "most_per_flow",
         "name",
         "own",
@@ -91,7 +97,8 @@ class Level:
         self.name = name
         self.own = own  # seats that nobody else gets
         self.pool = pool
-        self.most_per_flow = inf if own == inf else max(1, (own + pool.size) // 2)
+        self.calm_per_flow = inf if own == inf else max(1, (own + pool.size) // 2)
+        self.most_per_flow = self.calm_per_flow
         self.taken = 0
         self.borrowed = 0
         self.queued = 0
@@ -288,6 +295,7 @@ class Fairness:
         }
         self._flows: dict[tuple[str, tuple[str, ...], str], Flow] = {}
         self.reading = self.writing = 0  # requests that are worked on
+        self._crowded = False
 
     def flow_of(self, user: UserInfo, target: Target) -> Flow:
         """Find the flow that a request belongs to."""
@@ -312,6 +320,21 @@ class Fairness:
             self.reading += change
         else:
             self.writing += change
+
+    def feel_lag(self, late: float) -> None:
+        """Hear how late the event loop is, many times a second; give users fewer seats if it is."""
+        if late > CROWDED_FROM and not self._crowded:
+            self._set_crowded(True)
+        elif late < CROWDED_UNTIL and self._crowded:
+            self._set_crowded(False)
+
+    def _set_crowded(self, crowded: bool) -> None:
+        self._crowded = crowded
+        pool = self.levels[EXEMPT].pool
+        for level in pool.levels:  # the exempt are not among them
+            calm = level.calm_per_flow
+            level.most_per_flow = min(calm, MOST_PER_FLOW_CROWDED) if crowded else calm
+        pool.hand_out()
 
     def families(self) -> Iterable[Family]:
         """What the metrics page shows."""

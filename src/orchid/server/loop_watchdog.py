@@ -10,7 +10,7 @@ import asyncio
 import logging
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import monotonic
 from types import FrameType
 from typing import Final
@@ -32,7 +32,9 @@ IDLE: Final = "nothing: the machine was busy elsewhere"
 class LoopWatchdog:
     """Measures one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, told: Callable[[float], None] = lambda late: None) -> None:
+        """`told` hears at each beat how many seconds late it was."""
+        self._told = told
         self._due = 0.0  # when the next beat is due
         self._found = ""  # what the loop was doing when its beat was overdue
         self._stopped = threading.Event()
@@ -70,6 +72,7 @@ class LoopWatchdog:
         found, self._found = self._found, ""
         self._due = now + BEAT
         self.lag.observe(late)
+        self._told(late)
         if late > TOO_LATE:
             self.held.count()
             if now - self._said >= SAY_AT_MOST_EVERY:

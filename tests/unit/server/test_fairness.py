@@ -1,5 +1,7 @@
 """Fairness: which level a request belongs to, and how levels share their seats."""
 
+import asyncio
+
 import pytest
 
 from orchid.engine.request import Target
@@ -109,3 +111,36 @@ def test_flows_that_are_idle_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> N
 
     assert len(seats._flows) <= 10
     assert seats.flow_of(user("busy", AUTHENTICATED), LIST) is busy
+
+
+def test_users_have_few_seats_while_the_event_loop_is_late() -> None:
+    """A late loop has no time for many requests of one; masters are not held back."""
+    seats = Fairness(ORCH, 400, 200)
+    calm = entered(Fairness(ORCH, 400, 200), "jane", AUTHENTICATED)
+    seats.feel_lag(0.2)
+    seats.feel_lag(0.03)  # better, but not well
+
+    crowded = entered(seats, "jane", AUTHENTICATED)
+    masters = seats.flow_of(user("root", "system:masters"), LIST)
+
+    assert crowded == fairness.MOST_PER_FLOW_CROWDED < calm
+    assert all(masters.enter() for _ in range(100))
+    seats.feel_lag(0.001)
+    assert crowded + entered(seats, "jane", AUTHENTICATED) == calm
+
+
+async def test_who_waited_goes_on_when_the_loop_is_on_time_again() -> None:
+    """Nobody has to leave first."""
+    seats = Fairness(ORCH, 400, 200)
+    seats.feel_lag(0.2)
+    flow = seats.flow_of(user("jane", AUTHENTICATED), LIST)
+    while flow.enter():
+        pass
+    waiting = asyncio.ensure_future(flow.wait())
+    await asyncio.sleep(0)
+    held_back = waiting.done()
+    seats.feel_lag(0.0)
+    await waiting
+
+    assert not held_back
+    assert flow.taken == fairness.MOST_PER_FLOW_CROWDED + 1

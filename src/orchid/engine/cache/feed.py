@@ -4,8 +4,8 @@ A read is answered from here, a watch is fed from here, and RBAC and token check
 one `KindCache` per kind (cache.py), and a cache holds an `Entry` for each object (entry.py).
 
 Order. Batches are applied one after the other; `revision` moves when a batch is applied, so
-whoever waits for a revision finds everything up to it. Shelves tell their listeners of each
-batch after that.
+whoever waits for a revision finds everything up to it. Caches tell their listeners of each batch
+after that, in order; where they are many, the next batch does not wait for the last of them.
 
 Trouble. A store that does not answer is asked again, and the watch goes on where it stopped. If
 history is gone by then, everything is loaded anew, and watchers, for whom there would be a hole,
@@ -15,6 +15,8 @@ are ended: they hear that their version is too old, as after any long absence.
 import asyncio
 import contextlib
 import logging
+from collections import deque
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from orchid.engine.cache.entry import Entry
@@ -40,6 +42,8 @@ T = TypeVar("T", bound=Object)
 log = logging.getLogger(__name__)
 
 YIELD_EVERY = 50  # listeners told before others get a turn of the loop
+MOST_UNTOLD = 100  # batches; beyond that no more are taken in until all were told
+_TOLD = object()  # what a telling that has come to its end gives
 FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0  # seconds before a store that failed is asked again
 
 
@@ -57,6 +61,8 @@ class Feed:
         self._position: Revision | None = None  # up to here events were taken in; None: nowhere
         self._loaded_at: Revision = 0  # events up to here are in what was loaded
         self.following = False  # whether changes in the store reach us
+        self._untold: deque[Iterator[None]] = deque()  # batches that are not told to all
+        self._teller: asyncio.Task[None] | None = None  # who tells of them
 
     def cache(self, kind: Kind[T]) -> KindCache[T]:
         return self._caches[kind.type]
@@ -119,6 +125,13 @@ class Feed:
 
     async def run(self) -> None:
         """Load everything and follow the store, through all its troubles, until cancelled."""
+        try:
+            await self._follow_always()
+        finally:
+            if self._teller is not None:
+                self._teller.cancel()
+
+    async def _follow_always(self) -> None:
         wait = FIRST_WAIT
         while True:
             try:
@@ -157,9 +170,38 @@ class Feed:
         self._position = batch.revision
         if batch.revision >= self._loaded_at:
             self._advance(batch.revision)
+        telling = self._tell(told, self.revision)
+        # Most often this is all. Otherwise the rest is told beside: what comes next is not to wait.
+        if self._untold or next(telling, _TOLD) is not _TOLD:
+            self._untold.append(telling)
+            if self._teller is None:
+                self._teller = asyncio.create_task(self._tell_rest())
+            if len(self._untold) > MOST_UNTOLD:
+                await self._teller
+
+    def _tell(
+        self, told: dict[KindCache[Any], list[ObjectChange[Any]]], revision: Revision
+    ) -> Iterator[None]:
+        """Tell every listener, pausing so that others can run: a thousand watchers take a while."""
         for cache, changes in told.items():
-            await _tell(cache, changes)
-        self.told = self.revision
+            for count, listener in enumerate(list(cache.listeners.values()), start=1):
+                try:
+                    listener.told(changes)
+                except Exception:  # one watcher's trouble is not everyone's
+                    log.exception("feed.listener_failed")
+                    if listener.lost is not None:
+                        listener.lost()
+                if count % YIELD_EVERY == 0:
+                    yield
+        self.told = revision
+
+    async def _tell_rest(self) -> None:
+        """Tell batch after batch what `_take` has not told."""
+        while self._untold:
+            await asyncio.sleep(0)
+            if self._untold and next(self._untold[0], _TOLD) is _TOLD:
+                self._untold.popleft()
+        self._teller = None
 
     def forget_before(self, revision: Revision) -> None:
         """Follow the store's compaction: watches from before this revision are refused."""
@@ -173,6 +215,7 @@ class Feed:
         can go on too. Later it is that of the page: whoever reads meanwhile must find the entries
         and the revision that belongs to them.
         """
+        self._untold.clear()  # whoever was not told is told that something is missing
         found: dict[KindCache[Any], dict[str, Entry[Any]]] = {s: {} for s in self._caches.values()}
         unreadable: dict[KindCache[Any], dict[str, Revision]] = {s: {} for s in found}
         for record in page.records:
@@ -212,19 +255,6 @@ class Feed:
                 elif not future.done():
                     future.set_result(None)
             self._waiting = still
-
-
-async def _tell(cache: KindCache[Any], changes: list[ObjectChange[Any]]) -> None:
-    """Tell every listener, letting others run in between: a thousand watchers take a while."""
-    for count, listener in enumerate(list(cache.listeners.values()), start=1):
-        try:
-            listener.told(changes)
-        except Exception:  # one watcher's trouble is not everyone's
-            log.exception("feed.listener_failed")
-            if listener.lost is not None:
-                listener.lost()
-        if count % YIELD_EVERY == 0:
-            await asyncio.sleep(0)
 
 
 def _tell_lost(cache: KindCache[Any]) -> None:

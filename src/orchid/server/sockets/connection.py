@@ -41,7 +41,9 @@ _CHUNKED = b"Transfer-Encoding: chunked\r\n"
 _SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\n"
 # Copying a larger body into one piece with its head costs more than a second TLS record.
 _JOIN_UP_TO = 64 << 10
-_ANSWERS_AT_ONCE = 8  # pipelined requests that are answered before others have their turn
+# Pipelined requests that are answered before others have their turn: some, or one where many
+# connections have more to ask, so that a turn of all of them is short.
+_ANSWERS_AT_ONCE, _MANY_YIELDING = 8, 4
 
 
 class Connection(asyncio.Protocol):
@@ -221,7 +223,9 @@ class Connection(asyncio.Protocol):
         begun = 0
         while self._current is None and not self.blocked and not self._closing:
             if ready:
-                if begun == _ANSWERS_AT_ONCE:
+                if begun and (
+                    begun == _ANSWERS_AT_ONCE or self._service.yielding >= _MANY_YIELDING
+                ):
                     self._yield()
                     break
                 begun += 1
@@ -239,11 +243,13 @@ class Connection(asyncio.Protocol):
     def _yield(self) -> None:
         """Let other connections go first: one that sends many requests at once has time."""
         self._yielding = True
+        self._service.yielding += 1
         self.deadline = inf
         self._service.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
         self._yielding = False
+        self._service.yielding -= 1
         self._proceed()
 
     def _rest(self) -> None:

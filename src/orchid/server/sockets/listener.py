@@ -31,7 +31,7 @@ __all__ = ["ConnectionLimits", "Listener"]
 log = logging.getLogger(__name__)
 
 _BACKLOG: Final = 1024
-_ACCEPTS_AT_ONCE: Final = 64
+_ACCEPTS_AT_ONCE: Final = 16  # each is about to cost a signature
 _LOOK_AT_FILES_EVERY: Final = 5.0
 _RUSH: Final = 100  # handshakes that leave enough behind to be worth cleaning up at once
 _RUSH_SECONDS: Final = 0.2  # between two times, however many there are

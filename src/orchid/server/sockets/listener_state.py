@@ -113,6 +113,7 @@ class ListenerState:
         "timeout_response",
         "unknown",
         "unread",
+        "yielding",
     )
 
     loop: asyncio.AbstractEventLoop  # set when listening starts
@@ -145,6 +146,7 @@ class ListenerState:
         self.refusals = 0
         self.cut_off = 0
         self.dropped = 0
+        self.yielding = 0  # connections that have more to ask and let others go first
         self._heads: dict[int, bytes] = {}
 
     def head(self, status: int) -> bytes:

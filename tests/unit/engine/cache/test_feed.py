@@ -71,6 +71,35 @@ async def test_tells_every_change_once_and_in_order(world: Engine) -> None:
     assert len(ear.heard) == 50
 
 
+async def test_a_read_does_not_wait_for_thousands_who_listen(world: Engine) -> None:
+    """The newest write can be read while listeners still hear of an earlier one, in order."""
+    ears = [Ear(world) for _ in range(3_000)]
+    for name in ("a", "b", "c"):
+        await world.make(name)
+    newest = await world.feed.fresh()
+    told_then = world.feed.told
+    await until(lambda: world.feed.told == world.feed.revision)
+
+    assert told_then < newest
+    assert world.feed.told == newest
+    assert {tuple(name for name, _ in ear.heard) for ear in ears} == {("a", "b", "c")}
+
+
+async def test_a_feed_far_ahead_of_its_listeners_waits_for_them(
+    world: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is to be told is bounded; everybody hears of everything all the same."""
+    monkeypatch.setattr(feed_module, "MOST_UNTOLD", 1)
+    ears = [Ear(world) for _ in range(120)]
+    names = [f"m{number}" for number in range(20)]
+    for name in names:
+        await world.make(name)
+    await world.feed.fresh()
+    await until(lambda: world.feed.told == world.feed.revision)
+
+    assert all([name for name, _ in ear.heard] == names for ear in ears)
+
+
 async def test_a_read_behind_a_write_sees_it(world: Engine) -> None:
     """Once a write is acknowledged, `fresh` returns only when the feed shows it."""
     for i in range(20):
