@@ -227,6 +227,9 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
         str, Help(description="Authority of the legacy signer alone.")
     ] = ""
     cluster_signing_legacy_unknown_key_file: Annotated[str, Help(description="Its key.")] = ""
+    issued_retention: Annotated[
+        str, Help(description="How long the record of an issued certificate outlives it.")
+    ] = "720h"
     # controllers
     controllers: Annotated[
         Many,
@@ -291,6 +294,7 @@ class Settings:
     history: float
     longest_token: int
     signing_duration: float
+    issued_retention: float
     token_webhook_ttl: float
     webhook_allowed_ttl: float
     webhook_refused_ttl: float
@@ -364,6 +368,7 @@ def check(given: Given) -> Settings:
             )
         ),
         signing_duration=_seconds("cluster-signing-duration", given.cluster_signing_duration),
+        issued_retention=_seconds("issued-retention", given.issued_retention),
         token_webhook_ttl=_seconds(
             "authentication-token-webhook-cache-ttl", given.authentication_token_webhook_cache_ttl
         ),

@@ -73,6 +73,8 @@ rolebindings                            -             -             -           
 clusterrolebindings                     -             -             -           cdDglpuw
 approvalpolicies                        -             -             -           cdDglpuw
 approvalpolicies/status                 -             -             -           gpu
+issuedcertificates                      -             -             -           dglw
+issuedcertificates/status               -             -             -           gu
 tokenreviews                            -             -             c           c
 selfsubjectreviews                      c             c             c           c
 subjectaccessreviews                    -             -             c           c

@@ -47,6 +47,7 @@ from orchid.admission.four_eyes import FourEyes
 from orchid.admission.namespace_lifecycle import Ensure, NamespaceLifecycle
 from orchid.admission.node_restriction import NodeRestriction
 from orchid.admission.policy_forecast import PolicyForecast
+from orchid.admission.record_issued import RecordIssued
 from orchid.admission.role_escalation import RoleEscalation
 from orchid.admission.service_account import PodAccount
 from orchid.admission.signer_permission import SignerPermission
@@ -68,6 +69,7 @@ from orchid.engine.interfaces import (
     TokenAuthenticator,
 )
 from orchid.kinds import namespace
+from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.settings import BadSettings, Given, Settings
 
 log = logging.getLogger(__name__)
@@ -292,6 +294,9 @@ class Access:
             *(() if self.settings.given.approve_own_requests else (FourEyes(),)),
             SubjectRestriction(names),
             PolicyForecast(self.explainer),
+            RecordIssued(
+                self.feed.of(IssuedCertificate), names.signing_signers.__contains__, self._random
+            ),
         ]
 
 

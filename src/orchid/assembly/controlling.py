@@ -123,6 +123,7 @@ def controller_context(settings: Settings, files: DataDirectory, clock: Clock) -
             clock=clock,
             signers=signers(settings, files),
             signing_duration=timedelta(seconds=settings.signing_duration),
+            issued_retention=timedelta(seconds=settings.issued_retention),
             token_issuer=Reloading([files.signing_key], issuer).current,
             root_ca=_root_ca(settings, files).current,
             identity=_identity(settings),

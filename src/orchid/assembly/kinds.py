@@ -16,6 +16,7 @@ from orchid.kinds import (
     cluster_trust_bundle,
     config_map,
     event,
+    issued_certificate,
     lease,
     namespace,
     node,
@@ -61,6 +62,7 @@ def stored_kinds(names: Naming) -> list[Kind[Any]]:
         *role.declare(names),
         *role_binding.declare(names),
         approval_policy.declare(names),
+        issued_certificate.declare(names),
     ]
 
 

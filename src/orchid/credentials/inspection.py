@@ -81,8 +81,8 @@ def _extensions_are_sound(
         and critical == must_be_critical
         and values.pop(x509.SubjectKeyIdentifier, None)
         == x509.SubjectKeyIdentifier(key_digest(template.spki))
-        and _bits_of(values.pop(x509.KeyUsage, None)) == template.key_usages
-        and _purposes_of(values.pop(x509.ExtendedKeyUsage, None)) == template.extended_usages
+        and bits_of(values.pop(x509.KeyUsage, None)) == template.key_usages
+        and purposes_of(values.pop(x509.ExtendedKeyUsage, None)) == template.extended_usages
         and values.pop(x509.AuthorityKeyIdentifier, None) == _authority_key(authority_key)
         and values.pop(x509.CRLDistributionPoints, None) == _distribution_points(template.crl_url)
         and _count_of(values.pop(x509.SubjectAlternativeName, None)) == _count_in(template)
@@ -90,7 +90,7 @@ def _extensions_are_sound(
     )
 
 
-def _bits_of(usage: x509.ExtensionType | None) -> frozenset[int]:
+def bits_of(usage: x509.ExtensionType | None) -> frozenset[int]:
     if not isinstance(usage, x509.KeyUsage):
         return frozenset()
     agreement = usage.key_agreement
@@ -108,7 +108,7 @@ def _bits_of(usage: x509.ExtensionType | None) -> frozenset[int]:
     return frozenset(bit for bit, is_set in enumerate(flags) if is_set)
 
 
-def _purposes_of(purposes: x509.ExtensionType | None) -> tuple[str, ...]:
+def purposes_of(purposes: x509.ExtensionType | None) -> tuple[str, ...]:
     if not isinstance(purposes, x509.ExtendedKeyUsage):
         return ()
     return tuple(purpose.dotted_string for purpose in purposes)

@@ -58,6 +58,17 @@ def extended_usages(usages: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(oid for usage, oid in EXTENDED_USAGES.items() if usage in asked))
 
 
+def usages_of(bits: Iterable[int], oids: Iterable[str]) -> tuple[str, ...]:
+    """Name the usages of a certificate, in table order; of two names for one the usual."""
+    found_bits, found_oids = set(bits), set(oids)
+    named = {bit: usage for usage, bit in KEY_USAGES.items()}
+    extended = {oid: usage for usage, oid in reversed(EXTENDED_USAGES.items())}
+    return (
+        *(named[bit] for bit in sorted(named) if bit in found_bits),
+        *(extended[oid] for oid in reversed(extended) if oid in found_oids),
+    )
+
+
 def refuse_unknown(usages: Iterable[str]) -> None:
     """Refuse usages outside the table; only data older than this check can hold them."""
     unknown = [

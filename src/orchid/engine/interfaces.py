@@ -127,12 +127,13 @@ class Authorizer(Protocol):
 class AdmissionPolicy:
     """A rule that needs another object or the caller's rights.
 
-    Both hooks may raise ApiErrors. They are asked about objects of the kinds that `admits` and
-    `reviews` list; EVERY_KIND is all.
+    Every hook may raise ApiErrors. They are asked about objects of the kinds that `admits`,
+    `reviews` and `accompanies` list; EVERY_KIND is all.
     """
 
     admits: tuple[type[Object], ...] = ()
     reviews: tuple[type[Object], ...] = ()
+    accompanies: tuple[type[Object], ...] = ()
 
     async def admit(self, request: Request, kind: "Kind[Any]", new: Any, old: Any) -> Object:
         """Change or refuse an object before it is prepared and validated."""
@@ -141,6 +142,12 @@ class AdmissionPolicy:
 
     async def review(self, request: Request, kind: "Kind[Any]", new: Any, old: Any) -> None:
         """Refuse a valid change (`new` is None for a delete). May change nothing."""
+
+    async def companions(
+        self, request: Request, kind: "Kind[Any]", new: Any, old: Any
+    ) -> tuple[Object, ...]:
+        """Give new objects, complete with uid, to be stored in the same commit as an update."""
+        return ()
 
 
 EVERY_KIND = (Object,)

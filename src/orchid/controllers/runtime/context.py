@@ -30,6 +30,7 @@ class ControllerContext:
     clock: Clock
     signers: Mapping[str, Signer]  # those that have an authority
     signing_duration: timedelta
+    issued_retention: timedelta  # how long the record of a certificate outlives it
     token_issuer: Callable[[], TokenSigner] | None  # of the tokens of Secrets
     root_ca: Callable[[], str]  # by which clients verify this server; "" if nobody knows
     identity: str  # of this process among the candidates for leader

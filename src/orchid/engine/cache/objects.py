@@ -5,6 +5,7 @@ try again.
 """
 
 import asyncio
+from collections.abc import Iterable
 from typing import TypeVar
 
 from orchid.engine.cache.entry import Entry
@@ -61,8 +62,16 @@ class Objects:
     async def insert(self, kind: Kind[T], new: T, request: Request) -> Entry[T]:
         return await self._write(kind, new, None, request)
 
-    async def replace(self, kind: Kind[T], new: T, old: Entry[T], request: Request) -> Entry[T]:
-        return await self._write(kind, new, old, request)
+    async def replace(
+        self,
+        kind: Kind[T],
+        new: T,
+        old: Entry[T],
+        request: Request,
+        companions: Iterable[Object] = (),
+    ) -> Entry[T]:
+        """Replace an object; its companions are new objects that the same commit brings."""
+        return await self._write(kind, new, old, request, companions)
 
     async def remove(self, old: Entry[T], request: Request) -> store.Revision:
         change = store.Change(old.key, None, old.revision)
@@ -80,14 +89,28 @@ class Objects:
         return True
 
     async def _write(
-        self, kind: Kind[T], new: T, old: Entry[T] | None, request: Request
+        self,
+        kind: Kind[T],
+        new: T,
+        old: Entry[T] | None,
+        request: Request,
+        companions: Iterable[Object] = (),
     ) -> Entry[T]:
         key, value = kind.key(new.namespace, new.name), stored_form(new)
         if kind.stored is not kind:
             value = kind.stored.head + value[len(kind.head) :]
         change = store.Change(key, value, old.revision if old else store.ABSENT)
-        revision = await self._commit([change, *_recorded(kind, new, old, request)])
+        changes = [change, *_recorded(kind, new, old, request)]
+        for companion in companions:
+            changes += self._inserted(companion, request)
+        revision = await self._commit(changes)
         return Entry(kind, key, value, revision)
+
+    def _inserted(self, new: Object, request: Request) -> list[store.Change]:
+        kind = self.feed.of(type(new)).kind
+        value = stored_form(replace(new, kind=kind.name, api_version=kind.api_version))
+        change = store.Change(kind.key(new.namespace, new.name), value, store.ABSENT)
+        return [change, *_recorded(kind, new, None, request)]
 
     async def _commit(self, changes: list[store.Change]) -> store.Revision:
         try:

@@ -121,7 +121,8 @@ class Updating:
             return entry
         if request.options.dry_run:
             return Entry.unsaved(kind, new.with_meta(resource_version=str(entry.revision)))
-        return await self._objects.replace(kind, new, entry, request)
+        beside = await self._admission.companions(request, kind, new, entry.object)
+        return await self._objects.replace(kind, new, entry, request, beside)
 
     async def _finish_deletion(
         self, kind: Kind[T], new: T, entry: Entry[T], request: Request

@@ -1,0 +1,118 @@
+"""How many certificates are valid, and when the first of them ends, by signer.
+
+Every server counts all of them, from the inventory in its memory. A change costs a subtraction and
+an addition; what has ended is found when somebody asks. Of the signers that are not the platform's
+own only those in the inventory have a series, so that no client can make series without end.
+"""
+
+from collections import Counter as Tally
+from typing import Final
+
+import msgspec
+
+from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.kind_cache import KindCache, ObjectChange
+from orchid.engine.interfaces import Clock
+from orchid.kinds.issued_certificate import IssuedCertificate
+from orchid.metrics import Family, Sample
+from orchid.wire.meta import Time
+from orchid.wire.struct import Wire
+
+LIVE: Final = "orchid_issued_certificates"
+EARLIEST: Final = "orchid_issued_certificate_end_seconds"
+
+
+class _Spec(Wire):
+    signer_name: str = ""
+    not_after: Time | None = None
+
+
+class _Record(Wire):
+    spec: _Spec
+
+
+_decode = msgspec.json.Decoder(_Record).decode
+
+
+class IssuedCounts:
+    """The ends of all certificates in the inventory, counted by signer and second."""
+
+    def __init__(self, records: KindCache[IssuedCertificate], clock: Clock) -> None:
+        self._records = records
+        self._clock = clock
+        self._ends: dict[str, Tally[int]] = {}
+        self._entries: dict[str, Entry[IssuedCertificate]] | None = None
+        self._seen = 0
+        records.listen(self, self._told)
+        self.metrics = (_Live(self), _Earliest(self))
+
+    def ends(self) -> dict[str, tuple[int, int]]:
+        """For each signer: how many are valid now, and when the first of them ends."""
+        self._catch_up()
+        now = int(self._clock.now().timestamp())
+        found = {}
+        for signer, tally in self._ends.items():
+            live = [end for end in tally if end > now]
+            if live:
+                found[signer] = sum(tally[end] for end in live), min(live)
+        return found
+
+    def _told(self, changes: list[ObjectChange[IssuedCertificate]]) -> None:
+        if self._entries is not self._records.entries:
+            return self._catch_up()
+        for change in changes:
+            if change.revision > self._seen:
+                self._count(change.old, -1)
+                self._count(change.new, 1)
+        self._seen = self._records.revision
+        return None
+
+    def _catch_up(self) -> None:
+        """Begin anew if everything was loaded anew."""
+        if self._entries is self._records.entries:
+            return
+        self._ends.clear()
+        self._entries, self._seen = self._records.entries, self._records.revision
+        for entry in self._entries.values():
+            self._count(entry, 1)
+
+    def _count(self, entry: Entry[IssuedCertificate] | None, number: int) -> None:
+        if entry is None:
+            return
+        spec = _decode(entry.data).spec  # not entry.object, which would stay in memory
+        if spec.not_after is None:
+            return
+        tally = self._ends.setdefault(spec.signer_name, Tally())
+        end = int(spec.not_after.timestamp())
+        tally[end] += number
+        if not tally[end]:
+            del tally[end]
+
+
+class _Live:
+    def __init__(self, counts: IssuedCounts) -> None:
+        self._counts = counts
+
+    def family(self) -> Family:
+        samples = [
+            Sample((("signer", signer),), live) for signer, (live, _) in self._counts.ends().items()
+        ]
+        return Family(LIVE, "gauge", "Certificates that are valid, by signer.", samples)
+
+    def reset(self) -> None:
+        """Keep counting: it tells what is so now."""
+
+
+class _Earliest:
+    def __init__(self, counts: IssuedCounts) -> None:
+        self._counts = counts
+
+    def family(self) -> Family:
+        samples = [
+            Sample((("signer", signer),), end) for signer, (_, end) in self._counts.ends().items()
+        ]
+        text = "When the first valid certificate of a signer ends, since the epoch."
+        return Family(EARLIEST, "gauge", text, samples)
+
+    def reset(self) -> None:
+        """Keep counting: it tells what is so now."""

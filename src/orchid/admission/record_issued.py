@@ -1,0 +1,103 @@
+"""Every certificate that a signer of ours hands out is recorded, in the same commit.
+
+When a request gets its certificate, its IssuedCertificate is stored together with it: either both
+are there, or neither. Who wrote the certificate is not asked; for which signer it is, is. A record
+stays until its certificate has ended. Start with `RecordIssued.companions`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from orchid.credentials.issued_facts import IssuedFacts, read_issued
+from orchid.credentials.refusals import Refusal
+from orchid.engine.cache.kind_cache import KindCache
+from orchid.engine.interfaces import AdmissionPolicy, Randomness
+from orchid.engine.kind import Kind
+from orchid.engine.request import Request
+from orchid.kinds.certificate_signing_request import (
+    APPROVED,
+    CertificateSigningRequest,
+    CertificateSigningRequestCondition,
+)
+from orchid.kinds.issued_certificate import (
+    Approval,
+    IssuedCertificate,
+    IssuedFor,
+    Requester,
+    spec_of,
+)
+from orchid.wire.errors import Forbidden, Invalid
+from orchid.wire.fields import Path, invalid
+from orchid.wire.meta import Object, ObjectMeta
+from orchid.wire.struct import replace
+from orchid.wire.text import timestamp, whole_seconds
+
+CERTIFICATE = Path() / "status" / "certificate"
+
+
+class RecordIssued(AdmissionPolicy):
+    accompanies = (CertificateSigningRequest,)
+    reviews = (IssuedCertificate,)
+
+    def __init__(
+        self,
+        records: KindCache[IssuedCertificate],
+        is_ours: Callable[[str], bool],
+        randomness: Randomness,
+    ) -> None:
+        """`is_ours`: whether a signer, by its name, is one of this server's."""
+        self._records = records
+        self._is_ours = is_ours
+        self._random = randomness
+
+    async def companions(
+        self, request: Request, kind: Kind[Any], new: Any, old: Any
+    ) -> tuple[Object, ...]:
+        chain = new.status.certificate
+        if not chain or chain == old.status.certificate or not self._is_ours(new.spec.signer_name):
+            return ()
+        try:
+            facts = read_issued(chain)
+        except Refusal as refusal:
+            raise Invalid(
+                kind.about_kind(new.name),
+                [invalid(CERTIFICATE, "<certificate data>", str(refusal))],
+            ) from None
+        known = self._records.get("", facts.serial)
+        if known is None:
+            return (self._record(new, facts, request),)
+        if known.object.spec.sha256 != facts.sha256:
+            text = f"another certificate has the serial number {facts.serial}"
+            raise Invalid(
+                kind.about_kind(new.name), [invalid(CERTIFICATE, "<certificate data>", text)]
+            )
+        return ()
+
+    async def review(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
+        if new is None and old.spec.not_after and old.spec.not_after > request.now:
+            raise Forbidden(
+                kind.about(old.name),
+                f"the certificate is valid until {timestamp(old.spec.not_after)}",
+            )
+
+    def _record(
+        self, csr: CertificateSigningRequest, facts: IssuedFacts, request: Request
+    ) -> IssuedCertificate:
+        asked = csr.spec
+        approved = next(
+            (one for one in csr.status.conditions if one.type == APPROVED),
+            CertificateSigningRequestCondition(),
+        )
+        return IssuedCertificate(
+            metadata=ObjectMeta(
+                name=facts.serial,
+                uid=self._random.uid(),
+                creation_timestamp=whole_seconds(request.now),
+            ),
+            spec=replace(
+                spec_of(facts, asked.signer_name),
+                request=IssuedFor(name=csr.name, uid=csr.metadata.uid),
+                requester=Requester(username=asked.username, uid=asked.uid, groups=asked.groups),
+                approval=Approval(reason=approved.reason, message=approved.message),
+            ),
+        )

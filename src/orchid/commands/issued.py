@@ -1,0 +1,174 @@
+"""`orchid issued`: which certificates are out there, to whom, and until when.
+
+    orchid issued                                    all that are recorded, the first to end first
+    orchid issued --expires-within 30d --live        what has to be renewed soon
+    orchid issued --name '*.example.com' -o pem      the certificates themselves
+    orchid issued --user alice --sort issued -o csv  for a spreadsheet
+
+Reads the inventory (IssuedCertificate) and changes nothing. A cell of a CSV file that a spreadsheet
+could take for a formula begins with a quote.
+"""
+
+import argparse
+import base64
+import csv
+import datetime
+import fnmatch
+import io
+from collections.abc import Callable, Iterable
+
+from orchid.commands.terminal import times
+from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect, path
+from orchid.commands.terminal.output import Cell, say, say_json, table
+
+FOREVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
+CSV_COLUMNS = (
+    "serial", "signer", "subject", "names", "requester", "request", "notBefore", "notAfter",
+    "sha256", "revoked", "reason",
+)  # fmt: skip
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--signer", default="", help="only what this signer issued")
+    parser.add_argument("--user", default="", help="only what this user asked for")
+    parser.add_argument(
+        "--name", default="", metavar="PATTERN", help="only for a name like '*.example.com'"
+    )
+    parser.add_argument(
+        "--expires-within", type=times.duration_of, metavar="30d", help="only what ends by then"
+    )
+    parser.add_argument("--live", action="store_true", help="only what has not ended")
+    parser.add_argument("--revoked", action="store_true", help="only what was taken back")
+    parser.add_argument(
+        "--sort", choices=tuple(SORTS), default="expires", help="in which order (default: expires)"
+    )
+    parser.add_argument(
+        "-o", "--output", choices=("text", *EXPORTS), default="text", help="how to show it"
+    )
+    add_flags(parser, json_output=False)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    found = sorted(chosen_ones(connect(chosen), chosen), key=SORTS[chosen.sort])  # type: ignore[arg-type]  # each sort has one type
+    if chosen.output != "text":
+        EXPORTS[chosen.output](found)
+        return 0
+    table(
+        ("SERIAL", "SIGNER", "SUBJECT", "REQUESTED BY", "EXPIRES", "REVOKED"),
+        [
+            (
+                one["metadata"]["name"],
+                one["spec"].get("signerName", ""),
+                one["spec"].get("subject", "") or ", ".join(one["spec"].get("names", ())),
+                one["spec"].get("requester", {}).get("username", ""),
+                _expires(one),
+                Cell(revocation_of(one).get("reason", ""), "bad"),
+            )
+            for one in found
+        ],
+        empty="no certificate like that is recorded",
+    )
+    return 0
+
+
+def place(server: ServerConnection, *parts: str) -> str:
+    return path("apis", server.names.identity, "v1alpha1", "issuedcertificates", *parts)
+
+
+def chosen_ones(server: ServerConnection, chosen: argparse.Namespace) -> Iterable[Json]:
+    """The records that the flags ask for; the server selects what it can."""
+    fields = {
+        "spec.signerName": chosen.signer,
+        "spec.requester.username": chosen.user,
+        "status.revoked": "true" if chosen.revoked else "",
+    }
+    selector = ",".join(f"{name}={_escaped(value)}" for name, value in fields.items() if value)
+    query = {"fieldSelector": selector} if selector else {}
+    return (one for one in server.items(place(server), query) if _is_wanted(one, chosen))
+
+
+def _escaped(value: str) -> str:
+    """A value as it stands in a field selector."""
+    for mark in ("\\", ",", "="):
+        value = value.replace(mark, f"\\{mark}")
+    return value
+
+
+def _is_wanted(one: Json, chosen: argparse.Namespace) -> bool:
+    now, end = times.now(), end_of(one)
+    if chosen.live and end <= now:
+        return False
+    if chosen.expires_within is not None:
+        limit = now + datetime.timedelta(seconds=chosen.expires_within)
+        if not now < end <= limit:
+            return False
+    names = [*one["spec"].get("names", ()), *_common_names(one)]
+    return not chosen.name or any(fnmatch.fnmatchcase(name, chosen.name) for name in names)
+
+
+def _common_names(one: Json) -> list[str]:
+    parts = one["spec"].get("subject", "").split(",")
+    return [part.partition("=")[2] for part in parts if part.startswith("CN=")]
+
+
+def end_of(one: Json) -> datetime.datetime:
+    return times.parse(one["spec"].get("notAfter")) or FOREVER
+
+
+def revocation_of(one: Json) -> Json:
+    """Since when and why a certificate is revoked; nothing if it is not."""
+    return one.get("status", {}).get("revoked") or {}
+
+
+def _expires(one: Json) -> Cell:
+    end = end_of(one)
+    left = (end - times.now()).total_seconds()
+    return Cell(f"in {times.span(left)}" if left > 0 else f"{times.span(-left)} ago")
+
+
+# -- export --------------------------------------------------------------------------------
+
+
+def _csv(found: list[Json]) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    writer.writerows(map(_row, found))
+    say(text.getvalue().rstrip("\n"))
+
+
+def _row(one: Json) -> list[str]:
+    spec, revoked = one["spec"], revocation_of(one)
+    cells = (
+        spec.get("serialNumber", ""),
+        spec.get("signerName", ""),
+        spec.get("subject", ""),
+        " ".join(spec.get("names", ())),
+        spec.get("requester", {}).get("username", ""),
+        spec.get("request", {}).get("name", ""),
+        spec.get("notBefore", ""),
+        spec.get("notAfter", ""),
+        spec.get("sha256", ""),
+        revoked.get("time", ""),
+        revoked.get("reason", ""),
+    )
+    # Others chose these texts, and a spreadsheet would compute what begins like a formula.
+    return [f"'{cell}" if str(cell).startswith(FORMULAS) else str(cell) for cell in cells]
+
+
+def _pem(found: list[Json]) -> None:
+    for one in found:
+        text = base64.b64encode(base64.b64decode(one["spec"].get("certificate", ""))).decode()
+        lines = [text[at : at + 64] for at in range(0, len(text), 64)]
+        say("\n".join(("-----BEGIN CERTIFICATE-----", *lines, "-----END CERTIFICATE-----")))
+
+
+SORTS: dict[str, Callable[[Json], object]] = {
+    "expires": end_of,
+    "issued": lambda one: one["metadata"].get("creationTimestamp", ""),
+    "signer": lambda one: one["spec"].get("signerName", ""),
+    "subject": lambda one: one["spec"].get("subject", ""),
+    "user": lambda one: one["spec"].get("requester", {}).get("username", ""),
+}
+EXPORTS: dict[str, Callable[[list[Json]], None]] = {"json": say_json, "csv": _csv, "pem": _pem}

@@ -1,0 +1,70 @@
+"""`orchid issued` as a person types it, against a real server."""
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from tests.e2e.serving import Server, running_server
+from tests.e2e.test_commands import Person, person_of
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One for all tests, with two certificates of which one lasts long."""
+    directory = tmp_path_factory.mktemp("server")
+    with running_server(directory / "data") as running:
+        home = directory / "issuing"
+        home.mkdir()
+        person = Person(home, running.kubeconfig)
+        for name, lifetime in (("alice", "2400h"), ("bob", "24h")):
+            person.types("csr", "new", name, "--for", lifetime, "--user", f"=cmd|{name}")
+            person.types("csr", "approve", name)
+            person.types("csr", "fetch", name)
+        yield running
+
+
+@pytest.fixture
+def person(server: Server, tmp_path: Path) -> Person:
+    return person_of(server, tmp_path)
+
+
+def test_the_first_to_end_stands_first(person: Person) -> None:
+    """So that what needs attention is seen first."""
+    lines = person.types("issued").stdout.splitlines()
+
+    assert lines[0].split()[:3] == ["SERIAL", "SIGNER", "SUBJECT"]
+    assert ["bob" in line for line in lines[1:]] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("flags", "subjects"),
+    [
+        ((), ["CN==cmd|bob", "CN==cmd|alice"]),
+        (("--expires-within", "2d"), ["CN==cmd|bob"]),
+        (("--name", "*cmd|a*"), ["CN==cmd|alice"]),
+        (("--user", "orchid-admin", "--sort", "subject"), ["CN==cmd|alice", "CN==cmd|bob"]),
+        (("--user", "a,b=c"), []),
+        (("--signer", "example.com/x"), []),
+        (("--revoked",), []),
+        (("--live",), ["CN==cmd|bob", "CN==cmd|alice"]),
+    ],
+)
+def test_filters_and_order(person: Person, flags: tuple[str, ...], subjects: list[str]) -> None:
+    """What is asked for is shown, and nothing else."""
+    found = person.gets("issued", *flags)
+
+    assert [one["spec"]["subject"].replace("\\", "") for one in found] == subjects
+
+
+def test_exports_are_what_other_programs_read(person: Person) -> None:
+    """PEM is certificates, and nothing in a CSV file is a formula."""
+    pem = person.types("issued", "-o", "pem").stdout.encode()
+    rows = list(csv.DictReader(io.StringIO(person.types("issued", "-o", "csv").stdout)))
+
+    certificates = x509.load_pem_x509_certificates(pem)
+    assert [f"{one.serial_number:x}" for one in certificates] == [row["serial"] for row in rows]
+    assert not [cell for row in rows for cell in row.values() if cell.startswith(("=", "+", "@"))]
