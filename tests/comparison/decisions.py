@@ -15,7 +15,8 @@ Answer = dict[str, Any]
 Decides = Callable[[Found, Answer, Answer], bool]
 
 SERVER_ERROR, CLIENT_ERRORS = 500, range(400, 500)
-UNAUTHORIZED, FORBIDDEN, NOT_FOUND, NOT_ACCEPTABLE, INVALID = 401, 403, 404, 406, 422
+UNAUTHORIZED, FORBIDDEN, NOT_FOUND, NOT_ACCEPTABLE = 401, 403, 404, 406
+CONFLICT, INVALID = 409, 422
 ON_REQUEST = "cannot impersonate-on:"
 REDACTED = "<secret contents redacted>"
 # Type names and ways of printing that belong to the language of the reference.
@@ -126,7 +127,8 @@ def query_beside_body(found: Found, ours: Answer, theirs: Answer) -> bool:
 
 def filters_by_version(found: Found, ours: Answer, theirs: Answer) -> bool:
     named = "resourceVersion" in found.asked.request.target
-    return found.asked.operation.action == "deletecollection" and named
+    collection = found.asked.operation.action == "deletecollection"
+    return collection and named and theirs["status"] == CONFLICT
 
 
 def all_errors_at_once(found: Found, ours: Answer, theirs: Answer) -> bool:

@@ -38,6 +38,7 @@ ACCEPTS = (
     "application/json;q=0.1, application/yaml",
 )
 CONTENT_TYPES = ("application/yaml", "text/plain", "application/json; charset=utf-8", "x", "a/b;c")
+VERSION = "${resourceVersion}"
 # What the query may say; the first of each is harmless.
 PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "pretty": ("true", "false", "nonsense"),
@@ -52,7 +53,7 @@ PARAMETERS: Mapping[str, tuple[str, ...]] = {
     ),
     "limit": ("2", "0", "-1", "x", "500"),
     "continue": ("", "nonsense"),
-    "resourceVersion": ("0", "", "${resourceVersion}", "x", "-1"),
+    "resourceVersion": ("0", "", VERSION, "x", "-1"),
     "resourceVersionMatch": ("NotOlderThan", "Exact", "nonsense"),
     "sendInitialEvents": ("true", "false", "x"),
     "allowWatchBookmarks": ("true", "x"),
@@ -165,6 +166,8 @@ class Grammar:
             values = PARAMETERS.get(parameter, ("x",))
             if self._chance.random() < 0.06:
                 value = values[0] if self._chance.random() < 0.6 else self._chance.choice(values)
+                if value == VERSION and "{name}" not in operation.path:
+                    value = "0"  # a collection has no version of its own
                 pairs.append((parameter, value))
         if content_type == PATCHES[3] and self._chance.random() < 0.9:
             pairs.append(("fieldManager", self._chance.choice(("tester", "other"))))
