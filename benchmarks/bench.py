@@ -91,6 +91,8 @@ def measurements(directory: Path, options: argparse.Namespace) -> Iterator[Row]:
         yield from under_load(chosen, directory / "load", options)
     if "csr-issue" in chosen:
         yield under_issuing(chosen["csr-issue"], directory / "issuing", options)
+    if "csr-policy" in chosen:
+        yield under_issuing(chosen["csr-policy"], directory / "policies", options, policies=20)
     if chosen.keys() & {"watch-memory", "watch-fanout"}:
         yield from under_watches(chosen, directory / "watches", options)
 
@@ -138,10 +140,21 @@ def load_note(result: load.Load) -> str:
     return note
 
 
-def under_issuing(figure: Figure, data_dir: Path, options: argparse.Namespace) -> Row:
-    with serving(data_dir, controllers=True) as server:
+def under_issuing(
+    figure: Figure, data_dir: Path, options: argparse.Namespace, policies: int = 0
+) -> Row:
+    with (
+        serving(data_dir, controllers=True) as server,
+        closing(Administrator(server.url)) as administrator,
+    ):
+        for policy in issuing.policies(policies):
+            administrator.call("POST", issuing.POLICIES, policy)
         result = issuing.measure(
-            server.url, server.pid, seconds=options.seconds, connections=options.connections
+            server.url,
+            server.pid,
+            seconds=options.seconds,
+            connections=options.connections,
+            by_policy=policies > 0,
         )
     note = f"p50 {result.p50:.0f} ms, p99 {result.p99:.0f} ms, {result.cpu_ms:.2f} ms of CPU each"
     return Row(figure, result.per_second, note, asdict(result))

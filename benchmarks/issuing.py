@@ -1,8 +1,9 @@
 """Certificates from the first request to the last: create, approve, wait, everything stored.
 
-Start with `measure`. Each connection creates a request for the API client signer, approves it and
-waits until a watch, which all of them share, shows the certificate. The server's own controllers
-sign. Every request is another one, as nothing that was seen before may make the next one cheaper.
+Start with `measure`. Each connection creates a request for the API client signer, approves it (or
+leaves that to policies) and waits until a watch, which all of them share, shows the certificate.
+The server's own controllers sign. Every request is another one, as nothing that was seen before may
+make the next one cheaper.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ from cryptography.x509.oid import NameOID
 
 from benchmarks.setting import HEADERS
 
+POLICIES = "/apis/identity.orch.io/v1alpha1/approvalpolicies"
 REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"
 DIFFERENT = 2000  # more than any cache remembers
 SIGNER = "orch.io/orch-apiserver-client"
@@ -47,9 +49,31 @@ class Issued:
     p99: float
 
 
-def measure(url: str, pid: int, *, seconds: int, connections: int) -> Issued:
+def measure(
+    url: str, pid: int, *, seconds: int, connections: int, by_policy: bool = False
+) -> Issued:
     """Issue certificates for so many seconds, from as many connections at once."""
-    return uvloop.run(_measure(url, pid, seconds, connections))
+    return uvloop.run(_measure(url, pid, seconds, connections, by_policy))
+
+
+def policies(count: int) -> Iterator[dict[str, object]]:
+    """Policies of one signer for so many teams; the last one allows what is asked for here."""
+    for number in range(count):
+        team = "system:masters" if number == count - 1 else f"team-{number}"
+        yield {
+            "metadata": {"name": team.replace(":", "-")},
+            "spec": {
+                "signerNames": [SIGNER],
+                "requesters": {"groups": [team]},
+                "allows": {
+                    "commonName": "user-*",
+                    "usages": USAGES,
+                    "keys": ["ECDSA-*"],
+                    "maxDuration": "8760h",
+                },
+                "rules": [{"expression": "request.commonName.startsWith('user-')"}],
+            },
+        }
 
 
 def signing_requests(count: int) -> Iterator[str]:
@@ -62,7 +86,7 @@ def signing_requests(count: int) -> Iterator[str]:
         yield base64.b64encode(made).decode()
 
 
-async def _measure(url: str, pid: int, seconds: int, connections: int) -> Issued:
+async def _measure(url: str, pid: int, seconds: int, connections: int, by_policy: bool) -> Issued:
     address = urllib.parse.urlsplit(url)
     # The server is ours and on loopback, and its certificate is as new as itself.
     tls = ssl._create_unverified_context()  # noqa: S323 -- a throw-away server on loopback
@@ -83,7 +107,11 @@ async def _measure(url: str, pid: int, seconds: int, connections: int) -> Issued
     async def issue(connection: Connection) -> None:
         while time.monotonic() - start < seconds:
             number, began = next(numbers), time.monotonic()
-            await one(connection, f"bench-{number}", bodies[number % len(bodies)], waiting)
+            body = bodies[number % len(bodies)]
+            issued = await ask(connection, f"bench-{number}", body, waiting)
+            if not by_policy:
+                await approve(connection, f"bench-{number}")
+            await asyncio.wait_for(issued, PATIENCE_SECONDS)
             took.append(time.monotonic() - began)
 
     await asyncio.gather(*(issue(connection) for connection in workers))
@@ -101,16 +129,19 @@ async def _measure(url: str, pid: int, seconds: int, connections: int) -> Issued
     )
 
 
-async def one(
+async def ask(
     connection: "Connection", name: str, request: str, waiting: dict[bytes, asyncio.Future[None]]
-) -> None:
-    """One certificate: asked for, approved, issued."""
+) -> asyncio.Future[None]:
+    """Ask for one certificate; give what tells that it is issued."""
     issued = waiting[name.encode()] = asyncio.get_running_loop().create_future()
     spec = {"request": request, "signerName": SIGNER, "usages": USAGES}
     await connection.send("POST", REQUESTS, {"metadata": {"name": name}, "spec": spec})
+    return issued
+
+
+async def approve(connection: "Connection", name: str) -> None:
     decision = {"metadata": {"name": name}, "status": {"conditions": [APPROVED]}}
     await connection.send("PUT", f"{REQUESTS}/{name}/approval", decision)
-    await asyncio.wait_for(issued, PATIENCE_SECONDS)
 
 
 class Connection:
