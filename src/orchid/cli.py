@@ -47,6 +47,7 @@ COMMANDS = (
     Command("backup", "copy the embedded store while it runs", "orchid.commands.backup"),
     Command("restore", "put a copy back in place", "orchid.commands.restore"),
     Command("migrate", "move all objects between SQLite and etcd", "orchid.commands.migrate"),
+    Command("rewrite", "seal what is stored with the newest key", "orchid.commands.rewrite"),
     Command("completion", "print a script that completes commands", "orchid.commands.completion"),
 )
 

@@ -4,14 +4,16 @@
     token-signing.key    signs tokens (ES256)        serving.crt, serving.key  issued by it
     admin.kubeconfig     a client certificate of system:masters, for the person who starts it
     ledger.key           signs the ledger (Ed25519)
+    encryption.yaml      seals secrets in the store
 
 The directory is 0700, keys are 0600. What is there is used; what is missing or about to
-expire is made anew, except the CA and the two signing keys, which are never replaced.
+expire is made anew, except the CA and the keys that sign or seal, which are never replaced.
 """
 
 import base64
 import datetime
 import ipaddress
+import secrets
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,20 @@ from orchid.wire.user import MASTERS
 
 ADMIN = "orchid-admin"
 YEAR = datetime.timedelta(days=365)
+ENCRYPTION_KEY_BYTES = 32
+ENCRYPTION = """# Seals secrets in the database. Whoever has this file and the database can read
+# them; without it they are lost. To change keys: put a new one first, restart, `orchid rewrite`.
+apiVersion: {api_version}
+kind: EncryptionConfiguration
+resources:
+- resources: [secrets]
+  providers:
+  - aesgcm:
+      keys:
+      - name: key1
+        secret: {secret}
+  - identity: {{}}
+"""
 RENEW_BEFORE = datetime.timedelta(days=30)
 
 
@@ -42,6 +58,7 @@ class DataDirectory:
     ca_key: Path
     signing_key: Path
     ledger_key: Path
+    encryption: Path
     kubeconfig: Path
     database: Path
 
@@ -57,6 +74,7 @@ def located(settings: Settings) -> DataDirectory:
         ca_key=root / "ca.key",
         signing_key=settings.path(given.service_account_signing_key_file, "token-signing.key"),
         ledger_key=settings.path(given.ledger_key_file, "ledger.key"),
+        encryption=settings.path(given.encryption_provider_config, "encryption.yaml"),
         kubeconfig=root / "admin.kubeconfig",
         database=root / "orchid.db",
     )
@@ -108,6 +126,8 @@ def prepare(settings: Settings, now: datetime.datetime) -> DataDirectory:
             write_private(
                 files.ledger_key, keys.encode_private(Ed25519PrivateKey.generate()).encode()
             )
+        if not given.encryption_provider_config and not given.etcd_servers:
+            _encryption(files, settings)
         if not given.tls_cert_file:
             _serving_certificate(files, authority, settings, now)
         _kubeconfig(files, authority, settings, now)
@@ -139,6 +159,14 @@ def _authority(files: DataDirectory, now: datetime.datetime) -> Authority:
     write_private(files.ca_key, authority.key_pem().reveal().encode())
     write_private(files.ca_certificate, authority.certificate_pem)
     return authority
+
+
+def _encryption(files: DataDirectory, settings: Settings) -> None:
+    """A key for the embedded store; servers over etcd share theirs, so a person makes that one."""
+    if not files.encryption.exists():
+        secret = _b64(secrets.token_bytes(ENCRYPTION_KEY_BYTES))
+        text = ENCRYPTION.format(api_version=f"{settings.names.server_config}/v1", secret=secret)
+        write_private(files.encryption, text.encode())
 
 
 def _serving_certificate(

@@ -252,6 +252,14 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
     etcd_cafile: Annotated[str, Help(description="Authority of etcd's certificates.")] = ""
     etcd_certfile: Annotated[str, Help(description="Our certificate towards etcd.")] = ""
     etcd_keyfile: Annotated[str, Help(description="Its key.")] = ""
+    encryption_provider_config: Annotated[
+        str,
+        Help(
+            description="EncryptionConfiguration: which resources are sealed in the store, and "
+            "with which keys. Default, with the embedded store: encryption.yaml in the data "
+            "directory, made at the first start."
+        ),
+    ] = ""
     # ledger
     ledger_key_file: Annotated[
         str,

@@ -195,23 +195,3 @@ def test_a_verifier_that_is_not_ours_accepts_the_ledger(tmp_path: Path) -> None:
 
     (tmp_path / "entry").write_text(entry.replace("approved", "approvee"))
     assert verifies("verify-inclusion", "--leaf", "entry", "--index", str(index)) != 0
-
-
-def test_a_ledger_goes_on_after_its_key_was_lost(tmp_path: Path) -> None:
-    """Handed over to a new key, the same log grows on; until then entries wait."""
-    with running_server(tmp_path / "data"):
-        begun(tmp_path)
-        old = json.loads(types(tmp_path, "ledger", "verify", "-o", "json"))
-    (tmp_path / "data" / "ledger.key").unlink()
-    types(tmp_path, "init", "--data-dir", "data")
-    refused = types(tmp_path, "ledger", "verify", "--data-dir", "data", code=1)
-
-    types(tmp_path, "ledger", "rekey", "--data-dir", "data", "--key", old["key"])
-    with running_server(tmp_path / "data"):
-        index = decide(tmp_path, "alice")
-        new = json.loads(types(tmp_path, "ledger", "verify", "-o", "json"))
-
-    assert "is not signed by" in refused
-    assert index >= old["size"]
-    assert (new["origin"], new["size"] > old["size"]) == (old["origin"], True)
-    assert new["key"] != old["key"]

@@ -42,7 +42,7 @@ def test_no_setting_is_explained_that_does_not_exist() -> None:
 
 def test_every_flag_in_the_text_exists() -> None:
     """Flags that the text speaks of are settings, or flags of the commands it shows."""
-    of_commands = {"config", "from", "from-etcd", "to", "to-etcd", "verify"}
+    of_commands = {"config", "with-encryption-key", "from", "from-etcd", "to", "to-etcd", "verify"}
     text = re.sub(r"^openssl .*$", "", PAGE.read_text(), flags=re.MULTILINE)
 
     named = set(re.findall(r"(?<![\w-])--([a-z][\w-]+)(?![\w<-]*-<)", text))

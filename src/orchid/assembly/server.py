@@ -15,6 +15,7 @@ from orchid.access.issued_metrics import IssuedCounts
 from orchid.access.reconcile_policy import reconcile
 from orchid.assembly import controlling, memory
 from orchid.assembly.access import Access, told_as_settings
+from orchid.assembly.encryption import encrypted
 from orchid.assembly.kinds import RIGHTS_REST_ON, served_kinds, stored_kinds
 from orchid.assembly.ledger import ledger_pages
 from orchid.assembly.stores import AuditRecord
@@ -25,6 +26,7 @@ from orchid.credentials.tokens import KeySet
 from orchid.data_directory import DataDirectory, certificate_files
 from orchid.engine.admission import Admission
 from orchid.engine.cache.feed import Feed
+from orchid.engine.cache.objects import never_stale
 from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import SystemClock, SystemRandomness
 from orchid.engine.internal_writes import InternalObjects
@@ -89,10 +91,12 @@ class Assembly:
         self.stopping = False
         self.wanted_controllers = wanted_controllers(settings)
 
+        stored = stored_kinds(names)
+        store, encryption = encrypted(store, settings, files, stored)
+        self.store = store
         self.token_counts = TokenCounts(store, self.clock.now)
         self.counts_tokens = settings.given.ledger_tokens == "counted"
 
-        stored = stored_kinds(names)
         self.feed = Feed(store, Catalog(stored))
         with told_as_settings():
             self.access = Access(
@@ -120,7 +124,14 @@ class Assembly:
         self.catalog = Catalog(kinds)
         self.audit = self._audit(audit)
         admission = Admission(self.access.policies(self.ensure_namespace))
-        self.verbs = Verbs.over(store, self.feed, admission, names, self.random)
+        self.verbs = Verbs.over(
+            store,
+            self.feed,
+            admission,
+            names,
+            self.random,
+            is_stale=encryption.is_stale if encryption else never_stale,
+        )
         self.local = InternalObjects(self.catalog, self.feed, self.verbs, self.clock, SELF)
         self.ledger = ledger_pages(settings, files, store)
         self.fairness = Fairness(

@@ -2,7 +2,9 @@
 
 The copy is of one moment, is checked before it gets its name, and only its owner can read it, for
 it holds secrets. It holds the objects alone: keys, certificates and settings are files that any
-tool can copy. This and its kin work on files, beside the API, on the machine of the server.
+tool can copy. The key that seals the secrets stays out, too, so that a copy alone gives nothing
+away; --with-encryption-key writes it beside the copy. This and its kin work on files, beside the
+API, on the machine of the server.
 """
 
 import argparse
@@ -11,10 +13,16 @@ from pathlib import Path
 from orchid.commands.terminal.output import USAGE, Complaint, remark, say
 
 DATABASE = "orchid.db"
+ENCRYPTION = "encryption.yaml"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="where to write the copy")
+    parser.add_argument(
+        "--with-encryption-key",
+        action="store_true",
+        help=f"also copy {ENCRYPTION}, without which the secrets in the copy cannot be read",
+    )
     add_data_dir(parser)
 
 
@@ -44,7 +52,25 @@ def run(chosen: argparse.Namespace) -> int:
     except (StoreError, ValueError) as problem:
         raise Complaint(str(problem)) from None
     say(f"wrote {chosen.file}: {contents.records} objects at revision {contents.newest}")
+    if chosen.with_encryption_key:
+        _copy_key(chosen.data_dir / ENCRYPTION, beside(chosen.file))
     remark(
         f"keys and certificates are not in it: keep copies of the other files in {chosen.data_dir}"
     )
     return 0
+
+
+def beside(backup: Path) -> Path:
+    """Where the key of a copy is, if it was asked for."""
+    return backup.with_name(f"{backup.name}.{ENCRYPTION}")
+
+
+def _copy_key(source: Path, target: Path) -> None:
+    from orchid.credentials.files import read_private, write_private
+    from orchid.credentials.refusals import Refusal
+
+    try:
+        write_private(target, read_private(source))
+    except (Refusal, OSError) as problem:
+        raise Complaint(str(problem)) from None
+    say(f"wrote {target}: whoever has both can read the secrets")

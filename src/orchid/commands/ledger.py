@@ -6,7 +6,6 @@
     prove        write a file that shows an entry to be in the ledger
     check        check such a file, without a server
     export       write the whole ledger as files, which other programs can check too
-    rekey        after the key was lost or changed: go on with the one that is there now
     tokens       show how many tokens each key and account has, and until when
 
 The server is asked; a stopped one's data directory (--data-dir) and an export (--from) do as well.
@@ -20,14 +19,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from orchid.commands.backup import add_data_dir
 from orchid.commands.ledger_logs import (
     DirectoryLog,
     OpenedLog,
     add_source,
     opened_log,
-    opened_store,
-    signing_key,
     verifier_of,
 )
 from orchid.commands.terminal import times
@@ -82,11 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     check = _action(actions, "check", "check a proof, without a server")
     check.add_argument("file", type=Path, metavar="FILE", help="a .tlog-proof")
     check.add_argument("--key", required=True, metavar="KEY", help="the verifier key, or its file")
-    check.set_defaults(act=None, work=_check)
-    rekey = _action(actions, "rekey", "hand the ledger over to the key that is there now")
-    rekey.add_argument("--key", required=True, metavar="KEY", help="the old verifier key")
-    add_data_dir(rekey)
-    rekey.set_defaults(act=None, work=_rekey)
+    check.set_defaults(act=None)
 
 
 def _action(actions: Any, name: str, words: str) -> argparse.ArgumentParser:
@@ -99,7 +91,7 @@ def _action(actions: Any, name: str, words: str) -> argparse.ArgumentParser:
 def run(chosen: argparse.Namespace) -> int:
     try:
         if chosen.act is None:
-            chosen.work(chosen)
+            _check(chosen)
         else:
             asyncio.run(_run(chosen))
     except (LogRefused, ProofRefused, NoteRefused) as refusal:
@@ -190,18 +182,6 @@ def _check(chosen: argparse.Namespace) -> None:
     head = proof.opened(verifier_of(chosen.key))
     say(printable(proof.entry.decode(errors="replace")))
     remark(f"it is entry {proof.index} of the {head.size} in {head.origin}")
-
-
-def _rekey(chosen: argparse.Namespace) -> None:
-    from orchid.ledger.rekeying import rekey
-
-    async def work() -> None:
-        key = signing_key(chosen.data_dir / "ledger.key")
-        async with opened_store(chosen.data_dir) as store:
-            verifier = await rekey(store, key, verifier_of(chosen.key))
-        say(f"the ledger goes on, signed by {verifier.vkey}")
-
-    asyncio.run(work())
 
 
 async def _export(chosen: argparse.Namespace, log: OpenedLog) -> None:

@@ -19,8 +19,6 @@ from orchid.tlog.notes import NoteRefused, Verifier
 from orchid.tlog.tiles import Tile
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
     from orchid.store.interface import Store
 
 LARGEST_FILE = 32 << 20
@@ -138,59 +136,43 @@ async def _stored(
     directory: Path, given: Verifier | None
 ) -> AsyncIterator[tuple[LogSource, Verifier]]:
     from orchid.ledger.reading import StoredLog
-
-    async with opened_store(directory) as store:
-        source = StoredLog(store)
-        verifier = given or _own_key(directory, await source.checkpoint())
-        if waiting := await source.pending():
-            remark(f"{waiting} entries wait for the server to give them their places")
-        yield source, verifier
-
-
-@contextlib.asynccontextmanager
-async def opened_store(directory: Path) -> AsyncIterator["Store"]:
-    """The store of a stopped server, closed at the end."""
     from orchid.store.interface import AlreadyInUse, StoreError
     from orchid.store.sqlite.store import SQLiteStore
 
     if not (directory / DATABASE).is_file():
         raise Complaint(f"there is no {directory / DATABASE}", USAGE)
     try:
-        store = await SQLiteStore.open(directory / DATABASE)
-        try:
-            yield store
-        finally:
-            await store.close()
+        store: Store = await SQLiteStore.open(directory / DATABASE)
+        async with contextlib.AsyncExitStack() as closing:
+            closing.push_async_callback(store.close)
+            source = StoredLog(store)
+            verifier = given or _own_key(directory, await source.checkpoint())
+            if waiting := await source.pending():
+                remark(f"{waiting} entries wait for the server to give them their places")
+            yield source, verifier
     except AlreadyInUse:
-        raise Complaint("a server has it open: stop it, or ask it, without --data-dir") from None
+        raise Complaint("a server has it open: ask that one, without --data-dir") from None
     except StoreError as problem:
         raise Complaint(str(problem)) from None
 
 
 def _own_key(directory: Path, note: bytes | None) -> Verifier:
     """The key in the data directory, under the name that the log has."""
-    from orchid.tlog.checkpoints import Checkpoint
-
-    key = signing_key(directory / "ledger.key")
-    try:
-        origin = Checkpoint.claimed(note or b"").origin
-    except NoteRefused as refusal:
-        raise Complaint(f"the ledger has no checkpoint that can be read: {refusal}") from None
-    return Verifier(origin, key.public_key())
-
-
-def signing_key(place: Path) -> "Ed25519PrivateKey":
-    """The key that signs a ledger, from its file."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from orchid.credentials.files import read_private
     from orchid.credentials.keys import read_private_key
     from orchid.credentials.refusals import Refusal
+    from orchid.tlog.checkpoints import Checkpoint
 
+    place = directory / "ledger.key"
     try:
         key = read_private_key(read_private(place), str(place))
+        origin = Checkpoint.claimed(note or b"").origin
     except Refusal as refusal:
-        raise Complaint(str(refusal), USAGE) from None
+        raise Complaint(f"{refusal}; say with --key who signed the ledger", USAGE) from None
+    except NoteRefused as refusal:
+        raise Complaint(f"the ledger has no checkpoint that can be read: {refusal}") from None
     if not isinstance(key, Ed25519PrivateKey):
         raise Complaint(f"{place} is not an Ed25519 key", USAGE)
-    return key
+    return Verifier(origin, key.public_key())

@@ -9,14 +9,14 @@ What is moved and how it is proved: store/migrate.py.
 
 import argparse
 import asyncio
-import sys
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orchid.commands.backup import DATABASE
 from orchid.commands.terminal.output import USAGE, Complaint, say
+from orchid.commands.terminal.progress import Bar
 
 if TYPE_CHECKING:
     from orchid.store.interface import Store
@@ -64,8 +64,12 @@ async def _migrate(chosen: argparse.Namespace) -> "Migrated":
         etcd = await _etcd(chosen)
         opened.push_async_callback(etcd.close)
         source, target = (embedded, etcd) if chosen.source else (etcd, embedded)
-        with _Bar() as bar:
-            return await migrate(source, target, report=bar.show)
+        with Bar() as bar:
+
+            def report(progress: "Progress") -> None:
+                bar.show(progress.step, progress.done, progress.total)
+
+            return await migrate(source, target, report=report)
 
 
 async def _embedded(directory: Path) -> "Store":
@@ -101,34 +105,3 @@ def _refuse_exposed(key: Path) -> None:
         read_private(key)
     except Refusal as refusal:
         raise Complaint(f"--etcd-keyfile: {refusal}", USAGE) from None
-
-
-class _Bar:
-    """A bar for each step on a terminal that has rich; nothing elsewhere."""
-
-    def __init__(self) -> None:
-        self._drawn: Any = None
-        self._steps: dict[str, Any] = {}
-
-    def __enter__(self) -> "_Bar":
-        if sys.stderr.isatty():
-            try:
-                from rich.console import Console
-                from rich.progress import Progress
-            except ImportError:
-                return self
-            self._drawn = Progress(console=Console(stderr=True))
-            self._drawn.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._drawn is not None:
-            self._drawn.stop()
-
-    def show(self, progress: "Progress") -> None:
-        if self._drawn is None:
-            return
-        if progress.step not in self._steps:
-            self._steps[progress.step] = self._drawn.add_task(progress.step, total=None)
-        total = progress.total or None
-        self._drawn.update(self._steps[progress.step], completed=progress.done, total=total)

@@ -8,7 +8,7 @@ import argparse
 import time
 from pathlib import Path
 
-from orchid.commands.backup import DATABASE, add_data_dir
+from orchid.commands.backup import DATABASE, ENCRYPTION, add_data_dir, beside
 from orchid.commands.terminal.output import USAGE, Complaint, say
 
 
@@ -36,8 +36,23 @@ def run(chosen: argparse.Namespace) -> int:
         raise Complaint(f"{problem}; stop the server first") from None
     except StoreError as problem:
         raise Complaint(str(problem)) from None
+    _restore_key(beside(chosen.file), directory / ENCRYPTION)
     contents = restored.contents
     say(f"restored {contents.records} objects; the next revision is {contents.newest + 1}")
     if restored.aside is not None:
         say(f"what was there is now {restored.aside}")
     return 0
+
+
+def _restore_key(copied: Path, target: Path) -> None:
+    """Bring the key along, if it lies beside the copy and none is in place."""
+    from orchid.credentials.files import read_private, write_private
+    from orchid.credentials.refusals import Refusal
+
+    if not copied.exists() or target.exists():
+        return
+    try:
+        write_private(target, read_private(copied))
+    except (Refusal, OSError) as problem:
+        raise Complaint(f"the objects are restored, but not their key: {problem}") from None
+    say(f"restored {target.name}")

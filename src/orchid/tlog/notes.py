@@ -83,15 +83,8 @@ class Signer:
     def signed(self, text: str) -> bytes:
         if not text.endswith("\n"):
             raise ValueError("the text of a note ends with a newline")
-        return f"{text}\n{self._line(text)}".encode()
-
-    def cosigned(self, note: bytes) -> bytes:
-        """A note with our signature added to those that it has."""
-        return note + self._line(text_of(note)).encode()
-
-    def _line(self, text: str) -> str:
         signature = base64.b64encode(self.verifier.id + self._key.sign(text.encode())).decode()
-        return f"\N{EM DASH} {self.verifier.name} {signature}\n"
+        return f"{text}\n\N{EM DASH} {self.verifier.name} {signature}\n".encode()
 
 
 def text_of(note: bytes) -> str:

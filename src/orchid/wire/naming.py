@@ -284,6 +284,7 @@ KUBERNETES: Final = Naming(
     serves_inside=True,
 )
 
+SEALED_VALUE: Final = b"k8s:enc:"  # how every sealed value in a store begins
 SETS: Final = {naming.name: naming for naming in (ORCH, KUBERNETES)}
 DEFAULT: Final = ORCH.name
 

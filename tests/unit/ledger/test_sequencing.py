@@ -8,11 +8,10 @@ import pytest
 
 from orchid.ledger import places
 from orchid.ledger.reading import StoredLog
-from orchid.ledger.rekeying import rekey
 from orchid.ledger.sequencing import MOST_STRETCHES, LedgerBroken, Sequencer
 from orchid.store.interface import Change, Revision, Span, StoreUnavailable
 from orchid.store.memory import MemoryStore
-from orchid.tlog.audit import LogRefused, audit, entries
+from orchid.tlog.audit import audit, entries
 from orchid.tlog.checkpoints import Checkpoint
 from tests.unit.ledger.logs import (
     KEY,
@@ -210,28 +209,3 @@ async def test_checkpoints_are_only_of_what_is_there(store: MemoryStore) -> None
         assert await log.tile(places.Tile(level, 0, 3)) is not None
         assert await log.tile(places.Tile(level, 0, 4)) is None
         assert await log.tile(places.Tile(level, 1, 1)) is None
-
-
-async def test_a_log_is_handed_over_to_another_key(store: MemoryStore) -> None:
-    """Both keys have signed the head of the handover; then the new one goes on alone."""
-    await grow(store, 0, 2)
-    new = await rekey(store, OTHER_KEY, VERIFIER)
-    log = StoredLog(store)
-    handed_over = [await audit(log, verifier) for verifier in (VERIFIER, new)]
-    await leave_pending(store, 2, 1)
-    await Sequencer(store, OTHER_KEY, "ignored").drain()
-
-    assert [head.size for head in handed_over] == [2, 2]
-    assert (await audit(log, new, handed_over[0])).size == 3
-    with pytest.raises(LogRefused, match="not signed by"):
-        await audit(log, VERIFIER)
-
-
-async def test_a_log_that_does_not_hold_is_not_handed_over(store: MemoryStore) -> None:
-    """A new signature never covers what the old key has not signed."""
-    await grow(store, 0, 2)
-    [tile] = (await store.read(Span.prefix(f"{places.PREFIX}tile/"))).records
-    await store.commit([Change(tile.key, bytes(64), tile.revision)])
-
-    with pytest.raises(LogRefused):
-        await rekey(store, OTHER_KEY, VERIFIER)

@@ -73,6 +73,7 @@ class Cluster:
     """Some members that know each other."""
 
     def __init__(self, directory: Path, size: int = 1, arguments: list[str] | None = None) -> None:
+        self.directory = directory
         scheme = "https" if "--cert-file" in (arguments or []) else "http"
         names = [f"m{n}" for n in range(size)]
         ports = free_ports(3 * size)

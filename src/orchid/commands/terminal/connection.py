@@ -89,6 +89,9 @@ class ServerConnection:
             parts.hostname, parts.port or 443, _tls(access), access.server_name or parts.hostname
         )
 
+    def close(self) -> None:
+        self._http.close()
+
     # -- calls -----------------------------------------------------------------------------
 
     def get(self, place: str, query: Mapping[str, str] | None = None) -> Json:

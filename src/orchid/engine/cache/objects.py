@@ -5,7 +5,7 @@ try again.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from orchid.engine.cache.entry import Entry
@@ -44,12 +44,23 @@ def stored_form(new: Object) -> bytes:
     return data
 
 
-class Objects:
-    """The current objects and the way to change them."""
+IsStale = Callable[[str], bool]
 
-    def __init__(self, backend: store.Store, feed: Feed) -> None:
+
+def never_stale(key: str) -> bool:
+    return False
+
+
+class Objects:
+    """The current objects and the way to change them.
+
+    `is_stale` tells of a key whose value is worth writing again as it is: sealed with an old key.
+    """
+
+    def __init__(self, backend: store.Store, feed: Feed, is_stale: IsStale = never_stale) -> None:
         self._store = backend
         self.feed = feed
+        self.is_stale = is_stale
 
     def cache(self, kind: Kind[T]) -> KindCache[T]:
         return self.feed.cache(kind)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from orchid.engine.admission import Admission
 from orchid.engine.cache.feed import Feed
-from orchid.engine.cache.objects import Objects
+from orchid.engine.cache.objects import IsStale, Objects, never_stale
 from orchid.engine.interfaces import Randomness
 from orchid.engine.ownership import Ownership
 from orchid.engine.verbs.create import Creating
@@ -36,8 +36,11 @@ class Verbs:
         admission: Admission,
         names: Naming,
         randomness: Randomness,
+        *,
+        is_stale: IsStale = never_stale,
     ) -> "Verbs":
-        objects, ownership = Objects(store, feed), Ownership()
+        """`is_stale` tells of keys whose values are worth writing again as they are."""
+        objects, ownership = Objects(store, feed, is_stale), Ownership()
         listing = Listing(store, feed, names)
         creating = Creating(objects, admission, ownership, randomness)
         updating = Updating(objects, admission, ownership)

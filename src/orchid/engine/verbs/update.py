@@ -117,7 +117,7 @@ class Updating:
             and not is_held(kind, new)
         ):
             return await self._finish_deletion(kind, new, entry, request)
-        if is_unchanged(new, entry):
+        if is_unchanged(new, entry) and not self._objects.is_stale(entry.key):
             return entry
         if request.options.dry_run:
             return Entry.unsaved(kind, new.with_meta(resource_version=str(entry.revision)))

@@ -1,0 +1,73 @@
+"""`orchid rewrite`: have the server write objects again as they are, sealed with the newest key.
+
+    orchid rewrite                                  all secrets
+    orchid rewrite secrets configmaps               these too, where the configuration names them
+
+For after a change of --encryption-provider-config: put the new key first, restart every server,
+rewrite, and only then take the old key out. Objects that are sealed with the first key already stay
+as they are; so it can be stopped and begun again at any time.
+"""
+
+import argparse
+
+from orchid.commands.terminal.connection import (
+    CONFLICT,
+    NOT_FOUND,
+    CommandRefused,
+    Json,
+    ServerConnection,
+    add_flags,
+    connect,
+    path,
+)
+from orchid.commands.terminal.output import USAGE, Complaint, say
+from orchid.commands.terminal.progress import Bar
+
+PLACES = {"secrets": ("api", "v1"), "configmaps": ("api", "v1"), "serviceaccounts": ("api", "v1")}
+TRIES = 5
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "resources",
+        nargs="*",
+        default=["secrets"],
+        metavar="RESOURCE",
+        help=f"which objects: {', '.join(PLACES)} (default: secrets)",
+    )
+    add_flags(parser, json_output=False)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    unknown = [name for name in chosen.resources if name not in PLACES]
+    if unknown:
+        raise Complaint(f"{unknown[0]!r} is none of {', '.join(PLACES)}", USAGE)
+    server = connect(chosen)
+    with Bar() as bar:
+        for resource in chosen.resources:
+            found = list(server.items(path(*PLACES[resource], resource)))
+            written = 0
+            for done, each in enumerate(found, 1):
+                written += _rewritten(server, resource, each)
+                bar.show(resource, done, len(found))
+            say(f"{resource}: {len(found)} looked at, {written} written again")
+    return 0
+
+
+def _rewritten(server: ServerConnection, resource: str, found: Json) -> bool:
+    """Write one object as it is now; say whether the server had something to write."""
+    meta = found["metadata"]
+    place = path(*PLACES[resource], "namespaces", meta["namespace"], resource, meta["name"])
+    for _ in range(TRIES):
+        try:
+            current = server.get(place)
+            after: Json = server.put(place, current)
+        except CommandRefused as refusal:
+            if refusal.status == NOT_FOUND:
+                return False
+            if refusal.status != CONFLICT:
+                raise
+        else:
+            before: str = current["metadata"]["resourceVersion"]
+            return bool(after["metadata"]["resourceVersion"] != before)
+    raise Complaint(f"{place} changes all the time; try again")

@@ -1,0 +1,178 @@
+"""Values sealed at rest: a store around a store that encrypts what lies under certain prefixes.
+
+Start with `EncryptedStore`. For each prefix there are `Provider`s: the first seals what is written,
+all of them open what is read. A value says by its own prefix who sealed it, so that keys can be
+changed one after the other; what none can open is handed on as it is, and whoever decodes it finds
+that it cannot be read.
+
+The key under which a value is stored is authenticated with it: a value that was copied to another
+place does not open there. Keys, revisions and deletions are not hidden.
+"""
+
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Protocol
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from orchid.store.interface import (
+    LATEST,
+    Batch,
+    Change,
+    Page,
+    Record,
+    Revision,
+    RevisionConflict,
+    Span,
+    Store,
+    StoreEvent,
+)
+
+NONCE_BYTES = 12  # NIST SP 800-38D, 8.2.2: random, for at most 2^32 values under one key
+
+
+class NotOpened(Exception):
+    """A value was sealed by this provider, and does not open: another key, or it was changed."""
+
+
+class Provider(Protocol):
+    """One way to seal values, with one key."""
+
+    mark: bytes  # how the values begin that it has sealed; empty: it takes any
+
+    def seal(self, value: bytes, place: str) -> bytes: ...
+
+    def open(self, sealed: bytes, place: str) -> bytes:
+        """Give the value back; raises NotOpened."""
+
+
+class Identity:
+    """Leaves values as they are: to read what was written before, or to go back.
+
+    What begins with `sealed` is no plain value.
+    """
+
+    mark = b""
+
+    def __init__(self, sealed: bytes) -> None:
+        self._sealed = sealed
+
+    def seal(self, value: bytes, place: str) -> bytes:
+        return value
+
+    def open(self, sealed: bytes, place: str) -> bytes:
+        if sealed.startswith(self._sealed):
+            raise NotOpened
+        return sealed
+
+
+class AesGcm:
+    """AES in Galois/Counter Mode with a random nonce; keys of 16, 24 or 32 bytes."""
+
+    def __init__(self, mark: bytes, key: bytes) -> None:
+        self.mark = mark
+        self._cipher = AESGCM(key)
+
+    def seal(self, value: bytes, place: str) -> bytes:
+        nonce = os.urandom(NONCE_BYTES)
+        return self.mark + nonce + self._cipher.encrypt(nonce, value, place.encode())
+
+    def open(self, sealed: bytes, place: str) -> bytes:
+        start = len(self.mark) + NONCE_BYTES
+        nonce = sealed[len(self.mark) : start]
+        try:
+            return self._cipher.decrypt(nonce, sealed[start:], place.encode())
+        except (InvalidTag, ValueError):
+            raise NotOpened from None
+
+
+class EncryptedStore:
+    """A store whose values under some prefixes are sealed on their way in, opened on the way out.
+
+    `is_stale` tells of a current value that the first provider did not seal.
+    """
+
+    def __init__(self, store: Store, providers: Mapping[str, Sequence[Provider]]) -> None:
+        self._store = store
+        self._providers = {prefix: tuple(some) for prefix, some in providers.items()}
+        self._prefixes = tuple(self._providers)
+        self._stale: set[str] = set()
+        self.unreadable = 0  # values met that nobody could open
+        # These have nothing to seal; the first is asked in every read, so that it costs no call.
+        self.revision = store.revision
+        self.may_compact = store.may_compact
+        self.compact = store.compact
+        self.close = store.close
+
+    def is_stale(self, key: str) -> bool:
+        """Whether writing the same value again would seal it better."""
+        return key in self._stale
+
+    async def read(self, span: Span, *, at: Revision = LATEST, limit: int = 0) -> Page:
+        page = await self._store.read(span, at=at, limit=limit)
+        records = [self._opened_record(record) for record in page.records]
+        return Page(records, page.revision, page.more, page.oldest)
+
+    async def commit(self, changes: Sequence[Change]) -> Revision:
+        try:
+            return await self._store.commit([self._sealed(change) for change in changes])
+        except RevisionConflict as conflict:
+            actual = conflict.actual
+            raise RevisionConflict(
+                conflict.key, self._opened_record(actual) if actual else None
+            ) from None
+
+    async def watch(self, span: Span, *, after: Revision) -> AsyncGenerator[Batch, None]:
+        async with aclosing(self._store.watch(span, after=after)) as batches:
+            async for batch in batches:
+                if any(event.key.startswith(self._prefixes) for event in batch.events):
+                    events = tuple(self._opened_event(event) for event in batch.events)
+                    yield Batch(events, batch.revision)
+                else:
+                    yield batch
+
+    def _providers_of(self, key: str) -> tuple[Provider, ...]:
+        return next(some for prefix, some in self._providers.items() if key.startswith(prefix))
+
+    def _sealed(self, change: Change) -> Change:
+        if change.value is None or not change.key.startswith(self._prefixes):
+            return change
+        first = self._providers_of(change.key)[0]
+        return Change(change.key, first.seal(change.value, change.key), change.expected)
+
+    def _opened_record(self, record: Record) -> Record:
+        if not record.key.startswith(self._prefixes):
+            return record
+        value = self._opened(record.key, record.value, is_current=True)
+        return Record(record.key, value, record.revision)
+
+    def _opened_event(self, event: StoreEvent) -> StoreEvent:
+        if not event.key.startswith(self._prefixes):
+            return event
+        value, previous = event.value, event.previous
+        if value is None:
+            self._stale.discard(event.key)
+        else:
+            value = self._opened(event.key, value, is_current=True)
+        if previous is not None:
+            previous = self._opened(event.key, previous, is_current=False)
+        return event._replace(value=value, previous=previous)
+
+    def _opened(self, key: str, value: bytes, *, is_current: bool) -> bytes:
+        providers = self._providers_of(key)
+        for position, provider in enumerate(providers):
+            if value.startswith(provider.mark):
+                try:
+                    plain = provider.open(value, key)
+                except NotOpened:
+                    continue
+                if is_current:
+                    (self._stale.add if position else self._stale.discard)(key)
+                return plain
+        self.unreadable += 1
+        return value
+
+
+_: type[Store] = EncryptedStore

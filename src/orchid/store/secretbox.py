@@ -1,0 +1,36 @@
+"""The provider `secretbox`: XSalsa20 and Poly1305, for those who come with such keys.
+
+The library is an extra (`orchid-identity[secretbox]`). Unlike AES-GCM, it does not bind a value to
+its place: that is the format's limit, and a reason to prefer `aesgcm`.
+"""
+
+import os
+
+from nacl.bindings import crypto_secretbox, crypto_secretbox_open
+from nacl.exceptions import CryptoError
+
+from orchid.store.encryption import NotOpened, Provider
+
+KEY_BYTES = 32
+_NONCE_BYTES = 24
+
+
+class SecretBox:
+    def __init__(self, mark: bytes, key: bytes) -> None:
+        self.mark = mark
+        self._key = key
+
+    def seal(self, value: bytes, place: str) -> bytes:
+        nonce = os.urandom(_NONCE_BYTES)
+        return self.mark + nonce + bytes(crypto_secretbox(value, nonce, self._key))
+
+    def open(self, sealed: bytes, place: str) -> bytes:
+        start = len(self.mark) + _NONCE_BYTES
+        try:
+            nonce = sealed[len(self.mark) : start]
+            return bytes(crypto_secretbox_open(sealed[start:], nonce, self._key))
+        except (CryptoError, ValueError):
+            raise NotOpened from None
+
+
+_: type[Provider] = SecretBox
