@@ -75,6 +75,8 @@ approvalpolicies                        -             -             -           
 approvalpolicies/status                 -             -             -           gpu
 issuedcertificates                      -             -             -           dglw
 issuedcertificates/status               -             -             -           gu
+certificateauthorities                  -             -             -           cdDglpuw
+certificateauthorities/status           -             -             -           gpu
 tokenreviews                            -             -             c           c
 selfsubjectreviews                      c             c             c           c
 subjectaccessreviews                    -             -             c           c

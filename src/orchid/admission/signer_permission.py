@@ -7,15 +7,20 @@ attest    a trust bundle of a signer is created, or more of it changes      the 
           than its upkeep
 
 The right is the verb on `signers` named as the signer, or as every signer of its domain
-(`example.com/*`, which is a name like any other to the authorizer). Start with
+(`example.com/*`, which is a name like any other to the authorizer). Where a CertificateAuthority
+stands for the signer, the verbs sign and attest on that `certificateauthorities` object do as well:
+so our own controllers serve every authority, and no signer that somebody else runs. Start with
 `SignerPermission.review`.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request, Target
+from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
 from orchid.wire.errors import ErrorSubject, Forbidden
@@ -35,9 +40,15 @@ REFUSALS = {
 class SignerPermission(AdmissionPolicy):
     reviews = (CertificateSigningRequest, ClusterTrustBundle)
 
-    def __init__(self, names: Naming, authorizer: Authorizer) -> None:
-        self._group = names.certificates
+    def __init__(
+        self,
+        names: Naming,
+        authorizer: Authorizer,
+        authorities: KindCache[CertificateAuthority],
+    ) -> None:
+        self._names = names
         self._authorizer = authorizer
+        self._authorities = authorities
 
     async def review(
         self, request: Request, kind: Kind[Any], new: Object | None, old: Object | None
@@ -66,19 +77,45 @@ class SignerPermission(AdmissionPolicy):
             await self._require(request, ATTEST, kind.about(new.name), signer)
 
     async def _require(self, request: Request, verb: str, about: ErrorSubject, signer: str) -> None:
-        domain = signer.partition("/")[0]
-        for name in (signer, f"{domain}/*"):
-            target = Target(
-                verb=verb,
-                is_resource=True,
-                group=self._group,
-                version="*",
-                resource="signers",
-                name=name,
-            )
+        for target in self._ways(verb, signer):
             if (await self._authorizer.authorize(request.user, target)).allowed:
                 return
         raise Forbidden(about, f"{REFUSALS[verb]} {quote(signer)}")
+
+    def _ways(self, verb: str, signer: str) -> Iterator[Target]:
+        """What one may be allowed to do, of which any is enough."""
+        yield from signer_targets(self._names, verb, signer)
+        if verb in (SIGN, ATTEST):
+            for authority in authorities_of(self._authorities, signer):
+                yield Target(
+                    verb=verb,
+                    is_resource=True,
+                    group=self._names.identity,
+                    version="*",
+                    resource="certificateauthorities",
+                    name=authority.name,
+                )
+
+
+def signer_targets(names: Naming, verb: str, signer: str) -> Iterator[Target]:
+    """A verb on a signer, and on every signer of its domain."""
+    for name in (signer, f"{signer.partition('/')[0]}/*"):
+        yield Target(
+            verb=verb,
+            is_resource=True,
+            group=names.certificates,
+            version="*",
+            resource="signers",
+            name=name,
+        )
+
+
+def authorities_of(
+    authorities: KindCache[CertificateAuthority], signer: str
+) -> Iterable[CertificateAuthority]:
+    """The authorities that stand for a signer: one, or none."""
+    found = (entry.object for entry in authorities.scan())
+    return [authority for authority in found if authority.spec.signer_name == signer]
 
 
 def is_upkeep(new: Object, old: Object) -> bool:

@@ -42,10 +42,12 @@ from orchid.access.oidc.configuration import (
     read_configuration,
 )
 from orchid.access.policy_explainer import PolicyExplainer
+from orchid.admission.authority_dependents import AuthorityDependents
 from orchid.admission.bound_object import BoundObject
 from orchid.admission.four_eyes import FourEyes
 from orchid.admission.namespace_lifecycle import Ensure, NamespaceLifecycle
 from orchid.admission.node_restriction import NodeRestriction
+from orchid.admission.own_signers import OwnSigners
 from orchid.admission.policy_forecast import PolicyForecast
 from orchid.admission.record_issued import RecordIssued
 from orchid.admission.role_escalation import RoleEscalation
@@ -69,6 +71,7 @@ from orchid.engine.interfaces import (
     TokenAuthenticator,
 )
 from orchid.kinds import namespace
+from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.settings import BadSettings, Given, Settings
 
@@ -290,8 +293,10 @@ class Access:
             NodeRestriction(names, self.feed, self.authorizer),
             BoundObject(self.authorizer),
             RoleEscalation(self.authorizer, self.rbac),
-            SignerPermission(names, self.authorizer),
+            SignerPermission(names, self.authorizer, self.feed.of(CertificateAuthority)),
             *(() if self.settings.given.approve_own_requests else (FourEyes(),)),
+            OwnSigners(names, self.authorizer, self.feed),
+            AuthorityDependents(self.feed),
             SubjectRestriction(names),
             PolicyForecast(self.explainer),
             RecordIssued(

@@ -12,6 +12,7 @@ from orchid.engine.kind import Endpoint, Kind
 from orchid.kinds import (
     approval_policy,
     approval_review,
+    certificate_authority,
     certificate_signing_request,
     cluster_trust_bundle,
     config_map,
@@ -63,6 +64,7 @@ def stored_kinds(names: Naming) -> list[Kind[Any]]:
         *role_binding.declare(names),
         approval_policy.declare(names),
         issued_certificate.declare(names),
+        certificate_authority.declare(names),
     ]
 
 

@@ -288,6 +288,10 @@ SEALED_VALUE: Final = b"k8s:enc:"  # how every sealed value in a store begins
 SETS: Final = {naming.name: naming for naming in (ORCH, KUBERNETES)}
 DEFAULT: Final = ORCH.name
 
+# Domains whose signers are the platform's, in either naming.
+PLATFORM_DOMAINS: Final = frozenset(
+    domain for naming in SETS.values() for domain in (naming.domain, naming.group_domain)
+)
 # What negotiation understands in either naming, so that stock clients work with both.
 META_GROUPS: Final = frozenset(naming.meta for naming in SETS.values())
 DISCOVERY_GROUPS: Final = frozenset(naming.discovery for naming in SETS.values())

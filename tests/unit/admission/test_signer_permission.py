@@ -6,6 +6,10 @@ import pytest
 
 from orchid.access.authorizers.rbac import RBAC
 from orchid.admission.signer_permission import SignerPermission
+from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.kind_cache import KindCache
+from orchid.kinds import certificate_authority
+from orchid.kinds.certificate_authority import CertificateAuthority, CertificateAuthoritySpec
 from orchid.kinds.certificate_signing_request import (
     CertificateSigningRequest,
     CertificateSigningRequestCondition,
@@ -36,12 +40,26 @@ BUNDLE = ClusterTrustBundle(
     spec=ClusterTrustBundleSpec(signer_name=CUSTOM, trust_bundle="a"),
 )
 
+AUTHORITIES = KindCache(certificate_authority.declare(ORCH))
+OWN = "example.org/web"
+AUTHORITIES.load(
+    {
+        AUTHORITIES.kind.key("", "web"): Entry.unsaved(
+            AUTHORITIES.kind,
+            CertificateAuthority(
+                metadata=ObjectMeta(name="web"), spec=CertificateAuthoritySpec(signer_name=OWN)
+            ),
+        )
+    },
+    oldest=0,
+)
+
 
 async def judge(rights: Any, endpoint: str, new: Any, old: Any, kind: Any) -> None:
     resource = f"{kind.plural}/{endpoint}" if endpoint else kind.plural
     verb = "update" if old is not None else "create"
     request = a_request(ask(verb, resource, name="x", group=kind.group))
-    await SignerPermission(ORCH, rights).review(request, kind, new, old)
+    await SignerPermission(ORCH, rights, AUTHORITIES).review(request, kind, new, old)
 
 
 @pytest.mark.parametrize(
@@ -176,3 +194,26 @@ async def test_rights_by_signer_name(verb: str, named: list[str], expected: set[
                 passed.add((word, signer))
 
     assert passed == {(verb, signer) for signer in expected}
+
+
+@pytest.mark.parametrize("signer", [OWN, CUSTOM])
+async def test_the_right_for_an_authority_is_one_for_its_signer_alone(signer: str) -> None:
+    """`sign` on a CertificateAuthority signs for its signer, and for no signer without one."""
+    rights = Rights(("sign", "certificateauthorities", "web"))
+    old = replace(CSR, spec=CertificateSigningRequestSpec(signer_name=signer))
+    new = replace(old, status=ISSUED.status)
+
+    if signer == OWN:
+        await judge(rights, "status", new, old, SIGNING_REQUESTS)
+    else:
+        with pytest.raises(Forbidden):
+            await judge(rights, "status", new, old, SIGNING_REQUESTS)
+
+
+async def test_the_right_for_an_authority_approves_nothing() -> None:
+    """Who signs does not decide."""
+    rights = Rights(("approve", "certificateauthorities", "web"))
+    old = replace(CSR, spec=CertificateSigningRequestSpec(signer_name=OWN))
+
+    with pytest.raises(Forbidden):
+        await judge(rights, "approval", old, old, SIGNING_REQUESTS)

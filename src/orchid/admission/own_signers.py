@@ -1,0 +1,122 @@
+"""A signer has one authority, made by somebody who may sign for it, with a key that fits.
+
+Start with `OwnSigners.review`. Whoever makes a CertificateAuthority, or changes its terms, has our
+controllers sign and attest for its signer, so they must hold those rights themselves; whoever names
+a Secret must be allowed to read it. What the Secret holds is judged before anything is stored: a
+key that is not that of the certificate, a certificate that is no authority's, a chain that is over.
+What becomes of the Secret later is told by the authority's condition Ready
+(controllers/keep_authorities.py), which also decides when two servers were asked at one moment.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from orchid.admission.signer_permission import (
+    ATTEST,
+    REFUSALS,
+    SIGN,
+    authorities_of,
+    signer_targets,
+)
+from orchid.credentials.authority import Authority
+from orchid.credentials.refusals import Refusal
+from orchid.engine.cache.feed import Feed
+from orchid.engine.interfaces import AdmissionPolicy, Authorizer
+from orchid.engine.kind import Kind
+from orchid.engine.request import Request, Target
+from orchid.kinds.certificate_authority import SPEC, CertificateAuthority, SecretReference
+from orchid.kinds.secret import Secret
+from orchid.wire.errors import Forbidden, Invalid
+from orchid.wire.fields import FieldError, duplicate, invalid, not_found
+from orchid.wire.naming import Naming
+from orchid.wire.text import quote
+
+CERTIFICATE, KEY = "tls.crt", "tls.key"
+
+
+class OwnSigners(AdmissionPolicy):
+    reviews = (CertificateAuthority,)
+
+    def __init__(self, names: Naming, authorizer: Authorizer, feed: Feed) -> None:
+        self._names = names
+        self._authorizer = authorizer
+        self._feed = feed
+        self._authorities = feed.of(CertificateAuthority)
+        self._secrets = feed.of(Secret)
+
+    async def review(
+        self,
+        request: Request,
+        kind: Kind[Any],
+        new: CertificateAuthority | None,
+        old: CertificateAuthority | None,
+    ) -> None:
+        if new is None or (old is not None and new.spec == old.spec):
+            return
+        for verb in (SIGN, ATTEST):
+            targets = signer_targets(self._names, verb, new.spec.signer_name)
+            refusal = f"{REFUSALS[verb]} {quote(new.spec.signer_name)}"
+            await self._require(request, kind, new, targets, refusal)
+        await self._feed.fresh()
+        self._refuse_second(kind, new)
+        reference = new.spec.secret_ref
+        if reference is not None and (old is None or reference != old.spec.secret_ref):
+            await self._review_secret(request, kind, new, reference)
+
+    def _refuse_second(self, kind: Kind[Any], new: CertificateAuthority) -> None:
+        signer = new.spec.signer_name
+        if any(each.name != new.name for each in authorities_of(self._authorities, signer)):
+            raise Invalid(kind.about_kind(new.name), [duplicate(SPEC / "signerName", signer)])
+
+    async def _review_secret(
+        self,
+        request: Request,
+        kind: Kind[Any],
+        new: CertificateAuthority,
+        reference: SecretReference,
+    ) -> None:
+        shown = f"{reference.namespace}/{reference.name}"
+        reading = Target(
+            verb="get",
+            is_resource=True,
+            version="v1",
+            resource="secrets",
+            namespace=reference.namespace,
+            name=reference.name,
+        )
+        refusal = f"user not permitted to get the Secret {quote(shown)}"
+        await self._require(request, kind, new, [reading], refusal)
+        problem = await self._secret_problem(request, reference, shown)
+        if problem is not None:
+            raise Invalid(kind.about_kind(new.name), [problem])
+
+    async def _secret_problem(
+        self, request: Request, reference: SecretReference, shown: str
+    ) -> FieldError | None:
+        place = SPEC / "secretRef"
+        entry = self._secrets.get(reference.namespace, reference.name)
+        if entry is None:
+            return not_found(place, shown)
+        data = entry.object.data
+        try:
+            # Checking an RSA key takes many milliseconds.
+            await asyncio.to_thread(
+                Authority.load, data.get(CERTIFICATE, b""), data.get(KEY, b""), now=request.now
+            )
+        except Refusal as refusal:
+            return invalid(place, shown, str(refusal))
+        return None
+
+    async def _require(
+        self,
+        request: Request,
+        kind: Kind[Any],
+        new: CertificateAuthority,
+        ways: Iterable[Target],
+        refusal: str,
+    ) -> None:
+        for target in ways:
+            if (await self._authorizer.authorize(request.user, target)).allowed:
+                return
+        raise Forbidden(kind.about(new.name), refusal)

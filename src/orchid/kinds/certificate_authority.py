@@ -1,0 +1,493 @@
+"""CertificateAuthority: a signer of one's own, as an object.
+
+    main      who it signs as, where its key comes from, what it issues      Rules
+    status    whether it is ready, its certificate, its trust bundle         StatusRules
+
+Requests name it by its `signerName` and go the ordinary way: created, approved, then signed under
+the profile that `issues` describes (`profile`). The key is made by the server, or stands in a
+Secret that somebody brings. Neither is ever here: see controllers/keep_authorities.py. That a
+signer has one authority, and who may make it, is an admission question: admission/own_signers.py.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Annotated, Final
+
+from msgspec import field
+
+from orchid.credentials import certificates, profiles
+from orchid.credentials.authority_keys import ALGORITHMS, ECDSA_P256
+from orchid.credentials.names import DistinguishedName, has_control_characters, subject
+from orchid.credentials.profiles import ALTERNATIVE_NAMES, MINIMUM_LIFETIME, Profile
+from orchid.credentials.refusals import Refusal
+from orchid.credentials.usages import ALL_USAGES
+from orchid.engine.kind import Column, Endpoint, Kind, Scope
+from orchid.engine.request import Request
+from orchid.engine.strategy import Strategy
+from orchid.engine.tables import AGE, NAME
+from orchid.ledger.entries import Fact
+from orchid.wire.conditions import READY, Condition, condition_errors, is_true
+from orchid.wire.fields import (
+    FieldError,
+    Path,
+    duplicate,
+    forbidden,
+    immutable,
+    invalid,
+    required,
+    too_long,
+    unsupported,
+)
+from orchid.wire.meta import Object, Time
+from orchid.wire.naming import PLATFORM_DOMAINS, Naming
+from orchid.wire.options import seconds_of
+from orchid.wire.rules.names import label_errors, subdomain_errors
+from orchid.wire.signer_names import signer_name_errors
+from orchid.wire.struct import Wire, always, at_most, describe, merge_key, proto, replace
+from orchid.wire.text import human_duration
+from orchid.wire.user import MASTERS
+
+SPEC: Final = Path() / "spec"
+ISSUES: Final = SPEC / "issues"
+CONDITIONS: Final = Path() / "status" / "conditions"
+EXPIRING: Final = "Expiring"
+
+DURATION: Final = "87600h"
+USAGES: Final = ("digital signature", "key encipherment", "server auth")
+NAMES: Final = ("dns", "ip")
+KEYS: Final = ("ECDSA-P256", "ECDSA-P384", "RSA-2048", "RSA-3072", "RSA-4096", "Ed25519")
+ALL_KEYS: Final = (*KEYS, "ECDSA-P521", "ML-DSA-65")
+MAX_DURATION: Final = "2160h"
+DEFAULT_DURATION: Final = "720h"
+
+# What would let a holder issue certificates or revocation lists of its own.
+NOT_FOR_LEAVES: Final = ("cert sign", "crl sign")
+LONGEST_NAME: Final = 64  # RFC 5280, appendix A.1: ub-common-name and ub-organization-name
+MOST_ORGANIZATIONS: Final = 8
+SHORTEST_AUTHORITY: Final = timedelta(hours=1)
+LONGEST_AUTHORITY: Final = timedelta(days=36525)  # a hundred years
+NEEDS_DURATION: Final = "must be a duration like 720h or 90m"
+
+
+class AuthorityKeySpec(Wire):
+    """A key that the server makes."""
+
+    algorithm: Annotated[
+        str,
+        proto(1),
+        describe("ECDSA-P256, ECDSA-P384, RSA-3072, RSA-4096, Ed25519 or ML-DSA-65."),
+    ] = always(str)
+
+
+class SecretReference(Wire):
+    """A Secret, wherever it is."""
+
+    name: Annotated[str, proto(1), describe("The name of the Secret.")] = ""
+    namespace: Annotated[str, proto(2), describe("The namespace of the Secret.")] = ""
+
+
+class AuthoritySubject(Wire):
+    """The name of an authority, as its certificate says it."""
+
+    common_name: Annotated[str, proto(1), describe("The common name.")] = ""
+    organizations: Annotated[
+        tuple[str, ...], at_most(MOST_ORGANIZATIONS), proto(2), describe("The organizations.")
+    ] = ()
+
+
+class IssuingTerms(Wire):
+    """What an authority issues. What is not listed is refused."""
+
+    usages: Annotated[
+        tuple[str, ...],
+        at_most(len(ALL_USAGES)),
+        proto(1),
+        describe("What may be asked for; a request without usages gets all of these."),
+    ] = ()
+    names: Annotated[
+        tuple[str, ...],
+        at_most(len(ALTERNATIVE_NAMES)),
+        proto(2),
+        describe("The kinds of alternative names that are allowed: dns, ip, uri, email."),
+    ] = ()
+    keys: Annotated[
+        tuple[str, ...],
+        at_most(len(ALL_KEYS)),
+        proto(3),
+        describe("The keys that are certified, by sort and size: ECDSA-P256, RSA-2048, Ed25519."),
+    ] = ()
+    max_duration: Annotated[str, proto(4), describe("The longest life, like 2160h.")] = ""
+    default_duration: Annotated[
+        str, proto(5), describe("The life of a certificate whose request does not say how long.")
+    ] = ""
+    wildcards: Annotated[
+        bool, proto(6), describe("Whether DNS names may begin with a wildcard: *.example.com.")
+    ] = False
+
+
+class CertificateAuthoritySpec(Wire):
+    """A signer, its key and its terms."""
+
+    signer_name: Annotated[
+        str,
+        proto(1),
+        describe(
+            "The signer that requests name: example.com/web. Not one of the platform's; no other "
+            "authority has it; it never changes.",
+            required=True,
+        ),
+    ] = always(str)
+    key: Annotated[
+        AuthorityKeySpec | None,
+        proto(2),
+        describe("Have the server make the key; or give a secretRef. It never changes."),
+    ] = None
+    secret_ref: Annotated[
+        SecretReference | None,
+        proto(3),
+        describe(
+            "A Secret with an authority that exists: tls.crt, its certificate and those above it, "
+            "and tls.key."
+        ),
+    ] = None
+    subject: Annotated[
+        AuthoritySubject | None,
+        proto(4),
+        describe("The name in the certificate, if the server makes it. It never changes."),
+    ] = None
+    duration: Annotated[
+        str,
+        proto(5),
+        describe("How long the authority lasts, if the server makes it: 87600h if left out."),
+    ] = ""
+    issues: Annotated[IssuingTerms, proto(6), describe("What it issues.")] = field(
+        default_factory=IssuingTerms
+    )
+
+
+class CertificateAuthorityStatus(Wire):
+    """Whether an authority issues, and how to verify what it issued."""
+
+    conditions: Annotated[
+        tuple[Condition, ...],
+        merge_key("type"),
+        proto(1),
+        describe("Ready: it issues. Expiring: the last third of its life has begun."),
+    ] = ()
+    certificate: Annotated[
+        str, proto(2), describe("Its certificate and those above it, in PEM.")
+    ] = ""
+    not_after: Annotated[
+        Time | None, proto(3), describe("When the first certificate of that chain ends.")
+    ] = None
+    trust_bundle: Annotated[
+        str, proto(4), describe("The ClusterTrustBundle by which others verify what it issued.")
+    ] = ""
+
+
+class CertificateAuthority(Object):
+    """Issues certificates for a signer name of one's own."""
+
+    spec: Annotated[
+        CertificateAuthoritySpec, proto(2), describe("What it is to be.", required=True)
+    ] = field(default_factory=CertificateAuthoritySpec)
+    status: Annotated[CertificateAuthorityStatus, proto(3), describe("What became of it.")] = field(
+        default_factory=CertificateAuthorityStatus
+    )
+
+    @property
+    def is_ready(self) -> bool:
+        return is_true(self.status.conditions, READY)
+
+    @property
+    def seniority(self) -> tuple[datetime, str]:
+        """By what the first of two authorities for one signer is told: the smaller one stays."""
+        meta = self.metadata
+        assert meta.creation_timestamp is not None
+        return meta.creation_timestamp, meta.uid
+
+    @property
+    def lifetime(self) -> timedelta:
+        """How long an authority that the server makes is to last."""
+        return _duration(self.spec.duration) or SHORTEST_AUTHORITY
+
+    @property
+    def distinguished_name(self) -> DistinguishedName:
+        wanted = self.spec.subject or AuthoritySubject()
+        return subject(wanted.common_name, wanted.organizations)
+
+
+class Rules(Strategy[CertificateAuthority]):
+    """The main endpoint: what made the certificate stays as it is; what is issued may change."""
+
+    def prepare_for_create(
+        self, new: CertificateAuthority, request: Request
+    ) -> CertificateAuthority:
+        return new.with_meta(generation=1)
+
+    def prepare_for_update(
+        self, new: CertificateAuthority, old: CertificateAuthority, request: Request
+    ) -> CertificateAuthority:
+        return (
+            new if new.spec == old.spec else new.with_meta(generation=old.metadata.generation + 1)
+        )
+
+    def validate(self, new: CertificateAuthority) -> Iterator[FieldError]:
+        yield from own_signer_errors(new.spec.signer_name)
+        yield from source_errors(new.spec)
+        yield from issuing_errors(new.spec)
+
+    def validate_update(
+        self, new: CertificateAuthority, old: CertificateAuthority
+    ) -> Iterator[FieldError]:
+        for name, now, before in (
+            ("signerName", new.spec.signer_name, old.spec.signer_name),
+            ("key", new.spec.key, old.spec.key),
+            ("subject", new.spec.subject, old.spec.subject),
+            ("duration", new.spec.duration, old.spec.duration),
+        ):
+            yield from immutable(SPEC / name, now, before)
+        if new.spec != old.spec:
+            yield from source_errors(new.spec)
+            yield from issuing_errors(new.spec)
+
+
+class StatusRules(Strategy[CertificateAuthority]):
+    """The `status` endpoint."""
+
+    def validate_update(
+        self, new: CertificateAuthority, old: CertificateAuthority
+    ) -> Iterator[FieldError]:
+        if new.status == old.status:
+            return
+        yield from condition_errors(new.status.conditions, CONDITIONS)
+        if new.status.certificate and new.status.certificate != old.status.certificate:
+            try:
+                certificates.parse_blocks(new.status.certificate)
+            except Refusal as refusal:
+                place = Path() / "status" / "certificate"
+                yield invalid(place, "<certificate data>", str(refusal))
+
+
+def declare(names: Naming) -> Kind[CertificateAuthority]:
+    return Kind(
+        type=CertificateAuthority,
+        group=names.identity,
+        version="v1alpha1",
+        plural="certificateauthorities",
+        scope=Scope.CLUSTER,
+        rules=Rules(),
+        defaults=with_defaults,
+        writes=("metadata", "spec"),
+        columns=COLUMNS,
+        selectable={"spec.signerName": lambda authority: authority.spec.signer_name},
+        records=certificate_changes,
+        endpoints=(Endpoint("status", writes=("metadata", "status"), rules=StatusRules()),),
+    )
+
+
+def with_defaults(new: CertificateAuthority) -> CertificateAuthority:
+    """What may be left out: a server's certificate for three months, from an authority for ten
+    years."""
+    spec, terms = new.spec, new.spec.issues
+    made = spec.key is not None and spec.secret_ref is None
+    key = replace(spec.key, algorithm=spec.key.algorithm or ECDSA_P256) if spec.key else None
+    duration = spec.duration or (DURATION if made else "")
+    longest = terms.max_duration or _shorter(MAX_DURATION, duration)
+    issues = replace(
+        terms,
+        usages=terms.usages or USAGES,
+        names=terms.names or NAMES,
+        keys=terms.keys or KEYS,
+        max_duration=longest,
+        default_duration=terms.default_duration or _shorter(DEFAULT_DURATION, longest),
+    )
+    return replace(new, spec=replace(spec, key=key, duration=duration, issues=issues))
+
+
+def profile(authority: CertificateAuthority) -> Profile:
+    """What the authority permits, as the signing controller applies it."""
+    terms = authority.spec.issues
+    return profiles.own_authority(
+        authority.spec.signer_name,
+        usages=terms.usages,
+        names=terms.names,
+        keys=terms.keys,
+        max_duration=_duration(terms.max_duration) or MINIMUM_LIFETIME,
+        default_duration=_duration(terms.default_duration) or MINIMUM_LIFETIME,
+        reserved_groups=(MASTERS,),
+        wildcards=terms.wildcards,
+    )
+
+
+def certificate_changes(
+    new: CertificateAuthority | None, old: CertificateAuthority | None, request: Request
+) -> Iterator[Fact]:
+    """For the ledger: each certificate that an authority comes to have, or has no more."""
+    after, before = _fingerprint(new), _fingerprint(old)
+    if after == before:
+        return
+    if new is not None and after:
+        yield Fact("authority.made", {"key": after, "signers": [new.spec.signer_name]})
+    if before:
+        yield Fact("authority.retired", {"key": before})
+
+
+def _fingerprint(authority: CertificateAuthority | None) -> str:
+    """The SHA-256 of the issuing certificate, or nothing while there is none."""
+    if authority is None or not authority.status.certificate:
+        return ""
+    issuing = certificates.parse_blocks(authority.status.certificate)[0]
+    return hashlib.sha256(certificates.encode(issuing)).hexdigest()
+
+
+# --- who it is and where its key comes from ---------------------------------------------------
+
+
+def own_signer_errors(name: str) -> Iterator[FieldError]:
+    """Judge the name of the signer; those of the platform are nobody's to take, in any naming."""
+    yield from signer_name_errors(SPEC / "signerName", name)
+    domain = name.partition("/")[0]
+    if any(domain == taken or domain.endswith(f".{taken}") for taken in PLATFORM_DOMAINS):
+        text = "this domain belongs to the platform: name the signer under a domain of your own"
+        yield invalid(SPEC / "signerName", name, text)
+
+
+def source_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:
+    """Judge the key, or the Secret, and what goes with either."""
+    if (spec.key is None) == (spec.secret_ref is None):
+        yield required(SPEC, "exactly one of key and secretRef")
+    elif spec.key is not None:
+        if spec.key.algorithm not in ALGORITHMS:
+            yield unsupported(SPEC / "key" / "algorithm", spec.key.algorithm, ALGORITHMS)
+        yield from subject_errors(spec.subject or AuthoritySubject())
+        yield from duration_errors(
+            SPEC / "duration", spec.duration, SHORTEST_AUTHORITY, LONGEST_AUTHORITY
+        )
+    else:
+        assert spec.secret_ref is not None
+        yield from reference_errors(spec.secret_ref)
+        text = "the certificate in the Secret says it"
+        if spec.subject is not None:
+            yield forbidden(SPEC / "subject", text)
+        if spec.duration:
+            yield forbidden(SPEC / "duration", text)
+
+
+def subject_errors(named: AuthoritySubject) -> Iterator[FieldError]:
+    place = SPEC / "subject"
+    if not named.common_name:
+        yield required(place / "commonName")
+    texts = [(place / "commonName", named.common_name)]
+    texts += [
+        ((place / "organizations")[index], text) for index, text in enumerate(named.organizations)
+    ]
+    for path, text in texts:
+        if len(text) > LONGEST_NAME:
+            yield too_long(path, LONGEST_NAME, "character")
+        elif has_control_characters(text):
+            yield invalid(path, text, "must be printable")
+    for path, text in texts[1:]:
+        if not text:
+            yield required(path)
+
+
+def reference_errors(reference: SecretReference) -> Iterator[FieldError]:
+    place = SPEC / "secretRef"
+    for name, text, rule in (
+        ("namespace", reference.namespace, label_errors),
+        ("name", reference.name, subdomain_errors),
+    ):
+        if not text:
+            yield required(place / name)
+        else:
+            for problem in rule(text):
+                yield invalid(place / name, text, problem)
+
+
+# --- what is issued ---------------------------------------------------------------------------
+
+
+def issuing_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:
+    terms = spec.issues
+    usages = tuple(usage for usage in ALL_USAGES if usage not in NOT_FOR_LEAVES)
+    yield from choice_errors(ISSUES / "usages", terms.usages, usages)
+    yield from choice_errors(ISSUES / "names", terms.names, tuple(ALTERNATIVE_NAMES))
+    yield from choice_errors(ISSUES / "keys", terms.keys, ALL_KEYS)
+    life = _duration(spec.duration) or LONGEST_AUTHORITY
+    if life < SHORTEST_AUTHORITY:
+        return  # it has been told already
+    longest = _duration(terms.max_duration) or life
+    yield from duration_errors(ISSUES / "maxDuration", terms.max_duration, MINIMUM_LIFETIME, life)
+    if MINIMUM_LIFETIME <= longest <= life:
+        yield from duration_errors(
+            ISSUES / "defaultDuration", terms.default_duration, MINIMUM_LIFETIME, longest
+        )
+
+
+def choice_errors(
+    path: Path, chosen: tuple[str, ...], choices: tuple[str, ...]
+) -> Iterator[FieldError]:
+    for index, one in enumerate(chosen):
+        if one not in choices:
+            yield unsupported(path[index], one, choices)
+        elif one in chosen[:index]:
+            yield duplicate(path[index], one)
+
+
+def duration_errors(
+    path: Path, text: str, shortest: timedelta, longest: timedelta
+) -> Iterator[FieldError]:
+    found = _duration(text)
+    if found is None:
+        yield invalid(path, text, NEEDS_DURATION)
+    elif not shortest <= found <= longest:
+        least, most = (human_duration(limit.total_seconds()) for limit in (shortest, longest))
+        yield invalid(path, text, f"must be between {least} and {most}")
+
+
+def _duration(text: str) -> timedelta | None:
+    try:
+        return timedelta(seconds=seconds_of(text)) if text else None
+    except ValueError:
+        return None
+
+
+def _shorter(usual: str, limit: str) -> str:
+    return min(usual, limit, key=lambda text: _duration(text) or timedelta.max)
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+def _key_cell(authority: CertificateAuthority, now: datetime) -> str:
+    spec = authority.spec
+    if spec.secret_ref is not None:
+        return f"secret {spec.secret_ref.namespace}/{spec.secret_ref.name}"
+    return spec.key.algorithm if spec.key else "<none>"
+
+
+def _end_cell(authority: CertificateAuthority, now: datetime) -> str:
+    end = authority.status.not_after
+    if end is None:
+        return "<unknown>"
+    return human_duration((end - now).total_seconds()) if end > now else "expired"
+
+
+COLUMNS: Final = (
+    NAME,
+    Column(
+        "Signer",
+        lambda authority, now: authority.spec.signer_name,
+        description="The signer that requests name.",
+    ),
+    Column("Key", _key_cell, description="The algorithm of its key, or where the key is."),
+    Column(
+        "Ready",
+        lambda authority, now: str(authority.is_ready),
+        description="Whether it issues.",
+    ),
+    Column("Expires", _end_cell, description="How long until it ends."),
+    AGE,
+)

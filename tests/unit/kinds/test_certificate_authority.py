@@ -1,0 +1,212 @@
+"""CertificateAuthority: what may be asked for, what is filled in, and what stays as it is."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from orchid.credentials.authority import Authority
+from orchid.credentials.authority_keys import ALGORITHMS
+from orchid.kinds.certificate_authority import (
+    KEYS,
+    NAMES,
+    USAGES,
+    CertificateAuthority,
+    certificate_changes,
+    declare,
+    profile,
+)
+from orchid.wire.codec.documents import convert
+from orchid.wire.naming import KUBERNETES, ORCH
+from orchid.wire.struct import replace
+from tests.unit.access.policy_world import ask
+from tests.unit.admission.asking import a_request
+
+KIND = declare(ORCH)
+REQUEST = a_request(ask("create", "certificateauthorities"))
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+SUBJECT = {"commonName": "Example Web CA"}
+MADE = {"signerName": "example.com/web", "key": {"algorithm": "ECDSA-P256"}, "subject": SUBJECT}
+BROUGHT = {"signerName": "example.com/web", "secretRef": {"namespace": "pki", "name": "ca"}}
+
+
+def authority(given: dict[str, Any] = MADE, **more: Any) -> CertificateAuthority:
+    """An authority as the server sees it: what was sent, and the defaults."""
+    plain = {"metadata": {"name": "web"}, "spec": {**given, **more}}
+    assert KIND.defaults is not None
+    return KIND.defaults(convert(plain, CertificateAuthority))
+
+
+def problems(new: CertificateAuthority) -> list[str]:
+    return [str(error) for error in KIND.rules.validate(new)]
+
+
+def test_both_namings_have_the_same_group() -> None:
+    """It is ours in either."""
+    assert KIND.api_version == declare(KUBERNETES).api_version == "identity.orch.io/v1alpha1"
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_may_be_asked_for(algorithm: str) -> None:
+    """Six of them; nothing else is needed but a signer and a name."""
+    assert problems(authority(key={"algorithm": algorithm})) == []
+
+
+def test_a_secret_says_the_rest() -> None:
+    """An authority that exists has a subject and an end already."""
+    assert problems(authority(BROUGHT)) == []
+    assert authority(BROUGHT).spec.duration == ""
+
+
+def test_what_is_left_out_makes_certificates_of_servers() -> None:
+    """A month by default, three at most, from an authority for ten years."""
+    spec = authority(key={}).spec
+
+    assert (spec.key and spec.key.algorithm, spec.duration) == ("ECDSA-P256", "87600h")
+    assert (spec.issues.usages, spec.issues.names, spec.issues.keys) == (USAGES, NAMES, KEYS)
+    assert (spec.issues.max_duration, spec.issues.default_duration) == ("2160h", "720h")
+
+
+def test_the_defaults_are_not_above_what_is_said() -> None:
+    """Whoever shortens one life need not shorten those below it."""
+    terms = authority(issues={"maxDuration": "24h"})
+    whole = authority(duration="48h")
+
+    assert terms.spec.issues.default_duration == "24h"
+    assert whole.spec.issues.max_duration == whole.spec.issues.default_duration == "48h"
+    assert problems(terms) == problems(whole) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "place", "says"),
+    [
+        ({"signerName": ""}, "spec.signerName", "Required value"),
+        ({"signerName": "web"}, "spec.signerName", "fully qualified"),
+        ({"signerName": "orch.io/web"}, "spec.signerName", "belongs to the platform"),
+        ({"signerName": "a.orch.io/web"}, "spec.signerName", "belongs to the platform"),
+        ({"signerName": "kubernetes.io/web"}, "spec.signerName", "belongs to the platform"),
+        ({"signerName": "x.k8s.io/web"}, "spec.signerName", "belongs to the platform"),
+        ({"key": None}, "spec", "exactly one of key and secretRef"),
+        (
+            {"secretRef": {"namespace": "a", "name": "b"}},
+            "spec",
+            "exactly one of key and secretRef",
+        ),
+        ({"key": {"algorithm": "RSA-1024"}}, "spec.key.algorithm", '"RSA-3072"'),
+        ({"subject": None}, "spec.subject.commonName", "Required value"),
+        ({"subject": {"commonName": "a\nb"}}, "spec.subject.commonName", "printable"),
+        ({"subject": {"commonName": "a" * 65}}, "spec.subject.commonName", "Too long"),
+        (
+            {"subject": {"commonName": "a", "organizations": [""]}},
+            "spec.subject.organizations[0]",
+            "Required value",
+        ),
+        ({"duration": "ten years"}, "spec.duration", "like 720h"),
+        ({"duration": "59m"}, "spec.duration", "must be between 60m and 100y"),
+        ({"duration": "999999h"}, "spec.duration", "must be between 60m and 100y"),
+        ({"issues": {"usages": ["fly"]}}, "spec.issues.usages[0]", "Unsupported value"),
+        ({"issues": {"usages": ["cert sign"]}}, "spec.issues.usages[0]", "Unsupported value"),
+        ({"issues": {"names": ["dns", "dns"]}}, "spec.issues.names[1]", "Duplicate value"),
+        ({"issues": {"keys": ["RSA-1024"]}}, "spec.issues.keys[0]", "Unsupported value"),
+        ({"issues": {"maxDuration": "9m"}}, "spec.issues.maxDuration", "between 10m and 10y"),
+        (
+            {"issues": {"maxDuration": "2h", "defaultDuration": "3h"}},
+            "spec.issues.defaultDuration",
+            "between 10m and 120m",
+        ),
+        ({"issues": {"maxDuration": "90000h"}}, "spec.issues.maxDuration", "between"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(given: dict[str, Any], place: str, says: str) -> None:
+    """A platform signer, two keys or none, lives that are none: each by itself."""
+    found = problems(authority(**given))
+
+    assert [one.partition(": ")[0] for one in found] == [place]
+    assert says in found[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ({"subject": SUBJECT}, "spec.subject"),
+        ({"duration": "9000h"}, "spec.duration"),
+        ({"secretRef": {"namespace": "pki"}}, "spec.secretRef.name"),
+        ({"secretRef": {"namespace": "a/b", "name": "ca"}}, "spec.secretRef.namespace"),
+    ],
+)
+def test_what_does_not_go_with_a_secret_is_refused(given: dict[str, Any], place: str) -> None:
+    """The certificate in it is made already."""
+    found = problems(authority(BROUGHT, **given))
+
+    assert [one.partition(": ")[0] for one in found] == [place]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"signerName": "example.com/other"},
+        {"key": {"algorithm": "Ed25519"}},
+        {"subject": {"commonName": "Other"}},
+        {"duration": "9000h"},
+    ],
+)
+def test_what_made_the_certificate_never_changes(change: dict[str, Any]) -> None:
+    """Another signer, key, name or end is another authority."""
+    (error,) = KIND.rules.validate_update(authority(**change), authority())
+
+    assert error.path.text == f"spec.{next(iter(change))}"
+    assert "field is immutable" in error.problem
+
+
+def test_terms_may_change_and_are_judged() -> None:
+    """What is issued from now on is somebody's to decide, each time as a new generation."""
+    old = authority().with_meta(generation=1)
+    new = authority(issues={"usages": ["client auth"]}).with_meta(generation=1)
+    bad = authority(issues={"usages": ["fly"]})
+
+    assert list(KIND.rules.validate_update(new, old)) == []
+    assert KIND.rules.prepare_for_update(new, old, REQUEST).metadata.generation == 2
+    assert len(list(KIND.rules.validate_update(bad, old))) == 1
+
+
+def test_the_profile_is_what_the_terms_say() -> None:
+    """Usages, keys and lives of the object are those that the signer applies."""
+    terms = {"usages": ["client auth"], "keys": ["Ed25519"], "maxDuration": "48h"}
+
+    made = profile(authority(issues=terms))
+
+    assert made.signer_name == "example.com/web"
+    assert made.usages(()) == ("client auth",)
+    assert made.keys == ("Ed25519",)
+    assert made.lifetime(None) == timedelta(hours=48)
+    assert made.lifetime(10**6) == timedelta(hours=48)
+
+
+def test_the_ledger_tells_of_certificates_that_come_and_go() -> None:
+    """By their fingerprints, and once each."""
+    pem = Authority.create("a", now=NOW).certificate_pem.decode()
+    without = authority()
+    having = replace(without, status=replace(without.status, certificate=pem))
+
+    made = list(certificate_changes(having, without, REQUEST))
+    same = list(certificate_changes(having, having, REQUEST))
+    gone = list(certificate_changes(None, having, REQUEST))
+
+    assert [fact.type for fact in made] == ["authority.made"]
+    assert made[0].clear["signers"] == ["example.com/web"]
+    assert same == []
+    assert [(fact.type, fact.clear["key"]) for fact in gone] == [
+        ("authority.retired", made[0].clear["key"])
+    ]
+
+
+def test_a_table_shows_the_key_and_the_end() -> None:
+    """Also before there is a certificate."""
+    columns = {column.name: column.cell for column in KIND.columns}
+    ended = replace(authority(BROUGHT).status, not_after=NOW)
+
+    assert columns["Key"](authority(), NOW) == "ECDSA-P256"
+    assert columns["Key"](authority(BROUGHT), NOW) == "secret pki/ca"
+    assert columns["Expires"](authority(), NOW) == "<unknown>"
+    assert columns["Expires"](replace(authority(), status=ended), NOW) == "expired"
+    assert columns["Ready"](authority(), NOW) == "False"
