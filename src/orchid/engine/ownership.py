@@ -119,4 +119,4 @@ def outline(node: Node | None, value: Any) -> Hashable:
         return tuple([(name, outline(inner, item)) for name, item in value.items()])
     if isinstance(value, list | tuple) and isinstance(node, Sequence) and not node.atomic:
         return encode(value)
-    return bool(value)
+    return None if value is None else bool(value)

@@ -11,11 +11,12 @@ is an admission question: see admission/role_escalation.py.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from msgspec import field
 
 from orchid.engine.kind import Column, Kind, Scope
+from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
 from orchid.wire.fields import FieldError, Path, forbidden, invalid, required
 from orchid.wire.meta import Object
@@ -132,7 +133,20 @@ class ClusterRole(Object):
     ] = None
 
 
-class RoleRules(Strategy[Role]):
+R = TypeVar("R", Role, ClusterRole)
+
+
+class StoredRules(Strategy[R]):
+    """No rules are stored as null, also where an empty list was sent, which its sender owns."""
+
+    def prepare_for_create(self, new: R, request: Request) -> R:
+        return replace(new, rules=None) if new.rules == () else new
+
+    def prepare_for_update(self, new: R, old: R, request: Request) -> R:
+        return self.prepare_for_create(new, request)
+
+
+class RoleRules(StoredRules[Role]):
     def name_errors(self, name: str, prefix: bool) -> Iterable[str]:
         return path_segment_errors(name, prefix)
 
@@ -140,7 +154,7 @@ class RoleRules(Strategy[Role]):
         yield from rules_errors(new.rules or (), namespaced=True)
 
 
-class ClusterRoleRules(Strategy[ClusterRole]):
+class ClusterRoleRules(StoredRules[ClusterRole]):
     def name_errors(self, name: str, prefix: bool) -> Iterable[str]:
         return path_segment_errors(name, prefix)
 
@@ -161,7 +175,6 @@ def declare(names: Naming) -> tuple[Kind[Role], Kind[ClusterRole]]:
         creates_on_update=True,
         rules=RoleRules(),
         columns=COLUMNS,
-        defaults=lambda sent: replace(sent, rules=None) if sent.rules == () else sent,
     )
     cluster_role = Kind(
         type=ClusterRole,
@@ -173,7 +186,6 @@ def declare(names: Naming) -> tuple[Kind[Role], Kind[ClusterRole]]:
         creates_on_update=True,
         rules=ClusterRoleRules(),
         columns=COLUMNS,
-        defaults=lambda sent: replace(sent, rules=None) if sent.rules == () else sent,
     )
     return role, cluster_role
 

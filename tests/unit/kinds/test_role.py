@@ -15,9 +15,9 @@ CORE_GET = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
 
 
 def read(kind: Any, body: dict[str, Any]) -> Any:
-    """An object as it comes from a client, defaults included."""
+    """An object from a client, as it is prepared."""
     found = kind.decoder.stored(json.dumps(body).encode())
-    return kind.defaults(found)
+    return kind.rules.prepare_for_create(found, None)
 
 
 def errors(kind: Any, body: dict[str, Any]) -> list[str]:

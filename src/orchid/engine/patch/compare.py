@@ -54,6 +54,25 @@ def compare_tracked(schema: Fields, old: Any, new: Any) -> tuple[FieldSet, Field
     return FieldSet(changed), FieldSet(removed)
 
 
+def has_nameless_elements(schema: Fields, old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Whether `new` brings a list whose elements are owned one by one, and one has no key."""
+    return any(
+        _nameless(_child(schema, name), value)
+        for name, value in _ownable(new).items()
+        if value != old.get(name)
+    )
+
+
+def _nameless(node: Node, value: Any) -> bool:
+    if not value or isinstance(node, Leaf | Anything):
+        return False
+    if isinstance(value, dict):
+        return any(_nameless(_child(node, name), member) for name, member in value.items())
+    if not _is_granular_list(node, value):
+        return False
+    return any(element_key(node, item) is None or _nameless(node.items, item) for item in value)
+
+
 def claimed(schema: Fields, config: Any) -> FieldSet:
     """The paths that a configuration has an opinion on."""
     return FieldSet(_claims(schema, config) or {})

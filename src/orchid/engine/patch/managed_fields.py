@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchid.engine.patch.compare import compare_tracked, stripped, zero
+from orchid.engine.patch.compare import compare_tracked, has_nameless_elements, stripped, zero
 from orchid.engine.patch.field_set import FieldSet
 from orchid.wire.schema import Fields
 from orchid.wire.text import timestamp
@@ -99,6 +99,8 @@ def after_update(
     if not start and live is not None:
         return None  # an object that nobody tracks is not tracked by updates
     old = zero(schema) if live is None else live
+    if has_nameless_elements(schema, old, new):
+        return None  # nobody could say who owns what of such a list
     changed, removed = compare_tracked(schema, old, new)
     if reset:
         untracked = FieldSet.of_paths(reset)
