@@ -101,3 +101,25 @@ async def test_every_operation_lists_unauthorized(server: Api) -> None:
     ]
 
     assert silent == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "api.core.v1.ConfigMapKeySelector",
+        "api.core.v1.LocalObjectReference",
+        "api.core.v1.ObjectFieldSelector",
+        "api.core.v1.ObjectReference",
+        "api.core.v1.SecretKeySelector",
+        "api.rbac.v1.RoleRef",
+        "api.rbac.v1.Subject",
+        "apimachinery.pkg.apis.meta.v1.LabelSelector",
+        "apimachinery.pkg.apis.meta.v1.OwnerReference",
+    ],
+)
+async def test_types_with_one_owner_say_so(server: Api, name: str) -> None:
+    """The same types as in the reference are replaced as a whole under apply."""
+    definitions = (await server.call("GET", "/openapi/v2")).json["definitions"]
+    (found,) = [schema for full, schema in definitions.items() if full.endswith(f".{name}")]
+
+    assert found["x-kubernetes-map-type"] == "atomic"

@@ -14,7 +14,7 @@ from orchid.wire.fields import FieldError, Path, invalid
 from orchid.wire.meta import Object, Time
 from orchid.wire.naming import Naming
 from orchid.wire.references import ObjectReference
-from orchid.wire.struct import Wire, always, atomic_map, describe, null, proto
+from orchid.wire.struct import Wire, always, describe, null, proto
 from orchid.wire.text import age
 
 WIDE = 1  # a column that is shown with -o wide
@@ -41,7 +41,6 @@ class Event(Object):
 
     involved_object: Annotated[
         ObjectReference,
-        atomic_map(),
         proto(2),
         describe("What it happened to.", required=True),
     ] = field(default_factory=ObjectReference)
@@ -70,7 +69,7 @@ class Event(Object):
     ] = None
     action: Annotated[str, proto(12), describe("What was done about it.")] = ""
     related: Annotated[
-        ObjectReference | None, atomic_map(), proto(13), describe("What else had a part in it.")
+        ObjectReference | None, proto(13), describe("What else had a part in it.")
     ] = None
     reporting_component: Annotated[
         str, proto(14), describe("The controller that tells.", required=False)

@@ -85,6 +85,12 @@ class NodeStatusFields(Wire):
 
     published_as = "core.v1.NodeStatus"
 
+    capacity: Annotated[
+        dict[str, Any], proto(1, "quantities"), describe("What the node has, by resource.")
+    ] = field(default_factory=dict)
+    allocatable: Annotated[
+        dict[str, Any], proto(2, "quantities"), describe("What of that Pods may have.")
+    ] = field(default_factory=dict)
     conditions: Annotated[
         tuple[Annotated[dict[str, Any], shaped_like(NodeCondition)], ...],
         merge_key("type"),

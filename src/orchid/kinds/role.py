@@ -95,6 +95,7 @@ class LabelSelector(Wire):
     """Conditions on labels, all of which must hold; without any, everything is selected."""
 
     published_as = "meta.v1.LabelSelector"
+    atomic = True
 
     match_labels: Annotated[
         dict[str, str], proto(1), describe("Labels that must have these values.")

@@ -17,7 +17,7 @@ from orchid.wire.fields import FieldError, Path, invalid, required, unsupported
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.rules.names import path_segment_errors, subdomain_errors
-from orchid.wire.struct import Wire, atomic_map, describe, proto, replace
+from orchid.wire.struct import Wire, describe, proto, replace
 from orchid.wire.text import age
 
 USER: Final = "User"
@@ -30,6 +30,8 @@ ROLE_REF = Path() / "roleRef"
 
 class Subject(Wire):
     """Who: a user or a group by name, or a service account by namespace and name."""
+
+    atomic = True
 
     kind: Annotated[str, proto(1), describe("User, Group or ServiceAccount.")] = field(
         default_factory=str
@@ -46,6 +48,8 @@ class Subject(Wire):
 class RoleRef(Wire):
     """Which role: one of the same namespace, or a ClusterRole."""
 
+    atomic = True
+
     api_group: Annotated[str, proto(1), describe("The group of the role.")] = field(
         default_factory=str
     )
@@ -58,7 +62,7 @@ class RoleBinding(Object):
 
     subjects: Annotated[tuple[Subject, ...], proto(2), describe("Who holds the role.")] = ()
     role_ref: Annotated[
-        RoleRef, atomic_map(), proto(3), describe("The role; it never changes.", required=True)
+        RoleRef, proto(3), describe("The role; it never changes.", required=True)
     ] = field(default_factory=RoleRef)
 
 
@@ -67,7 +71,7 @@ class ClusterRoleBinding(Object):
 
     subjects: Annotated[tuple[Subject, ...], proto(2), describe("Who holds the role.")] = ()
     role_ref: Annotated[
-        RoleRef, atomic_map(), proto(3), describe("The role; it never changes.", required=True)
+        RoleRef, proto(3), describe("The role; it never changes.", required=True)
     ] = field(default_factory=RoleRef)
 
 

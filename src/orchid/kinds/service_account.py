@@ -25,7 +25,7 @@ class ServiceAccount(Object):
 
     secrets: Annotated[
         tuple[ObjectReference, ...],
-        merge_key("name", atomic=True),
+        merge_key("name"),
         proto(2),
         describe(
             "Secrets that belong to the account, by name; its Pods may be limited to these. "

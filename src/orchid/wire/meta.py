@@ -24,6 +24,8 @@ Time = datetime.datetime
 class OwnerReference(Wire):
     """An object on which this one depends."""
 
+    atomic = True
+
     api_version: Annotated[str, proto(5), describe("The API version of the owner.")] = field(
         default_factory=str
     )
@@ -133,7 +135,7 @@ class ObjectMeta(Wire):
     ] = field(default_factory=dict)
     owner_references: Annotated[
         tuple[OwnerReference, ...],
-        merge_key("uid", atomic=True),
+        merge_key("uid"),
         at_most(MOST_OWNERS),
         proto(13),
         describe("The objects on which this one depends; when all of them are gone, it goes too."),

@@ -114,6 +114,7 @@ class ObjectFieldSelector(Wire):
     """A field of the Pod."""
 
     published_as = "core.v1.ObjectFieldSelector"
+    atomic = True
 
     api_version: Annotated[str, proto(1), describe("The version in which it has this path.")] = ""
     field_path: Annotated[str, proto(2), describe("The path.")] = field(default_factory=str)
@@ -273,6 +274,7 @@ class SecretKeySelector(Wire):
     """One key of a Secret in the same namespace."""
 
     published_as = "core.v1.SecretKeySelector"
+    atomic = True
 
     name: Annotated[str, proto(1, inside=1), describe("The name of the Secret.")] = ""
     key: Annotated[str, proto(2), describe("The key.")] = field(default_factory=str)

@@ -9,6 +9,7 @@ class ObjectReference(Wire):
     """Another object, by any of its marks."""
 
     published_as = "core.v1.ObjectReference"
+    atomic = True
 
     kind: Annotated[str, proto(1), describe("The kind of the object.")] = ""
     namespace: Annotated[str, proto(2), describe("The namespace of the object.")] = ""
@@ -25,5 +26,6 @@ class LocalObjectReference(Wire):
     """An object in the same namespace."""
 
     published_as = "core.v1.LocalObjectReference"
+    atomic = True
 
     name: Annotated[str, proto(1), describe("The name of the object.")] = ""

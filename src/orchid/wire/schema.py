@@ -126,8 +126,8 @@ def schema_of(type_: type[Wire]) -> Fields:
 
 
 @functools.cache
-def _record(type_: type, *, is_open: bool = False, atomic: bool = False) -> Fields:
-    tree = Fields(type_, {}, open=is_open, atomic=atomic)
+def _record(type_: type, *, is_open: bool = False) -> Fields:
+    tree = Fields(type_, {}, open=is_open, atomic=getattr(type_, "atomic", False))
     hints = typing.get_type_hints(type_, include_extras=True)
     for info in msgspec.structs.fields(type_):
         words = _words(hints[info.name])
@@ -187,7 +187,7 @@ def _node(hint: Any) -> Node:
         atomic = any(isinstance(word, AtomicMap) for word in words)
         return Mapping(_node(arguments[1]), atomic)
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        return _record(hint, atomic=any(isinstance(word, AtomicMap) for word in words))
+        return _record(hint)
     if hint in _SCALARS:
         return Leaf(_SCALARS[hint])
     if hint is Any or hint is dict:
@@ -199,7 +199,5 @@ def _sequence(item: Any, words: tuple[Any, ...]) -> Sequence:
     key = next((word for word in words if isinstance(word, MergeKey)), None)
     is_set = any(isinstance(word, SetOfScalars) for word in words)
     items = _node(item)
-    if key and key.atomic and isinstance(items, Fields):
-        items = _record(items.type, is_open=items.open, atomic=True)
     most = next((word.items for word in words if isinstance(word, AtMost)), None)
     return Sequence(items, key.names if key else (), is_set, bool(key and key.appends), most)

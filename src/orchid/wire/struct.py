@@ -3,7 +3,7 @@
 A kind's fields are declared once, as a frozen `Wire`; what patch, apply, field validation, protobuf
 and OpenAPI need to know of a field stands beside it:
 
-    secrets: Annotated[tuple[ObjectReference, ...], merge_key("name", atomic=True)] = ()
+    secrets: Annotated[tuple[ObjectReference, ...], merge_key("name")] = ()
     token: Annotated[str, confidential()] = ""
 
 Lists without a word beside them are atomic: replaced as a whole. `schema.py` reads these words.
@@ -28,6 +28,8 @@ class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     # `core.v1.PodSpec`: the name of its definition in OpenAPI, where the kind that holds it and the
     # name of the class do not say so already.
     published_as: ClassVar[str] = ""
+    # Whether it has one owner and is replaced as a whole under apply.
+    atomic: ClassVar[bool] = False
 
     def __repr__(self) -> str:
         """Every field; but nothing of what has a confidential one, whose value may be repeated."""
@@ -39,13 +41,12 @@ class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class MergeKey:
-    """A list whose elements are told apart by these fields; `atomic` elements have one owner.
+    """A list whose elements are told apart by these fields.
 
     A strategic merge puts new elements first, unless the list `appends`.
     """
 
     names: tuple[str, ...]
-    atomic: bool = False
     appends: bool = False
 
 
@@ -101,8 +102,8 @@ class Described:
     required: bool | None = None
 
 
-def merge_key(*names: str, atomic: bool = False, appends: bool = False) -> MergeKey:
-    return MergeKey(names, atomic, appends)
+def merge_key(*names: str, appends: bool = False) -> MergeKey:
+    return MergeKey(names, appends)
 
 
 def at_most(items: int) -> AtMost:

@@ -24,7 +24,6 @@ from orchid.wire.struct import (
     Wire,
     always,
     as_set,
-    atomic_map,
     describe,
     merge_key,
     null,
@@ -51,6 +50,7 @@ class Fence(Wire):
     """What goes round."""
 
     published_as = "core.v1.FenceSpec"
+    atomic = True
 
     posts: int = 0
 
@@ -59,7 +59,6 @@ class OrchardSpec(Wire):
     """What grows."""
 
     trees: Annotated[tuple[Tree, ...], merge_key("name")] = ()
-    owned_trees: Annotated[tuple[Tree, ...], merge_key("name", atomic=True)] = ()
     conditions: Annotated[tuple[Tree, ...], merge_key("name", appends=True)] = ()
     rows: tuple[str, ...] = ()
     sorts: Annotated[tuple[str, ...], as_set()] = ()
@@ -68,7 +67,7 @@ class OrchardSpec(Wire):
     planted: Annotated[Time | None, describe("When.")] = always(null)
     watered: Annotated[str | None, proto(3, "micro-time")] = None
     owner: Annotated[str | None, describe("Whose.", required=True)] = always(null)
-    gate: Annotated[Fence, atomic_map()] = msgspec.field(default_factory=Fence)
+    gate: Fence = msgspec.field(default_factory=Fence)
     season: str = ""
     anything: Any = None
 

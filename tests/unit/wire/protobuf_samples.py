@@ -88,6 +88,8 @@ def _members(field: Field, raw: bool) -> st.SearchStrategy[Any]:
         made = _moments.map(lambda moment: f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z")
     elif encoding == "fields-v1":
         made = _trees
+    elif encoding == "quantities":
+        made = st.dictionaries(_texts, _texts, max_size=3)
     elif encoding == "int32":
         made = st.integers(-(2**31), 2**31 - 1)
     else:

@@ -157,9 +157,12 @@ def records(node: Node) -> list[Fields]:
 def type_name(node: Node, word: Any) -> str:
     """A field's type in the words of the table."""
     if word.encoding:
-        return {"micro-time": "MicroTime", "fields-v1": "FieldsV1"}.get(
-            word.encoding, word.encoding
-        )
+        words = {
+            "micro-time": "MicroTime",
+            "fields-v1": "FieldsV1",
+            "quantities": "map<string,Quantity>",
+        }
+        return words.get(word.encoding, word.encoding)
     match node:
         case Leaf(scalar=scalar):
             return {

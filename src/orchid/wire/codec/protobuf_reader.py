@@ -29,6 +29,7 @@ from orchid.wire.codec.protobuf_scalars import (
     INT32,
     LENGTH,
     MASK32,
+    QUANTITIES,
     SIGN32,
     SIGN64,
     VARINT,
@@ -179,6 +180,8 @@ def _put_field(readers: _Readers, number: int, name: str, field: Field, raw: boo
     keep = not raw or field.nullable or field.always_written
     if word.encoding == FIELDS_V1:
         return readers.put(number, name, LENGTH, _once(name, _fields_v1))
+    if word.encoding == QUANTITIES:
+        return readers.put(number, name, LENGTH, _quantities(name))
     micro = word.encoding == MICRO_TIME
     if micro or (isinstance(node, Leaf) and node.scalar is Scalar.TIME):
         as_text = raw or node == Leaf(Scalar.STRING)
@@ -348,7 +351,25 @@ def _map(name: str, node: Node, raw: bool) -> Read:
     else:
         _put_leaf(entry, 2, "value", node, raw, short=False, keep=True)
         empty = _zero(node, raw)
+    return _entries(name, entry, empty)
 
+
+def _quantities(name: str) -> Read:
+    amount, entry = _Readers("quantity"), _Readers("entry")
+    amount.put_text(1, "string")
+    entry.put_text(1, "key")
+
+    def make(data: bytes) -> str:
+        found: Values = {"string": ""}
+        amount.fill(data, found)
+        text: str = found["string"]
+        return text
+
+    entry.put(2, "value", LENGTH, _once("value", make))
+    return _entries(name, entry, str)
+
+
+def _entries(name: str, entry: _Readers, empty: Make) -> Read:
     def read(data: bytes, position: int, values: Values) -> int:
         start, stop = _bounds(data, position)
         _budget.spend()

@@ -18,6 +18,7 @@ FIXED32: Final = 5
 
 FIELDS_V1: Final = "fields-v1"  # beside a field: JSON inside a message
 INT32: Final = "int32"
+QUANTITIES: Final = "quantities"  # a map of amounts: text or number in JSON, here a message each
 
 MASK64: Final = 2**64 - 1
 SIGN64: Final = 2**63

@@ -23,6 +23,7 @@ from orchid.wire.codec.field_validation import MICRO_TIME
 from orchid.wire.codec.protobuf_scalars import (
     FIELDS_V1,
     LENGTH,
+    QUANTITIES,
     VARINT,
     from_text,
     to_parts,
@@ -104,6 +105,8 @@ def _field(field: Field, raw: bool) -> Writer:
     number, node = word.number, field.node
     if word.encoding == FIELDS_V1:
         return _optional(_nested(number, _nested(1, _json)))
+    if word.encoding == QUANTITIES:
+        return _entries(number, _nested(2, _quantity))
     micro = word.encoding == MICRO_TIME
     if micro or (isinstance(node, Leaf) and node.scalar is Scalar.TIME):
         return _time(number, as_text=raw or node == Leaf(Scalar.STRING), micro=micro,
@@ -212,7 +215,11 @@ def _repeated(item: Writer) -> Writer:
 
 
 def _map(number: int, values: Node, raw: bool) -> Writer:
-    write_key, write_value = _string(1), _map_value(values, raw)
+    return _entries(number, _map_value(values, raw))
+
+
+def _entries(number: int, write_value: Writer) -> Writer:
+    write_key = _string(1)
     write_entry = _nested(number, lambda entry: entry)
 
     def write(value: Any) -> bytes:
@@ -229,6 +236,16 @@ def _map_value(values: Node, raw: bool) -> Writer:
     if isinstance(values, Sequence):
         return _nested(2, _element(1, values, raw))
     return _element(2, values, raw)
+
+
+_amount = _string(1)
+
+
+def _quantity(value: Any) -> bytes:
+    """An amount as it was given; a plain dict may hold a number, or what is none."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)
+    return _amount(value if isinstance(value, str) else "")
 
 
 def _optional(write: Writer) -> Writer:

@@ -16,12 +16,14 @@ ANNOTATION = "orchctl.orch.io/last-applied-configuration"
 
 
 class Reference(Wire):
+    atomic = True
+
     name: str = ""
     field_path: str = ""
 
 
 class Account(Object):
-    secrets: Annotated[tuple[Reference, ...], merge_key("name", atomic=True)] = ()
+    secrets: Annotated[tuple[Reference, ...], merge_key("name")] = ()
     image_pull_secrets: tuple[Reference, ...] = ()
     automount_service_account_token: bool | None = None
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import pytest
 
 from orchid.engine.verbs.delete import DeleteOptions, Preconditions
+from orchid.kinds.node import Node
 from orchid.wire.codec.documents import decoder_of
 from orchid.wire.codec.field_validation import Malformed
 from orchid.wire.codec.protobuf import (
@@ -97,6 +98,20 @@ def test_declared_fields_of_pod_and_node_travel(pair: dict[str, Any]) -> None:
         assert found.status == {"phase": "Pending"}
     else:
         assert found.spec == kept
+
+
+def test_amounts_of_a_node_travel() -> None:
+    """Each is a message with its text; a number, which JSON allows, is written as one."""
+    given = {"capacity": {"cpu": "4", "memory": "8Gi"}, "allocatable": {"cpu": 4, "x": None}}
+    node = Node(metadata=ObjectMeta(name="n"), status=given)
+    message = message_of(Node).encode(node)
+    written = bytes.fromhex("0a0a0a0363707512030a0134")  # field 1: "cpu" -> {1: "4"}
+
+    assert written in message
+    assert message_of(Node).decode(message).status == {
+        "capacity": {"cpu": "4", "memory": "8Gi"},
+        "allocatable": {"cpu": "4", "x": ""},
+    }
 
 
 def test_stream_is_framed_as_in_the_reference() -> None:
