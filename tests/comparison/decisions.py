@@ -18,6 +18,7 @@ SERVER_ERROR, CLIENT_ERRORS = 500, range(400, 500)
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, NOT_ACCEPTABLE = 401, 403, 404, 406
 CONFLICT, INVALID = 409, 422
 ON_REQUEST = "cannot impersonate-on:"
+UNREADABLE = "ignoreStoreReadErrorWithClusterBreakingPotential"
 REDACTED = "<secret contents redacted>"
 # Type names and ways of printing that belong to the language of the reference.
 INTERNALS = re.compile(
@@ -181,6 +182,10 @@ def plain_right(found: Found, ours: Answer, theirs: Answer) -> bool:
     return both and "cannot impersonate resource" in message(ours) and ON_REQUEST in message(theirs)
 
 
+def unreadable_objects(found: Found, ours: Answer, theirs: Answer) -> bool:
+    return UNREADABLE in found.asked.request.target and UNREADABLE in message(ours)
+
+
 def both_bookmarks(found: Found, ours: Answer, theirs: Answer) -> bool:
     places = [place for place, _, _ in differences(ours, theirs)]
     return all(place.endswith(".orch.io/initial-events-end") for place in places)
@@ -213,6 +218,7 @@ DECISIONS: dict[str, Decides] = {
     ANSWERS_STATUS: collection_status,
     "deletecollection selects by resourceVersion, which is no precondition": filters_by_version,
     "an empty list is [], never null": never_null,
+    f"{UNREADABLE} has its effect; there, its gate is closed": unreadable_objects,
     "the end of initial events carries both annotations": both_bookmarks,
     "who holds no constrained right is told of the plain one (recorded exchanges)": plain_right,
     "what may hold a credential is not quoted": secrets_unquoted,
