@@ -69,6 +69,9 @@ class Behind:
         assert found is not None
         return found
 
+    def entry_kind(self) -> Any:
+        return self.server.server.catalog.of(ServiceAccount)
+
     def gone(self, type_: type[Object], namespace: str, name: str) -> Change:
         entry = self.entry(type_, namespace, name)
         return Change(entry.key, None, entry.revision)
@@ -104,6 +107,7 @@ async def test_a_right_is_gone_with_its_binding(behind: Behind) -> None:
 async def test_a_nodes_right_is_gone_with_its_pod(behind: Behind) -> None:
     """A node reads the Secrets of Pods that it runs at this moment."""
     server = behind.server
+    await server.account("default")
     await server.make(f"{DEFAULT}/secrets", {"metadata": {"name": "s"}})
     volume = {"name": "v", "secret": {"secretName": "s"}}
     spec = {"nodeName": WORKER, "volumes": [volume], "containers": [{"name": "c", "image": "i"}]}

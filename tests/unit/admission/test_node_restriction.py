@@ -424,3 +424,22 @@ async def test_a_node_holds_its_own_lease_only(
         assert caught.value.message.endswith(f"is forbidden: {text}")
     own = Lease(metadata=ObjectMeta(name="n1", namespace="orch-node-lease"))
     await admit(here, ask("create", "leases", "orch-node-lease"), own)
+
+
+async def test_news_of_a_pod_counts_before_its_token_is_made(
+    here: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another server has deleted the Pod; this one hears of it while the node asks."""
+    entry = here.feed.of(Pod).get("ci", "web")
+    assert entry is not None
+    fresh = here.feed.fresh
+
+    async def with_news() -> int:
+        monkeypatch.setattr(here.feed, "fresh", fresh)
+        await here.delete(entry.object)
+        return await fresh()
+
+    monkeypatch.setattr(here.feed, "fresh", with_news)
+
+    with pytest.raises(NotFound):
+        await admit(here, TOKEN, wants("vault"), kind=TOKENS)

@@ -449,3 +449,23 @@ async def test_bound_token_cannot_pose_as_a_secrets_token(guard: Guard) -> None:
     made = token(issuer=ORCH.legacy_issuer)
 
     assert await guard.refusal(made) == "namespace claim is missing"
+
+
+async def test_news_of_a_secret_counts_before_its_token_is_judged(
+    guard: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another server has deleted the Secret; this one hears of it while it is asked."""
+    made = legacy_token()
+    kept = holding(made)
+    await guard.here.put(kept)
+    fresh = guard.here.feed.fresh
+
+    async def with_news() -> int:
+        monkeypatch.setattr(guard.here.feed, "fresh", fresh)
+        await guard.here.delete(kept)
+        return await fresh()
+
+    monkeypatch.setattr(guard.here.feed, "fresh", with_news)
+
+    with pytest.raises(Rejected):
+        await guard.tokens.authenticate_token(made, API)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from orchid.access.authenticators import webhook_token
 from orchid.access.authenticators.webhook_token import (
     MOST_AT_ONCE,
     WebhookTimes,
@@ -192,3 +193,18 @@ async def test_strangers_do_not_have_us_open_connections_without_number() -> Non
 
     assert await asyncio.gather(*asking) == [None] * len(asking)
     assert most == MOST_AT_ONCE
+
+
+async def test_ever_new_tokens_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond a number the oldest verdict is forgotten, and asked for again."""
+    monkeypatch.setattr(webhook_token, "MAX_REMEMBERED", 3)
+    remote = Remote(JANE)
+    tokens = authenticator(remote)
+
+    for name in ("a", "b", "c", "d"):
+        await tokens.authenticate_token(name, API)
+    await tokens.authenticate_token("d", API)
+    await tokens.authenticate_token("a", API)
+
+    assert [sent["spec"]["token"] for sent in remote.sent] == ["a", "b", "c", "d", "a"]
+    assert len(tokens._known) == 3

@@ -230,3 +230,26 @@ def test_rules_of_nodes_cannot_be_listed(nodes: NodeAuthorizer) -> None:
     assert listed.incomplete
     assert listed.evaluation_error == "node authorizer does not support user rule resolution"
     assert not nodes.rules_for(BOB, "ci").incomplete
+
+
+async def test_a_right_is_gone_before_all_others_have_heard_of_it(here: World) -> None:
+    """A cache tells its listeners one by one; whoever can read the change must not be behind."""
+    pod, cache = a_pod(), here.feed.of(Pod)
+    verdicts = []
+
+    def asked(_: object) -> None:
+        # The first to hear asks at once, before the authorizer itself is told.
+        asking = nodes.authorize(N1, ask("get", "secrets", "ci", "vol"))
+        try:
+            while True:
+                asking.send(None)
+        except StopIteration as done:
+            verdicts.append(done.value.allowed)
+
+    cache.listen("first", asked)
+    nodes = NodeAuthorizer(ORCH, here.feed)
+    await here.put(pod)
+    await here.delete(pod)
+    cache.forget("first")
+
+    assert verdicts == [True, False]

@@ -1,6 +1,7 @@
 """The feed shows every change once, in order, and gets over a store in trouble."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -8,10 +9,11 @@ import pytest
 from orchid.engine.cache import feed as feed_module
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
-from orchid.engine.cache.kind_cache import ObjectChange
+from orchid.engine.cache.kind_cache import KindCache, ObjectChange
+from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import SystemRandomness
 from orchid.kinds import config_map
-from orchid.store.interface import Change, Span
+from orchid.store.interface import Batch, Change, Revision, Span
 from orchid.store.memory import MemoryStore
 from orchid.wire import errors
 from orchid.wire.naming import KUBERNETES, ORCH
@@ -260,3 +262,60 @@ def test_suffixes_have_no_vowels() -> None:
     made = {SystemRandomness().suffix() for _ in range(200)}
 
     assert all(len(suffix) == 5 and not set(suffix) & set("aeiou013") for suffix in made)
+
+
+async def test_a_list_after_loading_anew_shows_what_was_loaded() -> None:
+    """The items of a list are joined once per change; loading is none, and still changes all."""
+    kind = config_map.declare(ORCH)
+    cache = KindCache(kind)
+
+    def loaded(name: str) -> dict[str, Entry[Any]]:
+        key = kind.key("ns", name)
+        data = kind.head + b'"metadata":{"name":"%b","namespace":"ns","uid":"u"}}' % name.encode()
+        return {key: Entry(kind, key, data, 1)}
+
+    cache.load(loaded("old"), 0)
+    before = cache.joined_tails(kind.key_prefix)
+    cache.load(loaded("new"), 0)
+    after = cache.joined_tails(kind.key_prefix)
+
+    assert b'"old"' in before
+    assert b'"new"' in after
+    assert b'"old"' not in after
+
+
+class SlowReplay(MemoryStore):
+    """Tells of its past change by change, as a store does that reads it in pieces."""
+
+    async def watch(self, span: Span, *, after: Revision) -> AsyncGenerator[Batch, None]:
+        async for batch in super().watch(span, after=after):
+            for event in batch.events:
+                yield Batch((event,), event.revision)
+
+
+async def test_the_past_is_taken_in_without_going_back_to_it() -> None:
+    """While the changes before the start are read, no reader is told an older revision."""
+    kind = config_map.declare(ORCH)
+    store = SlowReplay()
+    for number in range(20):
+        data = kind.head + b'"metadata":{"name":"n%d","namespace":"ns","uid":"u"}}' % number
+        await store.commit([Change(kind.key("ns", f"n{number}"), data, 0)])
+    newest = await store.revision()
+    feed = Feed(store, Catalog([kind]))
+    seen = []
+    advance = feed._advance
+
+    def noted(revision: int) -> None:
+        seen.append(revision)
+        advance(revision)
+
+    feed._advance = noted  # type: ignore[method-assign]  # to see each step
+    running = asyncio.create_task(feed.run())
+    await feed.wait_loaded()
+    await feed.fresh()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await store.close()
+
+    assert seen
+    assert min(seen) == newest

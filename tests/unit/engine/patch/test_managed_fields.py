@@ -292,3 +292,16 @@ def test_nothing_is_changed_in_place(one: dict[str, Any], other: dict[str, Any])
     updated(live, other, manager="x")
 
     assert (live, other) == before
+
+
+def test_entries_of_a_version_that_is_not_served_go() -> None:
+    """What they own cannot be judged, so nobody is left to own it."""
+    live = updated(None, account(labels={"a": "1"}))
+    live["metadata"]["managedFields"][0]["apiVersion"] = "v1beta1"
+    live["metadata"]["managedFields"][0]["manager"] = "old"
+
+    after = updated(live, with_labels(live, a="1", b="2"))
+
+    versions = {entry["apiVersion"] for entry in after["metadata"]["managedFields"]}
+    assert versions == {"v1"}
+    assert ("old", "Update") not in owned(after)
