@@ -34,7 +34,7 @@ EVENTS_PER_SECOND = 2.0
 class Crowd:
     """One class of callers in a process of its own."""
 
-    def __init__(self, name: str, part: Part, patience: float = 120.0) -> None:
+    def __init__(self, name: str, part: Part, patience: float = 180.0) -> None:
         context = multiprocessing.get_context("spawn")
         self.name = name
         self.pipe: Connection
@@ -97,13 +97,14 @@ def overload(server: Server, administrator: Administrator, options: argparse.Nam
         memory.append(resident(server.pid))
         began = time.monotonic()
         pushing = [Crowd(name, part) for name, part in floods(server.port, sustainable, tokens)]
-        keep_busy(stage, administrator, options.seconds, server, memory)
+        keep_busy(stage, options.seconds, server, memory)
         ended = time.monotonic()
         pushed = {one.name: one.stop() for one in pushing}
-        keep_busy(stage, administrator, 10.0, server, memory)
+        keep_busy(stage, 10.0, server, memory)
         held = {one.name: one.stop() for one in holding}
         seen = {one.name: one.stop() for one in measured}
-    print(lag(administrator))
+    with closing(Administrator(server.url)) as asking:
+        print(lag(asking))
     print(*held_by(server), sep="\n")
     return report(seen, pushed | held, began, ended, memory)
 
@@ -150,20 +151,19 @@ def sustainable_rate(port: int, tokens: tuple[str, ...], seconds: float = 4.0) -
     return sum(when > last - seconds / 2 for when, _ in seen.milliseconds) / (seconds / 2)
 
 
-def keep_busy(
-    stage: Stage, administrator: Administrator, seconds: float, server: Server, memory: list[float]
-) -> None:
+def keep_busy(stage: Stage, seconds: float, server: Server, memory: list[float]) -> None:
     """Write what watchers see, and look at the server's memory, for so long."""
     until, number = time.monotonic() + seconds, 0
-    while time.monotonic() < until:
-        started = time.monotonic()
-        path = f"{stage.accounts}/{stage.names[number % len(stage.names)]}"
-        changed = administrator.call("GET", path)
-        changed["metadata"]["labels"]["changed"] = str(time.monotonic_ns())
-        administrator.call("PUT", path, changed)
-        memory.append(resident(server.pid))
-        number += 1
-        time.sleep(max(0.0, 1 / EVENTS_PER_SECOND - (time.monotonic() - started)))
+    with closing(Administrator(server.url)) as administrator:
+        while time.monotonic() < until:
+            started = time.monotonic()
+            path = f"{stage.accounts}/{stage.names[number % len(stage.names)]}"
+            changed = administrator.call("GET", path)
+            changed["metadata"]["labels"]["changed"] = str(time.monotonic_ns())
+            administrator.call("PUT", path, changed)
+            memory.append(resident(server.pid))
+            number += 1
+            time.sleep(max(0.0, 1 / EVENTS_PER_SECOND - (time.monotonic() - started)))
 
 
 def resident(pid: int) -> float:

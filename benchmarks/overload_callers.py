@@ -11,7 +11,7 @@ import random
 import socket
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, cast
@@ -24,9 +24,9 @@ BODY = (
     b'{"resourceAttributes":{"verb":"list","resource":"serviceaccounts"}}}'
 )
 PATIENCE = 20.0  # seconds after which a question counts as never answered
-IN_PIPELINE = 10
 STEP = 0.05  # seconds between two batches of one connection that pushes
 HALF_BODY = 500_000
+OPENING_AT_ONCE = 40
 
 
 @dataclass(frozen=True)
@@ -245,22 +245,30 @@ class _Holding(asyncio.Protocol):
 
 
 async def hold(part: Part, seen: Seen, ready: Ready) -> None:
-    """Open many connections and keep them: silent, or watching; every tenth reads slowly."""
+    """Open many connections and keep them: idle after a question, or watching.
+
+    Every tenth watcher reads slowly.
+    """
     loop = asyncio.get_running_loop()
     held: list[_Holding] = []
-    for number in range(part.count):
-        sent = (
-            request(part.tokens[number % len(part.tokens)], "GET", part.path) if part.path else b""
-        )
-        try:
-            _, holding = await loop.create_connection(
-                lambda sent=sent: _Holding(seen, sent), "127.0.0.1", part.port, ssl=tls(),
-                local_addr=somewhere(3 if part.path else 4, number),
-            )  # fmt: skip
-        except OSError:
-            seen.note(0)
-            continue
-        held.append(holding)
+
+    async def open_(numbers: Iterator[int]) -> None:
+        for number in numbers:
+            token = part.tokens[number % len(part.tokens)] if part.tokens else ""
+            sent = request(token, "GET", part.path or "/livez")
+            address = somewhere(3 if part.path else 4, number)
+            try:
+                _, holding = await loop.create_connection(
+                    lambda sent=sent: _Holding(seen, sent), "127.0.0.1", part.port, ssl=tls(),
+                    local_addr=address,
+                )  # fmt: skip
+            except OSError:
+                seen.note(0)
+            else:
+                held.append(holding)
+
+    numbers = iter(range(part.count))
+    await asyncio.gather(*(open_(numbers) for _ in range(OPENING_AT_ONCE)))
     ready()
     slow = held[::10] if part.path else []
     while True:  # for one second of every ten, the slow ones read

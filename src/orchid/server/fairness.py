@@ -114,11 +114,9 @@ class Level:
             self.pool.taken += 1
         self.taken += 1
 
-    def give_back(self) -> None:
-        self.taken -= 1
-        if self.borrowed:
-            self.borrowed -= 1
-            self.pool.taken -= 1
+    def give_back_borrowed(self) -> None:
+        self.borrowed -= 1
+        self.pool.taken -= 1
 
     def hand_out(self) -> None:
         looked = 0
@@ -156,16 +154,23 @@ class Flow:
     def enter(self) -> bool:
         """Take a seat if there is one and nobody else waits for it."""
         level = self.level
-        if level.queued or self.taken >= level.most_per_flow or not level.has_seat():
+        if level.queued or self.taken >= level.most_per_flow:
             return False
-        level.take()
+        if level.taken < level.own:
+            level.taken += 1
+        elif level.has_seat():
+            level.take()
+        else:
+            return False
         self.taken += 1
         return True
 
     def leave(self) -> None:
         self.taken -= 1
         level = self.level
-        level.give_back()
+        level.taken -= 1
+        if level.borrowed:
+            level.give_back_borrowed()
         if level.pool.queued:
             level.pool.hand_out()
 
@@ -299,10 +304,9 @@ class Fairness:
 
     def flow_of(self, user: UserInfo, target: Target) -> Flow:
         """Find the flow that a request belongs to."""
-        special = target.path if target.path in PROBES else ""
-        if target.resource == LEASES:
-            special = LEASES
-        key = (user.username, user.groups, special)
+        resource = target.resource
+        special = target.path if not resource and target.path in PROBES else ""
+        key = (user.username, user.groups, LEASES if resource == LEASES else special)
         flow = self._flows.get(key)
         return self._new_flow(key, user, target) if flow is None else flow
 
