@@ -2,7 +2,7 @@
 
 `fitted` raises this process's soft limit to what the limits of the listener need. Where the hard
 limit does not allow that, it lowers the listener's limits instead and says so in the log: otherwise
-files and outgoing connections would fail first.
+files and outgoing connections would fail first. That is no warning: nobody asked for the limits.
 """
 
 import logging
@@ -24,7 +24,7 @@ def fitted(limits: ConnectionLimits) -> ConnectionLimits:
     if there >= wanted:
         return limits
     connections = max(1, there - min(OTHER_FILES, there // 2))
-    log.warning(
+    log.info(
         "listener.fewer_connections: %d in place of %d, because the hard limit of open files is %d",
         connections,
         limits.max_connections,

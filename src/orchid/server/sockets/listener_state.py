@@ -32,7 +32,7 @@ class ConnectionLimits:
     max_header_bytes: int = 1 << 20
     max_headers: int = 1000
     max_body_bytes: int = 3 << 20
-    max_connections: int = 20_000  # those beyond wait in the operating system's queue
+    max_connections: int = 16_000  # those beyond wait in the operating system's queue
     # Of callers who are not known yet, all and from one address; the oldest has to go.
     max_unknown: int = 10_000
     max_unknown_per_address: int = 2_000
