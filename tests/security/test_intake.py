@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from orchid.engine.kind import LARGEST_REVIEW
+from orchid.engine.kind import LARGEST_REVIEW, Kind
 from orchid.engine.offload import LARGE_BYTES, THREADS, body_weight, offload
 from orchid.kinds.subject_access_review import MOST_REQUIREMENTS, MOST_VALUES
 from orchid.wire.codec import bounds, yaml_text
@@ -377,6 +377,51 @@ async def test_what_is_just_within_its_limit_is_taken(
     answer = await server.call("POST", f"{target}", body, headers={"content-type": media})
 
     assert answer.status == 201, answer.text[:200]
+
+
+def padded(form: str, kind: Kind[Any], size: int) -> bytes:
+    """A body of exactly this size, in one of the three forms, that means next to nothing."""
+    if form == JSON:
+        return b"{}" + b" " * (size - 2)
+    if form == YAML:
+        return b"metadata: {}\n" + b"#" * (size - 13)
+    filled = size
+    while True:
+        body = sealed(kind.api_version, kind.name, field(1000, b"x" * filled))
+        if len(body) <= size:
+            return body
+        filled -= len(body) - size
+
+
+def collection(kind: Kind[Any]) -> str:
+    root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+    return (
+        f"{root}/namespaces/default/{kind.plural}" if kind.namespaced else f"{root}/{kind.plural}"
+    )
+
+
+@pytest.mark.parametrize("form", [JSON, YAML, PROTOBUF])
+async def test_every_kind_takes_a_body_up_to_its_limit_and_no_more(
+    probed: tuple[Api, Probe], form: str
+) -> None:
+    """Each kind in each form, at its limit and one byte beyond; the others are served meanwhile."""
+    server, probe = probed
+    kinds = [kind for kind in server.server.catalog.kinds if "create" in kind.verbs]
+    headers = {"content-type": form}
+
+    for kind in kinds:
+        target = f"{collection(kind)}?dryRun=All"
+        body = padded(form, kind, kind.largest_body)
+        within = await probe.during(
+            f"{kind.name}, {form}", server.call("POST", target, body, headers=headers)
+        )
+        answered = probe.answered
+        beyond = await server.call("POST", target, body + b" ", headers=headers)
+
+        assert len(body) == kind.largest_body
+        assert within.status in (201, 400, 403, 422), (kind.name, within.text[:200])
+        assert (beyond.status, answered > 0) == (413, True), kind.name
+    assert len(kinds) > 15
 
 
 async def test_little_work_stays_on_the_loop_and_much_goes_to_few_threads() -> None:
