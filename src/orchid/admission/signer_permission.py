@@ -5,6 +5,10 @@ approve   anything is written to a request's `approval`                     the 
 sign      a request's `status` gets another certificate or condition        the stored signer
 attest    a trust bundle of a signer is created, or more of it changes      the new signer
           than its upkeep
+approve   the terms of an approval policy are written                       every pattern in it
+
+Who may write a policy could otherwise approve by it what they may not approve themselves. A
+pattern is asked for as it is written; a policy for every signer as `*`.
 
 The right is the verb on `signers` named as the signer, or as every signer of its domain
 (`example.com/*`, which is a name like any other to the authorizer). Where a CertificateAuthority
@@ -20,6 +24,7 @@ from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request, Target
+from orchid.kinds.approval_policy import ApprovalPolicy
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
@@ -38,7 +43,7 @@ REFUSALS = {
 
 
 class SignerPermission(AdmissionPolicy):
-    reviews = (CertificateSigningRequest, ClusterTrustBundle)
+    reviews = (ApprovalPolicy, CertificateSigningRequest, ClusterTrustBundle)
 
     def __init__(
         self,
@@ -58,6 +63,8 @@ class SignerPermission(AdmissionPolicy):
                 await self._review_request(request, kind, new, old)
             case ClusterTrustBundle():
                 await self._review_bundle(request, kind, new, old)
+            case ApprovalPolicy():
+                await self._review_policy(request, kind, new, old)
 
     async def _review_request(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
         endpoint = request.target.subresource
@@ -75,6 +82,13 @@ class SignerPermission(AdmissionPolicy):
         signer = new.spec.signer_name
         if signer and not (old is not None and is_upkeep(new, old)):
             await self._require(request, ATTEST, kind.about(new.name), signer)
+
+    async def _review_policy(
+        self, request: Request, kind: Kind[Any], new: ApprovalPolicy, old: Any
+    ) -> None:
+        if old is None or new.spec != old.spec:
+            for pattern in new.spec.signer_names or ("*",):
+                await self._require(request, APPROVE, kind.about(new.name), pattern)
 
     async def _require(self, request: Request, verb: str, about: ErrorSubject, signer: str) -> None:
         for target in self._ways(verb, signer):

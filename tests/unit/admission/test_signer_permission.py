@@ -6,9 +6,11 @@ import pytest
 
 from orchid.access.authorizers.rbac import RBAC
 from orchid.admission.signer_permission import SignerPermission
+from orchid.approval.terms import ApprovalPolicySpec
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.kind_cache import KindCache
-from orchid.kinds import certificate_authority
+from orchid.kinds import approval_policy, certificate_authority
+from orchid.kinds.approval_policy import ApprovalPolicy
 from orchid.kinds.certificate_authority import CertificateAuthority, CertificateAuthoritySpec
 from orchid.kinds.certificate_signing_request import (
     CertificateSigningRequest,
@@ -25,6 +27,7 @@ from tests.unit.access.policy_world import a_cluster_role, ask, bound, policy_wo
 from tests.unit.admission.asking import BUNDLES, SIGNING_REQUESTS, Rights, a_request
 
 CUSTOM = "example.com/custom"
+POLICIES = approval_policy.declare(ORCH)
 CSR = CertificateSigningRequest(
     metadata=ObjectMeta(name="csr1"), spec=CertificateSigningRequestSpec(signer_name=CUSTOM)
 )
@@ -217,3 +220,47 @@ async def test_the_right_for_an_authority_approves_nothing() -> None:
 
     with pytest.raises(Forbidden):
         await judge(rights, "approval", old, old, SIGNING_REQUESTS)
+
+
+def policy(*signers: str, **more: Any) -> ApprovalPolicy:
+    return ApprovalPolicy(
+        metadata=ObjectMeta(name="p"), spec=ApprovalPolicySpec(signer_names=signers, **more)
+    )
+
+
+@pytest.mark.parametrize(
+    ("signers", "right", "allowed"),
+    [
+        ((CUSTOM,), CUSTOM, True),
+        ((CUSTOM,), "example.com/*", True),
+        (("example.com/*",), "example.com/*", True),
+        (("example.com/*",), CUSTOM, False),
+        (("example.com/c*",), CUSTOM, False),
+        ((CUSTOM, "other.com/x"), CUSTOM, False),
+        ((), CUSTOM, False),
+        ((), "*", True),
+        (("*",), "example.com/*", False),
+    ],
+)
+async def test_who_writes_a_policy_may_approve_what_it_approves(
+    signers: tuple[str, ...], right: str, allowed: bool
+) -> None:
+    """Otherwise the right to write policies would be the right to approve everything."""
+    rights = Rights(("approve", "signers", right))
+
+    if allowed:
+        await judge(rights, "", policy(*signers), None, POLICIES)
+    else:
+        with pytest.raises(Forbidden, match="user not permitted to approve requests"):
+            await judge(rights, "", policy(*signers), None, POLICIES)
+
+
+async def test_a_policy_whose_terms_stay_takes_no_right() -> None:
+    """A label, or a condition in its status, approves nothing."""
+    old = policy(CUSTOM)
+    labelled = old.with_meta(labels={"a": "b"})
+
+    await judge(Rights(), "", labelled, old, POLICIES)
+
+    with pytest.raises(Forbidden):
+        await judge(Rights(), "", policy(CUSTOM, otherwise="deny"), old, POLICIES)
