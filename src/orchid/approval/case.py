@@ -136,6 +136,8 @@ def case_of(
 
 
 def _refusals(profile: Profile, read: SigningRequest, usages: tuple[str, ...]) -> tuple[str, ...]:
+    if not usages:
+        return ("it names no usages, and which ones its signer would give is not known",)
     try:
         profile.check(read, usages)
     except NotPermitted as refusal:

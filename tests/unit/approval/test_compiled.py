@@ -150,6 +150,18 @@ async def test_what_the_signer_would_refuse_is_not_approved() -> None:
     )
 
 
+async def test_usages_that_nobody_names_are_those_that_the_signer_gives() -> None:
+    """Where the signer is not known, they are not known either, and nothing is approved."""
+    profile = samples.CLIENT
+    terms = signer_terms(profile)
+
+    own = case(signer=profile.signer_name, usages=(), terms_of=terms, common_name="alice")
+    other = await judged(case(HOST, usages=()))
+
+    assert own.certificate.usages == ("digital signature", "key encipherment", "client auth")
+    assert "it names no usages" in other.message
+
+
 @pytest.mark.parametrize(
     ("expression", "holds"),
     [
