@@ -36,7 +36,7 @@ from orchid.kinds.namespace import Namespace
 from orchid.ledger.known_keys import note_keys
 from orchid.ledger.token_counts import TokenCounts
 from orchid.server import openid
-from orchid.server.audit.trail import NoAudit, PolicyAudit
+from orchid.server.audit.trail import PolicyAudit
 from orchid.server.chain import Chain
 from orchid.server.discovery.documents import Discovery
 from orchid.server.dispatch import Dispatch
@@ -147,9 +147,9 @@ class Assembly:
         )
         self.token_uses = LabelTokenSecrets(self.clients.of_user(SELF), self.clock, names)
 
-    def _audit(self, record: AuditRecord | None) -> PolicyAudit | NoAudit:
+    def _audit(self, record: AuditRecord | None) -> PolicyAudit | None:
         if record is None:
-            return NoAudit()
+            return None
         names, catalog = self.settings.names, self.catalog
         return PolicyAudit(record.policy, record.log, names, SystemClock(), catalog.is_confidential)
 

@@ -10,7 +10,6 @@ Clock                what time is it?         SystemClock, or a test's
 import os
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from time import monotonic
@@ -109,15 +108,28 @@ class Verdict(Enum):
     NO_OPINION = "no opinion"
 
 
-@dataclass(frozen=True, slots=True)
 class Decision:
-    verdict: Verdict
-    reason: str = ""
-    error: str = ""
+    """What an authorizer says. Immutable by custom; one is made for many requests."""
 
-    @property
-    def allowed(self) -> bool:
-        return self.verdict is Verdict.ALLOW
+    __slots__ = ("allowed", "error", "reason", "verdict")
+
+    def __init__(self, verdict: Verdict, reason: str = "", error: str = "") -> None:
+        self.verdict = verdict
+        self.reason = reason
+        self.error = error
+        self.allowed = verdict is Verdict.ALLOW
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Decision):
+            return NotImplemented
+        mine, theirs = (self.verdict, self.reason), (other.verdict, other.reason)
+        return mine == theirs and self.error == other.error
+
+    def __hash__(self) -> int:
+        return hash((self.verdict, self.reason, self.error))
+
+    def __repr__(self) -> str:
+        return f"Decision({self.verdict}, {self.reason!r}, {self.error!r})"
 
 
 class Authorizer(Protocol):

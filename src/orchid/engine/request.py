@@ -4,7 +4,6 @@ A `Request` is given to every verb, hook, admission policy and acting kind. It a
 goes out beside the answer: warnings for the caller, annotations for the audit record.
 """
 
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -55,19 +54,43 @@ class Options(NamedTuple):
 NO_OPTIONS = Options()
 
 
-@dataclass(slots=True)
 class Request:
     """Who asks for what, when, with which options."""
 
-    target: Target
-    user: UserInfo
-    now: datetime
-    options: Options = NO_OPTIONS
-    manager: str = "unknown"  # the field manager: the option, else from the user agent
-    body_weight: int = 0  # bytes of work in what was sent; much is done beside the loop
-    real_user: UserInfo | None = None  # who is behind an impersonated user
-    warnings: list[str] = field(default_factory=list)
-    audit_annotations: dict[str, str] = field(default_factory=dict)
+    __slots__ = (
+        "audit_annotations",
+        "body_weight",
+        "manager",
+        "now",
+        "options",
+        "real_user",
+        "target",
+        "user",
+        "warnings",
+    )
+
+    def __init__(
+        self,
+        target: Target,
+        user: UserInfo,
+        now: datetime,
+        options: Options = NO_OPTIONS,
+        *,
+        manager: str = "unknown",
+        body_weight: int = 0,
+        real_user: UserInfo | None = None,
+        warnings: list[str] | None = None,
+        audit_annotations: dict[str, str] | None = None,
+    ) -> None:
+        self.target = target
+        self.user = user
+        self.now = now
+        self.options = options
+        self.manager = manager  # the field manager: the option, else from the user agent
+        self.body_weight = body_weight  # bytes of work in what was sent; see engine/offload.py
+        self.real_user = real_user  # who is behind an impersonated user
+        self.warnings = [] if warnings is None else warnings
+        self.audit_annotations = {} if audit_annotations is None else audit_annotations
 
     @property
     def namespace(self) -> str:
@@ -78,14 +101,28 @@ class Request:
         return self.target.name
 
     def with_options(self, options: Options) -> "Request":
-        return replace(self, options=options)
+        return self._with(self.target, options)
 
     def with_target(self, target: Target) -> "Request":
-        return replace(self, target=target)
+        return self._with(target, self.options)
 
     def at(self, namespace: str, name: str) -> "Request":
         """The same request, aimed at one object."""
-        return replace(self, target=self.target._replace(namespace=namespace, name=name))
+        return self._with(self.target._replace(namespace=namespace, name=name), self.options)
+
+    def _with(self, target: Target, options: Options) -> "Request":
+        """The same request otherwise; what is collected beside the answer is shared."""
+        return Request(
+            target,
+            self.user,
+            self.now,
+            options,
+            manager=self.manager,
+            body_weight=self.body_weight,
+            real_user=self.real_user,
+            warnings=self.warnings,
+            audit_annotations=self.audit_annotations,
+        )
 
     def warn(self, text: str) -> None:
         self.warnings.append(text)

@@ -53,7 +53,7 @@ class Chain:
         watches: OpenWatches,
         pages: Pages,
         dispatch: Dispatch,
-        audit: AuditTrail,
+        audit: AuditTrail | None,
         metrics: RequestMetrics,
         request_timeout: float = 60.0,
     ) -> None:
@@ -72,7 +72,7 @@ class Chain:
 
     async def __call__(self, http: HttpRequest) -> Response | Stream:
         started = perf_counter()
-        exchange = Exchange(http, self._audit_ids.of(http), self._clock.now())
+        exchange = Exchange(http, self._audit_ids.next_for(http), self._clock.now())
         try:
             try:
                 answer = await self._answered(exchange)
@@ -107,16 +107,21 @@ class Chain:
         return text(exchange, 400, f'Bad Request: "{exchange.http.path}" names no resource\n')
 
     def _look_on(self, exchange: Exchange, answer: Response | Stream, started: float) -> None:
-        self._audit.complete(exchange, answer)
+        if self._audit is not None:
+            self._audit.complete(exchange, answer)
         self._metrics.observe(exchange, answer, perf_counter() - started)
 
     async def _answered(self, exchange: Exchange) -> Response | Stream:
+        """Who is it, and as whom do they act? Then find a seat, and go on with it."""
         http = exchange.http
         exchange.located, exchange.query = read_target(http)
-        self._set_deadline(exchange)
+        http.timeout = self._request_timeout
+        if exchange.query:
+            self._shorten_deadline(exchange)
         target = exchange.located.target
-        exchange.observed.caller = caller = await self._authenticated(exchange)
-        self._audit.begin(exchange)
+        exchange.observed.caller = caller = await self._authenticated(http)
+        if self._audit is not None:
+            self._audit.begin(exchange)
         user = caller.user
         if is_asked_for(http.headers):
             acting = await self._impersonation.apply(user, http, target)
@@ -124,50 +129,59 @@ class Chain:
                 user, exchange.observed.impersonation_constraint = acting
         real_user = None if user is caller.user else caller.user
         warnings = exchange.warnings
-        request = Request(target, user, exchange.now, real_user=real_user, warnings=warnings)
+        exchange.request = request = Request(
+            target, user, exchange.now, real_user=real_user, warnings=warnings
+        )
         if caller.notes:
             request.audit_annotations.update(caller.notes)
         if caller.warnings:
             warnings.extend(caller.warnings)
-        exchange.request = request
-        return await self._seated(exchange, request)
-
-    async def _seated(self, exchange: Exchange, request: Request) -> Response | Stream:
-        """Find a seat, and go on with it."""
-        fairness, user, target = self._fairness, request.user, request.target
-        flow = fairness.flow_of(user, target)
+        flow = self._fairness.flow_of(user, target)
         exchange.extra_headers += flow.headers
         if not flow.enter():
             await flow.wait()
         mark = SEAT.set(flow)
-        reads = target.verb in READ_VERBS
-        fairness.count(reads, 1)
         try:
             return await self._allowed(exchange, request)
         finally:
-            fairness.count(reads, -1)
             SEAT.reset(mark)
             flow.leave()
 
     async def _allowed(self, exchange: Exchange, request: Request) -> Response | Stream:
-        user, target = request.user, request.target
-        exchange.observed.decision = decision = await self._authorizer.authorize(user, target)
-        if not decision.allowed:
-            insist(decision, user, target)
-        if target.is_resource:
-            return await self._resource(exchange, request)
-        return await self._page(exchange)
-
-    async def _authenticated(self, exchange: Exchange) -> Authenticated:
+        """May they? Then a page, or a kind's verb."""
+        user, target, fairness = request.user, request.target, self._fairness
+        reads = target.verb in READ_VERBS
+        fairness.reading += reads
+        fairness.writing += not reads
         try:
-            caller = await self._authenticator.authenticate(exchange.http)
+            exchange.observed.decision = decision = await self._authorizer.authorize(user, target)
+            if not decision.allowed:
+                insist(decision, user, target)
+            if not target.is_resource:
+                page = self._pages.answer(exchange)
+                return page if isinstance(page, Response) else await page
+            answer = await self._dispatch(exchange, request)
+            if isinstance(answer, Stream):
+                self._watches.follow(answer, exchange.http, target, user)
+            return answer
+        except NoSuchRoute:
+            if self._pages.is_served(target.path):
+                raise
+            return not_found_text(exchange)
+        finally:
+            fairness.reading -= reads
+            fairness.writing -= not reads
+
+    async def _authenticated(self, http: HttpRequest) -> Authenticated:
+        try:
+            caller = await self._authenticator.authenticate(http)
         except Rejected as refusal:
             log.debug("request.rejected", extra={"why": type(refusal).__name__})
             caller = None
         if caller is None:
             raise Unauthorized
         if caller.user.username != ANONYMOUS:
-            exchange.http.peer.known = True
+            http.peer.known = True
         return caller
 
     async def recognize(self, http: HttpRequest) -> Recognition:
@@ -183,33 +197,10 @@ class Chain:
         http.peer.known = True
         return Recognition.KNOWN
 
-    async def _resource(self, exchange: Exchange, request: Request) -> Response | Stream:
-        try:
-            answer = await self._dispatch(exchange, request)
-        except NoSuchRoute:
-            if self._pages.is_served(request.target.path):
-                raise
-            return not_found_text(exchange)
-        if isinstance(answer, Stream):
-            self._watches.follow(answer, exchange.http, request.target, request.user)
-        return answer
-
-    async def _page(self, exchange: Exchange) -> Response:
-        try:
-            answer = self._pages.answer(exchange)
-            return answer if isinstance(answer, Response) else await answer
-        except NoSuchRoute:
-            if self._pages.is_served(exchange.located.target.path):
-                raise
-            return not_found_text(exchange)
-
-    def _set_deadline(self, exchange: Exchange) -> None:
+    def _shorten_deadline(self, exchange: Exchange) -> None:
         """`?timeout=5s` may shorten the time a request has; it never lengthens it."""
-        http = exchange.http
-        http.timeout = self._request_timeout
-        if exchange.query and exchange.located.target.verb != "watch":
-            given = exchange.query.get("timeout")
-            if given and given[0]:
-                asked = duration(given[0])
-                if 0 < asked < http.timeout:
-                    http.timeout = asked
+        http, given = exchange.http, exchange.query.get("timeout")
+        if given and given[0] and exchange.located.target.verb != "watch":
+            asked = duration(given[0])
+            if 0 < asked < http.timeout:
+                http.timeout = asked

@@ -68,11 +68,12 @@ class AuditIds:
         # Half of all numbers with so many digits lie ahead: it will not come to the end of them.
         self._count = itertools.count(int(uid[24:], 16) >> 1)
 
-    def next(self) -> str:
-        """An id that no other request has; nobody needs to be unable to guess it."""
-        return f"{self._head}{next(self._count):012x}"
+    def next_for(self, http: HttpRequest) -> str:
+        """The client's own id, so that it finds its request again; else one that no other has.
 
-    def of(self, http: HttpRequest) -> str:
-        """The client's own id, so that it finds its request again; else a new one."""
-        given = http.headers.get("audit-id", "")
-        return given if given and given.isprintable() and given.isascii() else self.next()
+        Nobody needs to be unable to guess it.
+        """
+        given = http.headers.get("audit-id")
+        if given and given.isprintable() and given.isascii():
+            return given
+        return f"{self._head}{next(self._count):012x}"

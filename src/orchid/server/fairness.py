@@ -319,12 +319,6 @@ class Fairness:
         flow = self._flows[key] = Flow(self.levels[schema.level], self._headers[schema.name])
         return flow
 
-    def count(self, reads: bool, change: int) -> None:
-        if reads:
-            self.reading += change
-        else:
-            self.writing += change
-
     def feel_lag(self, late: float) -> None:
         """Hear how late the event loop is, many times a second; give users fewer seats if it is."""
         if late > CROWDED_FROM and not self._crowded:

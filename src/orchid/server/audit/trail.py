@@ -1,7 +1,7 @@
 """Audit: what happened, for the record. One event per stage of a request.
 
-`AuditTrail` is what the chain tells; `NoAudit` forgets it all, `PolicyAudit` writes what the policy
-asks for (policy.py) to the log (log_file.py), in the event form of the reference.
+`AuditTrail` is what the chain tells, if there is one; `PolicyAudit` writes what the policy asks for
+(policy.py) to the log (log_file.py), in the event form of the reference.
 
     RequestReceived    the caller is known; nothing has been done yet
     ResponseStarted    a watch has begun; or nobody was authenticated, which is the only event then
@@ -62,16 +62,6 @@ class AuditTrail(Protocol):
 
     def complete(self, exchange: Exchange, answer: Response | Stream) -> None:
         """The answer is made (or, for a stream, begins)."""
-
-
-class NoAudit:
-    """Keep no record."""
-
-    def begin(self, exchange: Exchange) -> None:
-        return None
-
-    def complete(self, exchange: Exchange, answer: Response | Stream) -> None:
-        return None
 
 
 _NOBODY = UserInfo()

@@ -15,7 +15,7 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
 from orchid.metrics import Family, Histogram, LabelPairs, Metric, Sample
 from orchid.server.audit.policy import LEVEL_NAMES
-from orchid.server.audit.trail import NoAudit, PolicyAudit
+from orchid.server.audit.trail import PolicyAudit
 from orchid.server.exchange import Exchange
 from orchid.server.fairness import Fairness
 from orchid.server.metrics.requests import (
@@ -41,7 +41,7 @@ class MetricsPage:
     def __init__(
         self,
         requests: CountedRequests,
-        audit: PolicyAudit | NoAudit,
+        audit: PolicyAudit | None,
         fairness: Fairness,
         feed: Feed,
         catalog: Catalog,
@@ -81,7 +81,7 @@ class MetricsPage:
 
     def _audit_families(self) -> Iterator[Family]:
         audit = self._audit
-        if isinstance(audit, NoAudit):
+        if audit is None:
             return
         yield plain("apiserver_audit_event_total", "counter", "Audit events made.", audit.events)
         yield Family(

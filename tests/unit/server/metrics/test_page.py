@@ -13,7 +13,6 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import Authenticated, Decision, Verdict
 from orchid.kinds import config_map, service_account
-from orchid.server.audit.trail import NoAudit
 from orchid.server.exchange import Exchange
 from orchid.server.fairness import Fairness
 from orchid.server.metrics.page import Family, MetricsPage, Sample, rendered
@@ -54,7 +53,7 @@ class Counting:
     def __init__(self) -> None:
         self.requests = CountedRequests(CATALOG, ("/healthz", "/metrics"))
         feed = Feed(MemoryStore(), CATALOG)
-        self.page = MetricsPage(self.requests, NoAudit(), Fairness(ORCH, 0, 0), feed, CATALOG)
+        self.page = MetricsPage(self.requests, None, Fairness(ORCH, 0, 0), feed, CATALOG)
 
     def exchange(self, method: str, target: str, body: bytes = b"", **headers: str) -> Exchange:
         path, _, query = target.partition("?")
