@@ -6,6 +6,7 @@ and the lifetime that it would give. A signer whose rules are not known here is 
 more than was asked for.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -124,7 +125,7 @@ def case_of(
         lifetime: timedelta | None = terms.profile.lifetime(expiration_seconds, terms.longest)
     else:
         lifetime = timedelta(seconds=expiration_seconds) if expiration_seconds else None
-    profile = terms.profile if terms else profiles.legacy(signer_name, ())
+    profile = terms.profile if terms else _unknown(signer_name)
     usages = tuple(profile.usages(usages))
     return Case(
         signer_name,
@@ -133,6 +134,11 @@ def case_of(
         now,
         (*hidden_parts(read, usages), *_refusals(profile, read, usages)),
     )
+
+
+def _unknown(signer_name: str) -> Profile:
+    """Of a signer that is not ours only what holds for every certificate is expected."""
+    return dataclasses.replace(profiles.legacy(signer_name, ()), usual_usages=())
 
 
 def _refusals(profile: Profile, read: SigningRequest, usages: tuple[str, ...]) -> tuple[str, ...]:
