@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from benchmarks.bench import FLAGS, LOAD_CORE, NO_CONTROLLERS, SERVER_CORE
+from benchmarks.issuing import processor_seconds
 from benchmarks.overload_callers import Part, Seen, run
 from benchmarks.setting import Administrator, Stage
 from tests.e2e.serving import Server, running_server
@@ -95,14 +96,15 @@ def overload(server: Server, administrator: Administrator, options: argparse.Nam
         part = Part(server.port, LOAD_CORE, options.idle, nice=5)
         holding.append(stack.enter_context(crowd("idle", part)))
         memory.append(resident(server.pid))
-        began = time.monotonic()
+        began, used = time.monotonic(), processor_seconds(server.pid)
         pushing = [Crowd(name, part) for name, part in floods(server.port, sustainable, tokens)]
         keep_busy(stage, options.seconds, server, memory)
-        ended = time.monotonic()
+        ended, used = time.monotonic(), processor_seconds(server.pid) - used
         pushed = {one.name: one.stop() for one in pushing}
         keep_busy(stage, 10.0, server, memory)
-        held = {one.name: one.stop() for one in holding}
         seen = {one.name: one.stop() for one in measured}
+        held = {one.name: one.stop() for one in holding}
+    print(f"the server had {used / (ended - began):.0%} of a core during the overload")
     with closing(Administrator(server.url)) as asking:
         print(lag(asking))
     print(*held_by(server), sep="\n")
@@ -200,7 +202,7 @@ def report(
         p50, p99 = quantile(during, 0.5), quantile(during, 0.99)
         worst = max(worst, p99)
         print(f"{name:22}{len(during):8}{p50:9.1f}{p99:9.1f}{refused:9}")
-    meaning = {0: "no answer", 1: "opened", 2: "events", 3: "ended"}
+    meaning = {0: "no answer", 1: "opened", 2: "events", 3: "ended", 4: "sent"}
     for name, one in rest.items():
         told = ", ".join(f"{meaning.get(k, k)}: {n:,}" for k, n in sorted(one.statuses.items()))
         print(f"{name:22}{told}")

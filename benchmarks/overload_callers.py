@@ -150,7 +150,6 @@ class _Pushing(asyncio.Protocol):
     def __init__(self, seen: Seen) -> None:
         self._seen = seen
         self._tail = b""
-        self.unanswered = 0
         self.blocked = self.lost = False
 
     def data_received(self, data: bytes) -> None:
@@ -160,7 +159,6 @@ class _Pushing(asyncio.Protocol):
             count = joined.count(mark) - self._tail.count(mark)
             if count:
                 self._seen.statuses[status] = self._seen.statuses.get(status, 0) + count
-                self.unanswered -= count
         self._tail = joined[-11:]
 
     def pause_writing(self) -> None:
@@ -198,7 +196,7 @@ async def _push(part: Part, seen: Seen, number: int) -> None:
             owed = min(owed + each, 10 * each + 1)
             if not pushing.blocked and owed >= 1:
                 cast(asyncio.Transport, transport).write(one * int(owed))
-                pushing.unanswered += int(owed)
+                seen.statuses[4] = seen.statuses.get(4, 0) + int(owed)  # sent
                 owed -= int(owed)
             await asyncio.sleep(STEP)
         seen.note(0)
