@@ -57,6 +57,10 @@ class IssuedCounts:
                 found[signer] = sum(tally[end] for end in live), min(live)
         return found
 
+    def live(self, signer: str) -> int:
+        """How many certificates of a signer are valid now."""
+        return self.ends().get(signer, (0, 0))[0]
+
     def _told(self, changes: list[ObjectChange[IssuedCertificate]]) -> None:
         if self._entries is not self._records.entries:
             return self._catch_up()

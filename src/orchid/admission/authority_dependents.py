@@ -1,15 +1,13 @@
 """Who deletes or changes an authority is told what depends on it.
 
 Nothing is refused here: the answer carries a warning, also in a dry run. Counted are the
-certificates that are known and still valid, the requests that wait, and the trust bundles of the
-signer. Requests are removed some time after they are issued, so there may be more certificates.
+certificates of the signer that are still valid, its requests that wait, and its trust bundles.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from orchid.credentials import certificates
-from orchid.credentials.refusals import Refusal
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy
 from orchid.engine.kind import Kind
@@ -17,7 +15,6 @@ from orchid.engine.request import Request
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import DENIED, FAILED, CertificateSigningRequest
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
-from orchid.wire.meta import Time
 
 AT_ONCE = 1000  # requests that are looked at before others have their turn
 
@@ -41,7 +38,9 @@ class Dependents(NamedTuple):
 class AuthorityDependents(AdmissionPolicy):
     reviews = (CertificateAuthority,)
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: Feed, live: Callable[[str], int]) -> None:
+        """`live`: how many certificates of a signer are valid now."""
+        self._live = live
         self._requests = feed.of(CertificateSigningRequest)
         self._bundles = feed.of(ClusterTrustBundle)
 
@@ -55,33 +54,25 @@ class AuthorityDependents(AdmissionPolicy):
         if old is None or (new is not None and new.spec == old.spec):
             return
         signer = old.spec.signer_name
-        found = await self._dependents(signer, request.now)
+        found = await self._dependents(signer)
         if any(found):
             done = "changed" if new is not None else "deleted"
             request.warn(f"the authority of {signer} is {done}, on which depend {found}")
 
-    async def _dependents(self, signer: str, now: Time) -> Dependents:
-        live = waiting = 0
+    async def _dependents(self, signer: str) -> Dependents:
+        waiting = 0
         mark = b'"signerName":"%s"' % signer.encode()
         for place, entry in enumerate(list(self._requests.scan())):
             if place % AT_ONCE == 0:
                 await asyncio.sleep(0)
-            if mark not in entry.tail or entry.object.spec.signer_name != signer:
-                continue
-            found = entry.object
-            if found.is_issued:
-                live += _is_live(found.status.certificate, now)
-            else:
-                waiting += not (found.has(DENIED) or found.has(FAILED))
+            waiting += mark in entry.tail and _waits(entry.object, signer)
         owned = (entry.object.spec.signer_name == signer for entry in self._bundles.scan())
-        return Dependents(live, waiting, sum(owned))
+        return Dependents(self._live(signer), waiting, sum(owned))
 
 
-def _is_live(chain: bytes, now: Time) -> bool:
-    try:
-        return certificates.parse_blocks(chain)[0].not_valid_after_utc > now
-    except (Refusal, ValueError):
-        return False
+def _waits(request: CertificateSigningRequest, signer: str) -> bool:
+    ended = request.is_issued or request.has(DENIED) or request.has(FAILED)
+    return request.spec.signer_name == signer and not ended
 
 
 def _counted(number: int, what: str) -> str:

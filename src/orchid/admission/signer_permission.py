@@ -17,7 +17,7 @@ so our own controllers serve every authority, and no signer that somebody else r
 `SignerPermission.review`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from orchid.engine.cache.kind_cache import KindCache
@@ -126,10 +126,11 @@ def signer_targets(names: Naming, verb: str, signer: str) -> Iterator[Target]:
 
 def authorities_of(
     authorities: KindCache[CertificateAuthority], signer: str
-) -> Iterable[CertificateAuthority]:
-    """The authorities that stand for a signer: one, or none."""
-    found = (entry.object for entry in authorities.scan())
-    return [authority for authority in found if authority.spec.signer_name == signer]
+) -> list[CertificateAuthority]:
+    """The authorities that stand for a signer: one, or none; in a race several, the first first."""
+    every = (entry.object for entry in authorities.scan())
+    found = [authority for authority in every if authority.spec.signer_name == signer]
+    return sorted(found, key=lambda authority: authority.seniority)
 
 
 def is_upkeep(new: Object, old: Object) -> bool:

@@ -34,6 +34,7 @@ from orchid.access.authenticators.union import UnionAuthenticator, UnionTokenAut
 from orchid.access.authenticators.webhook_token import WebhookTimes, WebhookTokenAuthenticator
 from orchid.access.authorizers.rbac import RBAC
 from orchid.access.https_client import HttpsClient, read_kubeconfig
+from orchid.access.issued_metrics import IssuedCounts
 from orchid.access.issuing import InvalidIssuingSettings, IssuingSettings, TokenIssuer
 from orchid.access.oidc.authenticator import OidcAuthenticator
 from orchid.access.oidc.configuration import (
@@ -52,8 +53,9 @@ from orchid.admission.policy_forecast import PolicyForecast
 from orchid.admission.record_issued import RecordIssued
 from orchid.admission.role_escalation import RoleEscalation
 from orchid.admission.service_account import PodAccount
-from orchid.admission.signer_permission import SignerPermission
+from orchid.admission.signer_permission import SignerPermission, authorities_of
 from orchid.admission.subject_restriction import SubjectRestriction
+from orchid.approval.case import SignerTerms, TermsOf
 from orchid.assembly.authorization import Authorization
 from orchid.controllers.runtime.context import signer_terms
 from orchid.credentials import keys as key_files
@@ -63,6 +65,7 @@ from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import KeySet, TokenSigner
 from orchid.data_directory import DataDirectory
 from orchid.engine.cache.feed import Feed
+from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import (
     AdmissionPolicy,
     Authenticator,
@@ -71,7 +74,7 @@ from orchid.engine.interfaces import (
     TokenAuthenticator,
 )
 from orchid.kinds import namespace
-from orchid.kinds.certificate_authority import CertificateAuthority
+from orchid.kinds.certificate_authority import CertificateAuthority, profile
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.settings import BadSettings, Given, Settings
 
@@ -133,7 +136,9 @@ class Access:
         self.authorization = Authorization(settings, feed, self.rbac, clock)
         self.authorizer = self.authorization.authorizer
         longest = timedelta(seconds=settings.signing_duration)
-        terms_of = signer_terms(names, longest)
+        self._authorities = feed.of(CertificateAuthority)
+        self.issued = IssuedCounts(feed.of(IssuedCertificate), clock)
+        terms_of = _terms_of(signer_terms(names, longest), self._authorities)
         self.explainer = PolicyExplainer(names, feed, self.authorizer, terms_of, clock)
         self.keys = Keys(settings, files)
         self.issuer = TokenIssuer(
@@ -293,16 +298,19 @@ class Access:
             NodeRestriction(names, self.feed, self.authorizer),
             BoundObject(self.authorizer),
             RoleEscalation(self.authorizer, self.rbac),
-            SignerPermission(names, self.authorizer, self.feed.of(CertificateAuthority)),
+            SignerPermission(names, self.authorizer, self._authorities),
             *(() if self.settings.given.approve_own_requests else (FourEyes(),)),
             OwnSigners(names, self.authorizer, self.feed),
-            AuthorityDependents(self.feed),
+            AuthorityDependents(self.feed, self.issued.live),
             SubjectRestriction(names),
             PolicyForecast(self.explainer),
-            RecordIssued(
-                self.feed.of(IssuedCertificate), names.signing_signers.__contains__, self._random
-            ),
+            RecordIssued(self.feed.of(IssuedCertificate), self._signs_for, self._random),
         ]
+
+    def _signs_for(self, signer: str) -> bool:
+        """Whether a signer is one of this server's, by its name."""
+        own = authorities_of(self._authorities, signer)
+        return signer in self.settings.names.signing_signers or bool(own)
 
 
 @contextmanager
@@ -317,6 +325,16 @@ def told_as_settings() -> Iterator[None]:
         InvalidRequestHeaderSettings,
     ) as problem:
         raise BadSettings(str(problem)) from None
+
+
+def _terms_of(platform: TermsOf, authorities: KindCache[CertificateAuthority]) -> TermsOf:
+    """What each signer of ours permits: the platform's, and those of authorities of one's own."""
+
+    def own(signer: str) -> SignerTerms | None:
+        found = authorities_of(authorities, signer)
+        return SignerTerms(profile(found[0]), timedelta.max) if found else None
+
+    return lambda signer: platform(signer) or own(signer)
 
 
 def _remote(flag: str, path: str) -> HttpsClient:

@@ -49,10 +49,16 @@ def controller_accounts(names: Naming) -> dict[str, str]:
 
 def controller_rights(names: Naming) -> list[ControllerRights]:
     """What each controller may do, for the bootstrap policy."""
-    return [
+    everywhere = [
         ControllerRights(one.account_name(names), one.rights(names), one.in_system_namespace)
         for one in CONTROLLERS
     ]
+    at_home = [
+        ControllerRights(one.account_name(names), rules, in_system_namespace=True)
+        for one in CONTROLLERS
+        if (rules := one.rights_at_home(names))
+    ]
+    return everywhere + at_home
 
 
 class InProcessClients:

@@ -8,10 +8,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from orchid.access.authority_metrics import AuthorityEnds
 from orchid.access.bootstrap_policy import bootstrap_policy
 from orchid.access.impersonation import Impersonation
 from orchid.access.issuance_metrics import IssuanceMetrics
-from orchid.access.issued_metrics import IssuedCounts
 from orchid.access.reconcile_policy import reconcile
 from orchid.assembly import controlling, memory
 from orchid.assembly.access import Access, told_as_settings
@@ -31,7 +31,7 @@ from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import SystemClock, SystemRandomness
 from orchid.engine.internal_writes import InternalObjects
 from orchid.engine.verbs.all_verbs import Verbs
-from orchid.kinds.issued_certificate import IssuedCertificate
+from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.namespace import Namespace
 from orchid.ledger.known_keys import note_keys
 from orchid.ledger.token_counts import TokenCounts
@@ -109,7 +109,7 @@ class Assembly:
                 token_issued=self.token_counts.issued if self.counts_tokens else None,
             )
         self.issuance = IssuanceMetrics(names, self.feed)
-        self.issued = IssuedCounts(self.feed.of(IssuedCertificate), self.clock)
+        self.authority_ends = AuthorityEnds(self.feed.of(CertificateAuthority))
         self.ends = CertificateEnds(certificate_files(settings, files), self.clock)
         kinds = served_kinds(
             names,
@@ -192,7 +192,8 @@ class Assembly:
                 *self.access.authorization.metrics.all,
                 *impersonation.metrics.all,
                 *self.issuance.all,
-                *self.issued.metrics,
+                *self.access.issued.metrics,
+                self.authority_ends,
                 *self.watches.metrics,
                 self.watchdog.lag,
                 self.watchdog.held,

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from orchid.approval.case import REQUEST_SAMPLE, Case, TermsOf, case_of
 from orchid.approval.deciding import Decision, Outcome, decide
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
+from orchid.controllers.follow_authorities import AuthorityFollower
 from orchid.controllers.follow_policies import PolicyFollower
 from orchid.controllers.runtime.context import (
     ControllerContext,
@@ -74,6 +75,7 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
         self._events = events
         self._signer = node_client.signer_name.encode()
         self.policies = PolicyFollower(client, clock)
+        self.authorities = AuthorityFollower(client)
         self._evaluator = Evaluator(REQUEST_SAMPLE)
         self._reconsider = asyncio.Event()
 
@@ -81,8 +83,11 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
 
     async def follow(self, start: Start) -> None:
         self.policies.forget()
+        self.authorities.forget()
         start(self.policies.follow(self._reconsider.set))
+        start(self.authorities.follow(lambda authority: self._reconsider.set()))
         await self.policies.all_told.wait()
+        await self.authorities.all_told.wait()
         start(self._look_again())
         await super().follow(start)
 
@@ -166,7 +171,7 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
                     username=spec.username, uid=spec.uid, groups=spec.groups, extra=spec.extra
                 ),
                 now=self._clock.now(),
-                terms_of=self._terms_of,
+                terms_of=lambda signer: self._terms_of(signer) or self.authorities.terms(signer),
             )
         except Refusal:
             return None
@@ -246,7 +251,7 @@ CONTROLLER = ControllerDeclaration(
         rule(("update",), names.certificates, ("certificatesigningrequests/approval",)),
         # A policy may speak of any signer; who may write policies decides which.
         rule(("approve",), names.certificates, ("signers",)),
-        rule(READ, names.identity, ("approvalpolicies",)),
+        rule(READ, names.identity, ("approvalpolicies", "certificateauthorities")),
         rule(("update",), names.identity, ("approvalpolicies/status",)),
         rule(("create",), names.authorization, ("subjectaccessreviews",)),
         may_record_events(names),

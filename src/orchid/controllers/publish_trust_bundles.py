@@ -19,6 +19,7 @@ from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.loop import Clock, Controller, Running
 from orchid.credentials import certificates, pem
+from orchid.credentials.authority import Authority
 from orchid.credentials.refusals import Refusal
 from orchid.kinds.cluster_trust_bundle import (
     ClusterTrustBundle,
@@ -95,6 +96,12 @@ def bundle_name(signer: str, text: str) -> str:
     return name_prefix(signer) + digest.hex()
 
 
+def top_of(authority: Authority) -> str:
+    """The certificate at the top of an authority's chain, with which a verifier begins."""
+    top = certificates.encode(authority.chain[-1])
+    return pem.encode(pem.CERTIFICATE, top).decode("ascii")
+
+
 def is_past(text: str, now: datetime) -> bool:
     """Whether every certificate of a bundle has expired."""
     try:
@@ -113,13 +120,8 @@ def build(client: Client, context: ControllerContext, events: EventRecorder) -> 
 
 
 def _anchor(signer: Signer) -> Callable[[], str]:
-    """The certificate at the top of the signer's chain, with which a verifier begins."""
-
-    def text() -> str:
-        top = certificates.encode(signer.authority().chain[-1])
-        return pem.encode(pem.CERTIFICATE, top).decode("ascii")
-
-    return text
+    """What to publish for a signer, as it is now."""
+    return lambda: top_of(signer.authority())
 
 
 CONTROLLER = ControllerDeclaration(

@@ -1,27 +1,35 @@
-"""Sign approved certificate requests that are addressed to a platform signer.
+"""Sign approved certificate requests for the platform signers and for authorities of one's own.
 
-Reads   certificatesigningrequests that are approved and have no outcome yet
+Reads   certificatesigningrequests that are approved and have no outcome yet;
+        certificateauthorities, and the Secret with the key of one that is to sign
 Writes  /status: the certificate, or a Failed condition that says why not
 Never   approves (approve_requests.py) or deletes (clean_requests.py)
 
-Each signer has rules of its own (credentials/profiles.py) and may have an authority of its own,
-which is followed as its files change. While an authority cannot sign, its requests wait. A request
-that breaks a rule ends as Failed. One that cannot be read although it is stored is tried again,
-ever more rarely: a later release may read it, and nobody has refused it.
+Each platform signer has rules of its own (credentials/profiles.py) and may have an authority of its
+own, which is followed as its files change. Any other signer is ours if a CertificateAuthority
+stands for it; that one signs while it is Ready, with the certificate that its status shows. While
+an authority cannot sign, its requests wait. A request that breaks a rule ends as Failed. One that
+cannot be read although it is stored is tried again, ever more rarely: a later release may read it,
+and nobody has refused it.
 """
 
+import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
 
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
+from orchid.controllers.follow_authorities import AuthorityFollower, AuthorityKeys
 from orchid.controllers.runtime.context import ControllerContext, Signer
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import WARNING, EventRecorder
-from orchid.controllers.runtime.loop import Clock, Controller, Running
+from orchid.controllers.runtime.loop import Clock, Controller, Running, Start
 from orchid.credentials import signing_request
+from orchid.credentials.issuer_chain import refuse_out_of_time
 from orchid.credentials.refusals import NotPermitted
+from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import FAILED, CertificateSigningRequest
-from orchid.kinds.role import READ, may_record_events, rule
+from orchid.kinds.role import CORE, READ, may_record_events, rule
+from orchid.wire.naming import Naming
 
 
 class SignRequests(Controller[CertificateSigningRequest]):
@@ -31,6 +39,8 @@ class SignRequests(Controller[CertificateSigningRequest]):
     def __init__(
         self,
         client: Client,
+        names: Naming,
+        *,
         signers: Mapping[str, Signer],
         longest: timedelta,
         clock: Clock,
@@ -41,6 +51,29 @@ class SignRequests(Controller[CertificateSigningRequest]):
         self._longest = longest
         self._clock = clock
         self._events = events
+        self._authorities = AuthorityFollower(client)
+        self._own = AuthorityKeys(client, names, self._authorities)
+        self._ready: asyncio.Queue[str] = asyncio.Queue()  # signers whose requests may go on
+
+    async def follow(self, start: Start) -> None:
+        self._authorities.forget()
+        start(self._authorities.follow(self._authority_changed))
+        await self._authorities.all_told.wait()
+        start(self._look_again())
+        await super().follow(start)
+
+    def _authority_changed(self, authority: CertificateAuthority) -> None:
+        if authority.is_ready:
+            self._ready.put_nowait(authority.spec.signer_name)
+
+    async def _look_again(self) -> None:
+        """Queue what has waited for an authority."""
+        while True:
+            signer = await self._ready.get()
+            waiting = ListSelection(CertificateSigningRequest, fields=f"spec.signerName={signer}")
+            async for found in self._client.scan(waiting):
+                if found.is_approved and not found.is_issued:
+                    self.queue.add((found.namespace, found.name), found)
 
     def take(self, event: WatchedChange[CertificateSigningRequest]) -> None:
         # Without that word there is no such condition; most events are not even decoded.
@@ -48,11 +81,14 @@ class SignRequests(Controller[CertificateSigningRequest]):
             super().take(event)
 
     async def reconcile(self, found: CertificateSigningRequest) -> None:
-        signer = self._signers.get(found.spec.signer_name)
-        if signer is None or not found.is_approved or found.is_issued or found.has(FAILED):
+        if not found.is_approved or found.is_issued or found.has(FAILED):
+            return
+        name = found.spec.signer_name
+        signer = self._signers.get(name) or await self._own.signer(name)
+        if signer is None:
             return
         try:
-            certificate = self._signed(found, signer)
+            certificate = await self._signed(found, signer)
         except NotPermitted as refusal:
             failed = found.with_condition(FAILED, "SignerValidationFailure", str(refusal))
             await self._client.update_status(failed)
@@ -63,22 +99,39 @@ class SignRequests(Controller[CertificateSigningRequest]):
         await self._client.update_status(found.with_certificate(certificate))
         self._events.record(self.name, found, "Issued", f"Issued by {found.spec.signer_name}.")
 
-    def _signed(self, csr: CertificateSigningRequest, signer: Signer) -> bytes:
-        request = signing_request.parse_once(csr.spec.request or b"")
-        lifetime = signer.profile.lifetime(csr.spec.expiration_seconds, self._longest)
+    async def _signed(self, csr: CertificateSigningRequest, signer: Signer) -> bytes:
+        name = csr.spec.signer_name
+        if name in self._signers:
+            return self._sign(csr, signer, self._longest)
+        # With its key of any sort, it may take milliseconds.
+        return await asyncio.to_thread(self._sign, csr, signer, self._rest(signer))
+
+    def _rest(self, signer: Signer) -> timedelta:
+        """How long every certificate of the authority's chain is still valid."""
+        chain, now = signer.authority().chain, self._clock.now()
+        refuse_out_of_time(chain, now)
+        rest = min(link.not_valid_after_utc for link in chain) - now
+        return timedelta(seconds=int(rest.total_seconds()))  # certificates count no smaller part
+
+    def _sign(self, csr: CertificateSigningRequest, signer: Signer, longest: timedelta) -> bytes:
         return signer.authority().sign(
-            request,
+            signing_request.parse_once(csr.spec.request or b""),
             signer.profile.usages(csr.spec.usages),
-            lifetime,
+            signer.profile.lifetime(csr.spec.expiration_seconds, longest),
             profile=signer.profile,
             now=self._clock.now(),
         )
 
 
-def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running | None:
-    if not context.signers:
-        return None
-    return SignRequests(client, context.signers, context.signing_duration, context.clock, events)
+def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running:
+    return SignRequests(
+        client,
+        context.names,
+        signers=context.signers,
+        longest=context.signing_duration,
+        clock=context.clock,
+        events=events,
+    )
 
 
 CONTROLLER = ControllerDeclaration(
@@ -89,6 +142,9 @@ CONTROLLER = ControllerDeclaration(
         rule(READ, names.certificates, ("certificatesigningrequests",)),
         rule(("update",), names.certificates, ("certificatesigningrequests/status",)),
         rule(("sign",), names.certificates, ("signers",), *names.signing_signers),
+        # For the signers of authorities and no others: see admission/signer_permission.py.
+        rule((*READ, "sign"), names.identity, ("certificateauthorities",)),
+        rule(("get",), CORE, ("secrets",)),
         may_record_events(names),
     ),
     build=build,

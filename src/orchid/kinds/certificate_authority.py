@@ -11,7 +11,7 @@ signer has one authority, and who may make it, is an admission question: admissi
 
 import hashlib
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final
 
 from msgspec import field
@@ -204,8 +204,7 @@ class CertificateAuthority(Object):
     def seniority(self) -> tuple[datetime, str]:
         """By what the first of two authorities for one signer is told: the smaller one stays."""
         meta = self.metadata
-        assert meta.creation_timestamp is not None
-        return meta.creation_timestamp, meta.uid
+        return meta.creation_timestamp or datetime.max.replace(tzinfo=UTC), meta.uid
 
     @property
     def lifetime(self) -> timedelta:

@@ -137,10 +137,15 @@ class Beside:
 
 
 async def told_of_policies(controller: ApproveRequests) -> None:
-    """Let the controller load every policy, without running it."""
-    following = asyncio.create_task(controller.policies.follow(lambda: None))
+    """Let the controller load every policy and authority, without running it."""
+    followers = (
+        controller.policies.follow(lambda: None),
+        controller.authorities.follow(lambda _: None),
+    )
+    following = asyncio.gather(*followers)
     async with asyncio.timeout(PATIENCE):
         await controller.policies.all_told.wait()
+        await controller.authorities.all_told.wait()
     following.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await following

@@ -174,10 +174,10 @@ async def test_metrics_tell_how_many_are_valid_and_when_the_first_ends(world: Be
         await issued(world, "bob")
     await world.server.feed.fresh()
 
-    before = world.server.issued.ends()
+    before = world.server.access.issued.ends()
     world.clock.ahead = timedelta(days=366)
     world.server.clock.now = world.clock.now  # type: ignore[method-assign]  # the server's time moves too
-    after = world.server.issued.ends()
+    after = world.server.access.issued.ends()
 
     end = int(first.not_valid_after_utc.timestamp())
     assert before == {ORCH.client_signer: (2, end)}

@@ -26,6 +26,8 @@ class ControllerDeclaration:
     account: str  # its service account, in the system namespace; may hold {component}
     rights: Callable[[Naming], tuple[PolicyRule, ...]]  # what it needs, and no more
     in_system_namespace: bool = False  # whether its rights end there
+    # What it needs besides, in the system namespace alone.
+    rights_at_home: Callable[[Naming], tuple[PolicyRule, ...]] = lambda names: ()
     build: Build  # None when it has nothing to work with
 
     def account_name(self, names: Naming) -> str:

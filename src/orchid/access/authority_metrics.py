@@ -1,0 +1,32 @@
+"""When each certificate authority of one's own ends, by its signer, as a metric.
+
+Every server tells of all of them, from what is in its memory when somebody asks.
+"""
+
+from typing import Final
+
+from orchid.engine.cache.kind_cache import KindCache
+from orchid.kinds.certificate_authority import CertificateAuthority
+from orchid.metrics import Family, Sample
+
+NAME: Final = "orchid_certificate_authority_end_seconds"
+
+
+class AuthorityEnds:
+    """A gauge with a series for each authority that has a certificate."""
+
+    def __init__(self, authorities: KindCache[CertificateAuthority]) -> None:
+        self._authorities = authorities
+
+    def family(self) -> Family:
+        samples = []
+        for entry in self._authorities.scan():
+            found = entry.object
+            if found.status.not_after is not None:
+                labels = (("authority", found.name), ("signer", found.spec.signer_name))
+                samples.append(Sample(labels, found.status.not_after.timestamp()))
+        text = "When a certificate authority of one's own ends, since the epoch."
+        return Family(NAME, "gauge", text, samples)
+
+    def reset(self) -> None:
+        """Keep telling what is so now."""

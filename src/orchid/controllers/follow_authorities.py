@@ -1,0 +1,149 @@
+"""Follow the authorities of one's own: which stands for a signer, and how its key is read.
+
+Reads   certificateauthorities, and the Secret of one that is to sign
+Never   writes: keep_authorities.py makes keys and says what is wrong
+
+Start with `AuthorityFollower.of`, for terms, and `read_authority`, for the key. A key that the
+server made is in a Secret of the system namespace that carries the uid of its authority; any other
+is where the authority's `secretRef` says.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from datetime import timedelta
+from typing import NamedTuple
+
+from orchid.approval.case import SignerTerms
+from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
+from orchid.controllers.runtime.context import Signer
+from orchid.controllers.runtime.loop import TryAgain
+from orchid.credentials.authority import Authority
+from orchid.credentials.refusals import AuthorityUnusable
+from orchid.kinds.certificate_authority import CertificateAuthority, profile
+from orchid.kinds.secret import Secret
+from orchid.wire.naming import Naming
+
+AUTHORITIES = ListSelection(CertificateAuthority)
+CERTIFICATE, KEY = "tls.crt", "tls.key"
+
+
+class SecretMissing(AuthorityUnusable):
+    """The Secret with the authority's key is not there."""
+
+
+class SecretPlace(NamedTuple):
+    """Where a Secret is."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class AuthorityFollower:
+    """Every authority as it is now, by the signer it stands for."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._by_signer: dict[str, dict[str, CertificateAuthority]] = {}
+        self._terms: dict[str, tuple[str, SignerTerms]] = {}
+        self.all_told = asyncio.Event()
+
+    def of(self, signer: str) -> CertificateAuthority | None:
+        """The authority of a signer; of two that were made at one moment, the first.
+
+        Raises TryAgain before every authority is known.
+        """
+        if not self.all_told.is_set():
+            raise TryAgain("not every certificate authority is known yet")
+        claims = self._by_signer.get(signer)
+        return min(claims.values(), key=lambda one: one.seniority) if claims else None
+
+    def terms(self, signer: str) -> SignerTerms | None:
+        """What the signer permits; None if it is none of one's own."""
+        authority = self.of(signer)
+        if authority is None:
+            return None
+        version = authority.metadata.resource_version
+        known = self._terms.get(signer)
+        if known is None or known[0] != version:
+            # Its own longest life is in the profile.
+            known = version, SignerTerms(profile(authority), timedelta.max)
+            self._terms[signer] = known
+        return known[1]
+
+    def forget(self) -> None:
+        """Begin anew: everything is about to be told again."""
+        self.all_told.clear()
+        self._by_signer.clear()
+        self._terms.clear()
+
+    def _take(self, event: WatchedChange[CertificateAuthority]) -> None:
+        authority = event.object
+        claims = self._by_signer.setdefault(authority.spec.signer_name, {})
+        if event.type == DELETED:
+            claims.pop(authority.name, None)
+        else:
+            claims[authority.name] = authority
+
+    async def follow(self, changed: Callable[[CertificateAuthority], None]) -> None:
+        """Keep up with all of them; `changed` is told of each that changes, not of the first."""
+        async with contextlib.aclosing(self._client.follow(AUTHORITIES)) as batches:
+            async for batch in batches:
+                for event in batch:
+                    self._take(event)
+                    if self.all_told.is_set():
+                        changed(event.object)
+                if not batch:
+                    self.all_told.set()
+
+
+class AuthorityKeys:
+    """The authorities that are Ready, with their keys, as the signing controller uses them."""
+
+    def __init__(self, client: Client, names: Naming, authorities: AuthorityFollower) -> None:
+        self._client = client
+        self._names = names
+        self._authorities = authorities
+        self._read: dict[str, Authority] = {}
+
+    async def signer(self, name: str) -> Signer | None:
+        """Who signs for a signer of one's own; nobody if it has no authority that is Ready."""
+        found = self._authorities.of(name)
+        if found is None or not found.is_ready:
+            self._read.pop(name, None)
+            return None
+        shown = found.status.certificate.encode()
+        known = self._read.get(name)
+        if known is None or known.chain_pem != shown:
+            known = await read_authority(self._client, found, self._names)
+            if known.chain_pem != shown:
+                raise TryAgain(f"the Secret of {found.name} is newer than its status")
+            self._read[name] = known
+        terms = self._authorities.terms(name)
+        assert terms is not None
+        authority = known
+        return Signer(terms.profile, lambda: authority)
+
+
+def secret_place(authority: CertificateAuthority, names: Naming) -> SecretPlace:
+    """Where the key of an authority is, or is to be."""
+    reference = authority.spec.secret_ref
+    if reference is not None:
+        return SecretPlace(reference.namespace, reference.name)
+    return SecretPlace(names.system_namespace, f"authority-{authority.metadata.uid}")
+
+
+async def read_authority(
+    client: Client, authority: CertificateAuthority, names: Naming
+) -> Authority:
+    """The authority with its key; raises a Refusal that says what is wrong with it."""
+    place = secret_place(authority, names)
+    secret = await client.find(Secret, place.name, place.namespace)
+    if secret is None:
+        raise SecretMissing(f"there is no Secret {place}, which should hold the key")
+    data = secret.data
+    # Checking an RSA key takes many milliseconds.
+    return await asyncio.to_thread(Authority.load, data.get(CERTIFICATE, b""), data.get(KEY, b""))

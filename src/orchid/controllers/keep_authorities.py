@@ -1,0 +1,243 @@
+"""Make the keys of certificate authorities, publish their trust bundles, and say how they are.
+
+Reads   certificateauthorities; the Secret of each; clustertrustbundles of their signers
+Writes  a Secret with a new key in the system namespace, once; a trust bundle for each authority;
+        /status: Ready, with what is wrong; Expiring, in the last third of its life
+Never   makes a second key for an authority that had one, nor signs (sign_requests.py)
+
+Secret and bundle belong to their authority, so that they go with it. A bundle whose authority has
+got another certificate stays until it is past: what it verifies is still about. Secrets are read
+when an authority changes and every half minute; nobody need let us watch all Secrets.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Final
+
+from orchid.client.client import Client, ListSelection, WatchedChange
+from orchid.controllers.follow_authorities import (
+    AUTHORITIES,
+    CERTIFICATE,
+    KEY,
+    SecretMissing,
+    read_authority,
+    secret_place,
+)
+from orchid.controllers.publish_trust_bundles import bundle_name, is_past, top_of
+from orchid.controllers.runtime.context import ControllerContext
+from orchid.controllers.runtime.declaration import ControllerDeclaration
+from orchid.controllers.runtime.events import NORMAL, WARNING, EventRecorder
+from orchid.controllers.runtime.loop import Clock, Controller, Key, Trigger
+from orchid.credentials import certificates
+from orchid.credentials.authority import Authority
+from orchid.credentials.issuer_chain import refuse_out_of_time
+from orchid.credentials.refusals import AuthorityUnusable, Refusal
+from orchid.kinds.certificate_authority import EXPIRING, CertificateAuthority
+from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle, ClusterTrustBundleSpec
+from orchid.kinds.role import CORE, READ, may_record_events, rule
+from orchid.kinds.secret import Secret
+from orchid.wire.conditions import FALSE, READY, TRUE, Condition, with_condition
+from orchid.wire.errors import AlreadyExists
+from orchid.wire.meta import ObjectMeta, OwnerReference
+from orchid.wire.naming import Naming
+from orchid.wire.struct import replace
+from orchid.wire.text import timestamp
+
+LOOK_AGAIN_SECONDS: Final = 30.0
+ISSUING: Final = "Issuing"
+LAST_THIRD, FAR_OFF = "LastThird", "FarOff"
+
+
+class SignerTaken(AuthorityUnusable):
+    """An older authority stands for the same signer."""
+
+
+class KeyLost(AuthorityUnusable):
+    """The Secret with a key that the server made is gone."""
+
+
+class KeepAuthorities(Controller[CertificateAuthority]):
+    name = "certificate-authority"
+    workers = 2  # making an RSA key keeps a processor busy for a while
+
+    def __init__(self, client: Client, names: Naming, clock: Clock, events: EventRecorder) -> None:
+        super().__init__(client, AUTHORITIES)
+        self._names = names
+        self._clock = clock
+        self._events = events
+        self.triggers = (Trigger(ListSelection(ClusterTrustBundle), self._owner_of),)
+
+    async def reconcile(self, found: CertificateAuthority) -> float | None:
+        if found.metadata.deletion_timestamp is not None:
+            return None
+        now = self._clock.now()
+        status = found.status
+        try:
+            await self._refuse_second(found)
+            authority = await self._authority(found)
+            status = replace(
+                status,
+                certificate=authority.chain_pem.decode("ascii"),
+                not_after=min(link.not_valid_after_utc for link in authority.chain),
+                trust_bundle=await self._publish(found, authority),
+            )
+            refuse_out_of_time(authority.chain, now)
+            ready = Condition(type=READY, status=TRUE, reason=ISSUING, message=_issues(found))
+        except Refusal as refusal:
+            # The refusals are named for what is wrong: KeyMismatch, AuthorityExpired.
+            reason, message = type(refusal).__name__, str(refusal)
+            ready = Condition(type=READY, status=FALSE, reason=reason, message=message)
+        conditions = status.conditions
+        for one in (ready, *_expiring(status.certificate, now)):
+            timed = replace(one, observed_generation=found.metadata.generation)
+            conditions = with_condition(conditions, timed, now)
+        await self._tell(found, replace(found, status=replace(status, conditions=conditions)))
+        return LOOK_AGAIN_SECONDS
+
+    # -- the key -----------------------------------------------------------------------------
+
+    async def _refuse_second(self, found: CertificateAuthority) -> None:
+        signer = found.spec.signer_name
+        rivals = ListSelection(CertificateAuthority, fields=f"spec.signerName={signer}")
+        async for other in self._client.scan(rivals):
+            if other.seniority < found.seniority:
+                raise SignerTaken(f"the authority {other.name} stands for {signer} already")
+
+    async def _authority(self, found: CertificateAuthority) -> Authority:
+        try:
+            return await read_authority(self._client, found, self._names)
+        except SecretMissing as missing:
+            if found.spec.key is None:
+                raise
+            if found.status.certificate:
+                raise KeyLost(f"{missing}; restore it, or delete the authority") from None
+        await self._make_key(found)
+        return await read_authority(self._client, found, self._names)
+
+    async def _make_key(self, found: CertificateAuthority) -> None:
+        assert found.spec.key is not None
+        made = await asyncio.to_thread(
+            Authority.create,
+            found.distinguished_name,
+            now=self._clock.now(),
+            lifetime=found.lifetime,
+            algorithm=found.spec.key.algorithm,
+        )
+        place = secret_place(found, self._names)
+        notes = {self._names.description_annotation: f"Key of CertificateAuthority {found.name}"}
+        secret = Secret(
+            metadata=ObjectMeta(
+                name=place.name,
+                namespace=place.namespace,
+                annotations=notes,
+                owner_references=(self._owner(found),),
+            ),
+            type=self._names.own("tls"),
+            data={CERTIFICATE: made.chain_pem, KEY: made.key_pem().reveal().encode()},
+        )
+        try:
+            await self._client.create(secret)
+        except AlreadyExists:
+            return  # another of us was faster, and that key counts
+
+    def _owner(self, found: CertificateAuthority) -> OwnerReference:
+        kind = self._client.catalog.of(CertificateAuthority)
+        return OwnerReference(
+            api_version=kind.api_version,
+            kind=kind.name,
+            name=found.name,
+            uid=found.metadata.uid,
+            controller=True,
+        )
+
+    # -- the trust bundle --------------------------------------------------------------------
+
+    async def _publish(self, found: CertificateAuthority, authority: Authority) -> str:
+        """See to it that the bundle is there and says what it should; give its name."""
+        signer, text = found.spec.signer_name, top_of(authority)
+        name = bundle_name(signer, text)
+        spec = ClusterTrustBundleSpec(signer_name=signer, trust_bundle=text)
+        there = None
+        async for bundle in self._client.scan(
+            ListSelection(ClusterTrustBundle, fields=f"spec.signerName={signer}")
+        ):
+            if bundle.name == name:
+                there = bundle
+            elif self._is_ours(bundle, found) and is_past(
+                bundle.spec.trust_bundle, self._clock.now()
+            ):
+                await self._client.delete_gone(ClusterTrustBundle, bundle)
+        if there is None:
+            meta = ObjectMeta(name=name, owner_references=(self._owner(found),))
+            await self._client.create(ClusterTrustBundle(metadata=meta, spec=spec))
+        elif there.spec.trust_bundle != text:
+            await self._client.update(replace(there, spec=spec))
+        return name
+
+    def _is_ours(self, bundle: ClusterTrustBundle, found: CertificateAuthority) -> bool:
+        return any(owner.uid == found.metadata.uid for owner in bundle.metadata.owner_references)
+
+    async def _owner_of(self, event: WatchedChange[ClusterTrustBundle]) -> AsyncIterator[Key]:
+        kind = self._client.catalog.of(CertificateAuthority).name
+        for owner in event.object.metadata.owner_references:
+            if owner.kind == kind:
+                yield "", owner.name
+
+    # -- the status --------------------------------------------------------------------------
+
+    async def _tell(self, before: CertificateAuthority, after: CertificateAuthority) -> None:
+        if after.status == before.status:
+            return
+        await self._client.update_status(after)
+        old = {one.type: one for one in before.status.conditions}
+        for one in after.status.conditions:
+            said = old.get(one.type)
+            if said is None or (said.status, said.reason) != (one.status, one.reason):
+                self._record(after, one)
+
+    def _record(self, about: CertificateAuthority, told: Condition) -> None:
+        if told.type == EXPIRING and told.status == FALSE:
+            return
+        good = told.type == READY and told.status == TRUE
+        type_ = NORMAL if good else WARNING
+        reason = told.reason if told.type == READY else EXPIRING
+        self._events.record(self.name, about, reason, told.message, type_=type_)
+
+
+def _issues(found: CertificateAuthority) -> str:
+    return f"Issues certificates for {found.spec.signer_name}."
+
+
+def _expiring(chain: str, now: datetime) -> list[Condition]:
+    """Whether the last third of an authority's life has begun; nothing while it has none."""
+    if not chain:
+        return []
+    links = certificates.parse_blocks(chain)
+    link = min(links, key=lambda one: one.not_valid_after_utc)
+    begin, end = link.not_valid_before_utc, link.not_valid_after_utc
+    is_late = now >= begin + (end - begin) * 2 / 3
+    text = f"{'Ended' if now >= end else 'Ends'} at {timestamp(end)}."
+    status, reason = (TRUE, LAST_THIRD) if is_late else (FALSE, FAR_OFF)
+    return [Condition(type=EXPIRING, status=status, reason=reason, message=text)]
+
+
+def build(client: Client, context: ControllerContext, events: EventRecorder) -> KeepAuthorities:
+    return KeepAuthorities(client, context.names, context.clock, events)
+
+
+CONTROLLER = ControllerDeclaration(
+    name="certificate-authority",
+    long_name="certificateauthority-controller",
+    account="certificate-authority-controller",
+    rights=lambda names: (
+        rule((*READ, "attest"), names.identity, ("certificateauthorities",)),
+        rule(("update",), names.identity, ("certificateauthorities/status",)),
+        rule(("create", "delete", "update", *READ), names.certificates, ("clustertrustbundles",)),
+        # An authority may name any Secret; whoever wrote it there may read that Secret.
+        rule(("get",), CORE, ("secrets",)),
+        may_record_events(names),
+    ),
+    rights_at_home=lambda names: (rule(("create",), CORE, ("secrets",)),),
+    build=build,
+)
