@@ -118,7 +118,13 @@ def _library_agrees(request: SigningRequest) -> bool:
             read = x509.load_der_x509_csr(request.der)
             found = {(part.oid.dotted_string, _text(part.value)) for part in read.subject}
             extensions = read.extensions
-        except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType, Warning):
+        except (
+            TypeError,  # the library's own word for an attribute of an unexpected string type
+            ValueError,
+            x509.DuplicateExtension,
+            x509.UnsupportedGeneralNameType,
+            Warning,
+        ):
             return False
     ours = {(part.oid, part.value) for part in request.subject.attributes}
     if found != ours:
