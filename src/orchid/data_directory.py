@@ -17,6 +17,7 @@ import secrets
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -257,12 +258,15 @@ def kubeconfig_text(
     """A kubeconfig with one cluster, one user and one context."""
     lines = "\n".join(f"    {key}: {value}" for key, value in credential.items())
     place = f"    namespace: {namespace}\n" if namespace else ""
+    cluster = urlsplit(server).netloc
+    context = f"{user}@{cluster}"
     return (
-        "apiVersion: v1\nkind: Config\ncurrent-context: orchid\n"
-        "clusters:\n- name: orchid\n  cluster:\n"
+        f"apiVersion: v1\nkind: Config\ncurrent-context: {context}\n"
+        f"clusters:\n- name: {cluster}\n  cluster:\n"
         f"    server: {server}\n    certificate-authority-data: {_b64(authority)}\n"
         f"users:\n- name: {user}\n  user:\n{lines}\n"
-        f"contexts:\n- name: orchid\n  context:\n    cluster: orchid\n    user: {user}\n{place}"
+        f"contexts:\n- name: {context}\n"
+        f"  context:\n    cluster: {cluster}\n    user: {user}\n{place}"
     )
 
 

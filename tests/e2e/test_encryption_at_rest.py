@@ -27,7 +27,7 @@ def orchid(*words: str) -> "subprocess.CompletedProcess[str]":
 @contextmanager
 def administrator(server: Server) -> Iterator[ServerConnection]:
     found = kubeconfig_file.find(server.kubeconfig, {})
-    with closing(ServerConnection(kubeconfig_file.load(found, ""))) as connection:
+    with closing(ServerConnection(kubeconfig_file.load(found), found)) as connection:
         yield connection
 
 

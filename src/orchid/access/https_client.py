@@ -13,25 +13,21 @@ credential or what was sent or received.
 """
 
 import asyncio
-import base64
-import binascii
 import functools
-import os
 import random
 import ssl
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httptools
-import yaml
 
-from orchid.credentials.files import read_bounded, read_private
-from orchid.credentials.refusals import Refusal
 from orchid.credentials.secret import SecretValue
+from orchid.outbound import kubeconfig, tls
+from orchid.outbound.kubeconfig import ServerAccess, UnusableKubeconfig
+from orchid.outbound.tls import UnusableTls
 from orchid.version import __version__
 
 T = TypeVar("T")
@@ -274,148 +270,39 @@ def refuse_unfit_url(url: str) -> None:
 def trusting(authorities: str = "") -> ssl.SSLContext:
     """TLS settings that trust these PEM authorities, or the system's when there are none."""
     try:
-        context = ssl.create_default_context(cadata=authorities or None)
-    except (ssl.SSLError, ValueError):
-        raise InvalidRemote("the authorities are not certificates in PEM form") from None
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context
-
-
-def present(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Have connections show a client certificate."""
-    # The library takes paths only; memory files keep the key off every disk.
-    with _memory_file(certificate) as certificate_path, _memory_file(key) as key_path:
-        try:
-            context.load_cert_chain(certificate_path, key_path, password=lambda: "")
-        except (ssl.SSLError, OSError, ValueError):
-            raise InvalidRemote("client certificate and key do not belong together") from None
+        return tls.trusting(authorities)
+    except UnusableTls as problem:
+        raise InvalidRemote(str(problem)) from None
 
 
 def read_kubeconfig(path: Path) -> Remote:
     """Make a Remote of the current context of a kubeconfig file."""
-    place = f"kubeconfig {path}"
     try:
-        document = yaml.safe_load(read_bounded(path))
-    except Refusal as refusal:
-        raise InvalidRemote(str(refusal)) from None
-    except (yaml.YAMLError, RecursionError, UnicodeDecodeError):
-        raise InvalidRemote(f"{place} is not readable YAML") from None
-    config = _Kubeconfig(document, path.parent, place)
-    return config.remote()
+        access = kubeconfig.read([path])
+        if access.insecure:
+            raise InvalidRemote(f"{path}: insecure-skip-tls-verify is not supported")
+        context = tls.trusting(access.authority.decode("latin-1"))
+        if access.key is not None:
+            tls.present(context, access.certificate, access.key.reveal().encode("latin-1"))
+    except (UnusableKubeconfig, UnusableTls) as problem:
+        raise InvalidRemote(f"kubeconfig {path}: {problem}") from None
+    return Remote(
+        url=access.server,
+        tls=context,
+        server_name=access.server_name,
+        bearer=functools.partial(_token_of, access) if access.has_token else None,
+    )
 
 
-class _Kubeconfig:
-    """The parts of one kubeconfig file that make up a call."""
-
-    def __init__(self, document: Any, folder: Path, place: str) -> None:
-        if not isinstance(document, dict):
-            raise InvalidRemote(f"{place} is not a mapping")
-        self._document = document
-        self._folder = folder
-        self._place = place
-
-    def remote(self) -> Remote:
-        context = self._named("contexts", "context", self._text(self._document, "current-context"))
-        cluster = self._named("clusters", "cluster", self._text(context, "cluster"))
-        user_name = self._text(context, "user")
-        user = self._named("users", "user", user_name) if user_name else {}
-        self._refuse_unsupported(cluster, user)
-        tls = trusting((self._data(cluster, "certificate-authority") or b"").decode("latin-1"))
-        certificate = self._data(user, "client-certificate")
-        key = self._data(user, "client-key", private=True)
-        if (certificate is None) != (key is None):
-            raise InvalidRemote(f"{self._place} needs both client-certificate and client-key")
-        if certificate is not None and key is not None:
-            present(tls, certificate, key)
-        return Remote(
-            url=self._text(cluster, "server"),
-            tls=tls,
-            server_name=self._text(cluster, "tls-server-name"),
-            bearer=self._bearer(user),
-        )
-
-    def _named(self, listing: str, member: str, name: str) -> dict[str, Any]:
-        entries = self._document.get(listing)
-        for entry in entries if isinstance(entries, list) else ():
-            if isinstance(entry, dict) and entry.get("name") == name:
-                found = entry.get(member)
-                if isinstance(found, dict):
-                    return found
-        raise InvalidRemote(f"{self._place} has no {member} named {name!r}")
-
-    def _refuse_unsupported(self, cluster: dict[str, Any], user: dict[str, Any]) -> None:
-        for where, word in (
-            (cluster, "insecure-skip-tls-verify"),
-            (cluster, "proxy-url"),
-            (user, "exec"),
-            (user, "auth-provider"),
-            (user, "username"),
-        ):
-            if where.get(word):
-                raise InvalidRemote(f"{self._place}: {word} is not supported")
-
-    def _text(self, where: Mapping[str, Any], word: str) -> str:
-        value = where.get(word) or ""
-        if not isinstance(value, str):
-            raise InvalidRemote(f"{self._place}: {word} is not a string")
-        return value
-
-    def _data(self, where: Mapping[str, Any], word: str, *, private: bool = False) -> bytes | None:
-        """The bytes given inline as `word-data`, else in the file that `word` names."""
-        inline = self._text(where, f"{word}-data")
-        if inline:
-            try:
-                return base64.b64decode(inline, validate=True)
-            except binascii.Error:
-                raise InvalidRemote(f"{self._place}: {word}-data is not base64") from None
-        name = self._text(where, word)
-        if not name:
-            return None
-        try:
-            return (read_private if private else read_bounded)(self._folder / name)
-        except Refusal as refusal:
-            raise InvalidRemote(f"{self._place}: {word}: {refusal}") from None
-
-    def _bearer(self, user: dict[str, Any]) -> Callable[[], SecretValue] | None:
-        token, name = self._text(user, "token"), self._text(user, "tokenFile")
-        if name:
-            # Read at each use: whoever rotates the file needs no restart.
-            path = self._folder / name
-            return lambda: _fit_token(_file_text(path))
-        if token:
-            try:
-                secret = _fit_token(token)
-            except OutboundRefused as refusal:
-                raise InvalidRemote(f"{self._place}: {refusal}") from None
-            return lambda: secret
-        return None
-
-
-def _file_text(path: Path) -> str:
+def _token_of(access: ServerAccess) -> SecretValue:
+    """Read at each use: whoever rotates the file needs no restart."""
     try:
-        return read_bounded(path).decode("ascii", "replace")
-    except Refusal as refusal:
-        raise OutboundRefused(f"the token file cannot be read: {refusal}") from None
-
-
-def _fit_token(text: str) -> SecretValue:
-    """A token that would break the head of a request into two is none."""
-    token = text.strip()
-    if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise OutboundRefused("the configured bearer token is not usable in a header")
-    return SecretValue(token)
+        token = access.token()
+    except UnusableKubeconfig as problem:
+        raise OutboundRefused(str(problem)) from None
+    assert token is not None  # has_token was asked before
+    return token
 
 
 def _seconds(text: bytes) -> float:
     return float(text) if text.isdigit() and len(text) < 6 else 0.0  # noqa: PLR2004 - digits
-
-
-@contextmanager
-def _memory_file(data: bytes) -> Iterator[str]:
-    """A nameless file in memory, as a path, for as long as the block lasts."""
-    descriptor = os.memfd_create("orchid", os.MFD_CLOEXEC)
-    try:
-        os.write(descriptor, data)
-        yield f"/proc/self/fd/{descriptor}"
-    finally:
-        os.close(descriptor)

@@ -68,7 +68,12 @@ async def _open_etcd(settings: Settings) -> Store:
     # We start programs and never fork, of which gRPC would otherwise complain each time.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
     # Most servers run on the file, and gRPC takes a while to load.
-    from orchid.store.etcd.store import EtcdStore
+    try:
+        from orchid.store.etcd.store import EtcdStore
+    except ImportError:
+        raise BadSettings(
+            "--etcd-servers needs two more packages: pip install 'orchid-identity[etcd]'"
+        ) from None
 
     given = settings.given
     key = _path(given.etcd_keyfile)

@@ -8,6 +8,7 @@ standard output, or with --out to a file that only its owner can read.
 import argparse
 import base64
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from orchid.commands import token
 from orchid.commands.terminal import times
@@ -92,17 +93,19 @@ def document(
         cluster["certificate-authority-data"] = _b64(access.authority)
     if access.server_name:
         cluster["tls-server-name"] = access.server_name
-    context = {"cluster": "orchid", "user": user}
+    place = urlsplit(access.server).netloc
+    name = f"{user}@{place}"
+    context = {"cluster": place, "user": user}
     if namespace:
         context["namespace"] = namespace
     return yaml_text.dump(
         {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "orchid", "cluster": cluster}],
+            "clusters": [{"name": place, "cluster": cluster}],
             "users": [{"name": user, "user": credential}],
-            "contexts": [{"name": "orchid", "context": context}],
-            "current-context": "orchid",
+            "contexts": [{"name": name, "context": context}],
+            "current-context": name,
         }
     ).decode()
 

@@ -5,6 +5,7 @@ Here it is only started and told what to say; what is built and run is assembly/
 
 import argparse
 import asyncio
+import shlex
 from typing import Any
 
 from orchid.commands.serving_flags import add_settings as configure
@@ -28,9 +29,12 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _announce(settings: Any, files: Any) -> None:
     """What to type next."""
+    kubeconfig, authority = (
+        shlex.quote(str(path)) for path in (files.kubeconfig, files.ca_certificate)
+    )
     say(
         f"orchid serves {settings.url}\n"
-        f"  orchid status --kubeconfig {files.kubeconfig}\n"
-        f"  {CLIENT} --kubeconfig {files.kubeconfig} get serviceaccounts -A\n"
-        f"  curl --cacert {files.ca_certificate} {settings.url}/readyz"
+        f"  orchid status --kubeconfig {kubeconfig}\n"
+        f"  {CLIENT} --kubeconfig {kubeconfig} get serviceaccounts -A\n"
+        f"  curl --cacert {authority} {settings.url}/readyz"
     )

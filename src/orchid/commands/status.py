@@ -46,7 +46,7 @@ def run(chosen: argparse.Namespace) -> int:
         "user": whoami.user_of(whoami.ask(server)),
         "counts": counts(server),
         "endsFirst": ends_first(server),
-        "kubeconfig": server.access.source,
+        "kubeconfig": server.source,
     }
     if chosen.output == "json":
         say_json(found)

@@ -48,7 +48,7 @@ def refuse_exposed(path: Path, status: os.stat_result) -> None:
 
     It must belong to us or to root, and nobody else may reach it. A file of root's may be readable
     by its group: that is how orchestrators and distributions hand keys to a service that does not
-    run as root.
+    run as root. Of a link only the owner matters: everybody may read where it leads.
     """
     directory = stat.S_ISDIR(status.st_mode)
     what = f"directory {path}" if directory else f"private key file {path}"
@@ -57,6 +57,8 @@ def refuse_exposed(path: Path, status: os.stat_result) -> None:
         raise ExposedKeyFile(
             f"{what} belongs to another user (uid {status.st_uid}); run: chown {us} {path}"
         )
+    if stat.S_ISLNK(status.st_mode):
+        return
     forbidden = stat.S_IRWXG | stat.S_IRWXO
     if status.st_uid == _ROOT and us != _ROOT and not directory:
         forbidden ^= stat.S_IRGRP

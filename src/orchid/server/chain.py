@@ -69,6 +69,7 @@ class Chain:
         self._audit = audit
         self._metrics = metrics
         self._request_timeout = request_timeout
+        self._tells_all = log.isEnabledFor(logging.DEBUG)
 
     async def __call__(self, http: HttpRequest) -> Response | Stream:
         started = perf_counter()
@@ -109,7 +110,10 @@ class Chain:
     def _look_on(self, exchange: Exchange, answer: Response | Stream, started: float) -> None:
         if self._audit is not None:
             self._audit.complete(exchange, answer)
-        self._metrics.observe(exchange, answer, perf_counter() - started)
+        took = perf_counter() - started
+        self._metrics.observe(exchange, answer, took)
+        if self._tells_all:
+            log.debug("request.answered", extra=_told(exchange, answer, took))
 
     async def _answered(self, exchange: Exchange) -> Response | Stream:
         """Who is it, and as whom do they act? Then find a seat, and go on with it."""
@@ -204,3 +208,16 @@ class Chain:
             asked = duration(given[0])
             if 0 < asked < http.timeout:
                 http.timeout = asked
+
+
+def _told(exchange: Exchange, answer: Response | Stream, took: float) -> dict[str, object]:
+    """What `--log-level debug` says of a request: never its query, headers or bodies."""
+    caller = exchange.observed.caller
+    return {
+        "method": exchange.http.method,
+        "path": exchange.http.path,
+        "status": answer.status,
+        "user": caller.user.username if caller is not None else "",
+        "ms": round(took * 1000, 1),
+        "audit_id": exchange.audit_id,
+    }

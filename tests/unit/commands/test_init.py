@@ -7,6 +7,7 @@ import pytest
 from orchid import cli
 
 SHARED = ("ca.crt", "ca.key", "ledger.key", "token-signing.key")
+OWN = ("serving.crt", "serving.key", "admin.kubeconfig", "encryption.yaml", "orchid.db-lock")
 
 
 def test_makes_the_files_of_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -15,7 +16,7 @@ def test_makes_the_files_of_a_server(tmp_path: Path, capsys: pytest.CaptureFixtu
 
     made = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "data").iterdir()}
     assert code == 0
-    assert made.keys() == {*SHARED, "serving.crt", "serving.key", "admin.kubeconfig"}
+    assert made.keys() == {*SHARED, *OWN}
     assert set(made.values()) == {0o600}
     assert "share: ca.crt ca.key token-signing.key ledger.key" in capsys.readouterr().out
 

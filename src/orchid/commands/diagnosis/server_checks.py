@@ -169,8 +169,8 @@ def _running(here: Installation) -> Iterator[ServerConnection]:
 def connected(kubeconfig: Path) -> ServerConnection | None:
     """A connection as the administrator, if somebody answers at its end."""
     try:
-        access = kubeconfig_file.load(FoundKubeconfig((kubeconfig,), "data directory"), "")
-        server = ServerConnection(access)
+        found = FoundKubeconfig((kubeconfig,), "data directory")
+        server = ServerConnection(kubeconfig_file.load(found), found)
         server.text("/livez")
     except Complaint:
         return None

@@ -4,23 +4,32 @@ Start with `add_flags(parser)` and `connect(chosen)`. A call gives the decoded J
 `CommandRefused`, a Complaint whose text is for people: what the server said, and what to do about
 it. A server that cannot be reached is a Complaint too, and says which address was tried and which
 file named it. One connection, one call after the other; nothing is retried.
+
+Whatever changes something says which server it changed. A server that is no Orchid, and that only
+the environment led to, is changed after a yes alone (`--context`, `--kubeconfig`, or a person's).
 """
 
 import argparse
+import functools
 import http.client
 import json
 import os
 import socket
 import ssl
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from orchid.commands.terminal import kubeconfig_file
-from orchid.commands.terminal.kubeconfig_file import ServerAccess
-from orchid.commands.terminal.output import USAGE, Complaint, printable
+from orchid.commands.terminal.kubeconfig_file import FoundKubeconfig
+from orchid.commands.terminal.output import USAGE, Complaint, printable, remark
+from orchid.outbound import tls
+from orchid.outbound.kubeconfig import ServerAccess, UnusableKubeconfig
+from orchid.outbound.tls import UnusableTls
 from orchid.version import __version__
 from orchid.wire.naming import CLIENT_CONFIG, SETS, Naming
 
@@ -29,6 +38,9 @@ PAGE = 500
 TIMEOUT = 30.0
 _SUCCESS = range(200, 300)
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT = 401, 403, 404, 409
+
+# Sent as one sends an object, and yet nothing is changed by them.
+_ONLY_ASKED = ("reviews", "/token")
 
 Json = dict[str, Any]
 
@@ -61,7 +73,8 @@ def add_flags(parser: argparse.ArgumentParser, *, json_output: bool = True) -> N
 def connect(chosen: argparse.Namespace) -> "ServerConnection":
     """Find the server by the flags, the environment and the usual places."""
     found = kubeconfig_file.find(chosen.kubeconfig, os.environ)
-    return ServerConnection(kubeconfig_file.load(found, chosen.context))
+    access = kubeconfig_file.load(found, chosen.context)
+    return ServerConnection(access, found, is_meant=bool(chosen.context) or not found.is_ambient)
 
 
 def path(*parts: str) -> str:
@@ -72,22 +85,33 @@ def path(*parts: str) -> str:
 class ServerConnection:
     """Calls to one server as one user."""
 
-    def __init__(self, access: ServerAccess) -> None:
+    def __init__(
+        self, access: ServerAccess, found: FoundKubeconfig, *, is_meant: bool = True
+    ) -> None:
         self.access = access
+        self.source = str(found)
+        self._is_meant = is_meant
+        self._has_told = False
         parts = urlsplit(access.server)
         if parts.scheme != "https" or not parts.hostname:
-            raise Complaint(f"{access.source}: {access.server!r} is no https address", USAGE)
+            raise Complaint(f"{found}: {access.server!r} is no https address", USAGE)
         self._prefix = parts.path.rstrip("/")
         self._headers = {
             "Accept": "application/json",
             "User-Agent": f"orchid/{__version__}",
             "Connection": "keep-alive",
         }
-        if access.token is not None:
-            self._headers["Authorization"] = f"Bearer {access.token.reveal()}"
-        self._http = _Https(
-            parts.hostname, parts.port or 443, _tls(access), access.server_name or parts.hostname
+        try:
+            token = access.token()
+            context = _tls(access)
+        except (UnusableKubeconfig, UnusableTls) as problem:
+            raise Complaint(f"{found}: {problem}", USAGE) from None
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token.reveal()}"
+        self._open = functools.partial(
+            _Https, parts.hostname, parts.port or 443, context, access.server_name or parts.hostname
         )
+        self._http = self._open()
 
     def close(self) -> None:
         self._http.close()
@@ -122,16 +146,50 @@ class ServerConnection:
 
     def items(self, place: str, query: Mapping[str, str] | None = None) -> Iterator[Json]:
         """Everything in a list, page by page."""
+        for page in self._pages(place, query):
+            yield from page.get("items") or ()
+
+    def listed(self, place: str, query: Mapping[str, str] | None = None) -> tuple[list[Json], str]:
+        """Everything in a list, and its version, from which it can be watched."""
+        found: list[Json] = []
+        version = ""
+        for page in self._pages(place, query):
+            found += page.get("items") or ()
+            version = page.get("metadata", {}).get("resourceVersion", "")
+        return found, version
+
+    def _pages(self, place: str, query: Mapping[str, str] | None) -> Iterator[Json]:
         onwards = ""
         while True:
             asked = {**(query or {}), "limit": str(PAGE)}
             if onwards:
                 asked["continue"] = onwards
             page = self.get(place, asked)
-            yield from page.get("items") or ()
+            yield page
             onwards = page.get("metadata", {}).get("continue", "")
             if not onwards:
                 return
+
+    def watch(
+        self, place: str, version: str, query: Mapping[str, str] | None = None
+    ) -> Iterator[Json]:
+        """The changes since a version, as they come, until the server ends the watch."""
+        asked = {**(query or {}), "watch": "true", "resourceVersion": version}
+        http = self._open(timeout=None)
+        try:
+            http.request("GET", f"{self._prefix}{place}?{urlencode(asked)}", headers=self._headers)
+            answer = http.getresponse()
+            if answer.status not in _SUCCESS:
+                data = answer.read(LARGEST_ANSWER)
+                raise CommandRefused(answer.status, self._refusal(answer.status, _decoded(data)))
+            while line := answer.readline(LARGEST_ANSWER):
+                event = _decoded(line)
+                if isinstance(event, dict):
+                    yield event
+        except (OSError, HTTPException) as error:
+            raise self._unreachable(error) from None
+        finally:
+            http.close()
 
     def count(self, place: str) -> int:
         """How many a list has, without fetching them."""
@@ -160,6 +218,9 @@ class ServerConnection:
     # -- the way there ---------------------------------------------------------------------
 
     def _json(self, method: str, place: str, body: Json | None = None) -> Json:
+        changes = method != "GET" and not urlsplit(place).path.endswith(_ONLY_ASKED)
+        if changes:
+            self._insist_on_the_server()
         status, data = self._exchange(method, place, body)
         value = _decoded(data)
         if status not in _SUCCESS:
@@ -168,7 +229,28 @@ class ServerConnection:
             raise Complaint(
                 f"{self.access.server} did not answer with JSON; is it a server of ours?"
             )
+        if changes and not self._has_told:
+            self._has_told = True
+            remark(f"server: {self.access.server}")
         return value
+
+    @cached_property
+    def is_orchid(self) -> bool:
+        return "+orchid." in str(self.get("/version").get("gitVersion", ""))
+
+    def _insist_on_the_server(self) -> None:
+        """What only the environment led to may be another program's server."""
+        if self._is_meant or self.is_orchid:
+            return
+        where = f"{self.access.server}, the server of {self.source}, is not an Orchid"
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise Complaint(
+                f"{where}; if you mean it, say so with --context or --kubeconfig", USAGE
+            )
+        print(f"{where}. Change it? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline(64).strip().lower() not in ("y", "yes"):
+            raise Complaint("nothing was changed")
+        self._is_meant = True
 
     def _exchange(self, method: str, place: str, body: Json | None) -> tuple[int, bytes]:
         data = None if body is None else json.dumps(body).encode()
@@ -179,7 +261,7 @@ class ServerConnection:
             self._http.request(method, self._prefix + place, data, headers)
             answer = self._http.getresponse()
             found = answer.read(LARGEST_ANSWER + 1)
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, HTTPException) as error:
             self._http.close()
             raise self._unreachable(error) from None
         if len(found) > LARGEST_ANSWER:
@@ -190,7 +272,7 @@ class ServerConnection:
     def _refusal(self, status: int, value: Any) -> str:
         said = value.get("message") if isinstance(value, dict) else None
         text = printable(said or f"the server answered with status {status}")
-        who = f"{self.access.user!r} of {self.access.source}"
+        who = f"{self.access.user!r} of {self.source}"
         if status == UNAUTHORIZED:
             return (
                 f"{self.access.server} does not accept the credential of {who}: it may have "
@@ -204,7 +286,7 @@ class ServerConnection:
         return text
 
     def _unreachable(self, error: Exception) -> Complaint:
-        where = f"{self.access.server}, the server of {self.access.source}"
+        where = f"{self.access.server}, the server of {self.source}"
         if isinstance(error, ConnectionRefusedError):
             return Complaint(f"nothing listens at {where}. Start it with: orchid serve")
         if isinstance(error, ssl.SSLCertVerificationError):
@@ -233,9 +315,16 @@ def _decoded(data: bytes) -> Any:
 class _Https(http.client.HTTPSConnection):
     """A connection whose certificate may be checked for another name than the one dialled."""
 
-    def __init__(self, host: str, port: int, tls: ssl.SSLContext, server_name: str) -> None:
-        super().__init__(host, port, timeout=TIMEOUT, context=tls)
-        self._tls, self._server_name = tls, server_name
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        context: ssl.SSLContext,
+        server_name: str,
+        timeout: float | None = TIMEOUT,
+    ) -> None:
+        super().__init__(host, port, timeout=timeout, context=context)
+        self._tls, self._server_name = context, server_name
 
     def connect(self) -> None:
         http.client.HTTPConnection.connect(self)
@@ -243,28 +332,10 @@ class _Https(http.client.HTTPSConnection):
 
 
 def _tls(access: ServerAccess) -> ssl.SSLContext:
-    try:
-        authorities = access.authority.decode("ascii") or None
-        context = ssl.create_default_context(cadata=authorities)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        if access.insecure:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        if access.certificate and access.key is not None:
-            _present(context, access.certificate, access.key.reveal().encode("latin-1"))
-    except (ssl.SSLError, UnicodeDecodeError):
-        raise Complaint(
-            f"{access.source}: its certificates or its key cannot be read", USAGE
-        ) from None
+    context = tls.trusting(access.authority.decode("latin-1"))
+    if access.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if access.key is not None:
+        tls.present(context, access.certificate, access.key.reveal().encode("latin-1"))
     return context
-
-
-def _present(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Show a certificate to the server. The key goes by memory: it never touches a disk."""
-    descriptor = os.memfd_create("client-credential", os.MFD_CLOEXEC)
-    try:
-        with os.fdopen(descriptor, "wb", closefd=False) as file:
-            file.write(certificate + b"\n" + key)
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}")
-    finally:
-        os.close(descriptor)

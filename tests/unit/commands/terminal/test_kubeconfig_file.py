@@ -1,11 +1,13 @@
 """Which kubeconfig is meant, and what it says."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from orchid.commands.terminal.kubeconfig_file import FoundKubeconfig, find, load
 from orchid.commands.terminal.output import USAGE, Complaint
+from orchid.outbound.kubeconfig import ServerAccess
 
 TEXT = """
 apiVersion: v1
@@ -31,6 +33,22 @@ contexts:
 - {name: odd, context: {cluster: here, user: odd}}
 - {name: lost, context: {cluster: elsewhere, user: me}}
 """
+
+
+def token_of(access: ServerAccess) -> str:
+    token = access.token()
+    assert token is not None
+    return token.reveal()
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Path:
+    """The kubeconfig of a data directory, as a server leaves it."""
+    path = tmp_path / "orchid-data" / "admin.kubeconfig"
+    path.parent.mkdir(mode=0o700)
+    path.write_text(TEXT)
+    path.chmod(0o600)
+    return path
 
 
 @pytest.fixture
@@ -90,8 +108,7 @@ def test_the_current_context_is_read(file: Path) -> None:
 
     assert (access.server, access.authority) == ("https://127.0.0.1:6443", b"PEM")
     assert (access.user, access.namespace) == ("me", "ci")
-    assert access.token is not None
-    assert access.token.reveal() == "abc"
+    assert token_of(access) == "abc"
     assert "abc" not in repr(access)
 
 
@@ -101,8 +118,7 @@ def test_a_token_file_is_relative_to_the_kubeconfig(file: Path, tmp_path: Path) 
 
     access = load(FoundKubeconfig((file,), ""), "filed")
 
-    assert access.token is not None
-    assert access.token.reveal() == "from-file"
+    assert token_of(access) == "from-file"
 
 
 @pytest.mark.parametrize(
@@ -139,6 +155,63 @@ def test_of_two_files_the_first_to_name_a_thing_wins(file: Path, tmp_path: Path)
 
     access = load(FoundKubeconfig((first, file), "$KUBECONFIG"))
 
-    assert access.token is not None
-    assert access.token.reveal() == "first"
+    assert token_of(access) == "first"
     assert access.server == "https://127.0.0.1:6443"
+
+
+def test_own_data_directory_is_taken(beside: Path, tmp_path: Path) -> None:
+    """Whoever started the server here need not name it."""
+    found = find(None, {"HOME": "/nowhere"}, tmp_path)
+
+    assert load(found).server == "https://127.0.0.1:6443"
+    assert not found.is_ambient
+
+
+@pytest.mark.parametrize("planted", ["directory", "file"])
+def test_data_directory_of_somebody_else_is_not_taken(
+    beside: Path, tmp_path: Path, planted: str
+) -> None:
+    """Whoever put it there would choose the server, and see what is sent to it."""
+    path = beside.parent if planted == "directory" else beside
+    if os.geteuid() == 0:
+        os.chown(path, 65534, 65534)
+    else:
+        path.chmod(0o777)  # what anybody may replace is as good as theirs
+
+    with pytest.raises(Complaint, match="is not taken") as caught:
+        load(find(None, {"HOME": "/nowhere"}, tmp_path))
+
+    assert caught.value.code == USAGE
+    assert "--kubeconfig" in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o701, 0o750])
+def test_data_directory_that_others_can_enter_is_not_taken(
+    beside: Path, tmp_path: Path, mode: int
+) -> None:
+    """The mode is judged as the server itself judges it."""
+    beside.parent.chmod(mode)
+
+    with pytest.raises(Complaint, match="can be reached by others"):
+        load(find(None, {"HOME": "/nowhere"}, tmp_path))
+
+
+def test_token_file_beside_stays_inside(beside: Path, tmp_path: Path) -> None:
+    """A planted file could otherwise send any file of the caller's to its server."""
+    (tmp_path / "secret").write_text("mine")
+    beside.write_text(TEXT.replace("tokenFile: token", "tokenFile: ../secret"))
+    outside = find(None, {"HOME": "/nowhere"}, tmp_path)
+
+    with pytest.raises(Complaint, match="leads out of"):
+        load(outside, "filed")
+
+    assert token_of(load(find(beside, {}, tmp_path), "filed")) == "mine"
+
+
+def test_token_file_beside_is_no_link_to_elsewhere(beside: Path, tmp_path: Path) -> None:
+    """Where a link leads is what counts."""
+    (tmp_path / "secret").write_text("mine")
+    (beside.parent / "token").symlink_to(tmp_path / "secret")
+
+    with pytest.raises(Complaint, match="leads out of"):
+        load(find(None, {"HOME": "/nowhere"}, tmp_path), "filed")

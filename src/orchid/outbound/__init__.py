@@ -1,0 +1,1 @@
+"""What every call to another server needs: kubeconfig files, and TLS settings."""

@@ -1,0 +1,184 @@
+"""Kubeconfig files: what one, or several joined, say about one server and one user.
+
+`read` gives a `ServerAccess`; commands, webhooks and controllers all start there. Files are joined
+as other clients join them: the first to name a thing wins. Paths in a file are relative to it. A
+private key must be for its owner alone. With `inside`, nothing outside that directory is read:
+whoever wrote the file chose these paths.
+
+Not understood, and said so: exec plugins, auth providers, user names with passwords, proxies. Every
+complaint names the file and never a credential.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchid.credentials.files import read_bounded, read_private
+from orchid.credentials.refusals import Refusal
+from orchid.credentials.secret import SecretValue
+from orchid.wire.codec import yaml_text
+
+LARGEST = 3 << 20
+LARGEST_TOKEN = 1 << 20
+_UNUSABLE = ("exec", "auth-provider", "username", "password")
+
+
+class UnusableKubeconfig(ValueError):
+    """A kubeconfig that cannot be used; the text names the file and says why."""
+
+
+@dataclass(frozen=True)
+class ServerAccess:
+    """One server and one user's credential."""
+
+    server: str
+    user: str = ""
+    namespace: str = ""
+    authority: bytes = b""  # empty: what the system trusts
+    server_name: str = ""
+    insecure: bool = False
+    certificate: bytes = b""
+    key: SecretValue | None = None
+    given_token: SecretValue | None = None
+    token_file: Path | None = None
+
+    def token(self) -> SecretValue | None:
+        """The bearer token as it is now; a file is read each time, so that it may be rotated."""
+        if self.token_file is None:
+            return self.given_token
+        try:
+            text = read_bounded(self.token_file, LARGEST_TOKEN).decode("utf-8", "replace")
+        except Refusal as refusal:
+            raise UnusableKubeconfig(f"the token file cannot be read: {refusal}") from None
+        return fit_token(text, str(self.token_file))
+
+    @property
+    def has_token(self) -> bool:
+        return self.given_token is not None or self.token_file is not None
+
+
+def read(paths: Sequence[Path], context: str = "", *, inside: Path | None = None) -> ServerAccess:
+    """What the chosen context, or the current one, says."""
+    documents = [_Document(path, inside) for path in paths]
+    where = ":".join(map(str, paths))
+    wanted = context or next((name for each in documents if (name := each.current)), "")
+    if not wanted:
+        raise UnusableKubeconfig(f"{where}: no current-context is set")
+    _, chosen = _named(documents, "contexts", "context", wanted)
+    clusters, cluster = _named(documents, "clusters", "cluster", _text(chosen, "cluster"))
+    user_name = _text(chosen, "user")
+    users, user = _named(documents, "users", "user", user_name) if user_name else (clusters, {})
+    for word in _UNUSABLE:
+        if user.get(word):
+            raise UnusableKubeconfig(
+                f"{users.path}: the user {user_name} logs in by {word}, which is not supported; "
+                "use a token or a certificate"
+            )
+    if cluster.get("proxy-url"):
+        raise UnusableKubeconfig(f"{clusters.path}: proxy-url is not supported")
+    certificate = users.material(user, "client-certificate")
+    key = users.material(user, "client-key", private=True)
+    if bool(certificate) != bool(key):
+        raise UnusableKubeconfig(f"{users.path} needs both client-certificate and client-key")
+    token_file = users.located(user, "tokenFile")
+    given = users.text(user, "token")
+    return ServerAccess(
+        server=clusters.text(cluster, "server"),
+        user=user_name,
+        namespace=_text(chosen, "namespace"),
+        authority=clusters.material(cluster, "certificate-authority"),
+        server_name=clusters.text(cluster, "tls-server-name"),
+        insecure=cluster.get("insecure-skip-tls-verify") is True,
+        certificate=certificate,
+        key=SecretValue(key.decode("latin-1")) if key else None,
+        given_token=fit_token(given, str(users.path)) if given else None,
+        token_file=token_file,
+    )
+
+
+def fit_token(text: str, where: str) -> SecretValue:
+    """A token that would break the head of a request into two is none."""
+    token = text.strip()
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise UnusableKubeconfig(f"{where}: the token has characters that no token has, or none")
+    return SecretValue(token)
+
+
+class _Document:
+    """One file, decoded."""
+
+    def __init__(self, path: Path, inside: Path | None) -> None:
+        self.path = path
+        self._inside = inside
+        try:
+            value, _ = yaml_text.load(read_bounded(path, LARGEST))
+        except Refusal as refusal:
+            raise UnusableKubeconfig(str(refusal)) from None
+        except yaml_text.YamlError as error:
+            raise UnusableKubeconfig(f"{path} is not a kubeconfig: {error}") from None
+        if not isinstance(value, dict):
+            raise UnusableKubeconfig(f"{path} is not a kubeconfig")
+        self._value = value
+        self.current = _text(value, "current-context")
+
+    def entry(self, plural: str, singular: str, name: str) -> dict[str, Any] | None:
+        entries = self._value.get(plural)
+        for entry in entries if isinstance(entries, list) else ():
+            if isinstance(entry, dict) and entry.get("name") == name:
+                inner = entry.get(singular)
+                return inner if isinstance(inner, dict) else {}
+        return None
+
+    def text(self, entry: Mapping[str, Any], word: str) -> str:
+        value = entry.get(word) or ""
+        if not isinstance(value, str):
+            raise UnusableKubeconfig(f"{self.path}: {word} is not a string")
+        return value
+
+    def located(self, entry: Mapping[str, Any], word: str) -> Path | None:
+        """The file that an entry names; None if it names none."""
+        name = self.text(entry, word)
+        if not name:
+            return None
+        path = self.path.parent / name
+        if self._inside is not None and not path.resolve().is_relative_to(self._inside.resolve()):
+            raise UnusableKubeconfig(
+                f"{self.path}: {word} leads out of {self._inside}; whoever means that names the "
+                "file with --kubeconfig"
+            )
+        return path
+
+    def material(self, entry: Mapping[str, Any], word: str, *, private: bool = False) -> bytes:
+        """PEM that stands in the file itself or in another that it names."""
+        inline = self.text(entry, f"{word}-data")
+        if inline:
+            try:
+                return base64.b64decode(inline, validate=True)
+            except (binascii.Error, ValueError):
+                raise UnusableKubeconfig(f"{self.path}: {word}-data is not base64") from None
+        path = self.located(entry, word)
+        if path is None:
+            return b""
+        try:
+            return (read_private if private else read_bounded)(path)
+        except Refusal as refusal:
+            raise UnusableKubeconfig(f"{self.path}: {word}: {refusal}") from None
+
+
+def _named(
+    documents: Sequence[_Document], plural: str, singular: str, name: str
+) -> tuple[_Document, dict[str, Any]]:
+    for document in documents:
+        entry = document.entry(plural, singular, name)
+        if entry is not None:
+            return document, entry
+    where = ":".join(str(document.path) for document in documents)
+    raise UnusableKubeconfig(f"{where}: there is no {singular} named {name!r}")
+
+
+def _text(entry: Mapping[str, Any], word: str) -> str:
+    value = entry.get(word)
+    return value if isinstance(value, str) else ""

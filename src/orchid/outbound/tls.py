@@ -1,0 +1,45 @@
+"""TLS settings of a client: whom to trust, and which certificate to show.
+
+`trusting` makes a context that verifies names, TLS 1.2 and later; `present` has it show a client
+certificate. Keys never touch a disk, and no error text holds one.
+"""
+
+import os
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class UnusableTls(ValueError):
+    """Certificates or keys that make no TLS settings; the text says which."""
+
+
+def trusting(authorities: str = "") -> ssl.SSLContext:
+    """TLS settings that trust these PEM authorities, or the system's when there are none."""
+    try:
+        context = ssl.create_default_context(cadata=authorities or None)
+    except (ssl.SSLError, ValueError):
+        raise UnusableTls("the authorities are not certificates in PEM form") from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def present(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Have connections show a client certificate."""
+    # The library takes paths only; memory files keep the key off every disk.
+    with _memory_file(certificate) as certificate_path, _memory_file(key) as key_path:
+        try:
+            context.load_cert_chain(certificate_path, key_path, password=lambda: "")
+        except (ssl.SSLError, OSError, ValueError):
+            raise UnusableTls("client certificate and key do not belong together") from None
+
+
+@contextmanager
+def _memory_file(data: bytes) -> Iterator[str]:
+    """A nameless file in memory, as a path, for as long as the block lasts."""
+    descriptor = os.memfd_create("orchid", os.MFD_CLOEXEC)
+    try:
+        os.write(descriptor, data)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)

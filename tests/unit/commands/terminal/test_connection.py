@@ -1,0 +1,81 @@
+"""A command knows which server it changes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchid.commands.terminal.connection import ServerConnection
+from orchid.commands.terminal.kubeconfig_file import ENVIRONMENT, FoundKubeconfig
+from orchid.commands.terminal.output import USAGE, Complaint
+from orchid.outbound.kubeconfig import ServerAccess
+
+ADDRESS = "https://10.0.0.1:6443"
+FOUND = FoundKubeconfig((Path("config"),), ENVIRONMENT)
+
+
+class Scripted(ServerConnection):
+    """A server of some version that takes everything, and what it was sent."""
+
+    def __init__(self, version: str, *, is_meant: bool) -> None:
+        super().__init__(ServerAccess(server=ADDRESS), FOUND, is_meant=is_meant)
+        self.version = version
+        self.sent: list[str] = []
+
+    def _exchange(self, method: str, place: str, body: object) -> tuple[int, bytes]:
+        self.sent.append(f"{method} {place}")
+        return 200, json.dumps({"gitVersion": self.version}).encode()
+
+
+def test_other_server_of_the_environment_is_not_changed() -> None:
+    """The kubeconfig of somebody's cluster lies where every program looks for it."""
+    server = Scripted("v1.36.0", is_meant=False)
+
+    with pytest.raises(Complaint, match="is not an Orchid") as caught:
+        server.post("/api/v1/namespaces/ci/serviceaccounts", {})
+
+    assert caught.value.code == USAGE
+    assert "--context or --kubeconfig" in str(caught.value)
+    assert server.sent == ["GET /version"]
+
+
+def test_other_server_may_be_asked() -> None:
+    """Reviews and reads change nothing."""
+    server = Scripted("v1.36.0", is_meant=False)
+
+    server.get("/api/v1/namespaces")
+    server.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
+    server.post("/api/v1/namespaces/ci/serviceaccounts/a/token", {})
+
+    assert len(server.sent) == 3
+
+
+@pytest.mark.parametrize(
+    ("version", "is_meant"), [("v1.36.0", True), ("v1.36.0+orchid.0.1.0", False)]
+)
+def test_changed_server_is_named_once(
+    version: str, is_meant: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On standard error, so that a pipe gets what it waits for."""
+    server = Scripted(version, is_meant=is_meant)
+
+    server.post("/api/v1/namespaces/ci/serviceaccounts", {})
+    server.delete("/api/v1/namespaces/ci/serviceaccounts/a")
+
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"server: {ADDRESS}\n")
+
+
+def test_yes_of_a_person_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal the question is asked, and no is the default."""
+    answers = iter(["\n", "yes\n"])
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin.readline", lambda size: next(answers))
+    server = Scripted("v1.36.0", is_meant=False)
+
+    with pytest.raises(Complaint, match="nothing was changed"):
+        server.delete("/api/v1/namespaces/ci")
+    server.delete("/api/v1/namespaces/ci")
+
+    assert server.sent == ["GET /version", "DELETE /api/v1/namespaces/ci"]
