@@ -252,15 +252,17 @@ async def test_full_etcd_is_told_as_such() -> None:
 
 # Answers that are lost
 
-Lose = Callable[[bool], None]
+LOST, NO_ROOM = Undecided("lost"), StoreFull("no room")
+
+Lose = Callable[..., None]
 
 
 @pytest.fixture
 def lose_answer(monkeypatch: pytest.MonkeyPatch) -> Lose:
-    """Make the next transaction's answer get lost, whether it was carried out or not."""
+    """Make the next transaction raise something, whether it was carried out or not."""
     really_invoke = EtcdEndpoint.invoke
 
-    def lose(carried_out: bool) -> None:
+    def lose(carried_out: bool, answer: StoreUnavailable = LOST) -> None:
         async def invoke(
             endpoint: EtcdEndpoint, method: Method[Any, Any], request: Any, seconds: float
         ) -> Any:
@@ -268,7 +270,7 @@ def lose_answer(monkeypatch: pytest.MonkeyPatch) -> Lose:
                 monkeypatch.setattr(EtcdEndpoint, "invoke", really_invoke)
                 if carried_out:
                     await really_invoke(endpoint, method, request, seconds)
-                raise Undecided("lost")
+                raise answer
             return await really_invoke(endpoint, method, request, seconds)
 
         monkeypatch.setattr(EtcdEndpoint, "invoke", invoke)
@@ -276,9 +278,12 @@ def lose_answer(monkeypatch: pytest.MonkeyPatch) -> Lose:
     return lose
 
 
-async def test_commit_whose_answer_was_lost_is_found(store: EtcdStore, lose_answer: Lose) -> None:
-    """The mark bears the commit's name, so it is known to have happened."""
-    lose_answer(True)
+@pytest.mark.parametrize("answer", [LOST, NO_ROOM])
+async def test_commit_whose_answer_was_lost_is_found(
+    store: EtcdStore, lose_answer: Lose, answer: StoreUnavailable
+) -> None:
+    """The mark bears the commit's name: it happened, even if etcd speaks of the room it took."""
+    lose_answer(True, answer)
 
     revision = await put(store, "a", b"1")
 
@@ -301,6 +306,40 @@ async def test_commit_whose_answer_was_lost_is_found_among_others(
 
     assert await put(store, "a", b"1") == 2
     assert await store.revision() == 3
+
+
+async def test_commit_refused_for_lack_of_room_did_not_happen(
+    store: EtcdStore, lose_answer: Lose
+) -> None:
+    """Nothing was committed since it was asked for, so the caller can be sure of it."""
+    first = await put(store, "a", b"1")
+    lose_answer(False, NO_ROOM)
+
+    with pytest.raises(StoreFull):
+        await put(store, "a", b"2", first)
+
+    assert (await store.read(ALL)).records == [Record("a", b"1", first)]
+
+
+async def test_lack_of_room_is_no_proof_when_others_have_committed_since(
+    store: EtcdStore, lose_answer: Lose, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit of ours may lie under theirs: whether it happened is not known, and is told so."""
+    really_find = EtcdStore._find
+
+    async def find_later(self: EtcdStore, change: Change, name: bytes) -> int | None:
+        monkeypatch.setattr(EtcdStore, "_find", really_find)
+        [ours] = (await store.read(Span.key("a"))).records
+        await put(store, "a", b"2", ours.revision)
+        return await really_find(self, change, name)
+
+    monkeypatch.setattr(EtcdStore, "_find", find_later)
+    lose_answer(True, NO_ROOM)
+
+    with pytest.raises(StoreUnavailable) as told:
+        await put(store, "a", b"1")
+
+    assert not isinstance(told.value, StoreFull)
 
 
 @pytest.mark.parametrize("rival", [False, True])

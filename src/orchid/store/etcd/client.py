@@ -3,6 +3,7 @@
 Start with `EtcdClient`. One endpoint is in use; when it fails, the next one is, and calls that may
 be repeated are, until their time is up. `call` is for what may be done twice; `once` is for what
 may not: when its outcome is not known it raises `Undecided`, and never tries again by itself.
+StoreFull leaves the outcome open too: etcd says so also of what it has carried out.
 
 Every call asks its member for a leader, so that one cut off from the others fails at once and
 does not answer, or watch, out of the past. Never logs or shows a key, a value or a certificate.

@@ -7,7 +7,8 @@ Beside its changes every commit writes one small key, the mark (keys.py), with a
 own. So the mark's revision is always that of the newest commit of ours, whoever made it and
 whatever else the same etcd is used for: reading it tells what a fresh read has to wait for, and
 that is sure to come by the watch. And when the answer to a commit is lost, the mark tells
-whether it happened.
+whether it happened; also when etcd says that it has no space, for it says so of commits that it
+refuses and of those that took the last of it.
 
 Start with `EtcdStore`. The connection: client.py; watches and compaction as they are seen
 from here: history.py. Never writes outside of its prefix, and never repeats a commit whose
@@ -53,6 +54,7 @@ from orchid.store.interface import (
     Span,
     Store,
     StoreEvent,
+    StoreFull,
     StoreUnavailable,
     check_changes,
     check_read,
@@ -237,12 +239,18 @@ class EtcdStore:
 
     async def _commit(self, changes: tuple[Change, ...]) -> Revision:
         name = f"{self._self}-{next(self._numbers)}".encode()
+        before = self._tail.revision
         try:
             answer = await self._client.once(TXN, self._transaction(changes, name))
-        except Undecided as undecided:
+        except (Undecided, StoreFull) as doubt:
             revision = await self._find(changes[0], name)
             if revision is None:
-                raise StoreUnavailable(str(undecided)) from None
+                if (
+                    isinstance(doubt, StoreFull)
+                    and (await self._history.standing()).newest <= before
+                ):
+                    raise  # nobody has committed anything since, so neither have we
+                raise StoreUnavailable(str(doubt)) from None
         else:
             if not answer.succeeded:
                 raise self._conflict(changes, answer)
@@ -280,9 +288,10 @@ class EtcdStore:
         raise StoreUnavailable("etcd has refused a commit without a reason")
 
     async def _find(self, change: Change, name: bytes) -> Revision | None:
-        """Look for a commit whose answer was lost; None if it cannot be shown to have happened.
+        """Look for a commit in doubt; None if it cannot be shown to have happened.
 
-        It may still be on its way, so that not finding it proves nothing.
+        It may still be on its way, or others may have changed its key since, so that not finding
+        it proves nothing.
         """
         if revision := await self._named(name):
             return revision
