@@ -23,7 +23,7 @@ from orchid.store.interface import Span, Store
 from orchid.tlog.audit import LogRefused, audit, entries
 from orchid.tlog.checkpoints import Checkpoint
 from orchid.tlog.notes import NoteRefused, Verifier
-from tests.faults.workload import DONE, Lost, Way
+from tests.faults.workload import DONE, OPEN, REFUSED, Lost, Way
 from tests.unit.credentials import samples
 
 REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"
@@ -38,6 +38,7 @@ class Decisions:
     def __init__(self, ways: Sequence[Way]) -> None:
         self._ways = itertools.cycle(ways)
         self.acknowledged: set[str] = set()  # uids of requests whose approval was answered
+        self.improper: list[str] = []  # answers that no fault excuses
 
     async def run(self, stop: asyncio.Event) -> None:
         asked = base64.b64encode(samples.request()).decode()
@@ -51,13 +52,21 @@ class Decisions:
 
     async def _decide(self, name: str, spec: dict[str, Any]) -> None:
         body: dict[str, Any] = {"metadata": {"name": name}, "spec": spec}
-        status, made = await next(self._ways).send("POST", REQUESTS, body)
-        if status not in DONE:
+        made = await self._done("POST", REQUESTS, body)
+        if made is None:
             return
         decided = {**body, "status": {"conditions": [APPROVED]}}
-        status, _ = await next(self._ways).send("PUT", f"{REQUESTS}/{name}/approval", decided)
-        if status in DONE:
+        if await self._done("PUT", f"{REQUESTS}/{name}/approval", decided) is not None:
             self.acknowledged.add(made["metadata"]["uid"])
+
+    async def _done(self, method: str, target: str, body: Any) -> Any:
+        """What was answered if it was done, else None."""
+        status, answer = await next(self._ways).send(method, target, body)
+        if status in DONE:
+            return answer
+        if status not in (*REFUSED, *OPEN):
+            self.improper.append(f"{method} {target} was answered {status}: {answer}")
+        return None
 
 
 async def ledger_violations(store: Store, data: Path, acknowledged: set[str]) -> list[str]:

@@ -120,6 +120,7 @@ async def _run(system: System, faults: Faults, minutes: float, report: Report) -
             await way.close()
     report.log = await system.log()
     report.decided = len(decisions.acknowledged)
+    report.history.improper += decisions.improper
     report.history.improper += await system.ledger(decisions.acknowledged)
     report.history.improper += system.complaints()
     report.server_logs = [machine.running.log_text() for machine in system.machines]

@@ -34,6 +34,7 @@ FLAGS = (
     *("--controllers", ""),  # nothing happens but what the clients do
     *("--history", "24h"),  # the whole log is needed at the end
 )
+WENT_WRONG = ("request.failed", "Traceback (most recent call last)")  # what such a log says
 MEGABYTES = 256  # of a disk: etcd takes twice 64 of them before anything is written
 
 
@@ -190,13 +191,8 @@ class System:
 
     def complaints(self) -> list[str]:
         """What servers have written down that no fault excuses: where one went wrong."""
-        found = []
-        for machine in self.machines:
-            text = machine.running.log_text()
-            place = text.find("Traceback (most recent call last)")
-            if place >= 0:
-                found.append(f"a server wrote: {text[max(0, place - 300) : place + 3000]}")
-        return found
+        texts = [machine.running.log_text() for machine in self.machines]
+        return [complaint for text in texts for complaint in complaints_in(text)]
 
     async def _copy_log(self, store: Store) -> None:
         """Read the log on, from where we last were."""
@@ -216,6 +212,16 @@ class System:
             machine.kill()
             machine.sweep()
         self._closing.close()
+
+
+def complaints_in(text: str) -> list[str]:
+    """Where a server went wrong, by its log: once for each word that says so."""
+    places = [text.find(word) for word in WENT_WRONG]
+    return [
+        f"a server wrote: {text[max(0, place - 300) : place + 3000]}"
+        for place in places
+        if place >= 0
+    ]
 
 
 class ServerOnSQLite(System):

@@ -4,6 +4,7 @@ Broken stores behind a whole server come first, then histories made by hand, one
 """
 
 import asyncio
+import itertools
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -11,14 +12,18 @@ from typing import Any
 
 import pytest
 
+from orchid.engine.verbs.read import Reading
+from orchid.server.sockets.messages import HttpRequest, Response
 from orchid.store.interface import LATEST, Batch, Change, Page, Revision, Span, StoreEvent
 from orchid.store.memory import MemoryStore
-from tests.api.world import Api, api
+from tests.api.world import ADMIN, Api, api
 from tests.faults.checker import Violation, violations
 from tests.faults.history import Call, Commit, History, Outcome, Segment, Version, Watcher
 from tests.faults.history import Event as Told
 from tests.faults.store_log import commits_of
-from tests.faults.workload import NAMESPACE, Lost, Workload
+from tests.faults.systems import complaints_in
+from tests.faults.workload import NAMESPACE, Lost, OverTls, Workload, read
+from tests.unit.server.listening import serving
 
 CALLS = 60  # of each client
 
@@ -31,7 +36,7 @@ class IntoChain:
 
     async def send(self, method: str, target: str, body: Any = None) -> tuple[int, Any]:
         answer = await self._server.call(method, target, body)
-        return answer.status, answer.json
+        return answer.status, read(answer.body)
 
     async def watch(self, target: str) -> AsyncGenerator[Any, None]:
         async with self._server.watch(target) as stream:
@@ -175,6 +180,61 @@ async def test_broken_store_is_caught(store: type[FaithfulStore], rule: str, fil
 async def test_sound_store_passes(files: Path) -> None:
     """The same work on a store that is as it should be shows nothing."""
     assert await rules_broken_by(FaithfulStore, files) == set()
+
+
+async def test_server_that_panics_now_and_then_is_caught(
+    files: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One GET in twenty ends in a 500 of plain text: its answers and its log tell."""
+    really_get, count = Reading.get, itertools.count(1)
+
+    async def get(self: Reading, kind: Any, request: Any) -> Any:
+        if next(count) % 20 == 0:
+            raise RuntimeError("a mistake")
+        return await really_get(self, kind, request)
+
+    monkeypatch.setattr(Reading, "get", get)
+    history = History()
+    async with api(files) as one, serving(one.server.chain) as listening:
+        way = OverTls(f"http://127.0.0.1:{listening.listener.port}", ADMIN)
+        workload = Workload([way], history, seed=1)
+        async with workload.watching():
+            await workload.run(asyncio.Event(), CALLS)
+        await way.close()
+        log = await commits_of(one.server.store)
+
+    found = violations(history, log)
+
+    assert next(count) > 20
+    assert {violation.rule for violation in found} == {"answer"}
+    assert all("failed inside the server" in violation.what for violation in found)
+    assert complaints_in(caplog.text)
+
+
+async def test_watch_that_is_answered_with_a_panic_is_caught() -> None:
+    """It is no fault of the line: the answer came, and it is one that no fault excuses."""
+    history = History()
+
+    async def panic(request: HttpRequest) -> Any:
+        return Response(500, b"Content-Type: text/plain\r\n", b"failed inside")
+
+    async with serving(panic) as listening:
+        way = OverTls(f"http://127.0.0.1:{listening.listener.port}", ADMIN)
+        await Workload([way], history, seed=1)._session(Watcher(0, [Segment(1)]), way, 1)
+        await way.close()
+
+    [told] = history.improper
+    assert "500" in told
+    assert "failed inside" in told
+
+
+def test_log_of_a_server_that_went_wrong_is_known() -> None:
+    """Both ways in which a server tells that it met what nobody foresaw; the rest is in order."""
+    failure = "12:00:01 error   request.failed audit_id=1\n    ValueError at chain.py:80\n"
+    trace = "12:00:01 error   store.watch_failed\n    Traceback (most recent call last):\n"
+
+    assert [len(complaints_in(text)) for text in (failure, trace, failure + trace)] == [1, 1, 2]
+    assert complaints_in("12:00:01 info    server.ready\n") == []
 
 
 # Histories made by hand

@@ -303,7 +303,7 @@ class Workload:
         except Lost:
             return None
         call.ended, call.status = self.clock(), status
-        if status in DONE:
+        if status in DONE and isinstance(answer, dict):
             call.outcome = Outcome.DONE
         elif status in REFUSED:
             call.outcome = Outcome.REFUSED
@@ -379,15 +379,16 @@ class OverTls:
     async def send(self, method: str, target: str, body: Any = None) -> tuple[int, Any]:
         try:
             answer = await self._client.request(method, target, json=body)
-            return answer.status_code, answer.json()
-        except (httpx.TransportError, OSError, ValueError) as problem:
+        except (httpx.TransportError, OSError) as problem:
             raise Lost(repr(problem)) from None
+        return answer.status_code, read(answer.content)
 
     async def watch(self, target: str) -> AsyncGenerator[Any, None]:
         try:
             async with self._client.stream("GET", target, timeout=None) as answer:
                 if answer.status_code not in DONE:
-                    raise Lost(f"a watch was answered {answer.status_code}")
+                    yield refusal(answer.status_code, read(await answer.aread()))
+                    return
                 async for line in answer.aiter_lines():
                     yield json.loads(line)
         except (httpx.TransportError, OSError, ValueError) as problem:
@@ -395,6 +396,19 @@ class OverTls:
 
     async def close(self) -> None:
         await self._client.aclose()
+
+
+def read(content: bytes) -> Any:
+    """What a body says; one that is no JSON, such as a panic's, is told as the text that it is."""
+    try:
+        return json.loads(content)
+    except ValueError:
+        return content.decode(errors="replace")
+
+
+def refusal(status: int, answer: Any) -> Any:
+    """A watch that was refused, told as one that was begun and ended with an error."""
+    return {"type": "ERROR", "object": {"code": status, "message": answer}}
 
 
 def with_query(target: str, query: dict[str, str]) -> str:
