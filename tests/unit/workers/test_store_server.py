@@ -2,18 +2,28 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from orchid.store.interface import ABSENT, Change, Revision, Span, StoreUnavailable, ValueTooLarge
+from orchid.store.interface import (
+    ABSENT,
+    Batch,
+    Change,
+    Revision,
+    Span,
+    StoreUnavailable,
+    ValueTooLarge,
+)
 from orchid.store.memory import MemoryStore
 from orchid.store.sqlite.store import SQLiteStore
 from orchid.workers import remote_store, store_server
-from orchid.workers.messages import Ready
+from orchid.workers.framing import Reader
+from orchid.workers.messages import Happened, Ready, from_parent
 from orchid.workers.remote_store import RemoteStore
+from orchid.workers.store_server import Session
 from tests.unit.store.suite import ALL, delete, events_until, put
 from tests.unit.workers.linked import Parent, linked
 
@@ -49,13 +59,31 @@ async def test_every_worker_sees_every_change_in_the_same_order(parent: Parent) 
     assert histories[0] == histories[1] == histories[2]
 
 
-async def test_acknowledged_commit_shows_in_every_workers_revision(parent: Parent) -> None:
-    """By the time that one worker has its answer, no other believes itself up to date."""
-    one, other = await parent.connect(), await parent.connect()
+async def test_acknowledged_commit_shows_in_every_workers_revision(
+    parent: Parent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The counter moves first, then all are told, then the answer goes out: nobody is behind."""
+    written: list[tuple[Session, Any, Revision]] = []
+    really_write = Session.write
 
-    for n in range(50):
-        revision = await put(one, f"k{n}", b"")
-        assert await other.revision() >= revision
+    def write(session: Session, data: bytes) -> None:
+        [frame] = Reader().feed(data)
+        written.append((session, from_parent(frame), parent.counter.value))
+        really_write(session, data)
+
+    one, other = await parent.connect(), await parent.connect()
+    monkeypatch.setattr(Session, "write", write)
+
+    revision = await put(one, "a", b"")
+
+    *news, (answered, answer, _) = written
+    assert {session for session, _, _ in news} == set(parent.sessions)
+    assert [(type(told), told.revision, counter) for _, told, counter in news] == [
+        (Happened, revision, revision),
+        (Happened, revision, revision),
+    ]
+    assert (answered, answer.revision) == (parent.sessions[0], revision)
+    assert await other.revision() == revision
 
 
 async def test_worker_that_joins_late_has_the_past_too(parent: Parent) -> None:
@@ -96,14 +124,39 @@ async def test_answer_never_overtakes_the_change_it_belongs_to(
     parent: Parent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also a worker that was left behind knows of its own commit once it has the answer."""
-    monkeypatch.setattr(store_server, "MOST_UNREAD", 1)
     worker = await parent.connect()
+    [session] = parent.sessions
+    really_commit = parent.store.commit
 
-    for n in range(30):
-        async with aclosing(worker.watch(ALL, after=await worker.revision())) as watch:
-            revision = await put(worker, f"k{n}", bytes(5_000))
-            batch = await anext(watch)
-            assert (batch.revision, [event.key for event in batch.events]) == (revision, [f"k{n}"])
+    async def commit_while_unread(changes: Sequence[Change]) -> Revision:
+        session.pause_writing()  # as the transport does when too much lies unread
+        return await really_commit(changes)
+
+    monkeypatch.setattr(parent.store, "commit", commit_while_unread)
+    watching = worker.watch(ALL, after=await worker.revision())
+
+    revision = await put(worker, "a", b"1")
+    known = worker._tail.revision
+    session.resume_writing()
+    batch = await anext(watching)
+    await watching.aclose()
+
+    assert known == revision
+    assert (batch.revision, [event.key for event in batch.events]) == (revision, ["a"])
+
+
+async def test_history_behind_the_newest_revision_is_empty_and_comes_at_once(
+    parent: Parent,
+) -> None:
+    """Whoever asks for it has nothing to wait for, and does not take a place from others."""
+    worker = await parent.connect()
+    newest = await put(worker, "a", b"1")
+
+    async with asyncio.timeout(10):
+        asked = [worker._replay(ALL, newest) for _ in range(2 * store_server.READS_AT_ONCE)]
+        batches = await asyncio.gather(*asked)
+
+    assert set(batches) == {Batch((), newest)}
 
 
 async def test_commit_of_a_worker_that_dies_stands(parent: Parent) -> None:
@@ -131,7 +184,7 @@ async def test_worker_learns_that_the_parent_is_gone(parent: Parent) -> None:
 
     with pytest.raises(StoreUnavailable):
         await watching
-    for asked in (worker.read(ALL), put(worker, "a", b""), worker.compact(1)):
+    for asked in (worker.read(ALL), put(worker, "a", b""), worker.compact(1), worker.revision()):
         with pytest.raises(StoreUnavailable):
             await asked
     assert worker.problem() == "the parent process is gone"

@@ -219,6 +219,61 @@ async def test_commits_are_made_durable(store: SQLiteStore) -> None:
     assert settings == ["wal", 2, 0]
 
 
+async def test_compaction_goes_on_beyond_one_step(store: SQLiteStore, path: Path) -> None:
+    """History of any length is removed in whole, and nothing of it stays in the file for ever."""
+    revision = ABSENT
+    for n in range(2 * sqlite_tables.ROWS_PER_SWEEP + 10):
+        revision = await put(store, "a", b"%d" % n, revision)
+
+    await store.compact(revision)
+    await store.close()
+
+    db = apsw.Connection(str(path))
+    counting = "SELECT (SELECT count(*) FROM log), (SELECT count(*) FROM replaced)"
+    rows = db.execute(counting).get
+    db.close()
+    assert rows == (1, 0)
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is synced and renamed from here on, by name and in order."""
+    steps: list[str] = []
+    really_sync, really_replace = sqlite_file.sync, Path.replace
+
+    def sync(path: Path) -> None:
+        really_sync(path)
+        steps.append(f"synced {path.name}")
+
+    def replace(old: Path, new: Path) -> Path:
+        steps.append(f"named {old.name}")
+        return really_replace(old, new)
+
+    monkeypatch.setattr(sqlite_file, "sync", sync)
+    monkeypatch.setattr(Path, "replace", replace)
+    return steps
+
+
+async def test_new_file_is_listed_on_the_disk(path: Path, synced: list[str]) -> None:
+    """A power cut must not take the file itself, with all that it holds, out of its directory."""
+    store = await SQLiteStore.open(path)
+    await store.close()
+
+    assert synced == [f"synced {path.parent.name}"]
+
+
+async def test_backup_is_on_the_disk_before_it_has_its_name(
+    store: SQLiteStore, tmp_path: Path, synced: list[str]
+) -> None:
+    """The last backup gives way only to one that a power cut does not empty."""
+    await store.backup(tmp_path / "backup.db")
+
+    content, name, place = synced
+    assert content.removeprefix("synced ") == name.removeprefix("named ")
+    assert content.endswith(".partial")
+    assert place == f"synced {tmp_path.name}"
+
+
 # When things fail
 
 
