@@ -77,6 +77,8 @@ issuedcertificates                      -             -             -           
 issuedcertificates/status               -             -             -           gu
 certificateauthorities                  -             -             -           cdDglpuw
 certificateauthorities/status           -             -             -           gpu
+credentialrevocations                   -             -             -           cdDglpuw
+credentialrevocations/status            -             -             -           gpu
 tokenreviews                            -             -             c           c
 selfsubjectreviews                      c             c             c           c
 subjectaccessreviews                    -             -             c           c

@@ -9,9 +9,10 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from orchid.access.revocations import Revocations
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import AccountClaims, Claims, Reference, TokenSigner
 from orchid.engine.cache.entry import Entry
@@ -23,12 +24,20 @@ from orchid.kinds.pod import Pod
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount
 from orchid.kinds.token_request import BoundObjectReference, IssuedToken, TokenRequest
-from orchid.wire.errors import BadRequest, Conflict, ErrorSubject, InternalError, NotFound
+from orchid.wire.errors import (
+    BadRequest,
+    Conflict,
+    ErrorSubject,
+    InternalError,
+    NotFound,
+    Unavailable,
+)
 from orchid.wire.text import quote
 
 # Agents that never reload a token ask for exactly this lifetime; they get a year, or as long as
 # tokens may live at most, and a claim after which their use of it is noted.
 EXTENDED_WHEN = 3607
+LONGEST_WAIT = 5.0  # seconds, for tokens that are not revoked
 EXTENDED_SECONDS = 365 * 24 * 3600
 LEAST_MAXIMUM, GREATEST_MAXIMUM = 3600, 1 << 32
 
@@ -71,7 +80,9 @@ class TokenIssuer:
         signer: Callable[[], TokenSigner],
         feed: Feed,
         randomness: Randomness,
+        *,
         counted: Callable[[str, str, int], None] | None = None,
+        revocations: Revocations | None = None,
     ) -> None:
         self.api_audiences = settings.api_audiences
         self.longest_seconds = settings.longest_seconds
@@ -80,6 +91,7 @@ class TokenIssuer:
         self._signer = signer  # asked each time, so that a new key counts from the next token on
         self._random = randomness
         self._counted = counted  # told of each token's key, account (its uid) and expiry
+        self._revocations = revocations
         self._feed = feed
         self._accounts = feed.of(ServiceAccount)
         self._pods = feed.of(Pod)
@@ -125,6 +137,7 @@ class TokenIssuer:
 
     async def sign(self, wanted: TokenRequest, bound: Bound | None, now: datetime) -> IssuedToken:
         """Make the token that a complete request asks for."""
+        now = await self._after_revocation((wanted.namespace, wanted.name), now)
         claims, account = self._claims(wanted, bound or Bound(), now)
         signer = self._signer()
         try:
@@ -140,6 +153,17 @@ class TokenIssuer:
             assert claims.exp is not None
             self._counted(signer.kid, wanted.metadata.uid, claims.exp)
         return IssuedToken(token.reveal(), f"JTI={claims.jti}")
+
+    async def _after_revocation(self, account: tuple[str, str], now: datetime) -> datetime:
+        """Wait for the second after those whose tokens are revoked: `iat` counts whole seconds."""
+        until = -1 if self._revocations is None else self._revocations.account_until(account)
+        if int(now.timestamp()) > until:
+            return now
+        wait = until + 1 - now.timestamp()
+        if wait > LONGEST_WAIT:  # the clock of whoever revoked is ahead of ours
+            raise Unavailable("tokens of this account were revoked just now; try again")
+        await asyncio.sleep(wait)
+        return now + timedelta(seconds=wait)
 
     def close(self) -> None:
         if self._threads is not None:

@@ -6,6 +6,7 @@ stays until its certificate has ended. Start with `RecordIssued.companions`.
 """
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 from orchid.credentials.issued_facts import IssuedFacts, read_issued
@@ -43,11 +44,15 @@ class RecordIssued(AdmissionPolicy):
         self,
         records: KindCache[IssuedCertificate],
         is_ours: Callable[[str], bool],
+        revoked_until: Callable[[str], datetime | None],
         randomness: Randomness,
     ) -> None:
-        """`is_ours`: whether a signer, by its name, is one of this server's."""
+        """`is_ours`: whether a signer, by its name, is one of this server's. `revoked_until`: the
+        last second whose certificates of a signer are taken back.
+        """
         self._records = records
         self._is_ours = is_ours
+        self._revoked_until = revoked_until
         self._random = randomness
 
     async def companions(
@@ -80,6 +85,11 @@ class RecordIssued(AdmissionPolicy):
                 f"the certificate is valid until {timestamp(old.spec.not_after)}",
             )
 
+    def _issued(self, signer: str, now: datetime) -> datetime:
+        """Now; but behind those that are taken back, which are told by the second."""
+        until, moment = self._revoked_until(signer), whole_seconds(now)
+        return moment if until is None or moment > until else until + timedelta(seconds=1)
+
     def _record(
         self, csr: CertificateSigningRequest, facts: IssuedFacts, request: Request
     ) -> IssuedCertificate:
@@ -92,7 +102,7 @@ class RecordIssued(AdmissionPolicy):
             metadata=ObjectMeta(
                 name=facts.serial,
                 uid=self._random.uid(),
-                creation_timestamp=whole_seconds(request.now),
+                creation_timestamp=self._issued(asked.signer_name, request.now),
             ),
             spec=replace(
                 spec_of(facts, asked.signer_name),

@@ -44,6 +44,7 @@ from orchid.access.oidc.configuration import (
 )
 from orchid.access.policy_explainer import PolicyExplainer
 from orchid.admission.authority_dependents import AuthorityDependents
+from orchid.access.revocations import Revocations
 from orchid.admission.bound_object import BoundObject
 from orchid.admission.four_eyes import FourEyes
 from orchid.admission.namespace_lifecycle import Ensure, NamespaceLifecycle
@@ -51,6 +52,7 @@ from orchid.admission.node_restriction import NodeRestriction
 from orchid.admission.own_signers import OwnSigners
 from orchid.admission.policy_forecast import PolicyForecast
 from orchid.admission.record_issued import RecordIssued
+from orchid.admission.revocation_permission import RevocationPermission
 from orchid.admission.role_escalation import RoleEscalation
 from orchid.admission.service_account import PodAccount
 from orchid.admission.signer_permission import SignerPermission, authorities_of
@@ -140,6 +142,7 @@ class Access:
         self.issued = IssuedCounts(feed.of(IssuedCertificate), clock)
         terms_of = _terms_of(signer_terms(names, longest), self._authorities)
         self.explainer = PolicyExplainer(names, feed, self.authorizer, terms_of, clock)
+        self.revocations = Revocations(feed)
         self.keys = Keys(settings, files)
         self.issuer = TokenIssuer(
             IssuingSettings(
@@ -151,6 +154,7 @@ class Access:
             feed,
             randomness,
             counted=token_issued,
+            revocations=self.revocations,
         )
         self.verifier = account_verifier(settings.issuers, self.keys.verifying, names)
         outside = self._outside()
@@ -186,7 +190,10 @@ class Access:
                 self.clock,
                 api_audiences=audiences,
                 names=names,
-                legacy=SecretTokens(self.feed, self.clock, names, self._token_used),
+                legacy=SecretTokens(
+                    self.feed, self.clock, names, self._token_used, self.revocations
+                ),
+                revocations=self.revocations,
             )
         )
         members.append(BootstrapTokenAuthenticator(self.feed, self.clock, audiences, names))
@@ -259,7 +266,7 @@ class Access:
         pool = _client_pool(given.client_ca_file or str(self.files.ca_certificate))
         if given.requestheader_client_ca_file:
             members.append(self._front_proxy(pool()))
-        members.append(ClientCertificateAuthenticator(pool, self.clock, names))
+        members.append(ClientCertificateAuthenticator(pool, self.clock, names, self.revocations))
         members.append(BearerAuthenticator(self.tokens, audiences))
         members.append(WebSocketAuthenticator(self.tokens, audiences, names))
         # Those who are in this process present nothing at all, so they are looked for last.
@@ -278,7 +285,13 @@ class Access:
         )
         pool = _client_pool(given.requestheader_client_ca_file)
         refuse_shared_authorities(pool(), clients, wanted.allowed_names)
-        return RequestHeaderAuthenticator(wanted, pool, self.clock, self.settings.names)
+        return RequestHeaderAuthenticator(
+            wanted, pool, self.clock, self.settings.names, self.revocations
+        )
+
+    def _longest_token(self) -> timedelta | None:
+        longest = self.settings.longest_token
+        return timedelta(seconds=longest) if longest else None
 
     def policies(self, ensure_namespace: Ensure) -> list[AdmissionPolicy]:
         """Rules that look beyond one object, in the order in which they are asked."""
@@ -304,7 +317,20 @@ class Access:
             AuthorityDependents(self.feed, self.issued.live),
             SubjectRestriction(names),
             PolicyForecast(self.explainer),
-            RecordIssued(self.feed.of(IssuedCertificate), self._signs_for, self._random),
+            RecordIssued(
+                self.feed.of(IssuedCertificate),
+                self._signs_for,
+                self.revocations.authority_until,
+                self._random,
+            ),
+            RevocationPermission(
+                names,
+                self.feed,
+                self.authorizer,
+                already=self.revocations.names,
+                is_ours=self._signs_for,
+                longest_token=self._longest_token(),
+            ),
         ]
 
     def _signs_for(self, signer: str) -> bool:

@@ -16,6 +16,7 @@ from orchid.kinds import (
     certificate_signing_request,
     cluster_trust_bundle,
     config_map,
+    credential_revocation,
     event,
     issued_certificate,
     lease,
@@ -46,6 +47,9 @@ RIGHTS_REST_ON = (
     role_binding.ClusterRoleBinding,
 )
 
+# A new one of these takes a credential back.
+TAKES_BACK = (credential_revocation.CredentialRevocation,)
+
 
 def stored_kinds(names: Naming) -> list[Kind[Any]]:
     """Every kind that is kept in the store."""
@@ -65,6 +69,7 @@ def stored_kinds(names: Naming) -> list[Kind[Any]]:
         approval_policy.declare(names),
         issued_certificate.declare(names),
         certificate_authority.declare(names),
+        credential_revocation.declare(names),
     ]
 
 

@@ -16,7 +16,7 @@ from orchid.access.reconcile_policy import reconcile
 from orchid.assembly import controlling, memory
 from orchid.assembly.access import Access, told_as_settings
 from orchid.assembly.encryption import encrypted
-from orchid.assembly.kinds import RIGHTS_REST_ON, served_kinds, stored_kinds
+from orchid.assembly.kinds import RIGHTS_REST_ON, TAKES_BACK, served_kinds, stored_kinds
 from orchid.assembly.ledger import ledger_pages
 from orchid.assembly.stores import AuditRecord
 from orchid.controllers.label_token_secrets import LabelTokenSecrets
@@ -181,6 +181,7 @@ class Assembly:
             impersonation,
             self.access.authorizer,
             [self.feed.of(type_) for type_ in RIGHTS_REST_ON],
+            ends_with=[self.feed.of(type_) for type_ in TAKES_BACK],
         )
         metrics = MetricsPage(
             requests,

@@ -50,9 +50,12 @@ class OpenWatches:
         authorizer: Authorizer,
         rests_on: Iterable[KindCache[Any]] = (),
         *,
+        ends_with: Iterable[KindCache[Any]] = (),
         most_per_user: int = MOST_PER_USER,
     ) -> None:
-        """`rests_on`: the kinds whose objects give credentials and rights."""
+        """`rests_on`: the kinds whose objects give credentials and rights; `ends_with`: those
+        whose objects take them back.
+        """
         self._authenticator = authenticator
         self._impersonation = impersonation
         self._authorizer = authorizer
@@ -65,6 +68,8 @@ class OpenWatches:
         self.ended = Counter("orchid_watch_ended_total", "Watches ended with their right.")
         for cache in rests_on:
             cache.listen(self, self._told, self.look_again)
+        for cache in ends_with:
+            cache.listen(self, lambda _changes: self.look_again(), self.look_again)
 
     def __len__(self) -> int:
         return len(self._open)

@@ -6,7 +6,7 @@ and pool, because the handshake proved that the peer holds the key and that cann
 the certificate's own is looked at in every request, the whole chain again every few minutes. A
 refusal is kept too, for seconds: judging a long chain takes milliseconds, and a caller may ask on.
 
-There is no revocation list here: a certificate is good until it ends or its authority is removed.
+What was taken back (access/revocations.py) is looked up in every request, after the proof.
 """
 
 from collections.abc import Callable
@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from orchid.access.authenticators.audiences import with_group
+from orchid.access.revocations import Revocations
 from orchid.credentials.certificates import Identity, identify
 from orchid.credentials.certification_path import ClientVerifier
+from orchid.credentials.issued_facts import serial_name
 from orchid.credentials.refusals import Refusal
 from orchid.engine.interfaces import Authenticated, Clock, Presented, PresentedPeer, Rejected
 from orchid.wire.naming import Naming
@@ -34,6 +36,7 @@ class Proven:
     authenticated: Authenticated
     begins: datetime
     ends: datetime
+    serial: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +52,19 @@ class Disproven:
 class CertificateProof:
     """Prove certificates against the pool of the moment."""
 
-    def __init__(self, name: str, pool: Callable[[], ClientVerifier], clock: Clock, extra: str):
+    def __init__(
+        self,
+        name: str,
+        pool: Callable[[], ClientVerifier],
+        clock: Clock,
+        extra: str,
+        revocations: Revocations | None = None,
+    ) -> None:
         self._name = name  # of the memo, so that two pools never share a proof
         self._pool = pool
         self._clock = clock
         self._extra = extra
+        self._revocations = revocations
 
     def prove(self, peer: PresentedPeer) -> Proven | None:
         """Give the proof, None if there is no certificate, or raise Rejected."""
@@ -69,6 +80,8 @@ class CertificateProof:
             known = peer.memo[self._name] = self._judged(peer, pool, now)
         if isinstance(known, Disproven):
             raise Rejected(known.reason)
+        if self._revocations is not None:
+            self._revocations.refuse_certificate(known.identity.credential_id, known.serial)
         return known
 
     def _judged(
@@ -92,14 +105,23 @@ class CertificateProof:
             authenticated=Authenticated(with_group(user)),
             begins=now,  # a clock that steps back has the chain checked again
             ends=min(leaf.not_valid_after_utc, now + RECHECK_AFTER),
+            serial=serial_name(leaf.serial_number),
         )
 
 
 class ClientCertificateAuthenticator:
     """Authenticate by common name and organizations of a client certificate."""
 
-    def __init__(self, pool: Callable[[], ClientVerifier], clock: Clock, names: Naming) -> None:
-        self._proof = CertificateProof("client-certificate", pool, clock, names.credential_id)
+    def __init__(
+        self,
+        pool: Callable[[], ClientVerifier],
+        clock: Clock,
+        names: Naming,
+        revocations: Revocations | None = None,
+    ) -> None:
+        self._proof = CertificateProof(
+            "client-certificate", pool, clock, names.credential_id, revocations
+        )
 
     async def authenticate(self, presented: Presented) -> Authenticated | None:
         proven = self._proof.prove(presented.peer)

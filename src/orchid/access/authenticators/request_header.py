@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from orchid.access.authenticators.client_certificate import CertificateProof
+from orchid.access.revocations import Revocations
 from orchid.credentials.certificates import encode
 from orchid.credentials.certification_path import ClientVerifier
 from orchid.engine.interfaces import Authenticated, Clock, Presented, Rejected
@@ -60,8 +61,9 @@ class RequestHeaderAuthenticator:
         pool: Callable[[], ClientVerifier],
         clock: Clock,
         names: Naming,
+        revocations: Revocations | None = None,
     ) -> None:
-        self._proof = CertificateProof("front-proxy", pool, clock, names.credential_id)
+        self._proof = CertificateProof("front-proxy", pool, clock, names.credential_id, revocations)
         self._allowed = frozenset(settings.allowed_names)
         self._username = _lower(settings.username_headers)
         self._uid = _lower(settings.uid_headers)

@@ -2,8 +2,9 @@
 
 Start with `account_verifier`, which makes the verifier whose claims these authenticators read, then
 `ServiceAccountTokenAuthenticator`. The verifier remembers proven signatures; everything else is
-looked at in every use: times, audiences, and whether the account and the bound object still exist
-under the uid that the token names. Nothing of that is remembered, so a deletion is felt at once.
+looked at in every use: times, audiences, whether the account and the bound object still exist under
+the uid that the token names, and whether it was taken back (access/revocations.py). Nothing of that
+is remembered, so a deletion or a revocation is felt at once.
 """
 
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ from typing import Any
 
 from orchid.access.authenticators.audiences import Audiences, shared
 from orchid.access.authenticators.secret_token import SecretTokens
+from orchid.access.revocations import Revocations
 from orchid.credentials.refusals import NotAToken, TokenRefused, WrongIssuer
 from orchid.credentials.tokens import (
     AccountClaims,
@@ -74,6 +76,7 @@ class ServiceAccountTokenAuthenticator:
         api_audiences: Audiences,
         names: Naming,
         legacy: SecretTokens | None = None,
+        revocations: Revocations | None = None,
     ) -> None:
         self._verifier = verifier
         self._feed = feed
@@ -84,6 +87,7 @@ class ServiceAccountTokenAuthenticator:
         self._clock = clock
         self._audiences = api_audiences
         self._legacy = legacy
+        self._revocations = revocations
         self._stale_key = f"{names.authentication}/stale-token"
         self._no_audience_key = f"{names.authentication}/legacy-token"
 
@@ -106,6 +110,10 @@ class ServiceAccountTokenAuthenticator:
             raise Rejected(str(refusal)) from None
         await self._feed.fresh()
         self._refuse_gone(found.account, now)
+        if self._revocations is not None:
+            account = found.account.namespace, found.account.serviceaccount.name
+            issued_at = found.claims.iat or 0
+            self._revocations.refuse_token(account, found.claims.jti, issued_at)
         notes = self._notes(found, seconds)
         if not notes and good == found.claims.aud:
             return found.accepted

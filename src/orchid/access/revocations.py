@@ -1,0 +1,139 @@
+"""Revocations: what was taken back, found by one look into a dictionary in every request.
+
+Authenticators ask here after everything else they know of a credential, remembered proofs included:
+a proof says who somebody was, not that the credential still counts. The index follows the cache of
+CredentialRevocation (cache_index.py), so it is as new as the feed.
+
+Certificates are found by fingerprint. A whole signer is rare: only while one is taken back is the
+record of a certificate (IssuedCertificate) looked at, by its number.
+"""
+
+from datetime import datetime
+from typing import Any, TypeVar
+
+from orchid.access.cache_index import CacheIndex
+from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.feed import Feed
+from orchid.engine.interfaces import Rejected
+from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
+from orchid.kinds.issued_certificate import IssuedCertificate
+
+REVOKED_CERTIFICATE = "the certificate has been revoked"
+REVOKED_TOKEN = "the token has been revoked"  # noqa: S105 - a message, not a token
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+Account = tuple[str, str]  # namespace and name
+EVERY_ACCOUNT: Account = ("", "")
+
+
+class Revocations:
+    """Everything that is taken back now."""
+
+    def __init__(self, feed: Feed) -> None:
+        cache = feed.of(CredentialRevocation)
+        self._decode = cache.kind.decoder.stored
+        self._records = feed.of(IssuedCertificate)
+        self._cleared()
+        self._index = CacheIndex(cache, self._changed, self._cleared)
+
+    def refuse_certificate(self, credential_id: str, serial: str) -> None:
+        """Raise Rejected if the certificate (`X509SHA256=…`, its number in hex) is taken back."""
+        self._index.catch_up()
+        if credential_id in self._certificates:
+            raise Rejected(REVOKED_CERTIFICATE)
+        if self._authorities:
+            self._refuse_authority(credential_id, serial)
+
+    def refuse_token(self, account: Account, jti: str, issued_at: int) -> None:
+        """Raise Rejected if the token, or every token of its account as old, is taken back."""
+        self._index.catch_up()
+        if jti and self._tokens and self._is_token_named(jti, account):
+            raise Rejected(REVOKED_TOKEN)
+        if self._accounts and issued_at <= self.account_until(account):
+            raise Rejected(REVOKED_TOKEN)
+
+    def account_until(self, account: Account) -> int:
+        """The last second whose tokens of an account are taken back; -1 if none are."""
+        self._index.catch_up()
+        return max(self._accounts.get(account, {}).values(), default=-1)
+
+    def authority_until(self, signer_name: str) -> datetime | None:
+        """The last second whose certificates of a signer are taken back."""
+        self._index.catch_up()
+        return max(self._authorities.get(signer_name, {}).values(), default=None)
+
+    def names(self, spec: CredentialRevocationSpec) -> list[str]:
+        """The revocations there are of the same thing, by their keys."""
+        self._index.catch_up()
+        there: dict[str, Any] | None = None
+        if spec.certificate:
+            there = self._certificates.get(_credential_id(spec.certificate.sha256))
+        elif spec.token:
+            there = self._tokens.get(spec.token.jti)
+        elif spec.account:
+            there = self._accounts.get((spec.account.namespace, spec.account.name))
+        elif spec.authority:
+            there = self._authorities.get(spec.authority.signer_name)
+        return list(there or ())
+
+    def __len__(self) -> int:
+        self._index.catch_up()
+        return len(self._places)
+
+    def _is_token_named(self, jti: str, account: Account) -> bool:
+        named = self._tokens.get(jti)
+        return named is not None and any(one in (account, EVERY_ACCOUNT) for one in named.values())
+
+    def _refuse_authority(self, credential_id: str, serial: str) -> None:
+        entry = self._records.get("", serial)
+        if entry is None or _credential_id(entry.object.spec.sha256) != credential_id:
+            return
+        until = self.authority_until(entry.object.spec.signer_name)
+        issued = entry.meta.creation_timestamp
+        if until is not None and issued is not None and issued <= until:
+            raise Rejected(REVOKED_CERTIFICATE)
+
+    # -- following the cache ------------------------------------------------------------------
+
+    def _cleared(self) -> None:
+        """Forget everything: it is about to be told anew."""
+        # Each by what is taken back; there may be several revocations of one thing.
+        self._certificates: dict[str, dict[str, None]] = {}
+        self._tokens: dict[str, dict[str, Account]] = {}
+        self._accounts: dict[Account, dict[str, int]] = {}
+        self._authorities: dict[str, dict[str, datetime]] = {}
+        self._places: dict[str, tuple[dict[Any, Any], Any]] = {}  # where each stands
+
+    def _changed(self, key: str, entry: Entry[CredentialRevocation] | None) -> None:
+        place = self._places.pop(key, None)
+        if place is not None:
+            index, target = place
+            index[target].pop(key, None)
+            if not index[target]:
+                del index[target]
+        if entry is not None:
+            self._add(key, self._decode(entry.data).spec)
+
+    def _add(self, key: str, spec: CredentialRevocationSpec) -> None:
+        if spec.certificate:
+            self._put(key, self._certificates, _credential_id(spec.certificate.sha256), None)
+        elif spec.token:
+            account = spec.token.namespace, spec.token.name
+            self._put(key, self._tokens, spec.token.jti, account)
+        elif spec.account and spec.account.issued_before:
+            account = spec.account.namespace, spec.account.name
+            until = int(spec.account.issued_before.timestamp())
+            self._put(key, self._accounts, account, until)
+        elif spec.authority and spec.authority.issued_before:
+            signer, moment = spec.authority.signer_name, spec.authority.issued_before
+            self._put(key, self._authorities, signer, moment)
+
+    def _put(self, key: str, index: dict[K, dict[str, V]], target: K, value: V) -> None:
+        index.setdefault(target, {})[key] = value
+        self._places[key] = (index, target)
+
+
+def _credential_id(sha256: str) -> str:
+    return f"X509SHA256={sha256}"

@@ -1,0 +1,421 @@
+"""The attack: to go on with a credential that was taken back, or to take back somebody else's."""
+
+import base64
+import hashlib
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from orchid.server.sockets.messages import Peer
+from orchid.wire.naming import ORCH
+from orchid.wire.text import timestamp
+from tests.api.world import ALICE, Answer, Api
+from tests.security.certified import Certified, cluster_authority, issued, other_authority
+from tests.security.test_watches_end import prepared, watching
+from tests.unit.controllers.beside import MovingClock
+from tests.unit.credentials import samples
+
+REVOCATIONS = "/apis/identity.orch.io/v1alpha1/credentialrevocations"
+ISSUED = "/apis/identity.orch.io/v1alpha1/issuedcertificates"
+REQUESTS = f"/apis/{ORCH.certificates}/v1/certificatesigningrequests"
+REVIEWS = "/apis/authentication.orch.io/v1/tokenreviews"
+FUTURE, PAST = "2100-01-01T00:00:00Z", "2020-01-01T00:00:00Z"
+WHO = "/apis/authentication.orch.io/v1/selfsubjectreviews"
+
+
+async def revoke(
+    server: Api, name: str, spec: dict[str, Any], token: str | None = None, **meta: Any
+) -> Answer:
+    body = {"metadata": {"name": name, **meta}, "spec": spec}
+    sent = {} if token is None else {"token": token}
+    return await server.call("POST", REVOCATIONS, body, **sent)
+
+
+async def revoked(server: Api, name: str, **spec: Any) -> dict[str, Any]:
+    answer = await revoke(server, name, spec)
+    assert answer.status == 201, answer.text
+    found: dict[str, Any] = answer.json
+    return found
+
+
+async def known(server: Api, **how: Any) -> int:
+    """The status of a request that anybody may make whom the server knows."""
+    return (await server.call("POST", WHO, {}, **{"token": None, **how})).status
+
+
+def fingerprint(certified: Certified) -> str:
+    return hashlib.sha256(certified.der).hexdigest()
+
+
+def jti_of(token: str) -> str:
+    payload = token.split(".")[1]
+    found: str = json.loads(base64.urlsafe_b64decode(payload + "=="))["jti"]
+    return found
+
+
+async def on_record(server: Api, user: str, name: str = "asked") -> tuple[str, Peer]:
+    """A certificate that was asked for, approved and issued; its number, and who shows it."""
+    spec = {
+        "request": base64.b64encode(samples.request(user)).decode(),
+        "signerName": ORCH.client_signer,
+        "usages": ["client auth"],
+    }
+    made = await server.make(REQUESTS, {"metadata": {"name": name}, "spec": spec})
+    condition = {"type": "Approved", "status": "True", "reason": "Test"}
+    made["status"] = {"conditions": [condition]}
+    answer = await server.call("PUT", f"{REQUESTS}/{name}/approval", made)
+    assert answer.status == 200, answer.text
+    approved = answer.json
+    certified = issued(cluster_authority(server.server.files.path), user)
+    approved["status"]["certificate"] = base64.b64encode(certified.chain).decode()
+    answer = await server.call("PUT", f"{REQUESTS}/{name}/status", approved)
+    assert answer.status == 200, answer.text
+    sha256 = fingerprint(certified)
+    found = await server.call("GET", f"{ISSUED}?fieldSelector=spec.sha256={sha256}")
+    return found.json["items"][0]["metadata"]["name"], certified.peer
+
+
+async def test_a_revoked_certificate_is_refused_on_the_same_connection(server: Api) -> None:
+    """What a connection has proven does not count beyond the revocation; others go on."""
+    authority = cluster_authority(server.server.files.path)
+    jane, other = issued(authority, "jane"), issued(authority, "jane")
+    peer = jane.peer
+    before = await known(server, peer=peer)
+
+    answer = await revoke(server, "stolen", {"certificate": {"sha256": fingerprint(jane)}})
+
+    assert before == 201
+    assert answer.status == 201
+    assert "no certificate with this fingerprint was issued here" in answer.warnings[0]
+    assert await known(server, peer=peer) == 401
+    assert await known(server, peer=other.peer) == 201
+
+
+@pytest.mark.parametrize("by", ["sha256", "serialNumber", "requestName"])
+async def test_a_certificate_is_named_by_what_one_knows_of_it(server: Api, by: str) -> None:
+    """The server adds the rest, and the end is the certificate's own."""
+    serial, peer = await on_record(server, "jane")
+    record = (await server.call("GET", f"{ISSUED}/{serial}")).json["spec"]
+    named = {
+        "sha256": {"sha256": record["sha256"]},
+        "serialNumber": {"serialNumber": serial, "signerName": ORCH.client_signer},
+        "requestName": {"requestName": "asked"},
+    }[by]
+
+    made = await revoked(server, "stolen", certificate=named, reason="keyCompromise")
+
+    assert made["spec"]["certificate"] == {
+        "sha256": record["sha256"],
+        "signerName": ORCH.client_signer,
+        "serialNumber": serial,
+        "requestName": "asked",
+    }
+    assert made["status"]["expires"] == record["notAfter"]
+    assert await known(server, peer=peer) == 401
+
+
+async def test_a_revoked_token_is_refused_and_reviewed_as_such(server: Api) -> None:
+    """By its id; another token of the account goes on."""
+    await server.account("robot")
+    token, other = await server.token("robot"), await server.token("robot")
+    named = {"jti": jti_of(token), "namespace": "default", "name": "robot"}
+
+    await revoked(server, "leaked", token=named)
+
+    review = await server.call("POST", REVIEWS, {"spec": {"token": token}})
+    assert await known(server, token=token) == 401
+    assert await known(server, token=other) == 201
+    assert not review.json["status"].get("authenticated")
+    assert "has been revoked" in review.json["status"]["error"]
+
+
+async def test_a_tokens_id_counts_for_the_account_that_was_named_only(server: Api) -> None:
+    """Whoever may revoke one account's tokens cannot take those of another by naming their id."""
+    await server.account("robot")
+    await server.account("other")
+    token = await server.token("robot")
+
+    await revoked(
+        server, "wrong", token={"jti": jti_of(token), "namespace": "default", "name": "other"}
+    )
+
+    assert await known(server, token=token) == 201
+
+
+async def test_all_tokens_of_an_account_go_and_the_next_one_works(server: Api) -> None:
+    """Times count whole seconds: one that is issued in the same second must not be hit."""
+    await server.account("robot")
+    old = await server.token("robot")
+
+    await revoked(server, "all", account={"namespace": "default", "name": "robot"})
+    new = await server.token("robot")
+
+    assert await known(server, token=old) == 401
+    assert await known(server, token=new) == 201
+
+
+async def test_tokens_of_before_a_moment_go(server: Api, clock: MovingClock) -> None:
+    """What was issued after it stays."""
+    await server.account("robot")
+    old = await server.token("robot")
+    clock.ahead += timedelta(seconds=10)
+    moment = timestamp(clock.now())
+    clock.ahead += timedelta(seconds=10)
+    new = await server.token("robot")
+
+    account = {"namespace": "default", "name": "robot", "issuedBefore": moment}
+    await revoked(server, "older", account=account)
+
+    assert await known(server, token=old) == 401
+    assert await known(server, token=new) == 201
+
+
+async def test_all_certificates_of_a_signer_go_and_the_next_one_works(server: Api) -> None:
+    """Only what was issued until then, and only that signer's."""
+    _, old = await on_record(server, "jane", "first")
+    unrecorded = issued(cluster_authority(server.server.files.path), "root").peer
+
+    await revoked(server, "all", authority={"signerName": ORCH.client_signer})
+    _, new = await on_record(server, "jane", "second")
+
+    assert await known(server, peer=old) == 401
+    assert await known(server, peer=new) == 201
+    assert await known(server, peer=unrecorded) == 201
+
+
+async def test_a_certificate_of_an_authority_that_is_not_ours_is_refused_by_fingerprint(
+    server: Api,
+) -> None:
+    """It cannot be named by a number, which means nothing to us."""
+    foreign = issued(other_authority(), "jane")
+    by_number = {"serialNumber": "7", "signerName": "example.com/x"}
+
+    refused = await revoke(server, "a", {"certificate": by_number})
+    allowed = await revoke(server, "b", {"certificate": {"sha256": fingerprint(foreign)}})
+
+    assert (refused.status, allowed.status) == (422, 201)
+    assert 'serialNumber: Not found: "7"' in refused.text.replace("\\", "")
+
+
+async def test_open_watches_of_a_revoked_credential_end(server: Api) -> None:
+    """Both kinds of credential, without waiting for the next change of a right."""
+    await prepared(server)
+    token = await server.token("robot")
+    jane = issued(cluster_authority(server.server.files.path), "jane")
+    async with (
+        watching(server, token) as by_token,
+        watching(server, peer=jane.peer) as by_certificate,
+    ):
+        await revoked(server, "token", token={"jti": jti_of(token)})
+        await server.server.watches.judge_all()
+        between = (by_token.ended, by_certificate.ended)
+        await revoked(server, "certificate", certificate={"sha256": fingerprint(jane)})
+        await server.server.watches.judge_all()
+
+        assert between == ("finish", None)
+        assert by_certificate.ended == "finish"
+
+
+async def test_a_revocation_is_reason_to_look_at_watches_at_once(server: Api) -> None:
+    """Also one that is new, while new roles and accounts are none."""
+    await prepared(server)
+    async with watching(server, await server.token("robot")):
+        server.server.watches._changed.clear()
+
+        await revoked(server, "some", certificate={"sha256": "0" * 64})
+
+        assert server.server.watches._changed.is_set()
+
+
+async def test_a_hold_is_lifted_by_deleting_it_and_nothing_else_is(server: Api) -> None:
+    """Not even an administrator revives what was revoked for good."""
+    serial, peer = await on_record(server, "jane")
+    named = {"serialNumber": serial, "signerName": ORCH.client_signer}
+    await revoked(server, "hold", certificate=named, reason="certificateHold")
+    held = await known(server, peer=peer)
+    lifted = await server.call("DELETE", f"{REVOCATIONS}/hold")
+    again = await known(server, peer=peer)
+    await revoked(server, "good", certificate=named, reason="keyCompromise")
+
+    deleted = await server.call("DELETE", f"{REVOCATIONS}/good")
+    all_deleted = await server.call("DELETE", REVOCATIONS)
+
+    assert (held, lifted.status, again) == (401, 200, 201)
+    assert (deleted.status, all_deleted.status) == (403, 403)
+    assert "only certificateHold can be lifted" in deleted.text
+    assert await known(server, peer=peer) == 401
+
+
+async def test_what_was_revoked_twice_needs_both_to_go(server: Api) -> None:
+    """The second is allowed, and says that it is the second."""
+    serial, peer = await on_record(server, "jane")
+    named = {"serialNumber": serial, "signerName": ORCH.client_signer}
+    await revoked(server, "one", certificate=named, reason="certificateHold")
+
+    second = await revoke(server, "two", {"certificate": named, "reason": "certificateHold"})
+    await server.call("DELETE", f"{REVOCATIONS}/one")
+    still = await known(server, peer=peer)
+    await server.call("DELETE", f"{REVOCATIONS}/two")
+
+    assert 'already revoked by \\"one\\"' in second.warnings[0]
+    assert still == 401
+    assert await known(server, peer=peer) == 201
+
+
+async def test_a_revocation_whose_work_is_done_can_go(server: Api, clock: MovingClock) -> None:
+    """After the certificate's own end there is nothing left to refuse."""
+    serial, _ = await on_record(server, "jane")
+    named = {"serialNumber": serial, "signerName": ORCH.client_signer}
+    await revoked(server, "old", certificate=named)
+
+    clock.ahead += timedelta(hours=2)
+
+    assert (await server.call("DELETE", f"{REVOCATIONS}/old")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ({}, "exactly one of"),
+        ({"token": {"jti": "a"}, "certificate": {"sha256": "0" * 64}}, "exactly one of"),
+        ({"certificate": {}}, "say which"),
+        ({"certificate": {"sha256": "A" * 64}}, "64 lower-case"),
+        ({"certificate": {"serialNumber": "12"}}, "Not found"),
+        ({"certificate": {"requestName": "never"}}, "Not found"),
+        ({"token": {}}, "spec.token.jti: Required"),
+        ({"token": {"jti": "x" * 257}}, "Too long"),
+        ({"token": {"jti": "x", "name": "y"}}, "spec.token.namespace: Required"),
+        ({"token": {"jti": "x", "name": "never", "namespace": "n"}}, "Not found"),
+        ({"account": {"name": "never", "namespace": "n"}}, "Not found"),
+        ({"account": {"name": "default"}}, "spec.account.namespace: Required"),
+        ({"authority": {}}, "spec.authority.signerName: Required"),
+        ({"authority": {"signerName": "example.com/never"}}, "Not found"),
+        ({"certificate": {"sha256": "0" * 64}, "reason": "bored"}, "Unsupported value"),
+        ({"certificate": {"sha256": "0" * 64}, "reason": "removeFromCRL"}, "Unsupported value"),
+        ({"certificate": {"sha256": "0" * 64}, "message": "x" * 1025}, "Too long"),
+        (
+            {
+                "authority": {
+                    "signerName": ORCH.client_signer,
+                    "issuedBefore": FUTURE,
+                }
+            },
+            "must not be in the future",
+        ),
+    ],
+)
+async def test_what_cannot_be_meant_is_refused(
+    server: Api, spec: dict[str, Any], text: str
+) -> None:
+    """Each with the field and the reason, and nothing is stored."""
+    answer = await revoke(server, "bad", spec)
+
+    assert answer.status == 422, answer.text
+    assert text in answer.json["message"]
+    assert (await server.call("GET", f"{REVOCATIONS}/bad")).status == 404
+
+
+async def test_what_is_revoked_never_changes(server: Api) -> None:
+    """Neither by an update nor by what a client claims of the end."""
+    made = await revoked(server, "x", certificate={"sha256": "0" * 64})
+    forged = {
+        "metadata": {"name": "y"},
+        "spec": made["spec"],
+        "status": {"expires": PAST},
+    }
+
+    changed = {**made, "spec": {"certificate": {"sha256": "1" * 64}}}
+    updated = await server.call("PUT", f"{REVOCATIONS}/x", changed)
+    created = await server.call("POST", REVOCATIONS, forged)
+    status = await server.call(
+        "PUT", f"{REVOCATIONS}/x/status", {**made, "status": {"expires": PAST}}
+    )
+
+    assert updated.status == 422
+    assert "field is immutable" in updated.text
+    assert "expires" not in created.json.get("status", {})
+    assert "expires" not in status.json.get("status", {})
+
+
+GRANTS: dict[str, dict[str, Any]] = {
+    "signer": {
+        "apiGroups": [ORCH.certificates],
+        "resources": ["signers"],
+        "resourceNames": [ORCH.client_signer],
+        "verbs": ["revoke"],
+    },
+    "domain": {
+        "apiGroups": [ORCH.certificates],
+        "resources": ["signers"],
+        "resourceNames": [f"{ORCH.client_signer.partition('/')[0]}/*"],
+        "verbs": ["revoke"],
+    },
+    "signers": {"apiGroups": [ORCH.certificates], "resources": ["signers"], "verbs": ["revoke"]},
+    "approve": {
+        "apiGroups": [ORCH.certificates],
+        "resources": ["signers"],
+        "verbs": ["approve", "sign", "attest"],
+    },
+    "account": {
+        "apiGroups": [""],
+        "resources": ["serviceaccounts"],
+        "resourceNames": ["robot"],
+        "verbs": ["revoke"],
+    },
+    "accounts": {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["revoke"]},
+    "delete": {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["delete", "create"]},
+}
+
+
+@pytest.mark.parametrize(
+    ("grant", "may"),
+    [
+        ("signer", {"certificate", "authority"}),
+        ("domain", {"certificate", "authority"}),
+        ("signers", {"certificate", "authority", "fingerprint"}),
+        ("approve", set[str]()),
+        ("account", {"account", "token"}),
+        ("accounts", {"account", "token", "any token"}),
+        ("delete", set[str]()),
+    ],
+)
+async def test_revoking_takes_the_verb_on_what_is_hit(
+    server: Api, grant: str, may: set[str]
+) -> None:
+    """The right to create revocations alone takes nothing back, and no other verb does."""
+    serial, _ = await on_record(server, "jane")
+    await server.account("robot")
+    create = {
+        "apiGroups": ["identity.orch.io"],
+        "resources": ["credentialrevocations"],
+        "verbs": ["create"],
+    }
+    rbac = "/apis/rbac.authorization.orch.io/v1"
+    role = {"metadata": {"name": "revoker"}, "rules": [create, GRANTS[grant]]}
+    await server.make(f"{rbac}/clusterroles", role)
+    reference = {"apiGroup": ORCH.rbac, "kind": "ClusterRole", "name": "revoker"}
+    subjects = [{"kind": "User", "name": "alice", "apiGroup": ORCH.rbac}]
+    binding = {"metadata": {"name": "revoker"}, "subjects": subjects, "roleRef": reference}
+    await server.make(f"{rbac}/clusterrolebindings", binding)
+    robot = {"namespace": "default", "name": "robot"}
+    wanted: dict[str, dict[str, Any]] = {
+        "certificate": {"certificate": {"serialNumber": serial, "signerName": ORCH.client_signer}},
+        "authority": {"authority": {"signerName": ORCH.client_signer}},
+        # Naming a signer for what nobody has seen makes it no less unseen.
+        "fingerprint": {"certificate": {"sha256": "0" * 64, "signerName": ORCH.client_signer}},
+        "account": {"account": robot},
+        "token": {"token": {"jti": "x", **robot}},
+        "any token": {"token": {"jti": "x"}},
+    }
+
+    answers = {
+        name.replace(" ", "-"): await revoke(server, name.replace(" ", "-"), spec, token=ALICE)
+        for name, spec in wanted.items()
+    }
+
+    allowed = {name.replace("-", " ") for name, found in answers.items() if found.status == 201}
+    refused = [found for found in answers.values() if found.status != 201]
+    assert allowed == may
+    assert all(found.status == 403 and "not permitted to revoke" in found.text for found in refused)
