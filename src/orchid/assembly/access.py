@@ -43,8 +43,8 @@ from orchid.access.oidc.configuration import (
     read_configuration,
 )
 from orchid.access.policy_explainer import PolicyExplainer
-from orchid.admission.authority_dependents import AuthorityDependents
 from orchid.access.revocations import Revocations
+from orchid.admission.authority_dependents import AuthorityDependents
 from orchid.admission.bound_object import BoundObject
 from orchid.admission.four_eyes import FourEyes
 from orchid.admission.namespace_lifecycle import Ensure, NamespaceLifecycle
