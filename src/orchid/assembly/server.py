@@ -20,6 +20,7 @@ from orchid.assembly.kinds import RIGHTS_REST_ON, TAKES_BACK, served_kinds, stor
 from orchid.assembly.ledger import ledger_pages
 from orchid.assembly.stores import AuditRecord
 from orchid.controllers.label_token_secrets import LabelTokenSecrets
+from orchid.controllers.report_applied import ReportApplied
 from orchid.controllers.running import UnknownController, chosen, run_controllers
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import KeySet
@@ -146,6 +147,11 @@ class Assembly:
             self.chain, self.access.callers, self.catalog, names
         )
         self.token_uses = LabelTokenSecrets(self.clients.of_user(SELF), self.clock, names)
+        self.applied = ReportApplied(
+            self.clients.of_user(SELF), self.clock, names, lambda: self.feed.revision
+        )
+        for type_ in TAKES_BACK:
+            self.feed.of(type_).listen(self.applied, lambda _changes: self.applied.changed())
 
     def _audit(self, record: AuditRecord | None) -> PolicyAudit | None:
         if record is None:
@@ -312,6 +318,7 @@ class Assembly:
             if listens:
                 await listener.start(sockets=sockets, shares=self.settings.given.workers > 1)
             background += [tasks.create_task(work) for work in self._upkeep(controls)]
+            reporting = tasks.create_task(self.applied.run()) if listens else None
             controllers = tasks.create_task(self.run_controllers()) if controls else None
             await stop.wait()
             self.stopping = True
@@ -322,6 +329,9 @@ class Assembly:
                 await asyncio.wait([controllers])
             if listens:
                 await listener.drain(self.settings.shutdown_grace)
+            if reporting is not None:
+                reporting.cancel()
+                await self.applied.leave()
             for task in background:
                 task.cancel()
         await self.token_counts.write()

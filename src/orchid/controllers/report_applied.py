@@ -1,0 +1,99 @@
+"""Say how far this server is: a Lease of its own, which tells up to which revision it has applied.
+
+Runs in every process that serves, not only where controllers run. The Lease is renewed while the
+process lives, and written at once when a revocation has arrived here; confirm_revocations.py reads
+all of them. A process that ends in order takes its Lease away.
+"""
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+from orchid.client.client import Client
+from orchid.client.transport import ServerUnreachable
+from orchid.controllers.runtime.leader import micro_time
+from orchid.controllers.runtime.loop import Clock
+from orchid.kinds.lease import Lease, LeaseSpec
+from orchid.wire.errors import ApiError, NotFound
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.naming import Naming
+from orchid.wire.struct import replace
+
+log = logging.getLogger(__name__)
+
+RENEW_EVERY: Final = 10.0  # seconds
+LASTS: Final = 30  # seconds without renewal
+PAUSE: Final = 0.02  # between two reports, so that a crowd of revocations costs few
+
+
+def server_label(names: Naming) -> str:
+    """The label of every server's Lease."""
+    return f"{names.identity}/server"
+
+
+def applied_annotation(names: Naming) -> str:
+    """Where a Lease says how far its server is."""
+    return f"{names.identity}/applied"
+
+
+class ReportApplied:
+    """One server's word."""
+
+    def __init__(
+        self, client: Client, clock: Clock, names: Naming, applied: Callable[[], int]
+    ) -> None:
+        """`applied`: the revision up to which this process refuses what was revoked."""
+        self._client = client
+        self._clock = clock
+        self._names = names
+        self._applied = applied
+        self._changed = asyncio.Event()
+        self.name = f"{names.component}-server-{uuid.uuid4()}"
+
+    def changed(self) -> None:
+        """Report soon: something was revoked."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        while True:
+            self._changed.clear()
+            try:
+                await self.report()
+            except (ApiError, ServerUnreachable) as problem:
+                log.debug("server.not_reported", extra={"why": str(problem)})
+                await asyncio.sleep(1.0)
+            await asyncio.sleep(PAUSE)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(RENEW_EVERY):
+                    await self._changed.wait()
+
+    async def leave(self) -> None:
+        """Take the Lease away: nobody waits for a server that serves no more."""
+        with contextlib.suppress(ApiError, ServerUnreachable, TimeoutError):
+            async with asyncio.timeout(1.0):
+                await self._client.delete(Lease, self.name, self._names.system_namespace)
+
+    async def report(self) -> None:
+        """Write the Lease as of now."""
+        spec = LeaseSpec(
+            holder_identity=self.name,
+            lease_duration_seconds=LASTS,
+            renew_time=micro_time(self._clock.now()),
+        )
+        meta = ObjectMeta(
+            name=self.name,
+            namespace=self._names.system_namespace,
+            labels={server_label(self._names): "true"},
+            annotations={applied_annotation(self._names): str(self._applied())},
+        )
+        found = await self._client.find(Lease, self.name, self._names.system_namespace)
+        if found is None:
+            await self._client.create(Lease(metadata=meta, spec=spec))
+            return
+        with contextlib.suppress(NotFound):
+            marked = found.with_meta(labels=meta.labels, annotations=meta.annotations)
+            await self._client.update(replace(marked, spec=spec))

@@ -1,0 +1,176 @@
+"""What controllers do about revocations: confirm them, tell the inventory, remove what is over."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+from orchid.controllers.confirm_revocations import ConfirmRevocations
+from orchid.controllers.report_applied import LASTS, ReportApplied, applied_annotation, server_label
+from orchid.kinds.credential_revocation import (
+    CredentialRevocation,
+    CredentialRevocationSpec,
+    RevokedAuthority,
+    RevokedCertificate,
+)
+from orchid.kinds.issued_certificate import IssuedCertificate
+from orchid.kinds.lease import Lease, LeaseSpec
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.naming import ORCH
+from tests.unit.controllers.beside import Beside
+from tests.unit.controllers.test_issued_certificates import issued
+
+HOME = ORCH.system_namespace
+
+
+async def revoke(world: Beside, name: str, **spec: Any) -> CredentialRevocation:
+    made = CredentialRevocation(
+        metadata=ObjectMeta(name=name), spec=CredentialRevocationSpec(**spec)
+    )
+    return await world.admin.create(made)
+
+
+def unseen() -> RevokedCertificate:
+    return RevokedCertificate(sha256="0" * 64)
+
+
+@asynccontextmanager
+async def reporting(world: Beside) -> AsyncIterator[ReportApplied]:
+    """The server says how far it is, as it does while it runs."""
+    task = asyncio.create_task(world.server.applied.run())
+    try:
+        yield world.server.applied
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def lease(name: str, applied: int) -> Lease:
+    meta = ObjectMeta(
+        name=name,
+        namespace=HOME,
+        labels={server_label(ORCH): "true"},
+        annotations={applied_annotation(ORCH): str(applied)},
+    )
+    return Lease(metadata=meta, spec=LeaseSpec(lease_duration_seconds=LASTS))
+
+
+async def test_a_revocation_is_effective_when_every_server_has_applied_it(world: Beside) -> None:
+    """Not while one that lives is behind; a server that leaves is not waited for."""
+    await world.admin.create(lease("slow", 1))
+    async with reporting(world), world.running("revocation-confirmer"):
+        made = await revoke(world, "a", certificate=unseen())
+        here = int(made.metadata.resource_version)
+        await world.until_like(
+            Lease,
+            world.server.applied.name,
+            HOME,
+            lambda found: int(found.metadata.annotations[applied_annotation(ORCH)]) >= here,
+        )
+        before = await world.admin.get(CredentialRevocation, "a")
+        await world.admin.delete(Lease, "slow", HOME)
+
+        after = await world.until_like(
+            CredentialRevocation, "a", condition=lambda one: one.is_effective
+        )
+
+    assert not before.is_effective
+    assert after.status.conditions[0].message == "Refused by every server (1)."
+
+
+async def test_a_server_that_is_silent_for_long_is_not_waited_for(world: Beside) -> None:
+    """It crashed; by its Lease alone it would hold up every revocation for ever."""
+    now = 1000.0
+    (client,) = (world.server.clients("revocation-confirmer"),)
+    controller = ConfirmRevocations(client, ORCH, world.clock, lambda: now)
+    controller._servers = {"crashed": (1, now - LASTS - 1), "live": (2**60, now)}
+    made = await revoke(world, "a", certificate=unseen())
+
+    again = await controller.reconcile(made)
+
+    found = await world.admin.get(CredentialRevocation, "a")
+    assert again is None
+    assert found.is_effective
+
+
+async def test_without_any_server_nothing_is_confirmed(world: Beside) -> None:
+    """Silence is no proof."""
+    controller = ConfirmRevocations(world.server.clients("revocation-confirmer"), ORCH, world.clock)
+    made = await revoke(world, "a", certificate=unseen())
+
+    again = await controller.reconcile(made)
+
+    assert again is not None
+    assert not (await world.admin.get(CredentialRevocation, "a")).is_effective
+
+
+async def test_a_server_that_ends_takes_its_lease_away(world: Beside) -> None:
+    """So that nobody waits for it."""
+    async with reporting(world) as report:
+        await world.until_like(Lease, report.name, HOME)
+
+    await report.leave()
+
+    assert await world.admin.find(Lease, report.name, HOME) is None
+
+
+async def test_the_inventory_tells_what_is_revoked_and_what_is_released(world: Beside) -> None:
+    """With time and reason, and no longer when a hold is lifted."""
+    async with world.running("csrsigning", "revocation-marker"):
+        leaf = await issued(world, "alice")
+        serial = f"{leaf.serial_number:x}"
+        named = RevokedCertificate(request_name="alice")
+        made = await revoke(world, "hold", certificate=named, reason="certificateHold")
+        held = await world.until_like(
+            IssuedCertificate, serial, condition=lambda one: one.status.revoked is not None
+        )
+
+        await world.admin.delete(CredentialRevocation, "hold")
+
+        await world.until_like(
+            IssuedCertificate, serial, condition=lambda one: one.status.revoked is None
+        )
+    assert held.status.revoked is not None
+    assert held.status.revoked.reason == "certificateHold"
+    assert held.status.revoked.time == made.metadata.creation_timestamp
+
+
+async def test_the_inventory_tells_of_a_whole_signer(world: Beside) -> None:
+    """Every certificate until then, and none after."""
+    async with world.running("csrsigning", "revocation-marker"):
+        old = await issued(world, "old")
+        authority = RevokedAuthority(signer_name=ORCH.client_signer)
+        await revoke(world, "all", authority=authority, reason="cACompromise")
+        await world.until_like(
+            IssuedCertificate,
+            f"{old.serial_number:x}",
+            condition=lambda one: one.status.revoked is not None,
+        )
+
+        new = await issued(world, "new")
+        await revoke(world, "other", certificate=RevokedCertificate(request_name="old"))
+
+    found = await world.admin.get(IssuedCertificate, f"{new.serial_number:x}")
+    assert found.status.revoked is None
+
+
+async def test_a_revocation_is_removed_when_its_work_is_done(world: Beside) -> None:
+    """And not before; one whose end nobody knows stays."""
+    async with world.running("csrsigning"):
+        await issued(world, "alice")
+    await revoke(world, "known", certificate=RevokedCertificate(request_name="alice"))
+    await revoke(world, "unknown", certificate=unseen())
+    (cleaner,) = world.made("revocation-cleaner")
+    await cleaner.sweep()  # type: ignore[attr-defined]  # a Sweeper
+    before = await world.admin.find(CredentialRevocation, "known")
+
+    world.clock.ahead = timedelta(days=366)
+    world.server.clock.now = world.clock.now  # type: ignore[method-assign]  # the server's time too
+    await cleaner.sweep()  # type: ignore[attr-defined]  # as above
+
+    assert before is not None
+    assert await world.admin.find(CredentialRevocation, "known") is None
+    assert await world.admin.find(CredentialRevocation, "unknown") is not None
