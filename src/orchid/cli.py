@@ -41,6 +41,7 @@ COMMANDS = (
     Command("csr", "request, decide and fetch certificates", "orchid.commands.csr"),
     Command("policy", "say by rule who gets a certificate, and why", "orchid.commands.policy"),
     Command("issued", "list the certificates that are out there", "orchid.commands.issued"),
+    Command("revoke", "take a certificate or a token back", "orchid.commands.revoke"),
     Command("bundle", "list, show and set trust bundles", "orchid.commands.bundle"),
     Command("ledger", "check and prove what was issued and decided", "orchid.commands.ledger"),
     Command("kubeconfig", "write a kubeconfig for a workload", "orchid.commands.kubeconfig"),

@@ -76,6 +76,7 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
         "/version/*",
         "/.well-known/openid-configuration",
         "/openid/v1/jwks",
+        "/crl/*",
     )
     # serving
     tls_cert_file: Annotated[
@@ -227,6 +228,19 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
         str, Help(description="Authority of the legacy signer alone.")
     ] = ""
     cluster_signing_legacy_unknown_key_file: Annotated[str, Help(description="Its key.")] = ""
+    crl_url: Annotated[
+        str,
+        Help(
+            description="Where others reach /crl/ of this server, like http://pki.example.com; "
+            "issued certificates then say where their revocation list is."
+        ),
+    ] = ""
+    crl_listen: Annotated[
+        str,
+        Help(
+            description="Address and port to serve revocation lists on without TLS; empty for none."
+        ),
+    ] = ""
     issued_retention: Annotated[
         str, Help(description="How long the record of an issued certificate outlives it.")
     ] = "720h"
@@ -357,7 +371,10 @@ def check(given: Given) -> Settings:
     _together(given, "tls_cert_file", "tls_private_key_file")
     _together(given, "cluster_signing_cert_file", "cluster_signing_key_file")
     _front_proxy(given)
-    host, port = _address(given.listen)
+    _refuse_odd_url("crl-url", given.crl_url)
+    if given.crl_listen:
+        address(given.crl_listen, "crl-listen")
+    host, port = address(given.listen, "listen")
     issuers = given.service_account_issuer or (_url(given.advertise_address or host, port),)
     return Settings(
         given=given,
@@ -428,10 +445,22 @@ def _front_proxy(given: Given) -> None:
             )
 
 
-def _address(text: str) -> tuple[str, int]:
+def _refuse_odd_url(name: str, text: str) -> None:
+    """Others will follow it from certificates, so it has to be one they can follow."""
+    if text and not (text.startswith(("http://", "https://")) and _is_plain_url(text)):
+        raise BadSettings(f"--{name}: {text!r} is no address like http://pki.example.com")
+
+
+def _is_plain_url(text: str) -> bool:
+    rest = text.partition("://")[2].rstrip("/")
+    return bool(rest) and text.isascii() and text.isprintable() and not set(text) & set(' "<>?#%')
+
+
+def address(text: str, name: str) -> tuple[str, int]:
+    """The host and port of a setting."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > LAST_PORT:
-        raise BadSettings(f"--listen: {text!r} is not an address and a port, like 127.0.0.1:6443")
+        raise BadSettings(f"--{name}: {text!r} is not an address and a port, like 127.0.0.1:6443")
     return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 -- ":6443" means everywhere
 
 

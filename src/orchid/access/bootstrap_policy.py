@@ -199,6 +199,10 @@ class _Writer:
         self._role(discovery, urls(*OPENID_URLS))
         # Relying parties fetch the keys without credentials of ours; nothing in them is secret.
         self._bind(discovery, self._group(AUTHENTICATED), self._group(UNAUTHENTICATED))
+        # A revocation list is signed, and tells what everybody should know.
+        lists = "system:revocation-list-reader"
+        self._role(lists, urls("/crl/*"))
+        self._bind(lists, self._group(AUTHENTICATED), self._group(UNAUTHENTICATED))
         reader = "extension-apiserver-authentication-reader"
         seen = rule(READ, CORE, ("configmaps",), "extension-apiserver-authentication")
         self._system_role(reader, seen)

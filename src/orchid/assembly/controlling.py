@@ -35,6 +35,8 @@ from orchid.version import __version__
 from orchid.wire.naming import Naming
 from orchid.wire.user import AUTHENTICATED, UserInfo
 
+CLUSTER = "cluster"  # the authority that all platform signers share
+
 
 def user_agent(names: Naming) -> str:
     """How controllers call themselves; the part before the slash owns the fields they write."""
@@ -186,7 +188,12 @@ def signers(settings: Settings, files: DataDirectory) -> dict[str, Signer]:
     profiles = platform_profiles(names)
     if own:
         return {
-            name: Signer(profiles[name], Authority.following(*pair).current)
+            name: Signer(
+                profiles[name],
+                Authority.following(*pair).current,
+                list_name=name.partition("/")[2],
+                crl_url=_crl_url(settings, name.partition("/")[2]),
+            )
             for name, pair in own.items()
         }
     given = settings.given
@@ -194,7 +201,17 @@ def signers(settings: Settings, files: DataDirectory) -> dict[str, Signer]:
         settings.path(given.cluster_signing_cert_file, files.ca_certificate.name),
         settings.path(given.cluster_signing_key_file, files.ca_key.name),
     )
-    return {name: Signer(profile, common.current) for name, profile in profiles.items()}
+    place = _crl_url(settings, CLUSTER)
+    return {
+        name: Signer(profile, common.current, list_name=CLUSTER, crl_url=place)
+        for name, profile in profiles.items()
+    }
+
+
+def _crl_url(settings: Settings, authority: str) -> str:
+    """Where the revocation list of an authority is, as certificates are to say."""
+    base = settings.given.crl_url.rstrip("/")
+    return f"{base}/crl/{authority}.crl" if base else ""
 
 
 def authorities(found: Mapping[str, Signer]) -> dict[str, dict[str, list[str]]]:

@@ -13,6 +13,7 @@ from orchid.access.bootstrap_policy import bootstrap_policy
 from orchid.access.impersonation import Impersonation
 from orchid.access.issuance_metrics import IssuanceMetrics
 from orchid.access.reconcile_policy import reconcile
+from orchid.access.revocation_lists import RevocationLists
 from orchid.assembly import controlling, memory
 from orchid.assembly.access import Access, told_as_settings
 from orchid.assembly.encryption import encrypted
@@ -36,7 +37,7 @@ from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.namespace import Namespace
 from orchid.ledger.known_keys import note_keys
 from orchid.ledger.token_counts import TokenCounts
-from orchid.server import openid
+from orchid.server import crl_pages, openid
 from orchid.server.audit.trail import PolicyAudit
 from orchid.server.chain import Chain
 from orchid.server.discovery.documents import Discovery
@@ -55,7 +56,7 @@ from orchid.server.sockets.descriptors import fitted
 from orchid.server.sockets.listener import ConnectionLimits, Listener
 from orchid.server.sockets.messages import HttpRequest, Response
 from orchid.server.sockets.tls import TlsFiles
-from orchid.settings import BadSettings, Settings
+from orchid.settings import BadSettings, Settings, address
 from orchid.store.interface import Store, StoreError
 from orchid.telemetry import failure_story
 from orchid.wire.user import MASTERS, UserInfo
@@ -134,6 +135,7 @@ class Assembly:
             is_stale=encryption.is_stale if encryption else never_stale,
         )
         self.local = InternalObjects(self.catalog, self.feed, self.verbs, self.clock, SELF)
+        self.lists = crl_pages.ServedLists(RevocationLists(self.feed, names).find)
         self.ledger = ledger_pages(settings, files, store)
         self.fairness = Fairness(
             names,
@@ -228,14 +230,18 @@ class Assembly:
         )
 
     def _pages(self, metrics: MetricsPage) -> Pages:
-        address = self.settings.url.removeprefix("https://")
+        place = self.settings.url.removeprefix("https://")
         openid_pages = self._openid()
         described = OpenApi(self.catalog, self.settings.names, openid_pages)
         return Pages(
-            Discovery(self.catalog, address),
+            Discovery(self.catalog, place),
             self._health(),
             extra={"/metrics": metrics, **openid_pages, **described.exact},
-            prefixes={**described.prefixed, LEDGER: self.ledger},
+            prefixes={
+                **described.prefixed,
+                LEDGER: self.ledger,
+                crl_pages.PREFIX: crl_pages.RevocationListPages(self.lists),
+            },
         )
 
     def _openid(self) -> dict[str, Page]:
@@ -317,6 +323,7 @@ class Assembly:
             sockets = await ready()
             if listens:
                 await listener.start(sockets=sockets, shares=self.settings.given.workers > 1)
+            plain = await self._plain_lists() if controls else None
             background += [tasks.create_task(work) for work in self._upkeep(controls)]
             reporting = tasks.create_task(self.applied.run()) if listens else None
             controllers = tasks.create_task(self.run_controllers()) if controls else None
@@ -329,6 +336,8 @@ class Assembly:
                 await asyncio.wait([controllers])
             if listens:
                 await listener.drain(self.settings.shutdown_grace)
+            if plain is not None:
+                await plain.drain(self.settings.shutdown_grace)
             if reporting is not None:
                 reporting.cancel()
                 await self.applied.leave()
@@ -350,6 +359,25 @@ class Assembly:
             self.ends.run(warns=warns),
         ]
         return [*work, access.oidc.run()] if access.oidc else work
+
+    async def _plain_lists(self) -> Listener | None:
+        """The listener without TLS, which serves revocation lists alone, if one is wanted."""
+        given = self.settings.given.crl_listen
+        if not given:
+            return None
+        listener = Listener(
+            crl_pages.PlainRevocationLists(self.lists),
+            timeout_response=TIMEOUT,
+            failure=_failed,
+            limits=fitted(ConnectionLimits(request_timeout=self.settings.request_timeout)),
+        )
+        try:
+            await listener.start(*address(given, "crl-listen"))
+        except OSError as problem:
+            why = problem.strerror or problem
+            raise BadSettings(f"--crl-listen: {given}: {why}") from None
+        log.info("crl.listening", extra={"addresses": listener.addresses})
+        return listener
 
     def listener(self) -> Listener:
         given = self.settings.given

@@ -83,12 +83,12 @@ def chosen_ones(server: ServerConnection, chosen: argparse.Namespace) -> Iterabl
         "spec.requester.username": chosen.user,
         "status.revoked": "true" if chosen.revoked else "",
     }
-    selector = ",".join(f"{name}={_escaped(value)}" for name, value in fields.items() if value)
+    selector = ",".join(f"{name}={escaped(value)}" for name, value in fields.items() if value)
     query = {"fieldSelector": selector} if selector else {}
     return (one for one in server.items(place(server), query) if _is_wanted(one, chosen))
 
 
-def _escaped(value: str) -> str:
+def escaped(value: str) -> str:
     """A value as it stands in a field selector."""
     for mark in ("\\", ",", "="):
         value = value.replace(mark, f"\\{mark}")

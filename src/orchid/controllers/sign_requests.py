@@ -120,6 +120,7 @@ class SignRequests(Controller[CertificateSigningRequest]):
             signer.profile.lifetime(csr.spec.expiration_seconds, longest),
             profile=signer.profile,
             now=self._clock.now(),
+            crl_url=signer.crl_url,
         )
 
 

@@ -166,6 +166,11 @@ class Authority:
         return files.Reloading((chain, key), lambda: cls.load_files(chain, key))
 
     @property
+    def key_id(self) -> bytes:
+        """The identifier of its key, as it stands in what it issues; nothing if it has none."""
+        return self._key_id
+
+    @property
     def certificate_pem(self) -> bytes:
         """The authority's own certificate."""
         return pem.encode(pem.CERTIFICATE, self._der)

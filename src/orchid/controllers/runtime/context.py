@@ -20,6 +20,8 @@ class Signer:
 
     profile: Profile
     authority: Callable[[], Authority]
+    list_name: str = "cluster"  # of its authority's revocation list
+    crl_url: str = ""  # where that list is, as certificates are to say; "" to say nothing
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,92 @@
+"""Revocation lists over HTTP, below /crl/: `<authority>.crl` in DER, `<authority>.pem` in PEM.
+
+Nobody needs a credential for them: a list is signed, and says what everybody should know.
+`RevocationListPages` is the page of the server itself; `PlainRevocationLists` serves the same lists
+and nothing else on a listener without TLS, because many clients fetch lists over plain HTTP only.
+"""
+
+import hashlib
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from orchid.credentials import pem
+from orchid.server.exchange import Exchange
+from orchid.server.respond import head
+from orchid.server.sockets.messages import HttpRequest, Response
+from orchid.wire.errors import MethodNotAllowed, NoSuchRoute
+
+PREFIX: Final = "/crl/"
+CACHE: Final = b"public, max-age=60, must-revalidate"
+_DER, _PEM = b"application/pkix-crl", b"application/x-pem-file"
+_LABEL: Final = "X509 CRL"
+LONGEST_NAME: Final = 253
+
+Find = Callable[[str], bytes | None]
+
+
+class ServedList(NamedTuple):
+    """A list as it is sent."""
+
+    media: bytes
+    tag: bytes
+    body: bytes
+
+
+class ServedLists:
+    """Lists by path, each written and hashed once."""
+
+    def __init__(self, find: Find) -> None:
+        self._find = find
+        self._made: dict[str, tuple[bytes, ServedList]] = {}
+
+    def at(self, path: str) -> ServedList | None:
+        """The list that a path names; None if there is none."""
+        name = path.removeprefix(PREFIX)
+        authority, dot, ending = name.rpartition(".")
+        if not path.startswith(PREFIX) or not dot or len(name) > LONGEST_NAME or "/" in name:
+            return None
+        data = self._find(authority) if ending in ("crl", "pem") else None
+        if data is None:
+            self._made.pop(name, None)
+            return None
+        made = self._made.get(name)
+        if made is None or made[0] is not data:
+            made = self._made[name] = (data, _served(data, ending))
+        return made[1]
+
+
+class RevocationListPages:
+    """Everything below the prefix; call it with an exchange."""
+
+    def __init__(self, lists: ServedLists) -> None:
+        self._lists = lists
+
+    def __call__(self, exchange: Exchange) -> Response:
+        if exchange.http.method != "GET":
+            raise MethodNotAllowed
+        found = self._lists.at(exchange.http.path)
+        if found is None:
+            raise NoSuchRoute
+        content = b"Content-Type: %b\r\nEtag: %b\r\n" % (found.media, found.tag)
+        return Response(200, head(exchange, content, cache=CACHE), found.body)
+
+
+class PlainRevocationLists:
+    """The handler of a listener without TLS: lists, and 404 for all else."""
+
+    def __init__(self, lists: ServedLists) -> None:
+        self._lists = lists
+
+    async def __call__(self, http: HttpRequest) -> Response:
+        if http.method != "GET":
+            return Response(405, b"Allow: GET\r\nContent-Type: text/plain\r\n", b"")
+        found = self._lists.at(http.path)
+        if found is None:
+            return Response(404, b"Content-Type: text/plain\r\n", b"no such list\n")
+        headers = b"Content-Type: %b\r\nCache-Control: %b\r\nEtag: %b\r\n"
+        return Response(200, headers % (found.media, CACHE, found.tag), found.body)
+
+
+def _served(data: bytes, ending: str) -> ServedList:
+    media, body = (_DER, data) if ending == "crl" else (_PEM, pem.encode(_LABEL, data))
+    return ServedList(media, b'"%b"' % hashlib.sha256(body).hexdigest().encode(), body)

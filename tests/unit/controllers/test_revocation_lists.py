@@ -1,0 +1,217 @@
+"""Revocation lists: signed by the controller, stored in parts, served to everybody."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from orchid.credentials import stored_list
+from orchid.credentials.authority import Authority
+from orchid.kinds.config_map import ConfigMap
+from orchid.kinds.credential_revocation import (
+    CredentialRevocation,
+    CredentialRevocationSpec,
+    RevokedCertificate,
+)
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.naming import ORCH
+from tests.api.world import Api
+from tests.system_packages import require_program
+from tests.unit.controllers.beside import Beside, beside
+from tests.unit.controllers.test_issued_certificates import issued
+
+CONTROLLERS = ("csrsigning", "revocation-marker", "revocation-list-publisher")
+HEAD = stored_list.head_name("cluster")
+
+
+async def revoke(world: Beside, name: str, reason: str) -> None:
+    spec = CredentialRevocationSpec(
+        certificate=RevokedCertificate(request_name=name), reason=reason
+    )
+    meta = ObjectMeta(name=f"of-{name}")
+    await world.admin.create(CredentialRevocation(metadata=meta, spec=spec))
+
+
+async def fetched(world: Beside, path: str = "/crl/cluster.crl") -> bytes:
+    """A list as anybody gets it, without a credential."""
+    answer = await Api(world.server).call("GET", path, token=None)
+    assert answer.status == 200, answer.text
+    return answer.body
+
+
+async def list_of(world: Beside, count: int) -> x509.CertificateRevocationList:
+    """Wait until the published list has so many entries."""
+
+    async def look() -> ConfigMap | None:
+        found = await world.admin.find(ConfigMap, HEAD, ORCH.system_namespace)
+        if found is None:
+            return None
+        read = x509.load_der_x509_crl(found.binary_data[stored_list.DATA])
+        return found if len(read) == count else None
+
+    await world.until(look)
+    return x509.load_der_x509_crl(await fetched(world))
+
+
+async def test_a_revocation_is_in_the_list_and_a_lifted_hold_is_not(world: Beside) -> None:
+    """With its reason and time; every edition has a greater number."""
+    async with world.running(*CONTROLLERS):
+        empty = await list_of(world, 0)
+        lost, held = await issued(world, "lost"), await issued(world, "held")
+        await revoke(world, "lost", "keyCompromise")
+        await revoke(world, "held", "certificateHold")
+        both = await list_of(world, 2)
+
+        await world.admin.delete(CredentialRevocation, "of-held")
+        one = await list_of(world, 1)
+
+    authority = x509.load_pem_x509_certificate(world.server.files.ca_certificate.read_bytes())
+    entry = one.get_revoked_certificate_by_serial_number(lost.serial_number)
+    assert entry is not None
+    assert entry.extensions[0].value.reason is x509.ReasonFlags.key_compromise  # type: ignore[attr-defined]  # a CRLReason
+    assert both.get_revoked_certificate_by_serial_number(held.serial_number) is not None
+    assert one.get_revoked_certificate_by_serial_number(held.serial_number) is None
+    assert one.is_signature_valid(authority.public_key())  # type: ignore[arg-type]  # an EC key
+    numbers = [
+        found.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
+        for found in (empty, both, one)
+    ]
+    assert numbers == sorted(set(numbers))
+
+
+async def test_openssl_refuses_what_is_listed(world: Beside, tmp_path: Path) -> None:
+    """Also when every certificate of the chain is looked up, as nginx does."""
+    openssl = require_program("openssl")
+    async with world.running(*CONTROLLERS):
+        good, bad = await issued(world, "good"), await issued(world, "bad")
+        await revoke(world, "bad", "keyCompromise")
+        await list_of(world, 1)
+        (tmp_path / "crl.pem").write_bytes(await fetched(world, "/crl/cluster.pem"))
+    for name, leaf in (("good", good), ("bad", bad)):
+        (tmp_path / name).write_bytes(leaf.public_bytes(serialization.Encoding.PEM))
+
+    def verified(name: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [
+                openssl, "verify", "-crl_check_all", "-CRLfile", tmp_path / "crl.pem",
+                "-CAfile", world.server.files.ca_certificate, tmp_path / name,
+            ],
+            capture_output=True, text=True, timeout=30, check=False,
+        )  # fmt: skip
+
+    assert verified("good").returncode == 0, verified("good").stderr
+    refused = verified("bad")
+    assert refused.returncode != 0
+    assert "certificate revoked" in refused.stderr
+
+
+async def test_a_long_list_is_kept_in_several_objects(
+    world: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is served whole, and the parts of the edition before go."""
+    monkeypatch.setattr(stored_list, "LARGEST_PART", 100)
+    async with world.running(*CONTROLLERS):
+        await issued(world, "lost")
+        before = await world.until_like(ConfigMap, HEAD, ORCH.system_namespace)
+
+        await revoke(world, "lost", "keyCompromise")
+
+        after = await world.until_like(
+            ConfigMap,
+            HEAD,
+            ORCH.system_namespace,
+            lambda found: found.data[stored_list.NUMBER] != before.data[stored_list.NUMBER],
+        )
+        old = stored_list.part_name("cluster", int(before.data[stored_list.NUMBER]), 1)
+        await world.until_gone(ConfigMap, old, ORCH.system_namespace)
+    assert int(after.data[stored_list.PARTS]) > 2
+    assert len(x509.load_der_x509_crl(await fetched(world))) == 1
+
+
+async def test_an_authority_that_may_not_sign_lists_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It gets no list that nobody may trust, and goes on signing certificates."""
+    chain, key = without_list_signing(tmp_path)
+    files = {"cluster_signing_cert_file": str(chain), "cluster_signing_key_file": str(key)}
+    async with beside(tmp_path / "data", **files) as world, world.running(*CONTROLLERS):
+        await issued(world, "alice")
+
+        async def told() -> ConfigMap | None:
+            return ConfigMap() if "crl.not_published" in caplog.text else None
+
+        await world.until(told)
+        answer = await Api(world.server).call("GET", "/crl/cluster.crl", token=None)
+    assert answer.status == 404
+
+
+def without_list_signing(directory: Path) -> tuple[Path, Path]:
+    """The files of an authority whose key usage has no cRLSign."""
+    import datetime
+
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "no lists")])
+    now = datetime.datetime.now(datetime.UTC)
+    usage = x509.KeyUsage(
+        digital_signature=False, content_commitment=False, key_encipherment=False,
+        data_encipherment=False, key_agreement=False, key_cert_sign=True, crl_sign=False,
+        encipher_only=False, decipher_only=False,
+    )  # fmt: skip
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=3650))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    chain, private = directory / "own.crt", directory / "own.key"
+    chain.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    private.touch(mode=0o600)
+    private.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    Authority.load_files(chain, private)
+    return chain, private
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/crl/never.crl", 404),
+        ("/crl/cluster.der", 404),
+        ("/crl/", 404),
+        ("/crl/a/b.crl", 404),
+        ("/crl/../metrics", 401),
+        ("/crl/%2e%2e/metrics", 401),
+    ],
+)
+async def test_nothing_else_is_open_to_everybody(world: Beside, path: str, status: int) -> None:
+    """What is no list is not found, and what leads elsewhere needs a credential."""
+    answer = await Api(world.server).call("GET", path, token=None)
+
+    assert answer.status == status
+
+
+async def test_certificates_say_where_their_list_is_if_told_to(tmp_path: Path) -> None:
+    """Under the name of their authority."""
+    async with (
+        beside(tmp_path / "data", crl_url="http://pki.example.com/") as world,
+        world.running("csrsigning"),
+    ):
+        leaf = await issued(world, "alice")
+
+    points = leaf.extensions.get_extension_for_class(x509.CRLDistributionPoints).value
+    assert points[0].full_name == [
+        x509.UniformResourceIdentifier("http://pki.example.com/crl/cluster.crl")
+    ]
