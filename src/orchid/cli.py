@@ -42,6 +42,7 @@ COMMANDS = (
     Command("policy", "say by rule who gets a certificate, and why", "orchid.commands.policy"),
     Command("issued", "list the certificates that are out there", "orchid.commands.issued"),
     Command("revoke", "take a certificate or a token back", "orchid.commands.revoke"),
+    Command("ca", "make, list and delete certificate authorities", "orchid.commands.ca"),
     Command("bundle", "list, show and set trust bundles", "orchid.commands.bundle"),
     Command("ledger", "check and prove what was issued and decided", "orchid.commands.ledger"),
     Command("kubeconfig", "write a kubeconfig for a workload", "orchid.commands.kubeconfig"),

@@ -77,6 +77,10 @@ class Walk:
         self._servers = servers
         self._addresses: dict[str, str] = {}
 
+    def stands_for(self, written: str, real: str) -> None:
+        """Have an address of the text stand for another, which is free here."""
+        self._addresses[written] = real
+
     def take(self, all_steps: list[Step]) -> None:
         """Type everything, then compare everything."""
         typed = [step for step in all_steps if not step.command.startswith(SERVE)]

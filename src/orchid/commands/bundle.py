@@ -58,19 +58,33 @@ def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
 
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("name", metavar="NAME", nargs="?", default="")
+    parser.add_argument("--signer", default="", help="all bundles of this signer, instead of one")
     parser.add_argument("--pem", action="store_true", help="print the bundle itself")
 
 
 def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    found = server.get(_place(server, chosen.name))
+    if bool(chosen.name) == bool(chosen.signer):
+        raise Complaint("give the name of a bundle, or --signer", USAGE)
+    found = _chosen(chosen, server)
+    text = "".join(map(_text, found))
     if chosen.output == "json":
-        say_json(found)
+        say_json(found if chosen.signer else found[0])
     elif chosen.pem:
-        say(_text(found).rstrip("\n"))
+        say(text.rstrip("\n"))
     else:
-        _show_certificates(_text(found))
+        _show_certificates(text)
     return 0
+
+
+def _chosen(chosen: argparse.Namespace, server: ServerConnection) -> list[Json]:
+    if chosen.name:
+        return [server.get(_place(server, chosen.name))]
+    query = {"fieldSelector": f"spec.signerName={chosen.signer}"}
+    found = list(server.items(_place(server), query))
+    if not found:
+        raise Complaint(f"{chosen.signer} has no trust bundle")
+    return found
 
 
 def _show_certificates(text: str) -> None:

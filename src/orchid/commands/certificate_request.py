@@ -6,7 +6,7 @@ gives the PEM of a request; `facts_of` and `certificate_facts` show what PEM rea
 
 import ipaddress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -52,15 +52,29 @@ def load(path: Path) -> keys.PrivateKey:
         raise Complaint(str(refusal), USAGE) from None
 
 
-def build(
-    key: keys.PrivateKey, user: str, *, groups: list[str], dns: list[str], addresses: list[str]
-) -> bytes:
+class AlternativeNames(NamedTuple):
+    """What a certificate is to be for, besides its subject."""
+
+    hosts: list[str]
+    addresses: list[str]
+    uris: list[str]
+    mailboxes: list[str]
+
+    def encoded(self) -> list[x509.GeneralName]:
+        return [
+            *map(x509.DNSName, self.hosts),
+            *(x509.IPAddress(ipaddress.ip_address(address)) for address in self.addresses),
+            *map(x509.UniformResourceIdentifier, self.uris),
+            *map(x509.RFC822Name, self.mailboxes),
+        ]
+
+
+def build(key: keys.PrivateKey, user: str, *, groups: list[str], names: AlternativeNames) -> bytes:
     """The PEM of a request, signed with the key."""
     try:
         subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
-        subject.append(x509.NameAttribute(NameOID.COMMON_NAME, user))
-        others: list[x509.GeneralName] = [x509.DNSName(name) for name in dns]
-        others += [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses]
+        subject += [x509.NameAttribute(NameOID.COMMON_NAME, user)] if user else []
+        others = names.encoded()
     except ValueError as error:
         raise Complaint(f"that cannot stand in a request: {error}", USAGE) from None
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(subject))

@@ -71,6 +71,8 @@ def _new_arguments(parser: argparse.ArgumentParser) -> None:
         ("--group", "organization of the subject: a group of the user's"),
         ("--dns", "host name that the certificate is for"),
         ("--ip", "address that the certificate is for"),
+        ("--uri", "URI that the certificate is for"),
+        ("--email", "mail address that the certificate is for"),
         ("--usage", "what the key may do (default: what the signer usually grants)"),
     ):
         parser.add_argument(flag, action="append", default=[], help=f"{words}; may be repeated")
@@ -95,7 +97,13 @@ def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
     key = certificate_request.load(key_file) if chosen.key else certificate_request.make(key_file)
     try:
         data = certificate_request.build(
-            key, chosen.user or name, groups=chosen.group, dns=chosen.dns, addresses=chosen.ip
+            key,
+            # The names say whom a certificate of one's own authority is for.
+            chosen.user or ("" if _is_own(chosen) else name),
+            groups=chosen.group,
+            names=certificate_request.AlternativeNames(
+                chosen.dns, chosen.ip, chosen.uri, chosen.email
+            ),
         )
         answer = server.post(_place(server), _request(chosen, server, data))
     except Complaint:
@@ -111,14 +119,21 @@ def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
     return 0
 
 
+def _is_own(chosen: argparse.Namespace) -> bool:
+    """Whether it is for names, and for a signer that is not the platform's."""
+    named = chosen.dns or chosen.ip or chosen.uri or chosen.email
+    return bool(named) and chosen.signer not in SIGNERS
+
+
 def _request(chosen: argparse.Namespace, server: ServerConnection, data: bytes) -> Json:
     signer = SIGNERS.get(chosen.signer)
-    usages = chosen.usage or [DIGITAL_SIGNATURE, USAGES.get(chosen.signer, "client auth")]
     spec: Json = {
         "request": base64.b64encode(data).decode(),
         "signerName": signer(server.names) if signer else chosen.signer,
-        "usages": usages,
     }
+    if chosen.usage or signer:
+        usual = [DIGITAL_SIGNATURE, USAGES.get(chosen.signer, "client auth")]
+        spec["usages"] = chosen.usage or usual
     if chosen.lifetime is not None:
         spec["expirationSeconds"] = chosen.lifetime
     return {

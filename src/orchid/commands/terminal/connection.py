@@ -267,6 +267,9 @@ class ServerConnection:
         if len(found) > LARGEST_ANSWER:
             self._http.close()
             raise Complaint(f"{self.access.server} answered with more than can be read")
+        for warning in answer.headers.get_all("Warning") or ():
+            # 299 - "text": what the server wants a person to know.
+            remark(f"warning: {printable(warning.partition(' - ')[2].strip(chr(34)))}")
         return answer.status, found
 
     def _refusal(self, status: int, value: Any) -> str:
