@@ -4,7 +4,7 @@
     orchid ca import web --signer example.com/web --cert ca.crt --key ca.key
     orchid ca list                                  which there are, and when each ends
     orchid ca show web                              its state, its terms, its certificate
-    orchid ca delete web                            its key goes with it
+    orchid ca delete web                            a key that the server made goes with it
 
 Certificates are asked for with `orchid csr new NAME --signer example.com/web`; whoever verifies
 them takes `orchid bundle show --signer example.com/web --pem`.
@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             ),
             ("list", "list authorities", _no_arguments, _list),
             ("show", "show an authority", _show_arguments, _show),
-            ("delete", "delete an authority; its key goes with it", _name_argument, _delete),
+            ("delete", "delete one; a key that the server made goes too", _name_argument, _delete),
         ),
     )
 

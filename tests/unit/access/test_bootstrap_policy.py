@@ -203,6 +203,46 @@ def test_nodes_hold_their_role_through_the_node_authorizer_only() -> None:
         ),
         (
             controller("csrsigning"),
+            ask("sign", "certificateauthorities", name="web", group=ORCH.identity),
+            True,
+        ),
+        (
+            controller("csrsigning"),
+            ask("update", "certificateauthorities/status", name="web", group=ORCH.identity),
+            False,
+        ),
+        (
+            controller("csrsigning"),
+            ask("list", "secrets"),
+            False,
+        ),
+        (
+            controller("certificate-authority"),
+            ask("attest", "certificateauthorities", name="web", group=ORCH.identity),
+            True,
+        ),
+        (
+            controller("certificate-authority"),
+            ask("sign", "certificateauthorities", name="web", group=ORCH.identity),
+            False,
+        ),
+        (
+            controller("certificate-authority"),
+            ask("attest", "signers", name="example.com/x", group=CERTS),
+            False,
+        ),
+        (
+            controller("certificate-authority"),
+            ask("create", "secrets", namespace=ORCH.system_namespace),
+            True,
+        ),
+        (
+            controller("certificate-authority"),
+            ask("create", "secrets", namespace="default"),
+            False,
+        ),
+        (
+            controller("csrsigning"),
             ask("update", "certificatesigningrequests/approval", name="x", group=CERTS),
             False,
         ),
