@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 CODE := src tests benchmarks deploy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint fix bench overload torture lock dist install
+.PHONY: help setup run test check lint fix bench overload torture demo-revocation lock dist install
 
 help:
 	@sed -n 's/^# \{0,1\}//; 1,4p' Makefile
@@ -54,6 +54,11 @@ torture: .venv/.installed-dev
 	$(BIN)/python -m tests.faults.run --store workers --minutes $(MINUTES) $(ARGS)
 	$(BIN)/python -m tests.faults.run --store etcd --minutes $(MINUTES) $(ARGS)
 	$(BIN)/python -m pytest -q -n 0 -o faulthandler_timeout=0 tests/e2e/test_crash.py
+
+# Three servers over one etcd, two credentials taken back, with the times.
+demo-revocation: .venv/.installed-dev
+	scripts/system-packages
+	$(BIN)/python -m tests.e2e.demo_revocation $(ARGS)
 
 lock: .venv/.installed-dev
 	scripts/lock $(ARGS)

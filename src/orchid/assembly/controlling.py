@@ -18,7 +18,12 @@ from orchid.access.https_client import Remote
 from orchid.client.client import Client
 from orchid.client.transport import TlsTransport
 from orchid.controllers.running import CONTROLLERS, EVENTS, LEADER
-from orchid.controllers.runtime.context import ControllerContext, Signer, platform_profiles
+from orchid.controllers.runtime.context import (
+    ControllerContext,
+    Signer,
+    list_url,
+    platform_profiles,
+)
 from orchid.credentials import certificates, pem
 from orchid.credentials import keys as key_files
 from orchid.credentials.authority import Authority
@@ -131,6 +136,7 @@ def controller_context(settings: Settings, files: DataDirectory, clock: Clock) -
             clock=clock,
             signers=signers(settings, files),
             signing_duration=timedelta(seconds=settings.signing_duration),
+            crl_url=settings.given.crl_url,
             issued_retention=timedelta(seconds=settings.issued_retention),
             token_issuer=Reloading([files.signing_key], issuer).current,
             root_ca=_root_ca(settings, files).current,
@@ -192,7 +198,7 @@ def signers(settings: Settings, files: DataDirectory) -> dict[str, Signer]:
                 profiles[name],
                 Authority.following(*pair).current,
                 list_name=name.partition("/")[2],
-                crl_url=_crl_url(settings, name.partition("/")[2]),
+                crl_url=list_url(settings.given.crl_url, name.partition("/")[2]),
             )
             for name, pair in own.items()
         }
@@ -201,17 +207,11 @@ def signers(settings: Settings, files: DataDirectory) -> dict[str, Signer]:
         settings.path(given.cluster_signing_cert_file, files.ca_certificate.name),
         settings.path(given.cluster_signing_key_file, files.ca_key.name),
     )
-    place = _crl_url(settings, CLUSTER)
+    place = list_url(settings.given.crl_url, CLUSTER)
     return {
         name: Signer(profile, common.current, list_name=CLUSTER, crl_url=place)
         for name, profile in profiles.items()
     }
-
-
-def _crl_url(settings: Settings, authority: str) -> str:
-    """Where the revocation list of an authority is, as certificates are to say."""
-    base = settings.given.crl_url.rstrip("/")
-    return f"{base}/crl/{authority}.crl" if base else ""
 
 
 def authorities(found: Mapping[str, Signer]) -> dict[str, dict[str, list[str]]]:

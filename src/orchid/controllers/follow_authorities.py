@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from orchid.approval.case import SignerTerms
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
-from orchid.controllers.runtime.context import Signer
+from orchid.controllers.runtime.context import Signer, list_url
 from orchid.controllers.runtime.loop import TryAgain
 from orchid.credentials.authority import Authority
 from orchid.credentials.refusals import AuthorityUnusable
@@ -61,6 +61,12 @@ class AuthorityFollower:
         claims = self._by_signer.get(signer)
         return min(claims.values(), key=lambda one: one.seniority) if claims else None
 
+    @property
+    def ready(self) -> list[CertificateAuthority]:
+        """Those that sign."""
+        found = (self.of(signer) for signer in self._by_signer)
+        return [one for one in found if one is not None and one.is_ready]
+
     def terms(self, signer: str) -> SignerTerms | None:
         """What the signer permits; None if it is none of one's own."""
         authority = self.of(signer)
@@ -103,10 +109,13 @@ class AuthorityFollower:
 class AuthorityKeys:
     """The authorities that are Ready, with their keys, as the signing controller uses them."""
 
-    def __init__(self, client: Client, names: Naming, authorities: AuthorityFollower) -> None:
+    def __init__(
+        self, client: Client, names: Naming, authorities: AuthorityFollower, crl_url: str = ""
+    ) -> None:
         self._client = client
         self._names = names
         self._authorities = authorities
+        self._crl_url = crl_url
         self._read: dict[str, Authority] = {}
 
     async def signer(self, name: str) -> Signer | None:
@@ -125,7 +134,12 @@ class AuthorityKeys:
         terms = self._authorities.terms(name)
         assert terms is not None
         authority = known
-        return Signer(terms.profile, lambda: authority)
+        return Signer(
+            terms.profile,
+            lambda: authority,
+            list_name=found.name,
+            crl_url=list_url(self._crl_url, found.name),
+        )
 
 
 def secret_place(authority: CertificateAuthority, names: Naming) -> SecretPlace:

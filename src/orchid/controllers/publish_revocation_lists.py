@@ -1,6 +1,6 @@
 """Publish a certificate revocation list for each authority, for everyone who does not ask us.
 
-Reads   issuedcertificates that are revoked
+Reads   issuedcertificates that are revoked; certificateauthorities that are Ready, and their keys
 Writes  ConfigMaps in the system namespace that hold the lists (credentials/stored_list.py)
 Never   lists a certificate of an authority that we do not run
 
@@ -19,6 +19,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
+from orchid.controllers.follow_authorities import AuthorityFollower, AuthorityKeys
 from orchid.controllers.runtime.context import ControllerContext, Signer
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import EventRecorder
@@ -30,6 +31,7 @@ from orchid.credentials.revocation_list import UNSPECIFIED, Edition, RevokedCert
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.role import CORE, READ, rule
+from orchid.wire.errors import Expired
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
@@ -82,21 +84,44 @@ class PublishRevocationLists(Worker[str, None]):
     workers = 1
 
     def __init__(
-        self, client: Client, lists: Mapping[str, PublishedList], names: Naming, clock: Clock
+        self, client: Client, signers: Mapping[str, Signer], names: Naming, clock: Clock
     ) -> None:
-        """`lists`: the authorities by the names under which their lists are served."""
+        """`signers`: those of the platform; authorities of one's own are followed."""
         super().__init__()
         self._client = client
-        self._lists = lists
+        self._signers = signers
+        self._authorities = AuthorityFollower(client)
+        self._own = AuthorityKeys(client, names, self._authorities)
+        self._lists: dict[str, PublishedList] = {}
         self._home = names.system_namespace
         self._clock = clock
 
     async def follow(self, start: Start) -> None:
+        self._authorities.forget()
+        changed = asyncio.Event()
+        start(self._authorities.follow(lambda _authority: changed.set()))
+        await self._authorities.all_told.wait()
+        known = self._certificates()
+        self._lists = {**await self._own_lists(), **platform_lists(self._signers)}
         start(self._follow_revoked())
+        while self._certificates() == known:
+            await changed.wait()
+            changed.clear()
+        raise Expired("another authority signs now")
+
+    def _certificates(self) -> dict[str, str]:
+        return {one.name: one.status.certificate for one in self._authorities.ready}
+
+    async def _own_lists(self) -> dict[str, PublishedList]:
+        found = {}
+        for one in self._authorities.ready:
+            signer = one.spec.signer_name
+            made = await self._own.signer(signer)
+            if made is not None:
+                found[made.list_name] = PublishedList(made.authority, frozenset((signer,)))
+        return found
 
     async def _follow_revoked(self) -> None:
-        for one in self._lists.values():
-            one.entries, one.ends = RevokedCertificates(), {}
         listed = False
         async with contextlib.aclosing(self._client.follow(REVOKED)) as batches:
             async for batch in batches:
@@ -114,7 +139,9 @@ class PublishRevocationLists(Worker[str, None]):
         return found
 
     async def attend(self, key: str, value: None) -> float | None:
-        wanted, now = self._lists[key], self._clock.now()
+        wanted, now = self._lists.get(key), self._clock.now()
+        if wanted is None:
+            return None  # its authority is gone; the last list stays until it runs out
         wanted.forget_ended(now)
         number = int(now.timestamp() * 1_000_000) * 1000
         edition = Edition(number, now - BACKDATE, now + LASTS)
@@ -167,11 +194,8 @@ def platform_lists(signers: Mapping[str, Signer]) -> dict[str, PublishedList]:
     return found
 
 
-def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running | None:
-    lists = platform_lists(context.signers)
-    if not lists:
-        return None
-    return PublishRevocationLists(client, lists, context.names, context.clock)
+def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running:
+    return PublishRevocationLists(client, context.signers, context.names, context.clock)
 
 
 CONTROLLER = ControllerDeclaration(
@@ -179,7 +203,8 @@ CONTROLLER = ControllerDeclaration(
     long_name="revocation-list-publisher-controller",
     account="revocation-list-publisher",
     rights=lambda names: (
-        rule(READ, names.identity, ("issuedcertificates",)),
+        rule(READ, names.identity, ("certificateauthorities", "issuedcertificates")),
+        rule(("get",), CORE, ("secrets",)),
         rule(("create", "delete", "get", "update"), CORE, ("configmaps",)),
     ),
     build=build,

@@ -43,6 +43,7 @@ class SignRequests(Controller[CertificateSigningRequest]):
         *,
         signers: Mapping[str, Signer],
         longest: timedelta,
+        crl_url: str,
         clock: Clock,
         events: EventRecorder,
     ) -> None:
@@ -52,7 +53,7 @@ class SignRequests(Controller[CertificateSigningRequest]):
         self._clock = clock
         self._events = events
         self._authorities = AuthorityFollower(client)
-        self._own = AuthorityKeys(client, names, self._authorities)
+        self._own = AuthorityKeys(client, names, self._authorities, crl_url)
         self._ready: asyncio.Queue[str] = asyncio.Queue()  # signers whose requests may go on
 
     async def follow(self, start: Start) -> None:
@@ -130,6 +131,7 @@ def build(client: Client, context: ControllerContext, events: EventRecorder) -> 
         context.names,
         signers=context.signers,
         longest=context.signing_duration,
+        crl_url=context.crl_url,
         clock=context.clock,
         events=events,
     )

@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives import serialization
 
 from orchid.credentials import stored_list
 from orchid.credentials.authority import Authority
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.credential_revocation import (
     CredentialRevocation,
@@ -21,6 +22,9 @@ from tests.api.world import Api
 from tests.system_packages import require_program
 from tests.unit.controllers.beside import Beside, beside
 from tests.unit.controllers.test_issued_certificates import issued
+from tests.unit.controllers.test_keep_authorities import KEEPER, SIGNER, until_ready
+from tests.unit.controllers.test_keep_authorities import REQUEST as HOST_REQUEST
+from tests.unit.controllers.test_keep_authorities import create as create_authority
 
 CONTROLLERS = ("csrsigning", "revocation-marker", "revocation-list-publisher")
 HEAD = stored_list.head_name("cluster")
@@ -215,3 +219,26 @@ async def test_certificates_say_where_their_list_is_if_told_to(tmp_path: Path) -
     assert points[0].full_name == [
         x509.UniformResourceIdentifier("http://pki.example.com/crl/cluster.crl")
     ]
+
+
+async def test_an_authority_of_ones_own_has_a_list_of_its_own(world: Beside) -> None:
+    """Under its name, from when it is ready, with its own certificates only."""
+    async with world.running(*CONTROLLERS, KEEPER):
+        await create_authority(world)
+        await until_ready(world)
+        await world.request("host", HOST_REQUEST, signer=SIGNER, usages=(), approved=True)
+        await world.until_like(Request, "host", condition=lambda csr: csr.is_issued)
+        await revoke(world, "host", "superseded")
+
+        async def look() -> ConfigMap | None:
+            place = stored_list.head_name("web")
+            found = await world.admin.find(ConfigMap, place, ORCH.system_namespace)
+            if found is None:
+                return None
+            read = x509.load_der_x509_crl(found.binary_data[stored_list.DATA])
+            return found if len(read) == 1 else None
+
+        await world.until(look)
+
+    assert len(x509.load_der_x509_crl(await fetched(world, "/crl/web.crl"))) == 1
+    assert len(x509.load_der_x509_crl(await fetched(world))) == 0

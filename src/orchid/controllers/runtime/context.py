@@ -32,10 +32,16 @@ class ControllerContext:
     clock: Clock
     signers: Mapping[str, Signer]  # those that have an authority
     signing_duration: timedelta
+    crl_url: str  # where others reach the revocation lists; "" if certificates are not to say
     issued_retention: timedelta  # how long the record of a certificate outlives it
     token_issuer: Callable[[], TokenSigner] | None  # of the tokens of Secrets
     root_ca: Callable[[], str]  # by which clients verify this server; "" if nobody knows
     identity: str  # of this process among the candidates for leader
+
+
+def list_url(base: str, authority: str) -> str:
+    """Where the revocation list of an authority is, as certificates are to say."""
+    return f"{base.rstrip('/')}/crl/{authority}.crl" if base else ""
 
 
 def platform_profiles(names: Naming) -> dict[str, Profile]:
