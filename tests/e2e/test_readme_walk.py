@@ -27,7 +27,11 @@ MARK = "@@@@"
 VOLATILE = (
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "<uuid>"),
     (re.compile(r"\b[0-9a-f]{64}\b"), "<sha256>"),
+    (re.compile(r"\b[0-9a-f]{32}\b"), "<serial>"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"), "<time>"),
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "<time>"),
+    (re.compile(r"(?<=^revoked, by )\S+$"), "<name>"),
+    (re.compile(r"\bin \d+h\d+m\b"), "<span>"),
     (re.compile(r"(?<=^Key:         )[\w-]{43}$"), "<kid>"),
     (re.compile(r"\b(in )?(\d+[dhms])+( ago)?(?=\)|$)"), "<span>"),
 )
