@@ -8,7 +8,7 @@ import pytest
 from orchid.assembly.ledger import ledger_key, origin
 from orchid.ledger.sequencing import Sequencer
 from orchid.tlog.audit import audit, entries
-from orchid.tlog.notes import Verifier
+from orchid.tlog.notes import NoteVerifier
 from orchid.tlog.tiles import Tile
 from tests.api.world import ADMIN, ALICE, Api
 from tests.unit.credentials import samples
@@ -66,7 +66,7 @@ async def test_a_client_checks_the_whole_log(server: Api) -> None:
     await sequenced(server)
 
     key = (await server.call("GET", "/ledger/key", token=ADMIN)).text
-    head = await audit(ApiLog(server), Verifier.parse(key))
+    head = await audit(ApiLog(server), NoteVerifier.parse(key))
 
     found = [json.loads(entry) async for entry in entries(ApiLog(server), head.size)]
     assert "request.approved" in [entry["type"] for entry in found]
@@ -91,8 +91,8 @@ async def test_tokens_are_counted_by_key_and_account(server: Api) -> None:
     assert counted["key"] == server.server.access.keys.issuer.kid
 
 
-async def _verifier(server: Api) -> Verifier:
-    return Verifier.parse((await server.call("GET", "/ledger/key", token=ADMIN)).text)
+async def _verifier(server: Api) -> NoteVerifier:
+    return NoteVerifier.parse((await server.call("GET", "/ledger/key", token=ADMIN)).text)
 
 
 async def test_tiles_may_be_cached_and_checkpoints_may_not(server: Api) -> None:

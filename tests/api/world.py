@@ -21,7 +21,7 @@ from typing import Any
 from orchid import data_directory
 from orchid.assembly.server import Assembly
 from orchid.assembly.stores import opened_audit
-from orchid.engine.interfaces import SystemClock
+from orchid.clock import SystemClock
 from orchid.server.sockets.messages import Chunk, HttpRequest, Peer, Response
 from orchid.settings import check, read
 from orchid.store.interface import Store

@@ -22,7 +22,7 @@ from orchid.ledger.reading import StoredLog
 from orchid.store.interface import Span, Store
 from orchid.tlog.audit import LogRefused, audit, entries
 from orchid.tlog.checkpoints import Checkpoint
-from orchid.tlog.notes import NoteRefused, Verifier
+from orchid.tlog.notes import NoteRefused, NoteVerifier
 from tests.faults.workload import DONE, OPEN, REFUSED, Lost, Way
 from tests.unit.credentials import samples
 
@@ -90,7 +90,7 @@ async def _told(store: Store, data: Path) -> AsyncIterator[str]:
     note = await log.checkpoint() or b""
     key = read_private_key((data / "ledger.key").read_bytes())
     public: Any = key.public_key()
-    head = await audit(log, Verifier(Checkpoint.claimed(note).origin, public))
+    head = await audit(log, NoteVerifier(Checkpoint.claimed(note).origin, public))
     waiting = [record.value for record in (await store.read(places.PENDING)).records]
     for entry in [*waiting, *[each async for each in entries(log, head.size)]]:
         content = json.loads(entry)

@@ -7,7 +7,7 @@ import pytest
 
 from orchid import data_directory
 from orchid.assembly import server as assembly
-from orchid.engine.interfaces import SystemClock
+from orchid.clock import SystemClock
 from tests.api.world import Api, api, settings
 from tests.unit.controllers.beside import MovingClock
 

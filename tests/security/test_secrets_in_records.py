@@ -12,10 +12,10 @@ import pytest
 
 from orchid import data_directory
 from orchid.access.authenticators.static_token import StaticTokenAuthenticator
+from orchid.clock import SystemClock
 from orchid.credentials.authority import Authority
 from orchid.credentials.keys import generate
 from orchid.credentials.secret import SecretValue as Hidden
-from orchid.engine.interfaces import SystemClock
 from orchid.kinds.secret import Secret
 from orchid.kinds.token_request import IssuedToken, TokenRequest, TokenRequestStatus
 from orchid.kinds.token_review import TokenReview, TokenReviewSpec

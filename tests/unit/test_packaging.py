@@ -16,7 +16,7 @@ import yaml
 
 from orchid import settings
 from orchid.engine.request import Target
-from orchid.server.audit.policy import Level, load
+from orchid.server.audit.policy import AuditLevel, load
 from orchid.version import __version__
 from orchid.wire.naming import SETS, Naming
 
@@ -126,9 +126,9 @@ def test_audit_policy_records_certificates_and_rights_in_full(path: Path, names:
         "certificatesigningrequests", "approval", "", "alice",
     )  # fmt: skip
 
-    assert policy.plan(None, approve).level is Level.REQUEST_RESPONSE
-    assert policy.plan(None, Target("get", "/readyz")).level is Level.NONE
-    assert policy.plan(None, approve._replace(verb="list")).level is Level.METADATA
+    assert policy.plan(None, approve).level is AuditLevel.REQUEST_RESPONSE
+    assert policy.plan(None, Target("get", "/readyz")).level is AuditLevel.NONE
+    assert policy.plan(None, approve._replace(verb="list")).level is AuditLevel.METADATA
 
 
 def test_audit_policies_are_the_same() -> None:

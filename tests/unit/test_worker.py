@@ -8,7 +8,7 @@ import pytest
 
 from orchid import telemetry, worker
 from orchid.settings import BadSettings, Given
-from orchid.workers.counter import Counter
+from orchid.workers.counter import SharedCounter
 from orchid.workers.framing import Reader
 from orchid.workers.messages import Begin, UnfitMessage, from_worker, packed
 
@@ -31,7 +31,7 @@ async def test_worker_waits_until_its_last_words_are_heard(
 
     monkeypatch.setattr(worker, "serve_as_worker", refuse)
     monkeypatch.setattr(telemetry, "configure", lambda *_: None)
-    counter = Counter.create()
+    counter = SharedCounter.create()
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     working = asyncio.ensure_future(worker.work(theirs))

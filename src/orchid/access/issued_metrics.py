@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
+from orchid.clock import Clock
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.kind_cache import KindCache, ObjectChange
-from orchid.engine.interfaces import Clock
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.metrics import Family, Sample
 from orchid.wire.meta import Time

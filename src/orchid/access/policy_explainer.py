@@ -13,8 +13,9 @@ from orchid.approval.case import REQUEST_SAMPLE, TermsOf, case_of
 from orchid.approval.compiled import CompiledPolicy
 from orchid.approval.explaining import Explainer, Explanation, RequestedTerms, explain
 from orchid.approval.terms import ApprovalPolicySpec
+from orchid.clock import Clock
 from orchid.engine.cache.feed import Feed
-from orchid.engine.interfaces import Authorizer, Clock
+from orchid.engine.interfaces import Authorizer
 from orchid.engine.request import Target
 from orchid.expressions.cel import Compiler
 from orchid.expressions.isolated import Evaluator

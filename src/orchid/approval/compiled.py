@@ -1,8 +1,8 @@
 """A policy made ready to judge: patterns and expressions compiled, values as numbers.
 
-Start with `CompiledPolicy.judge`, which gives a `Verdict`: whether the policy selects the case and
-allows it, check by check, each with the value it saw. A policy that cannot judge (`problem`) still
-knows whom it selects, so that nothing is denied in its place.
+Start with `CompiledPolicy.judge`, which gives a `PolicyVerdict`: whether the policy selects the
+case and allows it, check by check, each with the value it saw. A policy that cannot judge
+(`problem`) still knows whom it selects, so that nothing is denied in its place.
 """
 
 import ipaddress
@@ -42,7 +42,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PolicyVerdict:
     """What one policy says of a case. Without `checks` it does not select it, or cannot judge."""
 
     policy: "CompiledPolicy"
@@ -128,21 +128,21 @@ class CompiledPolicy:
 
     # -- what it allows ----------------------------------------------------------------------
 
-    async def judge(self, case: Case, evaluator: Evaluator) -> Verdict:
+    async def judge(self, case: Case, evaluator: Evaluator) -> PolicyVerdict:
         selection = self.selection(case.signer_name, case.user)
         if selection or self.problem:
-            return Verdict(self, selection, problem=self.problem)
+            return PolicyVerdict(self, selection, problem=self.problem)
         checks = [*self._certificate_checks(case)]
         # Expressions cost most, and what is refused already needs none.
         if case.obstacles:
-            return Verdict(self, (), tuple(checks))
+            return PolicyVerdict(self, (), tuple(checks))
         problem = ""
         for number, (rule, expression) in enumerate(self._rules):
             try:
                 checks.append(await _rule_check(number, rule, expression, case, evaluator))
             except Overrun as overrun:
                 problem = str(overrun)
-        return Verdict(self, (), tuple(checks), problem)
+        return PolicyVerdict(self, (), tuple(checks), problem)
 
     def _certificate_checks(self, case: Case) -> Iterator[Check]:
         for obstacle in case.obstacles:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from orchid.approval.compiled import Verdict
+from orchid.approval.compiled import PolicyVerdict
 
 MayUse = Callable[[str], Awaitable[bool]]  # whether the requester may use the policy of this name
 LONGEST_MESSAGE = 4096
@@ -22,38 +22,38 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PolicyDecision:
     """What becomes of a request, why, and by which policy if it is approved."""
 
     outcome: Outcome
     message: str
-    by: Verdict | None = None
+    by: PolicyVerdict | None = None
     selected: bool = True  # whether any policy speaks of it
     may_change: bool = False  # it is left for a reason of which no policy's change will tell
 
 
-async def decide(verdicts: Sequence[Verdict], may_use: MayUse) -> Decision:
+async def decide(verdicts: Sequence[PolicyVerdict], may_use: MayUse) -> PolicyDecision:
     selected = [verdict for verdict in verdicts if verdict.selected]
     if not selected:
-        return Decision(Outcome.LEAVE, "No policy selects this request.", selected=False)
+        return PolicyDecision(Outcome.LEAVE, "No policy selects this request.", selected=False)
     allowing = [verdict for verdict in selected if verdict.allowed]
     for verdict in allowing:
         policy = verdict.policy
         if await may_use(policy.name):
             text = f"Approved by ApprovalPolicy {policy.name}, revision {policy.revision}."
-            return Decision(Outcome.APPROVE, text, verdict)
+            return PolicyDecision(Outcome.APPROVE, text, verdict)
     if await _is_denied(selected, may_use):
         usable = [verdict for verdict in selected if await may_use(verdict.policy.name)]
-        return Decision(Outcome.DENY, _joined(usable))
+        return PolicyDecision(Outcome.DENY, _joined(usable))
     if allowing:
         text = "A policy allows this request, but its requester may not use that policy: "
         text += ", ".join(verdict.policy.name for verdict in allowing) + "."
-        return Decision(Outcome.LEAVE, text, may_change=True)
+        return PolicyDecision(Outcome.LEAVE, text, may_change=True)
     unsettled = any(verdict.problem for verdict in selected)
-    return Decision(Outcome.LEAVE, _joined(selected), may_change=unsettled)
+    return PolicyDecision(Outcome.LEAVE, _joined(selected), may_change=unsettled)
 
 
-async def _is_denied(selected: Sequence[Verdict], may_use: MayUse) -> bool:
+async def _is_denied(selected: Sequence[PolicyVerdict], may_use: MayUse) -> bool:
     """Whether a policy that its requester may use says so, and each of those has a verdict."""
     if not any(verdict.policy.denies for verdict in selected):
         return False
@@ -62,7 +62,7 @@ async def _is_denied(selected: Sequence[Verdict], may_use: MayUse) -> bool:
     return denied and not any(verdict.problem for verdict in usable)
 
 
-def _joined(verdicts: Sequence[Verdict]) -> str:
+def _joined(verdicts: Sequence[PolicyVerdict]) -> str:
     told = " ".join(f"{verdict.policy.name}: {verdict.message}." for verdict in verdicts)
     text = f"No policy allows this request. {told}"
     return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from orchid.approval.case import Case
-from orchid.approval.compiled import CompiledPolicy, Verdict
-from orchid.approval.deciding import Decision, MayUse, decide
+from orchid.approval.compiled import CompiledPolicy, PolicyVerdict
+from orchid.approval.deciding import MayUse, PolicyDecision, decide
 from orchid.approval.terms import ApprovalPolicySpec
 from orchid.expressions.isolated import Evaluator
 from orchid.wire.user import UserInfo
@@ -32,7 +32,7 @@ class RequestedTerms:
 class PolicyAnswer:
     """What one policy says, and whether the requester may use it; asked if it selects the case."""
 
-    verdict: Verdict
+    verdict: PolicyVerdict
     usable: bool
 
 
@@ -40,7 +40,7 @@ class PolicyAnswer:
 class Explanation:
     """What would become of a request, and what each policy says of it."""
 
-    decision: Decision
+    decision: PolicyDecision
     answers: tuple[PolicyAnswer, ...]
 
 

@@ -59,6 +59,7 @@ from orchid.admission.signer_permission import SignerPermission, authorities_of
 from orchid.admission.subject_restriction import SubjectRestriction
 from orchid.approval.case import SignerTerms, TermsOf
 from orchid.assembly.authorization import Authorization
+from orchid.clock import Clock
 from orchid.controllers.runtime.context import signer_terms
 from orchid.credentials import keys as key_files
 from orchid.credentials.certification_path import ClientVerifier
@@ -68,13 +69,7 @@ from orchid.credentials.tokens import KeySet, TokenSigner
 from orchid.data_directory import DataDirectory
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
-from orchid.engine.interfaces import (
-    AdmissionPolicy,
-    Authenticator,
-    Clock,
-    Randomness,
-    TokenAuthenticator,
-)
+from orchid.engine.interfaces import AdmissionPolicy, Authenticator, Randomness, TokenAuthenticator
 from orchid.kinds import namespace
 from orchid.kinds.certificate_authority import CertificateAuthority, profile
 from orchid.kinds.issued_certificate import IssuedCertificate

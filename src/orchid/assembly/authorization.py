@@ -24,10 +24,10 @@ from orchid.access.authorizers.rbac import RBAC
 from orchid.access.authorizers.union import ListingAuthorizer, Member, Union
 from orchid.access.authorizers.webhook import Webhook, WebhookSettings
 from orchid.access.https_client import HttpsClient, read_kubeconfig
+from orchid.clock import Clock
 from orchid.credentials.files import read_bounded
 from orchid.credentials.refusals import Refusal
 from orchid.engine.cache.feed import Feed
-from orchid.engine.interfaces import Clock
 from orchid.expressions.cel import Compiler
 from orchid.settings import BadSettings, Given, Settings
 

@@ -17,6 +17,7 @@ from orchid.access.bootstrap_policy import LEADER_ELECTION, ControllerRights
 from orchid.access.https_client import Remote
 from orchid.client.client import Client
 from orchid.client.transport import TlsTransport
+from orchid.clock import Clock
 from orchid.controllers.running import CONTROLLERS, EVENTS, LEADER
 from orchid.controllers.runtime.context import (
     ControllerContext,
@@ -32,7 +33,6 @@ from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import TokenSigner
 from orchid.data_directory import DataDirectory
 from orchid.engine.catalog import Catalog
-from orchid.engine.interfaces import Clock
 from orchid.server.sockets.in_process import InProcessTransport
 from orchid.server.sockets.messages import Handler, Peer
 from orchid.settings import BadSettings, Settings

@@ -25,7 +25,7 @@ from orchid.credentials.refusals import Refusal
 from orchid.data_directory import DataDirectory
 from orchid.engine.kind import Kind
 from orchid.settings import BadSettings, Settings
-from orchid.store.encryption import AesGcm, EncryptedStore, Identity, Provider
+from orchid.store.encryption import AesGcm, EncryptedStore, IdentityProvider, Provider
 from orchid.store.interface import Store
 from orchid.wire.codec.documents import decoder_of, strict_error
 from orchid.wire.codec.field_validation import Undecodable
@@ -122,7 +122,7 @@ def _names(word: str, kind: Kind[Any]) -> bool:
 
 def _made(sent: _Provider) -> Iterator[Provider]:
     if sent.identity is not None:
-        yield Identity(SEALED_VALUE)
+        yield IdentityProvider(SEALED_VALUE)
     for key in sent.aesgcm.keys if sent.aesgcm else ():
         yield AesGcm(_mark("aesgcm", key), base64.b64decode(key.secret))
     if sent.secretbox:

@@ -17,7 +17,7 @@ from orchid.server.ledger_pages import LedgerPages
 from orchid.settings import BadSettings, Settings
 from orchid.store.interface import Store, StoreError
 from orchid.tlog.checkpoints import Checkpoint
-from orchid.tlog.notes import NoteRefused, Verifier
+from orchid.tlog.notes import NoteRefused, NoteVerifier
 
 log = logging.getLogger(__name__)
 
@@ -62,9 +62,9 @@ def ledger_pages(settings: Settings, files: DataDirectory, store: Store) -> Ledg
     async def vkey() -> str | None:
         note = await stored.checkpoint()
         if note is None:
-            return Verifier(origin(settings), public).vkey
+            return NoteVerifier(origin(settings), public).vkey
         try:
-            verifier = Verifier(Checkpoint.claimed(note).origin, public)
+            verifier = NoteVerifier(Checkpoint.claimed(note).origin, public)
             verifier.opened(note)
         except NoteRefused:
             return None  # the log has the key of another server

@@ -20,6 +20,7 @@ from orchid.assembly.encryption import encrypted
 from orchid.assembly.kinds import RIGHTS_REST_ON, TAKES_BACK, served_kinds, stored_kinds
 from orchid.assembly.ledger import ledger_pages
 from orchid.assembly.stores import AuditRecord
+from orchid.clock import SystemClock
 from orchid.controllers.label_token_secrets import LabelTokenSecrets
 from orchid.controllers.report_applied import ReportApplied
 from orchid.controllers.running import UnknownController, chosen, run_controllers
@@ -30,7 +31,7 @@ from orchid.engine.admission import Admission
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.objects import never_stale
 from orchid.engine.catalog import Catalog
-from orchid.engine.interfaces import SystemClock, SystemRandomness
+from orchid.engine.interfaces import SystemRandomness
 from orchid.engine.internal_writes import InternalObjects
 from orchid.engine.verbs.all_verbs import Verbs
 from orchid.kinds.certificate_authority import CertificateAuthority

@@ -16,9 +16,9 @@ from orchid.assembly.kinds import stored_kinds
 from orchid.assembly.ledger import sequenced
 from orchid.assembly.server import Assembly, wanted_controllers
 from orchid.assembly.stores import opened_audit, opened_store
+from orchid.clock import SystemClock
 from orchid.controllers.running import run_controllers
 from orchid.engine.catalog import Catalog
-from orchid.engine.interfaces import SystemClock
 from orchid.kinds import subject_access_review
 from orchid.server.sockets.listener import bind
 from orchid.settings import BadSettings, Settings

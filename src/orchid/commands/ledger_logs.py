@@ -15,7 +15,7 @@ from orchid.commands.backup import DATABASE
 from orchid.commands.terminal.connection import NOT_FOUND, ServerConnection, connect
 from orchid.commands.terminal.output import USAGE, Complaint, remark
 from orchid.tlog.audit import LogAtOneMoment, LogSource
-from orchid.tlog.notes import NoteRefused, Verifier
+from orchid.tlog.notes import NoteRefused, NoteVerifier
 from orchid.tlog.tiles import Tile
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class OpenedLog:
     """A log, and who must have signed it."""
 
     source: LogSource
-    verifier: Verifier
+    verifier: NoteVerifier
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +57,7 @@ async def opened_log(chosen: argparse.Namespace) -> AsyncIterator[OpenedLog]:
 
 
 @contextlib.asynccontextmanager
-async def _chosen_log(chosen: argparse.Namespace) -> AsyncIterator[tuple[LogSource, Verifier]]:
+async def _chosen_log(chosen: argparse.Namespace) -> AsyncIterator[tuple[LogSource, NoteVerifier]]:
     given = verifier_of(chosen.key) if chosen.key else None
     if chosen.exported:
         if given is None:
@@ -71,12 +71,12 @@ async def _chosen_log(chosen: argparse.Namespace) -> AsyncIterator[tuple[LogSour
         yield source, given or source.verifier()
 
 
-def verifier_of(given: str) -> Verifier:
+def verifier_of(given: str) -> NoteVerifier:
     """The verifier that a line, or a file with that line, names."""
     with contextlib.suppress(OSError):
         given = Path(given).read_text()[:LARGEST_FILE]
     try:
-        return Verifier.parse(given)
+        return NoteVerifier.parse(given)
     except NoteRefused as refusal:
         raise Complaint(f"--key: {refusal}", USAGE) from None
 
@@ -87,10 +87,10 @@ class ServerLog:
     def __init__(self, server: ServerConnection) -> None:
         self._server = server
 
-    def verifier(self) -> Verifier:
+    def verifier(self) -> NoteVerifier:
         line = self._server.data("/ledger/key").decode(errors="replace")
         try:
-            return Verifier.parse(line)
+            return NoteVerifier.parse(line)
         except NoteRefused as refusal:
             raise Complaint(f"the server names no key of a ledger: {refusal}") from None
 
@@ -133,8 +133,8 @@ class DirectoryLog:
 
 @contextlib.asynccontextmanager
 async def _stored(
-    directory: Path, given: Verifier | None
-) -> AsyncIterator[tuple[LogSource, Verifier]]:
+    directory: Path, given: NoteVerifier | None
+) -> AsyncIterator[tuple[LogSource, NoteVerifier]]:
     from orchid.ledger.reading import StoredLog
     from orchid.store.interface import AlreadyInUse, StoreError
     from orchid.store.sqlite.store import SQLiteStore
@@ -156,7 +156,7 @@ async def _stored(
         raise Complaint(str(problem)) from None
 
 
-def _own_key(directory: Path, note: bytes | None) -> Verifier:
+def _own_key(directory: Path, note: bytes | None) -> NoteVerifier:
     """The key in the data directory, under the name that the log has."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -175,4 +175,4 @@ def _own_key(directory: Path, note: bytes | None) -> Verifier:
         raise Complaint(f"the ledger has no checkpoint that can be read: {refusal}") from None
     if not isinstance(key, Ed25519PrivateKey):
         raise Complaint(f"{place} is not an Ed25519 key", USAGE)
-    return Verifier(origin, key.public_key())
+    return NoteVerifier(origin, key.public_key())

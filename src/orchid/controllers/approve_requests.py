@@ -16,8 +16,9 @@ import asyncio
 from collections.abc import Iterator
 
 from orchid.approval.case import REQUEST_SAMPLE, Case, TermsOf, case_of
-from orchid.approval.deciding import Decision, Outcome, decide
+from orchid.approval.deciding import Outcome, PolicyDecision, decide
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
+from orchid.clock import Clock
 from orchid.controllers.follow_authorities import AuthorityFollower
 from orchid.controllers.follow_policies import PolicyFollower
 from orchid.controllers.runtime.context import (
@@ -27,7 +28,7 @@ from orchid.controllers.runtime.context import (
 )
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import WARNING, EventRecorder
-from orchid.controllers.runtime.loop import Clock, Controller, Start, TryAgain
+from orchid.controllers.runtime.loop import Controller, Start, TryAgain
 from orchid.credentials import signing_request
 from orchid.credentials.profiles import Profile, recognise_node_client
 from orchid.credentials.refusals import Refusal
@@ -146,7 +147,7 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
             return LOOK_AGAIN_SECONDS if decision.may_change else None
         return None
 
-    async def _decision(self, csr: CertificateSigningRequest, case: Case) -> Decision:
+    async def _decision(self, csr: CertificateSigningRequest, case: Case) -> PolicyDecision:
         candidates = self.policies.loaded.candidates(case.signer_name, case.user)
         verdicts = [await policy.judge(case, self._evaluator) for policy in candidates]
         asked: dict[str, bool] = {}

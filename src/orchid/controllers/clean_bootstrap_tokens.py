@@ -8,8 +8,9 @@ Never    touches one without an expiration
 from datetime import UTC, datetime
 
 from orchid.client.client import Client, ListSelection
+from orchid.clock import Clock
 from orchid.controllers.runtime.declaration import ControllerDeclaration
-from orchid.controllers.runtime.loop import Clock, Controller
+from orchid.controllers.runtime.loop import Controller
 from orchid.kinds.role import CORE, READ, may_record_events, rule
 from orchid.kinds.secret import Secret
 from orchid.wire.naming import Naming

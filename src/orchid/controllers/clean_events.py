@@ -7,8 +7,9 @@ Writes  nothing; deletes what is old
 from datetime import timedelta
 
 from orchid.client.client import Client, ListSelection
+from orchid.clock import Clock
 from orchid.controllers.runtime.declaration import ControllerDeclaration
-from orchid.controllers.runtime.loop import Clock, Sweeper
+from orchid.controllers.runtime.loop import Sweeper
 from orchid.kinds.event import Event
 from orchid.kinds.role import CORE, rule
 

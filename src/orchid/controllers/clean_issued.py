@@ -8,8 +8,9 @@ Never    a record of a certificate that is still valid; the server would refuse 
 from datetime import timedelta
 
 from orchid.client.client import Client, ListSelection
+from orchid.clock import Clock
 from orchid.controllers.runtime.declaration import ControllerDeclaration
-from orchid.controllers.runtime.loop import Clock, Sweeper
+from orchid.controllers.runtime.loop import Sweeper
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.role import READ, rule
 

@@ -8,8 +8,9 @@ Never    looks at the status of a condition: that it is there is enough
 from datetime import datetime, timedelta
 
 from orchid.client.client import Client, ListSelection
+from orchid.clock import Clock
 from orchid.controllers.runtime.declaration import ControllerDeclaration
-from orchid.controllers.runtime.loop import Clock, Sweeper
+from orchid.controllers.runtime.loop import Sweeper
 from orchid.credentials import certificates
 from orchid.credentials.refusals import Refusal
 from orchid.kinds.certificate_signing_request import (

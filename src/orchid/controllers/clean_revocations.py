@@ -8,8 +8,9 @@ Never    one whose end nobody knows
 from datetime import timedelta
 
 from orchid.client.client import Client, ListSelection
+from orchid.clock import Clock
 from orchid.controllers.runtime.declaration import ControllerDeclaration
-from orchid.controllers.runtime.loop import Clock, Sweeper
+from orchid.controllers.runtime.loop import Sweeper
 from orchid.kinds.credential_revocation import CredentialRevocation
 from orchid.kinds.role import READ, rule
 

@@ -10,8 +10,9 @@ from datetime import date, timedelta
 from typing import Any
 
 from orchid.client.client import Client, ListSelection
+from orchid.clock import Clock
 from orchid.controllers.runtime.declaration import ControllerDeclaration
-from orchid.controllers.runtime.loop import Clock, Sweeper
+from orchid.controllers.runtime.loop import Sweeper
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.pod import Pod
 from orchid.kinds.role import CORE, READ, rule

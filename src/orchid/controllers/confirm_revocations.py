@@ -9,11 +9,12 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
+from orchid.clock import Clock
 from orchid.controllers.report_applied import LASTS, applied_annotation, server_label
 from orchid.controllers.runtime.context import ControllerContext
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import EventRecorder
-from orchid.controllers.runtime.loop import Clock, Controller, Key, Running, Trigger
+from orchid.controllers.runtime.loop import Controller, Key, Running, Trigger
 from orchid.kinds.credential_revocation import EFFECTIVE, CredentialRevocation
 from orchid.kinds.lease import Lease
 from orchid.kinds.role import READ, rule

@@ -9,8 +9,9 @@ Never    removes a finalizer of somebody else's: what has one keeps its namespac
 from typing import Any
 
 from orchid.client.client import Client, ListSelection
+from orchid.clock import Clock
 from orchid.controllers.runtime.declaration import ControllerDeclaration
-from orchid.controllers.runtime.loop import Clock, Controller, TryAgain
+from orchid.controllers.runtime.loop import Controller, TryAgain
 from orchid.kinds.namespace import Namespace, NamespaceCondition
 from orchid.kinds.role import CORE, READ, rule
 from orchid.wire.errors import NotFound

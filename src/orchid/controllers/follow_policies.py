@@ -17,7 +17,8 @@ from collections.abc import Callable
 from orchid.approval.compiled import CompiledPolicy
 from orchid.approval.policy_index import PolicyIndex
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
-from orchid.controllers.runtime.loop import Clock, TryAgain
+from orchid.clock import Clock
+from orchid.controllers.runtime.loop import TryAgain
 from orchid.expressions.cel import Compiler
 from orchid.kinds.approval_policy import ApprovalPolicy, compiled, with_usability
 from orchid.wire.errors import Conflict, NotFound

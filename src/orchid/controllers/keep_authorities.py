@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Final
 
 from orchid.client.client import Client, ListSelection, WatchedChange
+from orchid.clock import Clock
 from orchid.controllers.follow_authorities import (
     AUTHORITIES,
     CERTIFICATE,
@@ -28,7 +29,7 @@ from orchid.controllers.publish_trust_bundles import bundle_name, is_past, top_o
 from orchid.controllers.runtime.context import ControllerContext
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import NORMAL, WARNING, EventRecorder
-from orchid.controllers.runtime.loop import Clock, Controller, Key, Trigger
+from orchid.controllers.runtime.loop import Controller, Key, Trigger
 from orchid.credentials import certificates
 from orchid.credentials.authority import Authority
 from orchid.credentials.issuer_chain import refuse_out_of_time

@@ -12,8 +12,9 @@ from datetime import date
 
 from orchid.client.client import Client
 from orchid.client.transport import ServerUnreachable
+from orchid.clock import Clock
 from orchid.controllers.clean_token_secrets import SINCE, read_date
-from orchid.controllers.runtime.loop import Clock, Running
+from orchid.controllers.runtime.loop import Running
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.secret import Secret
 from orchid.wire.errors import ApiError

@@ -9,8 +9,9 @@ Never   revokes or refuses anything: servers do that by the revocations themselv
 from collections.abc import AsyncIterator
 
 from orchid.client.client import Client, ListSelection
+from orchid.clock import Clock
 from orchid.controllers.runtime.declaration import ControllerDeclaration
-from orchid.controllers.runtime.loop import Clock, Controller
+from orchid.controllers.runtime.loop import Controller
 from orchid.credentials.revocation_list import UNSPECIFIED
 from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
 from orchid.kinds.issued_certificate import (

@@ -19,11 +19,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
+from orchid.clock import Clock
 from orchid.controllers.follow_authorities import AuthorityFollower, AuthorityKeys
 from orchid.controllers.runtime.context import ControllerContext, Signer
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import EventRecorder
-from orchid.controllers.runtime.loop import Clock, Running, Start, Worker
+from orchid.controllers.runtime.loop import Running, Start, Worker
 from orchid.credentials import stored_list
 from orchid.credentials.authority import Authority
 from orchid.credentials.refusals import NotPermittedToSign

@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from orchid.client.client import Client, ListSelection
+from orchid.clock import Clock
 from orchid.controllers.runtime.context import ControllerContext, Signer
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import EventRecorder
-from orchid.controllers.runtime.loop import Clock, Controller, Running
+from orchid.controllers.runtime.loop import Controller, Running
 from orchid.credentials import certificates, pem
 from orchid.credentials.authority import Authority
 from orchid.credentials.refusals import Refusal

@@ -14,8 +14,8 @@ from typing import Final
 
 from orchid.client.client import Client
 from orchid.client.transport import ServerUnreachable
+from orchid.clock import Clock
 from orchid.controllers.runtime.leader import micro_time
-from orchid.controllers.runtime.loop import Clock
 from orchid.kinds.lease import Lease, LeaseSpec
 from orchid.wire.errors import ApiError, NotFound
 from orchid.wire.meta import ObjectMeta

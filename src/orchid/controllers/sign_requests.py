@@ -18,11 +18,12 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
+from orchid.clock import Clock
 from orchid.controllers.follow_authorities import AuthorityFollower, AuthorityKeys
 from orchid.controllers.runtime.context import ControllerContext, Signer
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import WARNING, EventRecorder
-from orchid.controllers.runtime.loop import Clock, Controller, Running, Start
+from orchid.controllers.runtime.loop import Controller, Running, Start
 from orchid.credentials import signing_request
 from orchid.credentials.issuer_chain import refuse_out_of_time
 from orchid.credentials.refusals import NotPermitted

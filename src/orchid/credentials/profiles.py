@@ -108,7 +108,7 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True)
-class Recognition:
+class RecognizedRequest:
     """A node's request, recognised: the access to ask for, and what to say when it is granted."""
 
     subresource: str
@@ -202,7 +202,7 @@ def recognise_node_client(
     signer_name: str,
     username: str,
     agent: str,
-) -> Iterator[Recognition]:
+) -> Iterator[RecognizedRequest]:
     """Yield the ways in which a request may be approved by itself, in the order to try them.
 
     `profile` is the node client profile and `agent` the name of the node's agent in messages.
@@ -214,11 +214,11 @@ def recognise_node_client(
     except NotPermitted:
         return
     if username == request.subject.common_name:
-        yield Recognition(
+        yield RecognizedRequest(
             "selfnodeclient",
             f"Auto approving self {agent} client certificate after SubjectAccessReview.",
         )
-    yield Recognition(
+    yield RecognizedRequest(
         "nodeclient", f"Auto approving {agent} client certificate after SubjectAccessReview."
     )
 

@@ -4,15 +4,12 @@ Authenticator        who is calling?          access/authenticators/
 TokenAuthenticator   whose token is this?     access/authenticators/
 Authorizer           may they?                access/authorizers/
 AdmissionPolicy      rules beyond one object  admission/
-Clock                what time is it?         SystemClock, or a test's
 """
 
 import os
 import secrets
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from enum import Enum
-from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from orchid.engine.request import Request, Target
@@ -21,28 +18,6 @@ from orchid.wire.user import UserInfo
 
 if TYPE_CHECKING:
     from orchid.engine.kind import Kind
-
-
-MILLISECOND = 0.001
-
-
-class Clock(Protocol):
-    def now(self) -> datetime:
-        """The current time in UTC."""
-
-
-class SystemClock:
-    """The machine's time. Within a millisecond it is the same object, which costs less to give."""
-
-    def __init__(self) -> None:
-        self._until = 0.0
-        self._now = datetime.now(UTC)
-
-    def now(self) -> datetime:
-        passed = monotonic()
-        if passed >= self._until:
-            self._now, self._until = datetime.now(UTC), passed + MILLISECOND
-        return self._now
 
 
 class PresentedPeer(Protocol):

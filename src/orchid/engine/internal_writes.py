@@ -7,9 +7,9 @@ and validation run as for everyone; authorization is not asked, because there is
 import contextlib
 from typing import Any, TypeVar
 
+from orchid.clock import Clock
 from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
-from orchid.engine.interfaces import Clock
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request, Target
 from orchid.engine.verbs.all_verbs import Verbs

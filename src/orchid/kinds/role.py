@@ -21,6 +21,7 @@ from orchid.engine.strategy import Strategy
 from orchid.wire.fields import FieldError, Path, forbidden, invalid, required
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
+from orchid.wire.requirements import LabelSelectorRequirement
 from orchid.wire.rules.names import label_value_errors, path_segment_errors, qualified_name_errors
 from orchid.wire.struct import Wire, always, describe, null, proto, replace
 from orchid.wire.text import timestamp
@@ -77,18 +78,6 @@ def rule(
 
 def may_record_events(names: Naming) -> PolicyRule:
     return rule(("create", "patch", "update"), (CORE, names.group("events")), ("events",))
-
-
-class LabelSelectorRequirement(Wire):
-    """One condition on a label."""
-
-    published_as = "meta.v1.LabelSelectorRequirement"
-
-    key: Annotated[str, proto(1), describe("The label.")] = field(default_factory=str)
-    operator: Annotated[str, proto(2), describe("In, NotIn, Exists or DoesNotExist.")] = field(
-        default_factory=str
-    )
-    values: Annotated[tuple[str, ...], proto(3), describe("The values to compare with.")] = ()
 
 
 class LabelSelector(Wire):

@@ -28,40 +28,21 @@ from orchid.wire.fields import (
 )
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.naming import Naming
+from orchid.wire.requirements import (
+    FieldSelectorRequirement,
+    LabelSelectorRequirement,
+    SelectorRequirement,
+)
 from orchid.wire.rules.names import label_value_errors, qualified_name_errors
 from orchid.wire.selection import LONGEST_SELECTOR, FieldMatcher, LabelMatcher
 from orchid.wire.struct import Wire, at_most, describe, proto, replace
 from orchid.wire.user import UserInfo
 
-MOST_REQUIREMENTS, MOST_VALUES = 100, 1000  # of a selector, and of one of its requirements
+MOST_REQUIREMENTS = 100  # of a selector
 
 SPEC = Path() / "spec"
 RESOURCE = SPEC / "resourceAttributes"
 NON_RESOURCE = SPEC / "nonResourceAttributes"
-
-
-class SelectorRequirement(Wire):
-    """One condition of a selector."""
-
-    key: Annotated[str, proto(1), describe("The field or label.")] = field(default_factory=str)
-    operator: Annotated[str, proto(2), describe("In, NotIn, Exists or DoesNotExist.")] = field(
-        default_factory=str
-    )
-    values: Annotated[
-        tuple[str, ...], at_most(MOST_VALUES), proto(3), describe("The values to compare with.")
-    ] = ()
-
-
-class FieldSelectorRequirement(SelectorRequirement):
-    """A condition on a field."""
-
-    published_as = "meta.v1.FieldSelectorRequirement"
-
-
-class LabelSelectorRequirement(SelectorRequirement):
-    """A condition on a label."""
-
-    published_as = "meta.v1.LabelSelectorRequirement"
 
 
 class FieldSelectorAttributes(Wire):

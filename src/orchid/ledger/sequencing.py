@@ -28,7 +28,7 @@ from orchid.store.interface import (
 from orchid.tlog import tiles
 from orchid.tlog.checkpoints import Checkpoint
 from orchid.tlog.merkle import HASH_SIZE, leaf_hash
-from orchid.tlog.notes import NoteRefused, Signer
+from orchid.tlog.notes import NoteRefused, NoteSigner
 from orchid.tlog.tiles import FULL, BadTile, Edge, Tile
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class LedgerBroken(Exception):
 class _End:
     """The end of the log as it stands in the store."""
 
-    signer: Signer
+    signer: NoteSigner
     revision: Revision  # of the head
     edge: Edge
     tiles: dict[str, Revision]  # the partial tiles
@@ -129,14 +129,14 @@ class Sequencer:
             return self._end  # if somebody else has moved the head since, the commit conflicts
         head = await _one(self._store, places.HEAD)
         if head is None:
-            return _End(Signer(self._origin, self._key), ABSENT, Edge(0), {}, [])
+            return _End(NoteSigner(self._origin, self._key), ABSENT, Edge(0), {}, [])
         try:
             return await self._read_end(head)
         except (NoteRefused, BadTile) as problem:
             raise LedgerBroken(str(problem)) from None
 
     async def _read_end(self, head: Record) -> _End:
-        signer = Signer(Checkpoint.claimed(head.value).origin, self._key)
+        signer = NoteSigner(Checkpoint.claimed(head.value).origin, self._key)
         size = Checkpoint.opened(head.value, signer.verifier).size
         partial = Edge.partial_tiles(size)
         records = [await _one(self._store, places.tile_key(tile)) for tile in partial]

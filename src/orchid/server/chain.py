@@ -12,8 +12,9 @@ import logging
 from time import perf_counter
 
 from orchid.access.impersonation import Impersonation, is_asked_for
+from orchid.clock import Clock
 from orchid.credentials.refusals import is_panic
-from orchid.engine.interfaces import Authenticated, Authenticator, Authorizer, Clock, Rejected
+from orchid.engine.interfaces import Authenticated, Authenticator, Authorizer, Rejected
 from orchid.engine.request import Request
 from orchid.engine.seat import SEAT
 from orchid.server.audit.trail import AuditTrail
@@ -26,7 +27,7 @@ from orchid.server.open_watches import OpenWatches
 from orchid.server.pages import Pages, not_found_text
 from orchid.server.parse import UnreadableTarget, read_target
 from orchid.server.respond import TEXT, error_response, text
-from orchid.server.sockets.messages import HttpRequest, Recognition, Response, Stream
+from orchid.server.sockets.messages import CallerStanding, HttpRequest, Response, Stream
 from orchid.telemetry import failure_story
 from orchid.wire.errors import ApiError, NoSuchRoute, Timeout, Unauthorized
 from orchid.wire.options import duration
@@ -188,18 +189,18 @@ class Chain:
             http.peer.known = True
         return caller
 
-    async def recognize(self, http: HttpRequest) -> Recognition:
+    async def recognize(self, http: HttpRequest) -> CallerStanding:
         """Say who sent a head, before its body is read; the request is authenticated once more."""
         try:
             caller = await self._authenticator.authenticate(http)
         except Rejected:
             caller = None
         if caller is None:
-            return Recognition.REFUSED
+            return CallerStanding.REFUSED
         if caller.user.username == ANONYMOUS:
-            return Recognition.UNKNOWN
+            return CallerStanding.UNKNOWN
         http.peer.known = True
-        return Recognition.KNOWN
+        return CallerStanding.KNOWN
 
     def _shorten_deadline(self, exchange: Exchange) -> None:
         """`?timeout=5s` may shorten the time a request has; it never lengthens it."""

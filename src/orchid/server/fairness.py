@@ -69,7 +69,7 @@ class Pool:
         self.taken = 0
         self.queued = 0
         self.parked = 0
-        self.levels: list[Level] = []
+        self.levels: list[PriorityLevel] = []
 
     def hand_out(self) -> None:
         """Give free seats to those who wait, level by level, flow by flow."""
@@ -77,7 +77,7 @@ class Pool:
             level.hand_out()
 
 
-class Level:
+class PriorityLevel:
     """One priority level."""
 
     __slots__ = (
@@ -140,7 +140,7 @@ class Flow:
 
     __slots__ = ("headers", "level", "parked", "taken", "waiting")
 
-    def __init__(self, level: Level, headers: bytes) -> None:
+    def __init__(self, level: PriorityLevel, headers: bytes) -> None:
         self.level = level
         self.headers = headers  # that name the flow schema and the level
         self.taken = 0
@@ -370,17 +370,17 @@ class Fairness:
         )
 
 
-def made_levels(seats: int, patience: float) -> list[Level]:
+def made_levels(seats: int, patience: float) -> list[PriorityLevel]:
     """Share seats among the levels; with none to share, there is no limit."""
     shares = sum(default.shares for default in LEVELS)
     nominal = [ceil(seats * default.shares / shares) for default in LEVELS]
     lent = [count * default.lends // 100 for count, default in zip(nominal, LEVELS, strict=True)]
     pool = Pool(sum(lent), patience)
     pool.levels = [
-        Level(default.name, count - part if seats else inf, pool)
+        PriorityLevel(default.name, count - part if seats else inf, pool)
         for default, count, part in zip(LEVELS, nominal, lent, strict=True)
     ]
-    return [Level(EXEMPT, inf, pool), *pool.levels]
+    return [PriorityLevel(EXEMPT, inf, pool), *pool.levels]
 
 
 def _headers(names: Naming, schema: uuid.UUID, level: uuid.UUID) -> bytes:

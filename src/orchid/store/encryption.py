@@ -48,7 +48,7 @@ class Provider(Protocol):
         """Give the value back; raises NotOpened."""
 
 
-class Identity:
+class IdentityProvider:
     """Leaves values as they are: to read what was written before, or to go back.
 
     What begins with `sealed` is no plain value.

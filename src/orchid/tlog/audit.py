@@ -13,7 +13,7 @@ from typing import Protocol
 from orchid.tlog import tiles
 from orchid.tlog.checkpoints import Checkpoint
 from orchid.tlog.merkle import HASH_SIZE, leaf_hash
-from orchid.tlog.notes import NoteRefused, Verifier
+from orchid.tlog.notes import NoteRefused, NoteVerifier
 from orchid.tlog.proofs import inclusion
 from orchid.tlog.tiles import ENTRIES, FULL, BadTile, Edge, Tile
 
@@ -48,7 +48,7 @@ class LogAtOneMoment:
         return await self._source.tile(tile)
 
 
-async def opened(source: LogSource, verifier: Verifier) -> Checkpoint:
+async def opened(source: LogSource, verifier: NoteVerifier) -> Checkpoint:
     """The checkpoint of a log, its signature checked."""
     note = await source.checkpoint()
     if note is None:
@@ -60,7 +60,7 @@ async def opened(source: LogSource, verifier: Verifier) -> Checkpoint:
 
 
 async def audit(
-    source: LogSource, verifier: Verifier, since: Checkpoint | None = None
+    source: LogSource, verifier: NoteVerifier, since: Checkpoint | None = None
 ) -> Checkpoint:
     """Read and check everything; give the checkpoint that stands for it."""
     head = await opened(source, verifier)

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from orchid.tlog.merkle import HASH_SIZE
-from orchid.tlog.notes import NoteRefused, Signer, Verifier, text_of
+from orchid.tlog.notes import NoteRefused, NoteSigner, NoteVerifier, text_of
 
 _SIZE = re.compile("0|[1-9][0-9]{0,18}", re.ASCII)
 
@@ -27,11 +27,11 @@ class Checkpoint:
     def text(self) -> str:
         return f"{self.origin}\n{self.size}\n{base64.b64encode(self.root).decode()}\n"
 
-    def signed(self, signer: Signer) -> bytes:
+    def signed(self, signer: NoteSigner) -> bytes:
         return signer.signed(self.text)
 
     @classmethod
-    def opened(cls, note: bytes, verifier: Verifier) -> "Checkpoint":
+    def opened(cls, note: bytes, verifier: NoteVerifier) -> "Checkpoint":
         """Read a signed checkpoint; raises NoteRefused unless this log's key signed it."""
         checkpoint = cls._parse(verifier.opened(note))
         if checkpoint.origin != verifier.name:

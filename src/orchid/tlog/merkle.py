@@ -35,7 +35,7 @@ def tree_hash(hashes: Sequence[bytes]) -> bytes:
     return row[0]
 
 
-class Node(NamedTuple):
+class TreeNode(NamedTuple):
     """A complete subtree: the entries from `place << height` on, `1 << height` of them."""
 
     height: int
@@ -48,15 +48,15 @@ class Subtree(NamedTuple):
     start: int
     end: int
 
-    def nodes(self) -> Iterator[Node]:
+    def nodes(self) -> Iterator[TreeNode]:
         """The complete subtrees it consists of, from left to right, the largest first."""
         start = self.start
         while start < self.end:
             height = (self.end - start).bit_length() - 1
-            yield Node(height, start >> height)
+            yield TreeNode(height, start >> height)
             start += 1 << height
 
-    def hash(self, of_node: Callable[[Node], bytes]) -> bytes:
+    def hash(self, of_node: Callable[[TreeNode], bytes]) -> bytes:
         """Its hash, from those of its nodes."""
         hashes = [of_node(node) for node in self.nodes()]
         if not hashes:

@@ -1,8 +1,8 @@
 """Signed notes: a text with lines under it that say who signed it, as in C2SP signed-note.
 
-`Signer` signs with Ed25519; `Verifier` opens what it signed and raises `NoteRefused` otherwise. A
-verifier is handed around as one line of text (`vkey`). Signatures of keys that nobody told us of
-are passed over, as the format wants.
+`NoteSigner` signs with Ed25519; `NoteVerifier` opens what it signed and raises `NoteRefused`
+otherwise. A verifier is handed around as one line of text (`vkey`). Signatures of keys that nobody
+told us of are passed over, as the format wants.
 """
 
 import base64
@@ -26,7 +26,7 @@ class NoteRefused(Exception):
     """A note is malformed, or nobody whom we know has signed it."""
 
 
-class Verifier:
+class NoteVerifier:
     """Who signs: a name and a public key."""
 
     def __init__(self, name: str, key: Ed25519PublicKey) -> None:
@@ -42,7 +42,7 @@ class Verifier:
         return f"{self.name}+{self.id.hex()}+{base64.b64encode(self._public).decode()}"
 
     @classmethod
-    def parse(cls, vkey: str) -> "Verifier":
+    def parse(cls, vkey: str) -> "NoteVerifier":
         """Read the line that `vkey` gives; raises NoteRefused."""
         name, _, rest = vkey.strip().partition("+")
         given_id, _, encoded = rest.partition("+")
@@ -73,12 +73,12 @@ class Verifier:
         return text
 
 
-class Signer:
+class NoteSigner:
     """Signs notes under a name; holds the private key and never shows it."""
 
     def __init__(self, name: str, key: Ed25519PrivateKey) -> None:
         self._key = key
-        self.verifier = Verifier(name, key.public_key())
+        self.verifier = NoteVerifier(name, key.public_key())
 
     def signed(self, text: str) -> bytes:
         if not text.endswith("\n"):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from orchid.tlog.checkpoints import Checkpoint
 from orchid.tlog.merkle import leaf_hash
-from orchid.tlog.notes import Verifier
+from orchid.tlog.notes import NoteVerifier
 from orchid.tlog.proofs import ProofRefused, check_inclusion
 
 FIRST_LINE = "c2sp.org/tlog-proof@v1"
@@ -51,7 +51,7 @@ class ProofFile:
         entry = _bytes(extra.removeprefix("extra "))
         return cls(entry, int(place[1]), [_bytes(each) for each in hashes], note)
 
-    def opened(self, verifier: Verifier) -> Checkpoint:
+    def opened(self, verifier: NoteVerifier) -> Checkpoint:
         """Check the signature and the inclusion; raises NoteRefused or ProofRefused."""
         checkpoint = Checkpoint.opened(self.note, verifier)
         leaf = leaf_hash(self.entry)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from orchid.tlog.merkle import HASH_SIZE, Node, Subtree, tree_hash
+from orchid.tlog.merkle import HASH_SIZE, Subtree, TreeNode, tree_hash
 
 FULL: Final = 256  # hashes in a full tile
 HEIGHT: Final = 8  # levels of the tree that one tile stands for
@@ -67,18 +67,18 @@ class Tile:
         return tile
 
     @classmethod
-    def with_node(cls, node: Node, size: int) -> "Tile":
+    def with_node(cls, node: TreeNode, size: int) -> "Tile":
         """The tile of a log of `size` entries from which a node's hash can be read."""
         level, below = divmod(node.height, HEIGHT)
         index = node.place << below >> HEIGHT
         return cls(level, index, width_of(level, index, size))
 
-    def hash_of(self, node: Node, data: bytes) -> bytes:
+    def hash_of(self, node: TreeNode, data: bytes) -> bytes:
         """A node's hash, from the bytes of the tile that `with_node` named."""
         return _hash_in_row(node, split(data))
 
 
-def _hash_in_row(node: Node, row: Sequence[bytes]) -> bytes:
+def _hash_in_row(node: TreeNode, row: Sequence[bytes]) -> bytes:
     """A node's hash, from the hashes of the tile that has it."""
     below = node.height % HEIGHT
     first = (node.place << below) % FULL
@@ -111,7 +111,7 @@ def split(data: bytes) -> list[bytes]:
 def subtree_hash(subtree: Subtree, size: int, read: Callable[[Tile], bytes]) -> bytes:
     """The hash of a subtree, from the tiles of a log of `size` entries."""
 
-    def of_node(node: Node) -> bytes:
+    def of_node(node: TreeNode) -> bytes:
         tile = Tile.with_node(node, size)
         return tile.hash_of(node, read(tile))
 

@@ -13,7 +13,7 @@ from orchid.store.interface import Revision
 SIZE = mmap.PAGESIZE
 
 
-class Counter:
+class SharedCounter:
     """A number that only its owner writes. Make one with `create`, see another's with `inherit`."""
 
     def __init__(self, descriptor: int, *, owned: bool) -> None:
@@ -24,13 +24,13 @@ class Counter:
         self._words = memoryview(self._memory).cast("Q")
 
     @classmethod
-    def create(cls) -> "Counter":
+    def create(cls) -> "SharedCounter":
         descriptor = os.memfd_create("orchid-revision", os.MFD_CLOEXEC)
         os.ftruncate(descriptor, SIZE)
         return cls(descriptor, owned=True)
 
     @classmethod
-    def inherit(cls, descriptor: int) -> "Counter":
+    def inherit(cls, descriptor: int) -> "SharedCounter":
         return cls(descriptor, owned=False)
 
     @property

@@ -24,7 +24,7 @@ from orchid.settings import BadSettings, Settings
 from orchid.store.interface import Store
 from orchid.store.memory import MemoryStore
 from orchid.store.retention import Retention
-from orchid.workers.counter import Counter
+from orchid.workers.counter import SharedCounter
 from orchid.workers.launching import Launcher, tell
 from orchid.workers.messages import Begin, Open, Ready, UnfitMessage, packed
 from orchid.workers.store_server import Session, StoreServer
@@ -68,7 +68,7 @@ class Parent:
     ) -> None:
         self._settings = settings
         self._store = store
-        self._counter = Counter.create()
+        self._counter = SharedCounter.create()
         self._launcher = Launcher(program, self._counter.descriptor, sockets)
         # With etcd, which other servers write to as well, each worker has a line of its own.
         shared = MemoryStore() if settings.given.etcd_servers else store

@@ -32,7 +32,7 @@ from orchid.store.interface import (
     check_read,
 )
 from orchid.store.tail import Tail, follow
-from orchid.workers.counter import Counter
+from orchid.workers.counter import SharedCounter
 from orchid.workers.framing import Astray, Reader
 from orchid.workers.messages import (
     LARGEST_COMMIT,
@@ -163,7 +163,7 @@ class ParentLink(asyncio.Protocol):
 class RemoteStore:
     """A Store in another process. Make one with `await RemoteStore.connect(socket)`."""
 
-    def __init__(self, begin: Begin, counter: Counter) -> None:
+    def __init__(self, begin: Begin, counter: SharedCounter) -> None:
         self.begin = begin
         self._counter = counter
         self._tail = Tail(begin.revision, begin.oldest, max_bytes=TAIL_BYTES)
@@ -178,7 +178,7 @@ class RemoteStore:
 
         def directed(message: Begin | Open) -> None:
             if isinstance(message, Begin):
-                begun.set_result(cls(message, Counter.inherit(message.counter)))
+                begun.set_result(cls(message, SharedCounter.inherit(message.counter)))
             else:
                 begun.result().opened.set()
 

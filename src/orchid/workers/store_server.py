@@ -22,7 +22,7 @@ from time import monotonic
 from typing import Any, Final, cast
 
 from orchid.store.interface import Batch, Compacted, Page, Revision, Span, Store, StoreError
-from orchid.workers.counter import Counter
+from orchid.workers.counter import SharedCounter
 from orchid.workers.framing import Astray, Reader
 from orchid.workers.messages import (
     LARGEST_COMMIT,
@@ -64,7 +64,7 @@ Reported = Callable[[Ready | UnfitMessage], None]
 class StoreServer:
     """Serves a store to sessions, which it does not own: the store is closed by who opened it."""
 
-    def __init__(self, store: Store, counter: Counter) -> None:
+    def __init__(self, store: Store, counter: SharedCounter) -> None:
         self._store = store
         self._counter = counter
         self._sessions: set[Session] = set()

@@ -5,19 +5,21 @@ from typing import Any
 import pytest
 
 from orchid.approval.case import REQUEST_SAMPLE
-from orchid.approval.compiled import Verdict
-from orchid.approval.deciding import LONGEST_MESSAGE, Decision, Outcome, decide
+from orchid.approval.compiled import PolicyVerdict
+from orchid.approval.deciding import LONGEST_MESSAGE, Outcome, PolicyDecision, decide
 from orchid.expressions.isolated import Evaluator
 from tests.unit.approval.cases import case, policy
 
 GOOD, BAD = "a.web.example.com", "evil.com"
 
 
-async def verdict(name: str, host: str, **given: Any) -> Verdict:
+async def verdict(name: str, host: str, **given: Any) -> PolicyVerdict:
     return await policy(name, **given).judge(case(host), Evaluator(REQUEST_SAMPLE))
 
 
-async def decided(*verdicts: Verdict, usable: tuple[str, ...] = ("a", "b", "c")) -> Decision:
+async def decided(
+    *verdicts: PolicyVerdict, usable: tuple[str, ...] = ("a", "b", "c")
+) -> PolicyDecision:
     async def may_use(name: str) -> bool:
         return name in usable
 

@@ -8,12 +8,12 @@ from orchid.ledger import places
 from orchid.ledger.entries import Fact
 from orchid.ledger.sequencing import Sequencer
 from orchid.store.interface import Store
-from orchid.tlog.notes import Verifier
+from orchid.tlog.notes import NoteVerifier
 
 KEY = Ed25519PrivateKey.from_private_bytes(b"k" * 32)
 OTHER_KEY = Ed25519PrivateKey.from_private_bytes(b"o" * 32)
 ORIGIN = "example.com/ledger"
-VERIFIER = Verifier(ORIGIN, KEY.public_key())
+VERIFIER = NoteVerifier(ORIGIN, KEY.public_key())
 NOW = datetime(2026, 11, 15, 10, 0, tzinfo=UTC)
 
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from orchid.store.encryption import AesGcm, EncryptedStore, Identity, Provider
+from orchid.store.encryption import AesGcm, EncryptedStore, IdentityProvider, Provider
 from orchid.store.interface import ABSENT, Change, Span
 from orchid.store.memory import MemoryStore
 from orchid.store.secretbox import SecretBox
@@ -26,7 +26,7 @@ async def raw(backend: MemoryStore, key: str = KEY) -> bytes:
 
 @pytest.fixture
 async def store() -> AsyncIterator[EncryptedStore]:
-    made = EncryptedStore(MemoryStore(), {"": (ONE, Identity(b"x:"))})
+    made = EncryptedStore(MemoryStore(), {"": (ONE, IdentityProvider(b"x:"))})
     yield made
     await made.close()
 
@@ -57,9 +57,9 @@ async def test_the_same_value_never_looks_the_same() -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ((Identity(b"x:"),), (ONE, Identity(b"x:"))),
+        ((IdentityProvider(b"x:"),), (ONE, IdentityProvider(b"x:"))),
         ((ONE,), (TWO, ONE)),
-        ((ONE,), (Identity(b"x:"), ONE)),
+        ((ONE,), (IdentityProvider(b"x:"), ONE)),
     ],
     ids=["first-key", "next-key", "back-to-plain"],
 )
@@ -116,7 +116,7 @@ async def test_what_does_not_open_is_handed_on_sealed(change: str) -> None:
         value = value[:-1] + bytes((value[-1] ^ 1,))
     moved = MemoryStore()
     await moved.commit([Change(key, value, ABSENT)])
-    store = sealed(moved, reader, Identity(b"x:"))
+    store = sealed(moved, reader, IdentityProvider(b"x:"))
 
     found = (await store.read(Span.key(key))).records[0].value
 

@@ -9,12 +9,12 @@ from orchid.tlog import audit, tiles
 from orchid.tlog.audit import LogRefused
 from orchid.tlog.checkpoints import Checkpoint
 from orchid.tlog.merkle import leaf_hash
-from orchid.tlog.notes import Signer
+from orchid.tlog.notes import NoteSigner
 from orchid.tlog.proofs import check_inclusion
 from orchid.tlog.tiles import ENTRIES, Edge, Tile
 from tests.unit.tlog import naive
 
-SIGNER = Signer("example.com/log", Ed25519PrivateKey.from_private_bytes(b"k" * 32))
+SIGNER = NoteSigner("example.com/log", Ed25519PrivateKey.from_private_bytes(b"k" * 32))
 
 
 class DictLog:

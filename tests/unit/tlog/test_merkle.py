@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchid.tlog.merkle import EMPTY_ROOT, Node, Subtree, leaf_hash, tree_hash
+from orchid.tlog.merkle import EMPTY_ROOT, Subtree, TreeNode, leaf_hash, tree_hash
 from tests.unit.tlog import naive
 
 # The leaves and roots that the implementations of Certificate Transparency test with.
@@ -46,7 +46,7 @@ def test_an_empty_log_has_the_hash_of_nothing_as_its_root() -> None:
     assert tree_hash([]) == EMPTY_ROOT == Subtree(0, 0).hash(_fail) == naive.root([])
 
 
-def _fail(node: Node) -> bytes:
+def _fail(node: TreeNode) -> bytes:
     raise AssertionError(f"nothing has no node {node}")
 
 

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from orchid.tlog.checkpoints import Checkpoint
 from orchid.tlog.merkle import leaf_hash
-from orchid.tlog.notes import MAX_NOTE, NoteRefused, Signer, Verifier
+from orchid.tlog.notes import MAX_NOTE, NoteRefused, NoteSigner, NoteVerifier
 from orchid.tlog.proof_file import ProofFile
 from orchid.tlog.proofs import ProofRefused
 from tests.unit.tlog import naive
 
-SIGNER = Signer("example.com/log", Ed25519PrivateKey.from_private_bytes(b"k" * 32))
-OTHER = Signer("example.com/log", Ed25519PrivateKey.from_private_bytes(b"o" * 32))
+SIGNER = NoteSigner("example.com/log", Ed25519PrivateKey.from_private_bytes(b"k" * 32))
+OTHER = NoteSigner("example.com/log", Ed25519PrivateKey.from_private_bytes(b"o" * 32))
 # The example of C2SP signed-note.
 VKEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
 NOTE = (
@@ -27,7 +27,7 @@ NOTE = (
 
 def test_the_example_of_the_specification_opens() -> None:
     """A note that another implementation signed is read with the key given beside it."""
-    verifier = Verifier.parse(VKEY)
+    verifier = NoteVerifier.parse(VKEY)
 
     assert verifier.opened(NOTE) == "This is an example message.\n"
     assert verifier.vkey == VKEY
@@ -75,7 +75,7 @@ def test_signatures_of_others_are_passed_over() -> None:
 def test_what_is_no_note_is_refused(note: bytes) -> None:
     """Malformed, oversized and unsigned texts are told from notes before any key is used."""
     with pytest.raises(NoteRefused):
-        Verifier.parse(VKEY).opened(note)
+        NoteVerifier.parse(VKEY).opened(note)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_what_is_no_note_is_refused(note: bytes) -> None:
 def test_a_wrong_verifier_key_is_refused(vkey: str) -> None:
     """The id in a key's line must be that of the name and the key."""
     with pytest.raises(NoteRefused):
-        Verifier.parse(vkey)
+        NoteVerifier.parse(vkey)
 
 
 def test_a_text_without_its_last_newline_is_not_signed() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchid.tlog import proofs
-from orchid.tlog.merkle import Node, leaf_hash, tree_hash
+from orchid.tlog.merkle import TreeNode, leaf_hash, tree_hash
 from orchid.tlog.proofs import ProofRefused, check_consistency, check_inclusion
 from tests.unit.tlog import naive
 
@@ -13,7 +13,7 @@ entries_of_a_log = st.lists(st.binary(max_size=4), min_size=1, max_size=70)
 
 
 def hashes(subtrees: list[proofs.Subtree], entries: list[bytes]) -> list[bytes]:
-    def of_node(node: Node) -> bytes:
+    def of_node(node: TreeNode) -> bytes:
         first, last = node.place << node.height, (node.place + 1) << node.height
         return tree_hash([leaf_hash(entry) for entry in entries[first:last]])
 

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from orchid.settings import Given
 from orchid.store.interface import Store
-from orchid.workers.counter import Counter
+from orchid.workers.counter import SharedCounter
 from orchid.workers.messages import Begin, Ready, UnfitMessage
 from orchid.workers.remote_store import RemoteStore
 from orchid.workers.store_server import Session, StoreServer
@@ -16,7 +16,7 @@ from orchid.workers.store_server import Session, StoreServer
 class Parent:
     """What the parent process has: a store, its server, and a session for each worker."""
 
-    def __init__(self, store: Store, server: StoreServer, counter: Counter) -> None:
+    def __init__(self, store: Store, server: StoreServer, counter: SharedCounter) -> None:
         self.store = store
         self.server = server
         self.counter = counter
@@ -47,7 +47,7 @@ class Parent:
 @asynccontextmanager
 async def linked(store: Store) -> AsyncIterator[Parent]:
     """Serve a store until the block ends; it is closed then."""
-    counter = Counter.create()
+    counter = SharedCounter.create()
     server = StoreServer(store, counter)
     await server.start()
     async with AsyncExitStack() as stack:

@@ -4,14 +4,16 @@ import os
 import subprocess
 import sys
 
-from orchid.workers.counter import Counter
+from orchid.workers.counter import SharedCounter
 
-READ = "import sys; from orchid.workers.counter import Counter as C; print(C.inherit({}).value)"
+READ = (
+    "import sys; from orchid.workers.counter import SharedCounter as C; print(C.inherit({}).value)"
+)
 
 
 def test_inherited_counter_shows_the_newest_value() -> None:
     """Another process sees what was written last, without asking."""
-    counter = Counter.create()
+    counter = SharedCounter.create()
     counter.value = 1
     counter.value = 2**40 + 7
 

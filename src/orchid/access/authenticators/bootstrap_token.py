@@ -10,8 +10,9 @@ import re
 from datetime import UTC, datetime
 
 from orchid.access.authenticators.audiences import Audiences, shared
+from orchid.clock import Clock
 from orchid.engine.cache.feed import Feed
-from orchid.engine.interfaces import Authenticated, Clock
+from orchid.engine.interfaces import Authenticated
 from orchid.kinds.secret import Secret
 from orchid.wire.naming import Naming
 from orchid.wire.user import UserInfo

@@ -15,11 +15,12 @@ from datetime import datetime, timedelta
 
 from orchid.access.authenticators.audiences import with_group
 from orchid.access.revocations import Revocations
+from orchid.clock import Clock
 from orchid.credentials.certificates import Identity, identify
 from orchid.credentials.certification_path import ClientVerifier
 from orchid.credentials.issued_facts import serial_name
 from orchid.credentials.refusals import Refusal
-from orchid.engine.interfaces import Authenticated, Clock, Presented, PresentedPeer, Rejected
+from orchid.engine.interfaces import Authenticated, Presented, PresentedPeer, Rejected
 from orchid.wire.naming import Naming
 from orchid.wire.user import UserInfo
 

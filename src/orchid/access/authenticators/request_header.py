@@ -13,9 +13,10 @@ from urllib.parse import unquote
 
 from orchid.access.authenticators.client_certificate import CertificateProof
 from orchid.access.revocations import Revocations
+from orchid.clock import Clock
 from orchid.credentials.certificates import encode
 from orchid.credentials.certification_path import ClientVerifier
-from orchid.engine.interfaces import Authenticated, Clock, Presented, Rejected
+from orchid.engine.interfaces import Authenticated, Presented, Rejected
 from orchid.wire.naming import Naming
 from orchid.wire.text import header_text
 from orchid.wire.user import UserInfo

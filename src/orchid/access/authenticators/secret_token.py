@@ -10,10 +10,11 @@ from collections.abc import Callable
 from datetime import date
 
 from orchid.access.revocations import Revocations
+from orchid.clock import Clock
 from orchid.credentials.tokens import LegacyClaims
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
-from orchid.engine.interfaces import Authenticated, Clock, Rejected
+from orchid.engine.interfaces import Authenticated, Rejected
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.naming import Naming

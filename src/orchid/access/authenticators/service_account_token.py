@@ -15,6 +15,7 @@ from typing import Any
 from orchid.access.authenticators.audiences import Audiences, shared
 from orchid.access.authenticators.secret_token import SecretTokens
 from orchid.access.revocations import Revocations
+from orchid.clock import Clock
 from orchid.credentials.refusals import NotAToken, TokenRefused, WrongIssuer
 from orchid.credentials.tokens import (
     AccountClaims,
@@ -28,7 +29,7 @@ from orchid.credentials.tokens import (
 )
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
-from orchid.engine.interfaces import Authenticated, Clock, Rejected
+from orchid.engine.interfaces import Authenticated, Rejected
 from orchid.kinds.node import Node
 from orchid.kinds.pod import Pod
 from orchid.kinds.secret import Secret

@@ -17,7 +17,8 @@ import msgspec
 
 from orchid.access.authenticators.audiences import Audiences, shared
 from orchid.access.https_client import OutboundFailed
-from orchid.engine.interfaces import Authenticated, Clock, Rejected
+from orchid.clock import Clock
+from orchid.engine.interfaces import Authenticated, Rejected
 from orchid.wire.naming import Naming
 from orchid.wire.user import UserInfo
 

@@ -18,10 +18,11 @@ from orchid.access.authenticators.audiences import Audiences, shared
 from orchid.access.oidc.configuration import IssuerSettings
 from orchid.access.oidc.keys import Fetch, KeySource, fetching
 from orchid.access.oidc.mapping import user_of
+from orchid.clock import Clock
 from orchid.credentials.keys import VerificationKey, b64url_decode
 from orchid.credentials.refusals import NotAToken, TokenRefused, UnknownKey, WrongIssuer
 from orchid.credentials.tokens import KeySet, Payload, Verified, Verifier
-from orchid.engine.interfaces import Authenticated, Clock, Rejected
+from orchid.engine.interfaces import Authenticated, Rejected
 from orchid.wire.naming import Naming
 from orchid.wire.text import quote
 from orchid.wire.user import UserInfo

@@ -15,9 +15,9 @@ import msgspec
 
 from orchid.access.https_client import HttpsClient, InvalidRemote, OutboundFailed, Remote, trusting
 from orchid.access.oidc.configuration import IssuerSettings
+from orchid.clock import Clock
 from orchid.credentials.keys import VerificationKey, read_jwks
 from orchid.credentials.refusals import Refusal
-from orchid.engine.interfaces import Clock
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from orchid.approval.case import SignerTerms, TermsOf
-from orchid.controllers.runtime.loop import Clock
+from orchid.clock import Clock
 from orchid.credentials import profiles
 from orchid.credentials.authority import Authority
 from orchid.credentials.profiles import Profile

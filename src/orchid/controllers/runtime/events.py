@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from orchid.client.client import Client
 from orchid.client.transport import ServerUnreachable
-from orchid.controllers.runtime.loop import Clock
+from orchid.clock import Clock
 from orchid.kinds.event import Event, EventSource
 from orchid.wire.errors import ApiError, NotFound
 from orchid.wire.meta import Object, ObjectMeta

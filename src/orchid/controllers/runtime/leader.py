@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 
 from orchid.client.client import Client
 from orchid.client.transport import ServerUnreachable
-from orchid.controllers.runtime.loop import Clock
+from orchid.clock import Clock
 from orchid.kinds.lease import Lease, LeaseSpec
 from orchid.wire.errors import ApiError
 from orchid.wire.meta import ObjectMeta

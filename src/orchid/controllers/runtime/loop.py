@@ -18,8 +18,8 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any, Generic, Protocol, TypeVar
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
 
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.client.transport import ServerUnreachable
@@ -38,11 +38,6 @@ Key = tuple[str, str]  # namespace and name
 Start = Callable[[Coroutine[Any, Any, None]], None]
 LONGEST_PAUSE = 30.0
 POLL_SECONDS = 60.0  # how often what a controller rests on (a file) is looked at
-
-
-class Clock(Protocol):
-    def now(self) -> datetime:
-        """The current time in UTC."""
 
 
 class TryAgain(Exception):

@@ -31,7 +31,7 @@ class BadPolicy(ValueError):
     """A policy that cannot be used; the text says where and why."""
 
 
-class Level(enum.IntEnum):
+class AuditLevel(enum.IntEnum):
     """How much of a request is recorded; each level adds to the one before."""
 
     NONE = 0
@@ -41,10 +41,10 @@ class Level(enum.IntEnum):
 
 
 LEVELS: Final = {
-    "None": Level.NONE,
-    "Metadata": Level.METADATA,
-    "Request": Level.REQUEST,
-    "RequestResponse": Level.REQUEST_RESPONSE,
+    "None": AuditLevel.NONE,
+    "Metadata": AuditLevel.METADATA,
+    "Request": AuditLevel.REQUEST,
+    "RequestResponse": AuditLevel.REQUEST_RESPONSE,
 }
 LEVEL_NAMES: Final = tuple(LEVELS)  # by number
 
@@ -52,12 +52,12 @@ LEVEL_NAMES: Final = tuple(LEVELS)  # by number
 class Plan(NamedTuple):
     """What to record of one request."""
 
-    level: Level
+    level: AuditLevel
     omitted_stages: frozenset[str] = frozenset()
     omits_managed_fields: bool = False
 
 
-NOTHING: Final = Plan(Level.NONE)
+NOTHING: Final = Plan(AuditLevel.NONE)
 Matcher = Callable[[UserInfo | None, Target], bool]
 
 

@@ -19,7 +19,7 @@ from typing import Protocol
 
 import msgspec
 
-from orchid.engine.interfaces import Clock
+from orchid.clock import Clock
 from orchid.engine.request import Target
 from orchid.server.audit.event import (
     AuditEvent,
@@ -35,7 +35,7 @@ from orchid.server.audit.policy import (
     REQUEST_RECEIVED,
     RESPONSE_COMPLETE,
     RESPONSE_STARTED,
-    Level,
+    AuditLevel,
     Plan,
     Policy,
 )
@@ -103,7 +103,7 @@ class PolicyAudit:
         caller = exchange.observed.caller
         plan = self._plan(exchange, caller.user if caller else None)
         exchange.observed.audit_plan = plan
-        if plan.level is Level.NONE:
+        if plan.level is AuditLevel.NONE:
             return
         if self._log.full:
             self.rejected += 1
@@ -117,7 +117,7 @@ class PolicyAudit:
         plan = exchange.observed.audit_plan
         if plan is None:
             return self._nobody(exchange, answer)
-        if plan.level is Level.NONE:
+        if plan.level is AuditLevel.NONE:
             return None
         if exchange.observed.panicked:
             return self._end(exchange, plan, PANIC, _PANICKED)
@@ -132,7 +132,7 @@ class PolicyAudit:
         if exchange.located is NOWHERE:
             return
         plan = self._plan(exchange, None)
-        if plan.level is Level.NONE or RESPONSE_STARTED in plan.omitted_stages:
+        if plan.level is AuditLevel.NONE or RESPONSE_STARTED in plan.omitted_stages:
             return
         event = self._event(exchange, plan, RESPONSE_STARTED)
         outcome = _outcome(exchange.observed.status, answer.status)
@@ -141,8 +141,8 @@ class PolicyAudit:
     def _plan(self, exchange: Exchange, user: UserInfo | None) -> Plan:
         target = exchange.located.target
         plan = self._policy.plan(user, target)
-        if plan.level > Level.METADATA and self._is_confidential(target):
-            plan = plan._replace(level=Level.METADATA)
+        if plan.level > AuditLevel.METADATA and self._is_confidential(target):
+            plan = plan._replace(level=AuditLevel.METADATA)
         self.levels[plan.level] += 1
         return plan
 
@@ -311,10 +311,12 @@ def _outcome(status: Status | None, code: int) -> AuditOutcome:
 
 def bodies_size(exchange: Exchange, plan: Plan) -> int:
     """How much there is to record of bodies; 0 if nothing is wanted."""
-    if plan.level < Level.REQUEST:
+    if plan.level < AuditLevel.REQUEST:
         return 0
     body = exchange.http.body
-    size = len(body) + (len(exchange.observed.shown or b"") if plan.level > Level.REQUEST else 0)
+    size = len(body) + (
+        len(exchange.observed.shown or b"") if plan.level > AuditLevel.REQUEST else 0
+    )
     is_yaml = exchange.located.target.verb == "patch" and body[:1] not in (b"{", b"[")
     return size + LARGE_BYTES if is_yaml else size  # small YAML may unfold to much
 
@@ -330,7 +332,7 @@ def with_bodies(event: AuditEvent, exchange: Exchange, plan: Plan) -> AuditEvent
 def request_object(exchange: Exchange, plan: Plan) -> msgspec.Raw | None:
     """What was sent: the object, or a patch as it came."""
     if (
-        plan.level < Level.REQUEST
+        plan.level < AuditLevel.REQUEST
         or exchange.observed.decision is None
         or not exchange.observed.decision.allowed
     ):
@@ -348,6 +350,6 @@ def request_object(exchange: Exchange, plan: Plan) -> msgspec.Raw | None:
 
 
 def response_object(exchange: Exchange, plan: Plan) -> msgspec.Raw | None:
-    if plan.level < Level.REQUEST_RESPONSE or exchange.observed.shown is None:
+    if plan.level < AuditLevel.REQUEST_RESPONSE or exchange.observed.shown is None:
         return None
     return tidied(exchange.observed.shown, plan)

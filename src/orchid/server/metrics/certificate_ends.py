@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+from orchid.clock import Clock
 from orchid.credentials.expiry import CertificateFile
 from orchid.credentials.refusals import Refusal
-from orchid.engine.interfaces import Clock
 from orchid.metrics import Gauge
 
 log = logging.getLogger(__name__)

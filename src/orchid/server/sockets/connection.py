@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from orchid.server.sockets.budget import network_of
 from orchid.server.sockets.listener_state import ListenerState, plain
-from orchid.server.sockets.messages import HttpRequest, Peer, Recognition, Response, Stream
+from orchid.server.sockets.messages import CallerStanding, HttpRequest, Peer, Response, Stream
 from orchid.server.sockets.reader import BETWEEN, BODY, CLOSE_SILENTLY, HEAD, Arrived, RequestReader
 from orchid.server.sockets.streaming import (
     Answer,
@@ -79,7 +79,7 @@ class Connection(asyncio.Protocol):
         self._peer_is_verified = peer_is_verified
         self._address = ""  # by which it is counted while nobody knows who it is
         self._counted = False  # whether unread bytes of it are
-        self._sender: Recognition | None = None  # of the request whose body is arriving
+        self._sender: CallerStanding | None = None  # of the request whose body is arriving
         self._current: PendingRequest | PendingRecognition | OpenStream | None = None
         self._held = bytearray()
         self._eof = False
@@ -282,7 +282,7 @@ class Connection(asyncio.Protocol):
             self._ask_who(reader.arriving)
             if self._sender is None or reader.ready:
                 return False
-        if self._sender is not Recognition.KNOWN:
+        if self._sender is not CallerStanding.KNOWN:
             self._count_unread()
         return not self._closing
 
@@ -295,7 +295,7 @@ class Connection(asyncio.Protocol):
     def _ask_who(self, request: HttpRequest) -> None:
         service = self._service
         if service.recognize is None:
-            self._sender = Recognition.UNKNOWN
+            self._sender = CallerStanding.UNKNOWN
             return
         context = service.context.copy()
         asking = service.recognize(request)
@@ -304,22 +304,22 @@ class Connection(asyncio.Protocol):
         except StopIteration as done:
             self._take_recognition(done.value)
         except Exception:  # the request itself will meet it again, and say so
-            self._sender = Recognition.UNKNOWN
+            self._sender = CallerStanding.UNKNOWN
         else:
             rest = carry_on(asking, awaited)
             self._current = PendingRecognition(self._recognized, service, rest, context)
             self._count_unread()
 
-    def _recognized(self, found: Recognition) -> None:
+    def _recognized(self, found: CallerStanding) -> None:
         self._current = None
         self._take_recognition(found)
         self._proceed()
 
-    def _take_recognition(self, found: Recognition) -> None:
+    def _take_recognition(self, found: CallerStanding) -> None:
         self._sender = found
-        if found is Recognition.KNOWN:
+        if found is CallerStanding.KNOWN:
             self._stop_counting()
-        elif found is Recognition.REFUSED:
+        elif found is CallerStanding.REFUSED:
             self._reader.give_up_body()
 
     def _stop_counting(self) -> None:

@@ -184,7 +184,7 @@ class Stream:
             self._sink.finish()
 
 
-class Recognition(Enum):
+class CallerStanding(Enum):
     """What the head of a request says about who sent it."""
 
     KNOWN = "known"
@@ -193,4 +193,4 @@ class Recognition(Enum):
 
 
 Handler = Callable[[HttpRequest], Coroutine[Any, Any, Response | Stream]]
-Recognize = Callable[[HttpRequest], Coroutine[Any, Any, Recognition]]
+Recognize = Callable[[HttpRequest], Coroutine[Any, Any, CallerStanding]]

@@ -12,7 +12,7 @@ from types import coroutine
 from typing import Any, Protocol, TypeVar
 
 from orchid.server.sockets.listener_state import ListenerState
-from orchid.server.sockets.messages import Chunk, Recognition, Response, Sink, Stream
+from orchid.server.sockets.messages import CallerStanding, Chunk, Response, Sink, Stream
 from orchid.server.sockets.reader import Arrived
 
 log = logging.getLogger(__name__)
@@ -99,12 +99,12 @@ class PendingRecognition:
 
     def __init__(
         self,
-        take: Callable[[Recognition], None],
+        take: Callable[[CallerStanding], None],
         service: ListenerState,
-        rest: Coroutine[Any, Any, Recognition],
+        rest: Coroutine[Any, Any, CallerStanding],
         context: Context,
     ) -> None:
-        self._take: Callable[[Recognition], None] | None = take
+        self._take: Callable[[CallerStanding], None] | None = take
         self._service = service
         self._task: asyncio.Task[None] = service.loop.create_task(self._run(rest), context=context)
         service.tasks.add(self._task)
@@ -115,11 +115,11 @@ class PendingRecognition:
         self._take = None
         self._task.cancel()
 
-    async def _run(self, rest: Coroutine[Any, Any, Recognition]) -> None:
+    async def _run(self, rest: Coroutine[Any, Any, CallerStanding]) -> None:
         try:
             found = await rest
         except Exception:  # the request itself will meet it again, and say so
-            found = Recognition.UNKNOWN
+            found = CallerStanding.UNKNOWN
         take, self._take = self._take, None
         if take is not None:
             take(found)

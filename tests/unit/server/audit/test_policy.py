@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchid.engine.request import Target
-from orchid.server.audit.policy import BadPolicy, Level, Policy, load, parse
+from orchid.server.audit.policy import AuditLevel, BadPolicy, Policy, load, parse
 from orchid.wire.user import UserInfo
 
 ALICE = UserInfo(username="alice", groups=("dev", "system:authenticated"))
@@ -59,23 +59,23 @@ def test_rule_fits_when_every_member_does(members: str, target: Target, fits: bo
     """All members of a rule must fit, and one that is left out fits everything."""
     found = policy(f"[{{level: Metadata, {members}}}]").plan(ALICE, target)
 
-    assert (found.level is Level.METADATA) is fits
+    assert (found.level is AuditLevel.METADATA) is fits
 
 
 def test_first_rule_that_fits_decides_and_none_means_nothing() -> None:
     """Rules are looked at in order; a request that no rule fits is not recorded."""
     rules = policy("[{level: None, users: [alice]}, {level: Request, verbs: [get]}]")
 
-    assert rules.plan(ALICE, GET_POD).level is Level.NONE
-    assert rules.plan(UserInfo(username="bob"), GET_POD).level is Level.REQUEST
-    assert rules.plan(ALICE, GET_POD._replace(verb="list")).level is Level.NONE
+    assert rules.plan(ALICE, GET_POD).level is AuditLevel.NONE
+    assert rules.plan(UserInfo(username="bob"), GET_POD).level is AuditLevel.REQUEST
+    assert rules.plan(ALICE, GET_POD._replace(verb="list")).level is AuditLevel.NONE
 
 
 def test_nobody_fits_no_rule_for_users() -> None:
     """A caller who was not authenticated has neither a name nor groups."""
     rules = policy("[{level: Metadata, users: ['']}, {level: Metadata, userGroups: [dev]}]")
 
-    assert rules.plan(None, GET_POD).level is Level.NONE
+    assert rules.plan(None, GET_POD).level is AuditLevel.NONE
 
 
 def test_stages_are_united_and_managed_fields_are_overridden() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchid.server.sockets.listener import ConnectionLimits
-from orchid.server.sockets.messages import HttpRequest, Recognition, Response
+from orchid.server.sockets.messages import CallerStanding, HttpRequest, Response
 from tests.unit.server.listening import TEXT, Running, serving, until
 from tests.unit.server.sockets.test_tls import Authority
 
@@ -15,15 +15,15 @@ HALF = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 50000\r\n%b\r\n" + b"x" *
 KNOWN = b"X-Who: known\r\n"
 
 
-async def recognize(request: HttpRequest) -> Recognition:
+async def recognize(request: HttpRequest) -> CallerStanding:
     """Know callers by a header, some only after a while."""
     who = request.headers.get("x-who", "unknown")
     if who.startswith("slowly "):
         await asyncio.sleep(0)
     if who == "broken":
         raise RuntimeError
-    found = Recognition(who.removeprefix("slowly "))
-    request.peer.known = found is Recognition.KNOWN
+    found = CallerStanding(who.removeprefix("slowly "))
+    request.peer.known = found is CallerStanding.KNOWN
     return found
 
 
@@ -72,10 +72,10 @@ async def test_a_client_that_leaves_while_it_is_asked_who_it_is_leaves_nothing_b
     """Neither a task nor a count."""
     asked: list[HttpRequest] = []
 
-    async def never(request: HttpRequest) -> Recognition:
+    async def never(request: HttpRequest) -> CallerStanding:
         asked.append(request)
         await asyncio.get_running_loop().create_future()
-        return Recognition.KNOWN
+        return CallerStanding.KNOWN
 
     async with serving(handler, recognize=never) as running:
         client = await running.connect()
@@ -107,7 +107,7 @@ async def test_unfinished_requests_of_unknown_callers_have_one_budget() -> None:
 
         assert lost == b""
         assert 60_000 < unread(running) <= 70_000
-        assert (await known.answer()).body == b"50000 Recognition.KNOWN"
+        assert (await known.answer()).body == b"50000 CallerStanding.KNOWN"
         assert running.listener.dropped == 1
         crowd[1].send(b"x" * 30_000)
         assert (await crowd[1].answer()).status == 200
