@@ -69,9 +69,38 @@ apiVersion: certificates.k8s.io/v1beta1
 kind: ClusterTrustBundle
 metadata: {{name: {name}}}
 spec: {{trustBundle: {anchor}}}
+---
+apiVersion: identity.orch.io/v1alpha1
+kind: ApprovalPolicy
+metadata: {{name: {name}}}
+spec: {{signerNames: [example.com/tables], allows: {{commonName: "*.example.com"}}}}
+---
+apiVersion: identity.orch.io/v1alpha1
+kind: CertificateAuthority
+metadata: {{name: {name}}}
+spec:
+  signerName: example.com/tables
+  key: {{algorithm: ECDSA-P256}}
+  subject: {{commonName: Tables}}
+  duration: 720h
+  issues:
+    usages: [server auth]
+    names: [dns]
+    keys: [ECDSA-P256]
+    maxDuration: 24h
+    defaultDuration: 1h
+---
+apiVersion: identity.orch.io/v1alpha1
+kind: CredentialRevocation
+metadata: {{name: {name}}}
+spec: {{token: {{jti: 6c1f3f6e-0000-4000-8000-000000000000}}, reason: keyCompromise}}
 """
 
 COLUMNS = {
+    "approvalpolicies": "NAME SIGNERS OTHERWISE READY AGE",
+    "certificateauthorities": "NAME SIGNER KEY READY EXPIRES AGE",
+    "credentialrevocations": "NAME REVOKES REASON EFFECTIVE AGE",
+    "issuedcertificates": "NAME SIGNER SUBJECT REQUESTER EXPIRES REVOKED AGE",
     "certificatesigningrequests": "NAME AGE SIGNERNAME REQUESTOR REQUESTEDDURATION CONDITION",
     "clusterrolebindings": "NAME ROLE AGE USERS GROUPS SERVICEACCOUNTS",
     "clusterroles": "NAME CREATED AT",
@@ -203,6 +232,9 @@ def test_every_kind_has_a_table(kubectl: Kubectl, server: Server, tmp_path: Path
     kubectl(*here, "secret", "generic", "it", "--from-literal=word=hidden")
     kubectl(*here, "configmap", "it", "--from-literal=word=shown")
     ask_for_certificate(kubectl, tmp_path, "kinds")
+    kubectl("certificate", "approve", "kinds")
+    issued = ("get", "issuedcertificates", "-w", "-o", r'jsonpath={.metadata.name}{"\n"}')
+    serial = first_line(kubectl, *issued)
     listed = kubectl("api-resources", "--verbs=list", "-o", "name").lines
 
     assert sorted(name.partition(".")[0] for name in listed) == sorted(COLUMNS)
@@ -212,6 +244,7 @@ def test_every_kind_has_a_table(kubectl: Kubectl, server: Server, tmp_path: Path
         assert "<unknown>" not in table.out, str(table)
         assert_ages(table.lines, {"it", "kinds"})
         name = "it" if kind in NAMESPACED else "kinds"
+        name = serial if kind == "issuedcertificates" else name
         described = kubectl("-n", "kinds", "describe", kind, name)
         described.says("Name:")
         assert "<unknown>" not in described.out, str(described)

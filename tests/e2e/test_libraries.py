@@ -223,7 +223,9 @@ def dynamic(official: Any) -> DynamicClient:
 def test_dynamic_finds_kinds_by_discovery(dynamic: DynamicClient) -> None:
     """Kinds are found by name, group and short name; an object lives through its life."""
     accounts = dynamic.resources.get(api_version="v1", kind="ServiceAccount")
-    bundles = dynamic.resources.get(group="certificates.k8s.io", kind="ClusterTrustBundle")
+    bundles = dynamic.resources.get(
+        group="certificates.k8s.io", api_version="v1", kind="ClusterTrustBundle"
+    )
     body = {"metadata": {"name": "app", "labels": {"a": "b"}}}
 
     made = accounts.create(body=body, namespace="dynamic")
