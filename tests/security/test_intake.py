@@ -17,11 +17,12 @@ import pytest
 
 from orchid.engine.kind import LARGEST_REVIEW, Kind
 from orchid.engine.offload import LARGE_BYTES, THREADS, body_weight, offload
-from orchid.kinds.subject_access_review import MOST_REQUIREMENTS, MOST_VALUES
+from orchid.kinds.subject_access_review import MOST_REQUIREMENTS
 from orchid.wire.codec import bounds, yaml_text
 from orchid.wire.codec.protobuf import sealed
 from orchid.wire.codec.protobuf_scalars import varint
 from orchid.wire.meta import MOST_FINALIZERS, MOST_MANAGERS, MOST_OWNERS
+from orchid.wire.requirements import MOST_VALUES
 from orchid.wire.selection import LONGEST_SELECTOR
 from tests.api.world import Answer, Api
 
