@@ -173,6 +173,40 @@ async def test_a_finalizer_of_a_lease_needs_no_prefix(server: Api) -> None:
     await server.make(LEASES, {"metadata": {"name": "l", "finalizers": ["plain"]}})
 
 
+async def test_the_prefix_of_a_lease_that_is_there_may_be_anything(server: Api) -> None:
+    """Its generateName names nothing any more; only that of a new one must be a prefix."""
+    new = await server.call(
+        "POST", LEASES, {"metadata": {"name": "l", "generateName": "Bad_"}, "spec": {}}
+    )
+    await server.make(LEASES, {"metadata": {"name": "l"}, "spec": {}})
+    changed = await server.call(
+        "PATCH", f"{LEASES}/l", {"metadata": {"generateName": "Bad_"}}, headers=MERGE
+    )
+
+    assert (new.status, changed.status) == (422, 200)
+    assert changed.json["metadata"]["generateName"] == "Bad_"
+
+
+async def test_a_put_that_only_tries_to_create_keeps_the_version_it_was_sent(server: Api) -> None:
+    """Nothing is stored, so it has no version of its own; a real one gets its own."""
+    body = {"metadata": {"name": "l", "resourceVersion": "5"}, "spec": {}}
+    tried = await server.call("PUT", f"{LEASES}/l?dryRun=All", body)
+    real = await server.call("PUT", f"{LEASES}/l", body)
+
+    assert (tried.status, tried.json["metadata"]["resourceVersion"]) == (201, "5")
+    assert real.status == 201
+    assert real.json["metadata"]["resourceVersion"] != "5"
+
+
+async def test_a_put_into_another_namespace_is_a_mistake_before_its_uid(server: Api) -> None:
+    """Where an object goes is looked at first, also where a PUT would create it."""
+    meta = {"name": "l", "namespace": "other", "uid": "u"}
+    answer = await server.call("PUT", f"{LEASES}/l", {"metadata": meta, "spec": {}})
+
+    assert answer.status == 400
+    assert "does not match the namespace" in answer.json["message"]
+
+
 async def test_a_put_that_names_a_uid_creates_nothing(server: Api) -> None:
     """Who names an incarnation means one that is there."""
     answer = await server.call(
@@ -218,3 +252,75 @@ async def test_finalizers_of_a_namespace_are_checked_where_they_are_written(serv
 
     assert made.json["details"]["causes"][0]["field"] == "spec.finalizers"
     assert written.json["details"]["causes"][0]["field"] == "spec.finalizers[0]"
+
+
+async def test_marking_a_namespace_is_no_new_generation(server: Api) -> None:
+    """What is wanted of a namespace is the same as before; other kinds count the mark."""
+    meta = {"name": "n", "generation": 3, "finalizers": ["example.com/a"]}
+    await server.make(NAMESPACES, {"metadata": meta})
+    await server.make(CONFIG_MAPS, {"metadata": meta})
+    namespace = await server.call("DELETE", f"{NAMESPACES}/n")
+    config_map = await server.call("DELETE", f"{CONFIG_MAPS}/n")
+
+    assert namespace.json["metadata"]["generation"] == 3
+    assert config_map.json["metadata"]["generation"] == 4
+
+
+# --- Events ---------------------------------------------------------------------------------------
+
+EVENTS = "/api/v1/namespaces/default/events"
+TOLD = {
+    "eventTime": "2026-01-02T03:04:05.000000Z",
+    "reportingComponent": "example.com/controller",
+    "reportingInstance": "controller-1",
+    "action": "Signed",
+    "reason": "Approved",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "fields"),
+    [
+        ({}, []),
+        ({"reportingComponent": "a/b/c"}, ["reportingComponent"]),
+        ({"reportingComponent": ""}, ["reportingComponent"] * 3),
+        ({"action": "", "reason": ""}, ["action", "reason"]),
+        ({"reportingInstance": ""}, ["reportingInstance"]),
+        ({"reportingInstance": "x" * 129}, ["reportingInstance"]),
+        ({"action": "é" * 65, "reason": "x" * 128}, ["action"]),
+        ({"message": "x" * 1025}, ["message"]),
+        ({"eventTime": None, "action": "", "message": "x" * 1025}, []),
+    ],
+)  # fmt: skip
+async def test_an_event_that_tells_when_it_was_noticed_tells_who_and_why(
+    server: Api, change: Any, fields: list[str]
+) -> None:
+    """Older events may leave all of that out."""
+    body = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Node"}, **TOLD, **change}
+    answer = await server.call("POST", EVENTS, body)
+
+    assert answer.status == (422 if fields else 201)
+    causes = answer.json["details"]["causes"] if fields else []
+    assert [cause["field"] for cause in causes] == fields
+
+
+@pytest.mark.parametrize(
+    ("place", "about", "older", "newer"),
+    [
+        ("default", "", 201, 201),
+        ("orch-system", "", 422, 201),
+        ("elsewhere", "", 422, 422),
+        ("elsewhere", "elsewhere", 201, 201),
+        ("elsewhere", "other", 422, 201),
+    ],
+)
+async def test_where_an_event_is_and_where_its_object_is(
+    server: Api, place: str, about: str, older: int, newer: int
+) -> None:
+    """Older events are beside their object; newer ones only need to be about a namespace."""
+    events = f"/api/v1/namespaces/{place}/events"
+    about_pod = {"involvedObject": {"kind": "Pod", "namespace": about}}
+    old = await server.call("POST", events, {"metadata": {"name": "old"}, **about_pod})
+    new = await server.call("POST", events, {"metadata": {"name": "new"}, **about_pod, **TOLD})
+
+    assert (old.status, new.status) == (older, newer)

@@ -1,4 +1,4 @@
-"""managedFields of lists: elements that lack their key, and lists that are sent empty."""
+"""managedFields of lists: elements without a key, lists sent empty, finalizers of a namespace."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ import pytest
 from tests.api.world import Api
 
 SA = "/api/v1/namespaces/default/serviceaccounts"
+NAMESPACES = "/api/v1/namespaces"
 ROLES = "/apis/rbac.authorization.orch.io/v1/clusterroles"
 MERGE = {"content-type": "application/merge-patch+json"}
 
@@ -46,3 +47,28 @@ async def test_a_list_that_is_always_written_is_owned_by_who_sends_it_empty(serv
     assert owned(empty) == [("tests", {"f:rules": {}})]
     assert empty["rules"] is None
     assert owned(patched.json) == [("other", {"f:rules": {}})]
+
+
+async def test_audiences_that_are_sent_empty_are_owned(server: Api) -> None:
+    """A request for a token that says `audiences: []` says something, though it gets the usual."""
+    await server.account("app")
+    silent = await server.make(f"{SA}/app/token", {"spec": {"expirationSeconds": 600}})
+    empty = await server.make(f"{SA}/app/token", {"spec": {"audiences": []}})
+
+    assert owned(silent) == [("tests", {"f:spec": {"f:expirationSeconds": {}}})]
+    assert owned(empty) == [("tests", {"f:spec": {"f:audiences": {}, "f:expirationSeconds": {}}})]
+    assert silent["spec"]["audiences"] == empty["spec"]["audiences"] != []
+
+
+async def test_the_finalizers_of_a_namespace_belong_to_who_sends_them(server: Api) -> None:
+    """At its birth, and also with a PUT, which cannot change them."""
+    spec = {"finalizers": ["example.com/a"]}
+    silent = await server.make(NAMESPACES, {"metadata": {"name": "silent"}})
+    made = await server.make(NAMESPACES, {"metadata": {"name": "made"}, "spec": spec})
+    put = await server.call(
+        "PUT", f"{NAMESPACES}/silent", {"metadata": {"name": "silent"}, "spec": spec}
+    )
+
+    assert [sorted(fields) for _, fields in owned(silent)] == [["f:metadata"]]
+    assert owned(made)[0][1]["f:spec"] == owned(put.json)[0][1]["f:spec"] == {"f:finalizers": {}}
+    assert put.json["spec"] == silent["spec"]

@@ -234,3 +234,32 @@ async def test_a_watch_is_not_served_as_yaml(server: Api) -> None:
 
     assert (answer.status, answer.header("content-type")) == (406, "application/yaml")
     assert "stream=watch" in yaml.safe_load(answer.body)["message"]
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("fieldSelector=x%3Dy", 400),
+        ("resourceVersion=x", 400),
+        ("resourceVersionMatch=Exact", 422),
+        ("timeoutSeconds=1", 406),
+    ],
+)
+async def test_a_watch_is_refused_for_its_options_before_its_form(
+    server: Api, query: str, status: int
+) -> None:
+    """That nothing is streamed as YAML is told once everything else is in order."""
+    answer = await get(server, f"{SA}?watch=true&{query}", "application/yaml")
+    preferred = await get(server, f"{SA}?watch=true&{query}", "application/yaml, application/json")
+
+    assert (answer.status, preferred.status) == (status, status)
+
+
+async def test_options_or_the_form_of_a_body_first(server: Api) -> None:
+    """A PUT is refused for its options first, a POST for the form of its body."""
+    await server.account("a")
+    plain = {"content-type": "text/plain"}
+    put = await server.call("PUT", f"{SA}/a?dryRun=Some", b"x", headers=plain)
+    post = await server.call("POST", f"{SA}?dryRun=Some", b"x", headers=plain)
+
+    assert (put.status, post.status) == (422, 415)

@@ -268,3 +268,21 @@ async def test_elements_that_share_a_key_are_owned_as_one(server: Api) -> None:
     fields = answer.json["metadata"]["managedFields"][0]["fieldsV1"]
 
     assert fields == {"f:secrets": {".": {}, 'k:{"name":"x"}': {}}}
+
+
+@pytest.mark.parametrize("media", [MERGE, STRATEGIC])
+@pytest.mark.parametrize("field", ["apiVersion", "kind"])
+@pytest.mark.parametrize("value", [7, 1.5, True, {}, []])
+async def test_what_an_object_is_must_stay_a_text(
+    server: Api, media: dict[str, str], field: str, value: Any
+) -> None:
+    """A patch that leaves something else there is refused, whatever it means otherwise."""
+    await server.account("a")
+    answer = await patch(server, "a", {field: value}, media)
+    by_path = await patch(
+        server, "a", [{"op": "replace", "path": f"/{field}", "value": value}], JSON_PATCH
+    )
+
+    for refused in (answer, by_path):
+        assert refused.status == 422
+        assert f".{field}: expected string" in refused.json["details"]["causes"][0]["message"]

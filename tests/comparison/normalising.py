@@ -11,6 +11,9 @@ from typing import Any
 
 import yaml
 
+from orchid.wire.codec.documents import Undecodable, to_builtins
+from orchid.wire.codec.protobuf import message_of, opened
+from orchid.wire.status import Status
 from tests.comparison.sending import Answer
 
 HEADERS = ("content-type", "warning", "retry-after", "x-content-type-options", "location")
@@ -40,7 +43,7 @@ def normalised(answer: Answer, tag: str, known: Iterable[str]) -> dict[str, Any]
 
 def _body(body: bytes, kind: str) -> Any:
     if kind.startswith(PROTOBUF):
-        return "<protobuf>"
+        return _protobuf(body)
     text = body.decode(errors="replace")
     try:
         if kind.startswith("application/json"):
@@ -51,6 +54,18 @@ def _body(body: bytes, kind: str) -> Any:
     except (ValueError, yaml.YAMLError):
         pass
     return text
+
+
+def _protobuf(body: bytes) -> Any:
+    """What went wrong can be read; of an object it is enough that it came."""
+    try:
+        said, sent = opened(body)
+        if said.kind == "Status":
+            status = message_of(Status).decode(sent, kind=said.kind, api_version=said.api_version)
+            return to_builtins(status)
+    except Undecodable:
+        pass
+    return "<protobuf>"
 
 
 def _own_items(body: Any, tag: str) -> Any:

@@ -177,7 +177,7 @@ class TokenIssuer:
         issued_at = int(now.timestamp())
         extended = self._is_extended(wanted, bound)
         claims = Claims(
-            aud=wanted.spec.audiences,
+            aud=wanted.spec.audiences or (),
             exp=issued_at + (self._extended_seconds if extended else seconds),
             iat=issued_at,
             iss=self._signer().issuer,
@@ -200,7 +200,7 @@ class TokenIssuer:
             self._extends
             and bound.pod is not None
             and wanted.spec.expiration_seconds == EXTENDED_WHEN
-            and all(audience in self.api_audiences for audience in wanted.spec.audiences)
+            and all(audience in self.api_audiences for audience in wanted.spec.audiences or ())
         )
 
     def _pool(self) -> ThreadPoolExecutor:

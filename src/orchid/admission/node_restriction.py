@@ -116,9 +116,10 @@ class NodeRestriction(AdmissionPolicy):
     async def _audience(
         self, about: ErrorSubject, request: Request, new: TokenRequest, pod: Pod
     ) -> None:
-        if len(new.spec.audiences) > 1:
+        audiences = new.spec.audiences or ("",)
+        if len(audiences) > 1:
             raise Forbidden(about, "node may only request 0 or 1 audiences")
-        audience = new.spec.audiences[0] if new.spec.audiences else ""
+        audience = audiences[0]
         if audience in projected_audiences(pod):
             return
         target = Target(

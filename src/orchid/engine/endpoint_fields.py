@@ -35,7 +35,9 @@ def blank_unwritten(kind: Kind[T], new: T) -> T:
 def resets(kind: Kind[Any], endpoint: Endpoint | None) -> tuple[str, ...]:
     """The paths that nobody comes to own through an endpoint, as few as say it all."""
     unwritable = _unwritable(kind, endpoint)
-    return (*unwritable, *endpoint.unowned) if endpoint else unwritable
+    if endpoint:
+        return (*unwritable, *endpoint.unowned)
+    return tuple(path for path in unwritable if path not in kind.owned)
 
 
 def without_resets(kind: Kind[T], new: T) -> T:

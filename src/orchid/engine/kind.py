@@ -88,6 +88,7 @@ class Kind(Generic[T]):
     # None: every field. `creates` is the same for a create, where it differs.
     writes: tuple[str, ...] | None = None
     creates: tuple[str, ...] | None = None
+    owned: tuple[str, ...] = ()  # not written here, yet who sends it owns it (managedFields)
     may_update_unconditionally: bool = True
     creates_on_update: bool = False  # PUT of a missing object creates it
     answers_deleted_object: bool = False  # DELETE answers the object instead of a Status

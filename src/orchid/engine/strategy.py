@@ -32,6 +32,10 @@ class Strategy(Generic[T]):
         """Say what is wrong with a name, or with a generateName when `prefix`."""
         return subdomain_errors(name, prefix=prefix)
 
+    def name_errors_on_update(self, name: str, prefix: bool) -> Iterable[str]:
+        """The same for an object that is there: its generateName may still change."""
+        return self.name_errors(name, prefix)
+
     def prepare_for_create(self, new: T, request: Request) -> T:
         """Fill in what the server decides. The object has its name, uid and creation time."""
         return new
@@ -61,6 +65,6 @@ class Strategy(Generic[T]):
         """Whether a delete must only mark the object, finalizers aside."""
         return False
 
-    def prepare_for_deletion(self, marked: T, request: Request) -> T:
+    def prepare_for_deletion(self, marked: T, old: T, request: Request) -> T:
         """Change an object that is being marked for deletion."""
         return marked

@@ -1,6 +1,6 @@
 """Event: what a controller did, kept for a while so that `describe` can tell."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
@@ -10,14 +10,18 @@ from msgspec import field
 from orchid.engine.kind import Column, Kind, Scope
 from orchid.engine.strategy import Strategy
 from orchid.engine.tables import NAME
-from orchid.wire.fields import FieldError, Path, invalid
+from orchid.wire.fields import FieldError, Path, invalid, required
 from orchid.wire.meta import Object, Time
 from orchid.wire.naming import Naming
 from orchid.wire.references import ObjectReference
+from orchid.wire.rules.names import path_segment_errors, qualified_name_errors
 from orchid.wire.struct import Wire, always, describe, null, proto
 from orchid.wire.text import age
 
 WIDE = 1  # a column that is shown with -o wide
+LONGEST_WORD, LONGEST_MESSAGE = 128, 1024  # bytes
+INVOLVED_NAMESPACE = Path() / "involvedObject" / "namespace"
+REPORTER = Path() / "reportingComponent"
 
 
 class EventSource(Wire):
@@ -80,14 +84,47 @@ class Event(Object):
 
 
 class Rules(Strategy[Event]):
+    """An event that says when it was noticed (`eventTime`) must say more than an older one."""
+
+    def __init__(self, names: Naming) -> None:
+        self._places_of_all = ("default", names.system_namespace)
+
+    def name_errors(self, name: str, prefix: bool) -> Iterable[str]:
+        return path_segment_errors(name, prefix)
+
     def validate(self, new: Event) -> Iterator[FieldError]:
-        place = new.involved_object.namespace or "default"
-        if new.namespace != place:
-            yield invalid(
-                Path() / "involvedObject" / "namespace",
-                new.involved_object.namespace,
-                "does not match event.namespace",
-            )
+        about = new.involved_object.namespace
+        if new.event_time is None:
+            fits = new.namespace == (about or "default")
+        else:
+            fits = bool(about) or new.namespace in self._places_of_all
+        if not fits:
+            yield invalid(INVOLVED_NAMESPACE, about, "does not match event.namespace")
+        if new.event_time is not None:
+            yield from _telling_errors(new)
+
+
+def _telling_errors(new: Event) -> Iterator[FieldError]:
+    """Who tells, what was done and why must be said, and briefly."""
+    if not new.reporting_component:
+        yield required(REPORTER)
+    for problem in qualified_name_errors(new.reporting_component):
+        yield invalid(REPORTER, new.reporting_component, problem)
+    words = (
+        ("reportingInstance", new.reporting_instance),
+        ("action", new.action),
+        ("reason", new.reason),
+    )
+    for name, text in words:
+        if not text:
+            yield required(Path() / name)
+        yield from _length_errors(name, text, LONGEST_WORD)
+    yield from _length_errors("message", new.message, LONGEST_MESSAGE)
+
+
+def _length_errors(name: str, text: str, most: int) -> Iterator[FieldError]:
+    if len(text.encode()) > most:
+        yield invalid(Path() / name, "", f"can have at most {most} characters")
 
 
 def declare(names: Naming) -> Kind[Event]:
@@ -98,7 +135,7 @@ def declare(names: Naming) -> Kind[Event]:
         plural="events",
         scope=Scope.NAMESPACED,
         creates_on_update=True,
-        rules=Rules(),
+        rules=Rules(names),
         short_names=("ev",),
         columns=(
             Column("Last Seen", last_seen, description="When it happened last."),

@@ -1,6 +1,6 @@
 """Lease: a claim that somebody renews while they live. Leaders and node agents hold them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 from msgspec import field
@@ -12,6 +12,7 @@ from orchid.engine.tables import AGE, NAME
 from orchid.wire.fields import FieldError, Path, invalid
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
+from orchid.wire.rules.names import path_segment_errors
 from orchid.wire.struct import Wire, describe, proto, replace
 
 SPEC = Path() / "spec"
@@ -49,6 +50,9 @@ class Lease(Object):
 
 class Rules(Strategy[Lease]):
     only_known_finalizers = False
+
+    def name_errors_on_update(self, name: str, prefix: bool) -> Iterable[str]:
+        return path_segment_errors(name, prefix)
 
     def prepare_for_create(self, new: Lease, request: Request) -> Lease:
         return _without_election(new, LeaseSpec())

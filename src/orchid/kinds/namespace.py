@@ -105,9 +105,13 @@ class Rules(Strategy[Namespace]):
     def holds_deletion(self, old: Namespace) -> bool:
         return bool(old.spec.finalizers)
 
-    def prepare_for_deletion(self, marked: Namespace, request: Request) -> Namespace:
+    def prepare_for_deletion(
+        self, marked: Namespace, old: Namespace, request: Request
+    ) -> Namespace:
         """A namespace has no grace: when it goes is for its finalizers to say."""
-        marked = marked.with_meta(deletion_grace_period_seconds=None)
+        marked = marked.with_meta(
+            deletion_grace_period_seconds=None, generation=old.metadata.generation
+        )
         return replace(marked, status=replace(marked.status, phase=TERMINATING))
 
     def defaulted(self, new: Namespace) -> Namespace:
@@ -168,6 +172,7 @@ def declare(names: Naming) -> Kind[Namespace]:
         verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
         writes=("metadata",),
         creates=("metadata", "spec"),
+        owned=("spec",),
         answers_deleted_object=True,
         columns=(
             NAME,

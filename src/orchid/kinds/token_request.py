@@ -44,10 +44,10 @@ class TokenRequestSpec(Wire):
     """What the token is to be."""
 
     audiences: Annotated[
-        tuple[str, ...],
+        tuple[str, ...] | None,
         proto(1),
         describe("For whom the token is good. By default, for this server."),
-    ] = always(lambda: ())
+    ] = always(null)
     expiration_seconds: Annotated[
         int | None,
         proto(4),

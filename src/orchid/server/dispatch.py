@@ -17,6 +17,7 @@ from orchid.engine.kind import LARGEST_BODY, Endpoint, Kind
 from orchid.engine.offload import body_weight, offload
 from orchid.engine.request import Request, Target
 from orchid.engine.verbs.all_verbs import Verbs
+from orchid.engine.verbs.create import in_namespace
 from orchid.engine.verbs.delete import DeleteOptions
 from orchid.engine.verbs.listing import Listed
 from orchid.engine.verbs.patching import APPLY, MEDIA_TYPES
@@ -180,9 +181,11 @@ class Dispatch:
 
     async def _watch(self, exchange: Exchange, request: Request, route: Route) -> Answer:
         kind, _ = route
-        self._negotiate(exchange, kind, None, offered=SERVED + STREAMED, streams=True)
+        self._negotiate(exchange, kind, None, offered=SERVED + STREAMED)
         request.options = self._watch_options(exchange, request)
         watch = await self._verbs.watching.open(kind, request)
+        if exchange.form.media == YAML:
+            raise not_acceptable(STREAMED)
         lasts = self._watch_seconds(request.options.timeout_seconds or 0)
         if websocket.is_asked_for(exchange.http):
             agreed = websocket.handshake(exchange.http, self._names.websocket_bearer)
@@ -215,7 +218,7 @@ class Dispatch:
         if endpoint is not None and endpoint.kind is not None:
             return await self._act_under(exchange, request, endpoint.kind)
         self._negotiate(exchange, kind, endpoint)
-        new = await self._decoded(exchange, request, kind, "CreateOptions")
+        new = await self._sent_new(exchange, request, kind)
         if kind.acts:
             entry = await self._verbs.creating.act(kind, new, request)
         else:
@@ -224,7 +227,7 @@ class Dispatch:
 
     async def _act_under(self, exchange: Exchange, request: Request, kind: Kind[Any]) -> Answer:
         self._negotiate(exchange, kind, None)
-        new = await self._decoded(exchange, request, kind, "CreateOptions")
+        new = await self._sent_new(exchange, request, kind)
         entry = await self._verbs.creating.act(kind, new, request, under=True)
         return await entry_answer(exchange, 201, entry)
 
@@ -232,7 +235,9 @@ class Dispatch:
         kind, endpoint = route
         self._negotiate(exchange, kind, endpoint)
         require_names(request)
-        new = await self._decoded(exchange, request, kind, "UpdateOptions")
+        self._body(exchange, kind.largest_body)
+        self._write_options(exchange, request, "UpdateOptions", "")
+        new = await self._decoded(exchange, request, kind)
         if kind.creates_on_update and await self._verbs.updating.is_missing(kind, request):
             return await self._create_by_update(exchange, request, kind, new)
         entry = await self._verbs.updating.replace(kind, endpoint, new, request)
@@ -242,10 +247,11 @@ class Dispatch:
         self, exchange: Exchange, request: Request, kind: Kind[Any], new: Any
     ) -> Answer:
         """PUT where nothing is: a create, for those who may create."""
+        new = in_namespace(kind, new, request.namespace)
         require_name(new, request)
         creating = request.with_target(request.target._replace(verb="create"))
         await require_allowed(self._authorizer, request.user, creating.target)
-        new = as_new(kind, new)
+        new = as_new(kind, new, creating)
         entry = await self._verbs.creating.create(kind, new, creating)
         return await entry_answer(exchange, 201, entry)
 
@@ -324,16 +330,15 @@ class Dispatch:
         endpoint: Endpoint | None,
         *,
         offered: tuple[str, ...] = SERVED,
-        streams: bool = False,
     ) -> None:
         accept = exchange.accept
         if not accept:
             return
         require_route_accepts(accept, offered)
         has_table = bool(kind.columns) and (endpoint is None or endpoint.has_table)
-        form = form_of(accept, table=has_table, transforms=True, streams=streams)
+        form = form_of(accept, table=has_table, transforms=True)
         if form is None:
-            raise not_acceptable(STREAMED if streams else SERVED)
+            raise not_acceptable(SERVED)
         exchange.form = form
 
     def _body(self, exchange: Exchange, limit: int = LARGEST_BODY) -> bytes:
@@ -341,12 +346,15 @@ class Dispatch:
             raise TooLarge(f"limit is {limit}")
         return exchange.http.body
 
-    async def _decoded(
-        self, exchange: Exchange, request: Request, kind: Kind[Any], options: str
-    ) -> Any:
+    async def _sent_new(self, exchange: Exchange, request: Request, kind: Kind[Any]) -> Any:
+        body_media_type(exchange)  # refuses before the options do; with a PUT it is the reverse
+        self._body(exchange, kind.largest_body)
+        self._write_options(exchange, request, "CreateOptions", "")
+        return await self._decoded(exchange, request, kind)
+
+    async def _decoded(self, exchange: Exchange, request: Request, kind: Kind[Any]) -> Any:
         media = body_media_type(exchange)
         body = self._body(exchange, kind.largest_body)
-        self._write_options(exchange, request, options, "")
         request.body_weight = body_weight(body, may_be_yaml=media == YAML)
 
         def decode() -> Any:

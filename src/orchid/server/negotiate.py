@@ -112,7 +112,6 @@ def form_of(
     *,
     table: bool,
     transforms: bool,
-    streams: bool,
     served: tuple[str, ...] = SERVED,
 ) -> Form | None:
     """The form for an answer, or None if no clause can be served."""
@@ -123,15 +122,13 @@ def form_of(
             type_, subtype = media.split("/")
             if clause.type not in (type_, "*") or clause.subtype not in (subtype, "*"):
                 continue
-            form = _fitted(clause, media, table=table, transforms=transforms, streams=streams)
+            form = _fitted(clause, media, table=table, transforms=transforms)
             if form is not None:
                 return form
     return None
 
 
-def _fitted(
-    clause: Clause, media: str, *, table: bool, transforms: bool, streams: bool
-) -> Form | None:
+def _fitted(clause: Clause, media: str, *, table: bool, transforms: bool) -> Form | None:
     transform, version = Transform.NONE, ""
     wanted = (clause.get("as"), clause.get("g"), clause.get("v"))
     if any(wanted):
@@ -141,8 +138,6 @@ def _fitted(
         transform, version = fitting
     stream = clause.get("stream")
     if stream and (stream != "watch" or media == YAML):
-        return None
-    if streams and media == YAML:
         return None
     if clause.get("sv") not in ("", "v1"):
         return None

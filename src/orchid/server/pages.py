@@ -94,7 +94,7 @@ class Pages:
             if exchange.http.method != "GET":
                 raise MethodNotAllowed
             require_route_accepts(accept, SERVED)
-        form = form_of(accept, table=False, transforms=False, streams=False)
+        form = form_of(accept, table=False, transforms=False)
         if form is None:
             raise not_acceptable(SERVED)
         data = self._discovery.documents[trimmed]

@@ -181,7 +181,7 @@ def status_response(exchange: Exchange, code: int, status: Status, form: Form) -
 
 def error_response(exchange: Exchange, error: ApiError) -> Response:
     """A failure as a Status. Transforms do not apply to it; if nothing fits, it is sent anyway."""
-    form = form_of(exchange.accept, table=False, transforms=False, streams=False) or RAW
+    form = form_of(exchange.accept, table=False, transforms=False) or RAW
     if error.details and error.details.retry_after_seconds:
         exchange.extra_headers += b"Retry-After: %d\r\n" % error.details.retry_after_seconds
     if turned_away(exchange, error):

@@ -34,7 +34,7 @@ class NoIssuer:
 def test_every_field_of_spec_and_status_is_written_even_when_empty() -> None:
     """Clients in other languages rely on null and empty members being there."""
     assert encode(TokenRequest()) == (
-        b'{"metadata":{},"spec":{"audiences":[],"expirationSeconds":null,"boundObjectRef":null},'
+        b'{"metadata":{},"spec":{"audiences":null,"expirationSeconds":null,"boundObjectRef":null},'
         b'"status":{"token":"","expirationTimestamp":null}}'
     )
 

@@ -33,8 +33,8 @@ def test_clauses_are_ordered_as_the_reference_does(accept: str, order: list[str]
     assert [f"{clause.type}/{clause.subtype}" for clause in clauses(accept)] == order
 
 
-def form(accept: str, *, table: bool = True, streams: bool = False) -> object:
-    found = form_of(accept, table=table, transforms=True, streams=streams)
+def form(accept: str, *, table: bool = True) -> object:
+    found = form_of(accept, table=table, transforms=True)
     return None if found is None else (found.media, found.transform)
 
 
@@ -60,9 +60,8 @@ def test_the_form_of_an_answer(accept: str, expected: object) -> None:
     assert form(accept) == expected
 
 
-def test_streams_and_kinds_without_columns() -> None:
-    """YAML cannot be streamed, and a table needs columns."""
-    assert form("application/yaml", streams=True) is None
+def test_a_kind_without_columns_has_no_table() -> None:
+    """Whoever asks for one gets nothing that could be served."""
     assert form("application/json;as=Table;g=meta.orch.io;v=v1", table=False) is None
 
 

@@ -144,7 +144,7 @@ class Deleting:
         finalizers = adjusted_finalizers(old.metadata.finalizers, options)
         if kind.rules.holds_deletion(old) or finalizers:
             marked = kind.rules.prepare_for_deletion(
-                replace(old, metadata=_marked(old.metadata, finalizers, request)), request
+                replace(old, metadata=_marked(old.metadata, finalizers, request)), old, request
             )
             if marked == old:
                 return Deleted(entry, gone=False)

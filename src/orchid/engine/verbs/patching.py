@@ -19,7 +19,15 @@ from orchid.engine.verbs.create import Creating, deduplicated, in_namespace, wip
 from orchid.engine.verbs.read import parse_version
 from orchid.engine.verbs.request_body import NO_OWNERS, resets_ownership
 from orchid.engine.verbs.update import Updating, require_name
-from orchid.wire.codec.documents import Undecodable, encode, plain, repeated_fields, strict_error
+from orchid.wire.codec.documents import (
+    TypeMeta,
+    Undecodable,
+    convert,
+    encode,
+    plain,
+    repeated_fields,
+    strict_error,
+)
 from orchid.wire.errors import (
     AlreadyExists,
     ApiError,
@@ -240,11 +248,13 @@ class Patching:
             patch = {}
         if not isinstance(patch, dict):
             raise BadRequest("the patch is not an object")
-        return Edit(
-            lambda document: _still_of(kind, strategic_merge.apply(document, patch, kind.schema)),
-            found,
-            shown=patch,
-        )
+
+        def merged(document: dict[str, Any]) -> dict[str, Any]:
+            result = strategic_merge.apply(document, patch, kind.schema)
+            self._type_meta(kind, result, patch)
+            return _still_of(kind, result)
+
+        return Edit(merged, found, shown=patch)
 
     def _decoded(self, kind: Kind[T], patched: Any, edit: Edit, request: Request) -> T:
         """The patched document as an object, with unknown fields named."""
@@ -267,20 +277,27 @@ class Patching:
 
         One that no longer says its version is of no known form: nothing in it has a meaning.
         """
-        api_version, name = document.get("apiVersion") or "", document.get("kind") or ""
-        if not api_version:
+        said = self._type_meta(kind, document, shown)
+        if not said.api_version:
             unknown = [
                 f"unknown field {quote(field)}"
                 for field in sorted(document)
                 if field not in ("apiVersion", "kind")
             ]
             return kind.type(), unknown if findings else []
-        if isinstance(api_version, str) and isinstance(name, str):
-            name = name or kind.name
-            if (api_version, name) != (kind.api_version, kind.name):
-                problem = f"{name} of {api_version} is no {kind.name} of {kind.api_version}"
-                raise patch_invalid(kind, shown, problem)
+        name = said.kind or kind.name
+        if (said.api_version, name) != (kind.api_version, kind.name):
+            problem = f"{name} of {said.api_version} is no {kind.name} of {kind.api_version}"
+            raise patch_invalid(kind, shown, problem)
         return self._converted(kind, document, shown, findings=findings)
+
+    def _type_meta(self, kind: Kind[Any], document: dict[str, Any], shown: Any) -> TypeMeta:
+        """What a document says it is; it must say so in text."""
+        said = {name: document.get(name) for name in ("apiVersion", "kind")}
+        try:
+            return convert(said, TypeMeta)
+        except Undecodable as failure:
+            raise patch_invalid(kind, shown, str(failure)) from None
 
     def _converted(
         self, kind: Kind[T], document: dict[str, Any], shown: Any, *, findings: bool = False

@@ -95,7 +95,7 @@ class Updating:
                 prepared.metadata,
                 old.metadata,
                 namespaced=kind.namespaced,
-                name_errors=kind.rules.name_errors,
+                name_errors=kind.rules.name_errors_on_update,
                 only_known_finalizers=kind.rules.only_known_finalizers,
             )
             return gathered(itertools.chain(metadata, rules.validate_update(prepared, old)))
@@ -162,14 +162,15 @@ def require_name(new: Object, request: Request) -> None:
         )
 
 
-def as_new(kind: Kind[T], new: T) -> T:
+def as_new(kind: Kind[T], new: T, request: Request) -> T:
     """What an update brings where nothing is: it may not mean one that was there before."""
     require_uid(kind, new, "")
     version = new.metadata.resource_version
     if not version:
         return new
     parse_version(version)
-    return new.with_meta(resource_version="")
+    # What is only tried gets no version of its own; it is shown with the one that was sent.
+    return new if request.options.dry_run else new.with_meta(resource_version="")
 
 
 def require_uid(kind: Kind[Any], new: Object, there: str) -> None:
