@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 CODE := src tests benchmarks deploy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint fix bench overload torture demo-revocation lock dist install
+.PHONY: help setup run test check lint fix bench overload torture mutants fuzz demo-revocation lock dist install
 
 help:
 	@sed -n 's/^# \{0,1\}//; 1,4p' Makefile
@@ -59,6 +59,15 @@ torture: .venv/.installed-dev
 demo-revocation: .venv/.installed-dev
 	scripts/system-packages
 	$(BIN)/python -m tests.e2e.demo_revocation $(ARGS)
+
+# Input that nobody thought of, so many minutes in all: make fuzz MINUTES=10
+fuzz: .venv/.installed-dev
+	$(BIN)/python -m tests.fuzz.run --minutes $(MINUTES) $(ARGS)
+
+# Small mistakes in critical lines, one at a time, and whether the tests notice; half an hour or so.
+mutants: .venv/.installed-dev
+	scripts/system-packages
+	$(BIN)/python -m tests.mutants.run $(ARGS)
 
 lock: .venv/.installed-dev
 	scripts/lock $(ARGS)

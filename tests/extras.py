@@ -11,3 +11,9 @@ def needs_cel() -> None:
     """Skip the test that asked unless expressions can be evaluated here."""
     if importlib.util.find_spec("cel_expr_python") is None:
         pytest.skip(f"{MISSING}cel-expr-python")
+
+
+def needs_atheris() -> None:
+    """Skip the test that asked unless coverage can be followed here."""
+    if importlib.util.find_spec("atheris") is None:
+        pytest.skip(f"{MISSING}atheris")

@@ -1,0 +1,33 @@
+"""A short run of every target, from the corpus on; `make fuzz MINUTES=10` runs longer."""
+
+import pytest
+
+from tests.extras import needs_atheris
+from tests.fuzz.run import CORPUS, TARGETS, started
+from tests.fuzz.targets import TARGETS as FUNCTIONS
+
+SECONDS = 4
+
+
+def test_every_target_has_a_corpus_and_every_corpus_a_target() -> None:
+    """A target without one begins blind; a corpus without a target is dead."""
+    assert sorted(FUNCTIONS) == sorted(TARGETS)
+    assert all(any((CORPUS / target).iterdir()) for target in TARGETS)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_known_inputs_are_answered_or_refused(target: str) -> None:
+    """Whatever was found once stays mended."""
+    for path in sorted((CORPUS / target).iterdir()):
+        FUNCTIONS[target](path.read_bytes())
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_new_inputs_are_answered_or_refused(target: str) -> None:
+    """A few seconds of looking for what nobody thought of find nothing."""
+    needs_atheris()
+
+    code, said = started(target, SECONDS)
+
+    assert code == 0, said[-6000:]
+    assert "Done" in said
