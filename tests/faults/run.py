@@ -24,6 +24,7 @@ from tests.faults.checker import Violation, violations
 from tests.faults.decisions import Decisions
 from tests.faults.faults import EtcdFaults, Faults, SQLiteFaults, plan
 from tests.faults.history import Commit, History, Outcome
+from tests.faults.rights import Rights
 from tests.faults.systems import ServerOnSQLite, ServersOnEtcd, System
 from tests.faults.workload import OverTls, Workload
 
@@ -43,6 +44,7 @@ class Report:
     seed: int
     history: History
     log: list[Commit] = field(default_factory=list)
+    removed: Counter[str] = field(default_factory=Counter)  # what rights rested on, acknowledged
     decided: int = 0  # approvals that were acknowledged, each of which the ledger tells of once
     struck: Counter[str] = field(default_factory=Counter)
     missing: dict[str, str] = field(default_factory=dict)
@@ -66,6 +68,7 @@ class Report:
             f"  watches: {len(watchers)} watchers, {sessions} sessions, {events} events, "
             f"{over} times begun anew",
             f"  ledger: {self.decided} approvals acknowledged",
+            f"  rights taken away: {_counted(self.removed)}",
             f"  faults: {_counted(self.struck)}",
             *(f"  not injected: {kind} ({why})" for kind, why in self.missing.items()),
             *(f"  VIOLATION {violation}" for violation in self.broken[:SHOWN]),
@@ -104,11 +107,11 @@ async def _run(system: System, faults: Faults, minutes: float, report: Report) -
     token = tokens_by_user()["admin"]
     ways = [OverTls(url, token) for url in system.urls]
     workload = Workload(ways, report.history, report.seed)
-    decisions = Decisions(ways)
+    decisions, rights = Decisions(ways), Rights(system.urls, token)
     stop = asyncio.Event()
     try:
         async with workload.watching():
-            working = asyncio.gather(workload.run(stop), decisions.run(stop))
+            working = asyncio.gather(workload.run(stop), decisions.run(stop), rights.run(stop))
             try:
                 await _strike(faults, minutes * 60, report)
             finally:
@@ -120,7 +123,8 @@ async def _run(system: System, faults: Faults, minutes: float, report: Report) -
             await way.close()
     report.log = await system.log()
     report.decided = len(decisions.acknowledged)
-    report.history.improper += decisions.improper
+    report.removed = rights.removed
+    report.history.improper += decisions.improper + rights.improper
     report.history.improper += await system.ledger(decisions.acknowledged)
     report.history.improper += system.complaints()
     report.server_logs = [machine.running.log_text() for machine in system.machines]

@@ -1,0 +1,144 @@
+"""Rights that are taken away while faults strike: whoever asks afterwards does not have them.
+
+`Rights.run` gives an account a right and a token, sees that they count, removes what they rest on
+by any server that is there, and, once that is acknowledged, asks by every server. The binding of
+an account, the account itself, and the object that its token is bound to take their turns. A fault
+excuses any refusal, and no permission: what is still allowed, or still known, is improper.
+"""
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any, NamedTuple
+
+from tests.faults.workload import DONE, OPEN, REFUSED, Lost, OverTls, Way
+
+NAMESPACE = "rights"
+CORE = f"/api/v1/namespaces/{NAMESPACE}"
+RBAC = f"/apis/rbac.authorization.orch.io/v1/namespaces/{NAMESPACE}"
+REVIEWS = "/apis/authorization.orch.io/v1/subjectaccessreviews"
+ASKED = f"{CORE}/serviceaccounts"
+RULE = {"verbs": ["list"], "apiGroups": [""], "resources": ["serviceaccounts"]}
+FORBIDDEN = 403
+PAUSE = 0.05
+
+
+class Removal(NamedTuple):
+    """What is removed, and which answers to the token say that this was not noticed."""
+
+    what: str
+    collection: str
+    wrong: tuple[int, ...]
+    bound: bool = False  # whether the token is bound to it
+
+
+REMOVALS = (
+    Removal("binding", f"{RBAC}/rolebindings", DONE),
+    Removal("account", f"{CORE}/serviceaccounts", (*DONE, FORBIDDEN)),
+    Removal("bound object", f"{CORE}/secrets", (*DONE, FORBIDDEN), bound=True),
+)
+
+
+class NotDone(Exception):
+    """Something on the way was not done: there is nothing to be seen this time."""
+
+
+class Rights:
+    """An administrator who takes rights away, and those who had them."""
+
+    def __init__(self, urls: Sequence[str], token: str) -> None:
+        self._urls = urls
+        self._token = token
+        self.removed: Counter[str] = Counter()  # acknowledged, and asked about afterwards
+        self.improper: list[str] = []
+
+    async def run(self, stop: asyncio.Event, most: int | None = None) -> None:
+        """Take one right away after the other until told to stop, or so many."""
+        async with self._callers(self._token) as admins:
+            turns = itertools.cycle(admins)
+            for number, removal in enumerate(itertools.cycle(REMOVALS)):
+                if stop.is_set() or number == most:
+                    return
+                with suppress(Lost, NotDone):
+                    await self._take_away(removal, f"r{number}", turns)
+                await asyncio.sleep(PAUSE)
+
+    async def _take_away(self, removal: Removal, name: str, admins: "itertools.cycle[Way]") -> None:
+        token = await self._given(removal, name, admins)
+        async with self._callers(token) as callers:
+            if not any(status in DONE for status in await self._asked(callers)):
+                return
+            await self._done(next(admins), "DELETE", f"{removal.collection}/{name}")
+            for status in await self._asked(callers):
+                if status in removal.wrong:
+                    text = f"{status} was answered to {name} after its {removal.what} was removed"
+                    self.improper.append(text)
+            if removal.what == "binding":
+                await self._review(name, [next(admins) for _ in self._urls])
+        self.removed[removal.what] += 1
+
+    async def _given(self, removal: Removal, name: str, admins: "itertools.cycle[Way]") -> str:
+        """Make an account with a right, and give a token of it."""
+        meta = {"metadata": {"name": name}}
+        reference = {"apiGroup": "rbac.authorization.orch.io", "kind": "Role", "name": name}
+        subject = {"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}
+        bound = {"boundObjectRef": {"apiVersion": "v1", "kind": "Secret", "name": name}}
+        for target, more in (
+            (f"{CORE}/serviceaccounts", {}),
+            (f"{CORE}/secrets", {}),
+            (f"{RBAC}/roles", {"rules": [RULE]}),
+            (f"{RBAC}/rolebindings", {"roleRef": reference, "subjects": [subject]}),
+        ):
+            await self._done(next(admins), "POST", target, {**meta, **more})
+        spec = {"audiences": [], **(bound if removal.bound else {})}
+        target = f"{CORE}/serviceaccounts/{name}/token"
+        answer = await self._done(next(admins), "POST", target, {"spec": spec})
+        token: str = answer["status"]["token"]
+        return token
+
+    async def _asked(self, callers: Sequence[Way]) -> list[int]:
+        """What each server answers; none for one that does not."""
+        asking = [caller.send("GET", ASKED) for caller in callers]
+        answers = await asyncio.gather(*asking, return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, Lost):
+                raise answer
+        return [self._judged(answer) for answer in answers if not isinstance(answer, BaseException)]
+
+    async def _review(self, name: str, admins: Sequence[Way]) -> None:
+        """Ask for others what an account may do that has lost its binding."""
+        spec = {
+            "user": f"system:serviceaccount:{NAMESPACE}:{name}",
+            "resourceAttributes": {
+                "verb": "list",
+                "namespace": NAMESPACE,
+                "resource": "serviceaccounts",
+            },
+        }
+        for admin in admins:
+            with suppress(Lost, NotDone):
+                answer = await self._done(admin, "POST", REVIEWS, {"spec": spec})
+                if answer["status"].get("allowed"):
+                    self.improper.append(f"a review allows {name} what its binding had allowed")
+
+    async def _done(self, way: Way, method: str, target: str, body: Any = None) -> Any:
+        status, answer = await way.send(method, target, body)
+        if self._judged((status, answer)) not in DONE:
+            raise NotDone
+        return answer
+
+    def _judged(self, answer: tuple[int, Any]) -> int:
+        status, said = answer
+        if status not in (*DONE, *REFUSED, *OPEN, 401, FORBIDDEN):
+            self.improper.append(f"{status} was answered: {said}")
+        return status
+
+    @asynccontextmanager
+    async def _callers(self, token: str) -> AsyncIterator[list[Way]]:
+        async with AsyncExitStack() as stack:
+            ways = [OverTls(url, token) for url in self._urls]
+            for way in ways:
+                stack.push_async_callback(way.close)
+            yield list(ways)
