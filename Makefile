@@ -2,6 +2,7 @@
 #   make run     start the server            make test    set up and run all tests
 #   make check   what CI runs                make fix     let the tools mend what they can
 #   make dist    wheel, sdist and SBOM       make install PREFIX=/opt/orchid
+#   make man     manual pages of all commands
 
 PYTHON ?= python3
 JOBS ?= auto
@@ -14,10 +15,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 CODE := src tests benchmarks deploy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint fix bench overload torture mutants fuzz demo-revocation lock dist install
+.PHONY: help setup run test check lint fix bench overload torture mutants fuzz demo-revocation lock dist install man
 
 help:
-	@sed -n 's/^# \{0,1\}//; 1,4p' Makefile
+	@sed -n 's/^# \{0,1\}//; 1,5p' Makefile
 
 setup: .venv/.installed
 
@@ -75,6 +76,10 @@ lock: .venv/.installed-dev
 # Wheel, sdist and SBOM of the last commit, into dist/: the same commit gives the same bytes.
 dist: setup
 	scripts/dist
+
+# Manual pages from the same declarations as --help, into dist/man1.
+man: setup
+	$(BIN)/python scripts/man dist/man1
 
 # A server of one's own, apart from this checkout: locked packages and Orchid in a venv at PREFIX.
 install: setup

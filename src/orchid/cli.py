@@ -9,15 +9,18 @@ A failure that was foreseen is one line on standard error, never a traceback.
 """
 
 import argparse
+import difflib
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from orchid.version import __version__
 from orchid.wire.naming import REFERENCE
 
+INVALID_CHOICE = re.compile(r"argument [^:]+: invalid choice: '([^']*)' \(choose from (.*)\)")
 INTERRUPTED = 130  # 128 and the number of SIGINT, as shells have it
 
 
@@ -29,29 +32,57 @@ class Command(NamedTuple):
     module: str
 
 
-COMMANDS = (
-    Command("serve", "start the server", "orchid.commands.serve"),
-    Command("init", "make keys and certificates, start nothing", "orchid.commands.init"),
-    Command("controllers", "run the controllers by themselves", "orchid.commands.controllers"),
-    Command("status", "show whether the server is well, and who you are", "orchid.commands.status"),
-    Command("doctor", "say what is wrong with an installation", "orchid.commands.doctor"),
-    Command("whoami", "show as whom the server knows you", "orchid.commands.whoami"),
-    Command("account", "make, list and delete accounts", "orchid.commands.account"),
-    Command("token", "get a token of an account, or look into one", "orchid.commands.token"),
-    Command("csr", "request, decide and fetch certificates", "orchid.commands.csr"),
-    Command("policy", "say by rule who gets a certificate, and why", "orchid.commands.policy"),
-    Command("issued", "list the certificates that are out there", "orchid.commands.issued"),
-    Command("revoke", "take a certificate or a token back", "orchid.commands.revoke"),
-    Command("ca", "make, list and delete certificate authorities", "orchid.commands.ca"),
-    Command("bundle", "list, show and set trust bundles", "orchid.commands.bundle"),
-    Command("ledger", "check and prove what was issued and decided", "orchid.commands.ledger"),
-    Command("kubeconfig", "write a kubeconfig for a workload", "orchid.commands.kubeconfig"),
-    Command("backup", "copy the embedded store while it runs", "orchid.commands.backup"),
-    Command("restore", "put a copy back in place", "orchid.commands.restore"),
-    Command("migrate", "move all objects between SQLite and etcd", "orchid.commands.migrate"),
-    Command("rewrite", "seal what is stored with the newest key", "orchid.commands.rewrite"),
-    Command("completion", "print a script that completes commands", "orchid.commands.completion"),
-)
+GROUPS = {
+    "Server": (
+        Command("serve", "start the server", "orchid.commands.serve"),
+        Command("init", "make keys and certificates, start nothing", "orchid.commands.init"),
+        Command("controllers", "run the controllers by themselves", "orchid.commands.controllers"),
+        Command("config", "show every setting and where it came from", "orchid.commands.config"),
+        Command("doctor", "say what is wrong with an installation", "orchid.commands.doctor"),
+        Command(
+            "status", "show whether the server is well, and who you are", "orchid.commands.status"
+        ),
+    ),
+    "Accounts and tokens": (
+        Command("account", "make, list, show and delete accounts", "orchid.commands.account"),
+        Command("token", "get a token of an account, or look into one", "orchid.commands.token"),
+        Command("key", "list and make the keys of tokens", "orchid.commands.key"),
+        Command("whoami", "show as whom the server knows you", "orchid.commands.whoami"),
+    ),
+    "Certificates": (
+        Command("csr", "request, decide, fetch and renew certificates", "orchid.commands.csr"),
+        Command("policy", "say by rule who gets a certificate, and why", "orchid.commands.policy"),
+        Command("issued", "list the certificates that are out there", "orchid.commands.issued"),
+        Command("revoke", "take a certificate or a token back", "orchid.commands.revoke"),
+        Command("ca", "make, list and delete certificate authorities", "orchid.commands.ca"),
+        Command("bundle", "list, show, set and delete trust bundles", "orchid.commands.bundle"),
+    ),
+    "Rights": (
+        Command("roles", "list the roles that can be granted", "orchid.commands.roles"),
+        Command("grant", "give a role to users, groups and accounts", "orchid.commands.grant"),
+        Command("revoke-grant", "take a role away again", "orchid.commands.revoke_grant"),
+        Command("can", "say whether somebody may do something", "orchid.commands.can"),
+    ),
+    "Clients": (
+        Command("kubeconfig", "write a kubeconfig for a workload", "orchid.commands.kubeconfig"),
+        Command(
+            "credential",
+            "hand out a credential that renews by itself",
+            "orchid.commands.credential",
+        ),
+        Command(
+            "completion", "print a script that completes commands", "orchid.commands.completion"
+        ),
+    ),
+    "Store and record": (
+        Command("backup", "copy the embedded store while it runs", "orchid.commands.backup"),
+        Command("restore", "put a copy back in place", "orchid.commands.restore"),
+        Command("migrate", "move all objects between SQLite and etcd", "orchid.commands.migrate"),
+        Command("rewrite", "seal what is stored with the newest key", "orchid.commands.rewrite"),
+        Command("ledger", "check and prove what was issued and decided", "orchid.commands.ledger"),
+    ),
+}
+COMMANDS = tuple(command for commands in GROUPS.values() for command in commands)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,17 +98,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build(wanted: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """The parser, with the flags of the commands that are wanted; None means of all."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="orchid",
         description=f"The identity plane of {REFERENCE} without {REFERENCE}.",
+        epilog=_overview(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"orchid {__version__}")
-    places = parser.add_subparsers(title="commands", metavar="COMMAND")
+    places = parser.add_subparsers(metavar="COMMAND", help="what to do, see below")
     for command in COMMANDS:
         place = places.add_parser(
             command.name,
-            help=command.help,
             description=f"{command.help[0].upper()}{command.help[1:]}.",
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,  # a flag added later must not change what was typed before
@@ -89,6 +121,56 @@ def build(wanted: Sequence[str] | None = None) -> argparse.ArgumentParser:
             if command.name == "completion":
                 place.set_defaults(everything=build)
     return parser
+
+
+def _overview() -> str:
+    """All commands, in their groups."""
+    width = max(len(command.name) for command in COMMANDS)
+    parts = []
+    for title, commands in GROUPS.items():
+        lines = [f"  {command.name:<{width}}  {command.help}" for command in commands]
+        parts.append("\n".join((f"{title.lower()}:", *lines)))
+    return "\n\n".join((*parts, "orchid COMMAND --help tells more about each."))
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that, when a word is mistyped, names the one that was probably meant."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        chosen, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            parser = self._deepest(args if args is not None else sys.argv[1:])
+            hint = _meant(unknown[0], parser.options())
+            parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return chosen
+
+    def error(self, message: str) -> NoReturn:
+        mistyped = INVALID_CHOICE.match(message)
+        if mistyped:
+            word, listed = mistyped.groups()
+            choices = re.findall(r"'([^']+)'", listed)
+            hint = _meant(word, choices)
+            message = f"there is no {word!r} here{hint or '.'} One of: {', '.join(choices)}"
+        super().error(message)
+
+    def _deepest(self, words: Sequence[str]) -> "Parser":
+        """The parser of the command and the action that were typed."""
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for place, word in enumerate(words):
+                    if word in action.choices:
+                        found: Parser = action.choices[word]
+                        return found._deepest(words[place + 1 :])
+        return self
+
+    def options(self) -> list[str]:
+        return [option for action in self._actions for option in action.option_strings]
+
+
+def _meant(word: str, known: Sequence[str]) -> str:
+    """A guess at what a mistyped word was to be."""
+    close = difflib.get_close_matches(word.partition("=")[0], known, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _run(chosen: argparse.Namespace) -> int:

@@ -332,14 +332,17 @@ class Settings:
 
 def read(config: Path | None, flags: Mapping[str, Any]) -> Given:
     """Join the file and the flags; flags win."""
-    written = _file(config) if config else {}
+    written = written_in(config)
     try:
         return msgspec.convert({**written, **flags}, Given, strict=False)
     except msgspec.ValidationError as problem:
         raise BadSettings(_sentence(str(problem))) from None
 
 
-def _file(path: Path) -> dict[str, Any]:
+def written_in(path: Path | None) -> dict[str, Any]:
+    """The settings that a file has, as they stand there; none without a file."""
+    if path is None:
+        return {}
     try:
         with path.open("rb") as file:
             return tomllib.load(file)

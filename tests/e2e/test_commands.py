@@ -1,53 +1,15 @@
 """The commands as a person types them, against a real server."""
 
-import json
-import os
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.conformance.exchanges import TOKENS, tokens_by_user
 from tests.e2e.conftest import StartServer
+from tests.e2e.person import Person
 from tests.e2e.serving import Server, running_server
-
-
-class Person:
-    """Somebody in a directory of their own, with a kubeconfig."""
-
-    def __init__(self, home: Path, kubeconfig: Path) -> None:
-        self.home = home
-        self.kubeconfig = kubeconfig
-
-    def types(
-        self, *words: str, given: str = "", code: int = 0
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a command; its exit code must be as expected and a traceback is never seen."""
-        done = subprocess.run(
-            [sys.executable, "-m", "orchid", *words],
-            cwd=self.home,
-            env={
-                "PATH": os.environ["PATH"],
-                "HOME": str(self.home),
-                "KUBECONFIG": str(self.kubeconfig),
-            },
-            input=given,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr
-        assert done.returncode == code, done.stderr or done.stdout
-        return done
-
-    def gets(self, *words: str, given: str = "", code: int = 0) -> Any:
-        """The JSON that a command prints."""
-        return json.loads(self.types(*words, "-o", "json", given=given, code=code).stdout)
 
 
 @pytest.fixture(scope="module")

@@ -15,16 +15,12 @@ from pathlib import Path
 from orchid.access.authenticators.in_process import InProcessCallers
 from orchid.access.bootstrap_policy import LEADER_ELECTION, ControllerRights
 from orchid.access.https_client import Remote
+from orchid.approval.platform_signers import platform_profiles
 from orchid.client.client import Client
 from orchid.client.transport import TlsTransport
 from orchid.clock import Clock
 from orchid.controllers.running import CONTROLLERS, EVENTS, LEADER
-from orchid.controllers.runtime.context import (
-    ControllerContext,
-    Signer,
-    list_url,
-    platform_profiles,
-)
+from orchid.controllers.runtime.context import ControllerContext, Signer, list_url
 from orchid.credentials import certificates, pem
 from orchid.credentials import keys as key_files
 from orchid.credentials.authority import Authority

@@ -1,21 +1,34 @@
-"""`orchid account`: make, list and remove service accounts, for those without another client."""
+"""`orchid account`: make, list, show and delete service accounts, for those without another client.
+
+What an account may do is shown with it: the roles that are granted to it by name or by its groups.
+"""
 
 import argparse
 
+from orchid.commands import grants
 from orchid.commands.terminal import times
-from orchid.commands.terminal.connection import ServerConnection, path
-from orchid.commands.terminal.output import say, say_json, table
-from orchid.commands.terminal.subcommands import add_subcommands, run_subcommand
+from orchid.commands.terminal.connection import Json, ServerConnection, path
+from orchid.commands.terminal.objects import Column, completed, name_of, show_list
+from orchid.commands.terminal.output import facts, tell
+from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
 from orchid.commands.token import account_of
+
+COLUMNS = (
+    Column("NAMESPACE", lambda one: one["metadata"].get("namespace", "")),
+    Column("NAME", lambda one: one["metadata"]["name"]),
+    Column("AGE", lambda one: times.age(one["metadata"].get("creationTimestamp"))),
+    Column("UID", lambda one: one["metadata"].get("uid", ""), is_wide=True),
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_subcommands(
         parser,
         (
-            ("new", "make an account", _account_argument, _new),
+            ("new", "make accounts", _new_arguments, _new),
             ("list", "list accounts", _list_arguments, _list),
-            ("delete", "delete an account; its tokens end with it", _account_argument, _delete),
+            ("show", "show an account and its roles", _account_argument, _show),
+            ("delete", "delete accounts; their tokens end with them", _accounts_argument, _delete),
         ),
     )
 
@@ -23,8 +36,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 run = run_subcommand
 
 
+def _new_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("accounts", metavar="NAMESPACE/NAME", nargs="+")
+
+
 def _account_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("account", metavar="NAMESPACE/NAME")
+    completed(parser.add_argument("account", metavar="NAMESPACE/NAME"), "account")
+
+
+def _accounts_argument(parser: argparse.ArgumentParser) -> None:
+    completed(parser.add_argument("accounts", metavar="NAMESPACE/NAME", nargs="+"), "account")
 
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,44 +53,44 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    namespace, name = account_of(chosen.account, server.access.namespace)
-    body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
-    answer = server.post(_place(namespace), body)
-    if chosen.output == "json":
-        say_json(answer)
-    else:
-        say(f"made {namespace}/{name}")
-    return 0
+    def make(given: str) -> tuple[str, Json]:
+        namespace, name = account_of(given, server.access.namespace)
+        body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+        return f"made {namespace}/{name}", server.post(_place(namespace), body)
+
+    return for_each(chosen, chosen.accounts, make)
 
 
 def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    found = list(server.items(_place(chosen.namespace)))
-    if chosen.output == "json":
-        say_json(found)
+    return show_list(chosen, server, _place(chosen.namespace), COLUMNS, empty="no accounts")
+
+
+def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    namespace, name = account_of(chosen.account, server.access.namespace)
+    found = server.get(_place(namespace, name))
+    if tell(chosen.output, found):
         return 0
-    table(
-        ("NAMESPACE", "NAME", "AGE"),
+    subject = grants.account(namespace, name)
+    held = [grants.described(each) for each in grants.of_subject(server, subject)]
+    facts(
         [
-            (
-                each["metadata"].get("namespace", ""),
-                each["metadata"]["name"],
-                times.age(each["metadata"].get("creationTimestamp")),
-            )
-            for each in found
-        ],
-        empty="no accounts",
+            ("Account", name_of(found)),
+            ("User", grants.username(namespace, name)),
+            ("UID", found["metadata"].get("uid", "")),
+            ("Made", f"{times.age(found['metadata'].get('creationTimestamp'))} ago"),
+            ("Secrets", [each.get("name", "") for each in found.get("secrets") or ()] or ["none"]),
+            ("Roles", held or ["none of its own"]),
+        ]
     )
     return 0
 
 
 def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    namespace, name = account_of(chosen.account, server.access.namespace)
-    answer = server.delete(_place(namespace, name))
-    if chosen.output == "json":
-        say_json(answer)
-    else:
-        say(f"deleted {namespace}/{name}")
-    return 0
+    def delete(given: str) -> tuple[str, Json]:
+        namespace, name = account_of(given, server.access.namespace)
+        return f"deleted {namespace}/{name}", server.delete(_place(namespace, name))
+
+    return for_each(chosen, chosen.accounts, delete)
 
 
 def _place(namespace: str, *parts: str) -> str:

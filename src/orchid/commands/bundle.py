@@ -1,7 +1,8 @@
 """`orchid bundle`: trust bundles, the authorities that workloads are to trust.
 
-`list` shows them, `show` what certificates one holds (or, with --pem, the bundle itself, ready for
-a file), `set` makes or replaces one from files. What a bundle may hold is the server's to judge.
+`list` shows them, `show` what certificates one or a signer's hold (or, with --pem, the bundle
+itself, ready for a file), `set` makes or replaces one from files. What a
+bundle may hold is the server's to judge.
 """
 
 import argparse
@@ -11,8 +12,9 @@ from pathlib import Path
 
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import NOT_FOUND, CommandRefused, Json, ServerConnection
-from orchid.commands.terminal.output import USAGE, Complaint, say, say_json, table
-from orchid.commands.terminal.subcommands import add_subcommands, run_subcommand
+from orchid.commands.terminal.objects import Column, completed, name_of, show_list
+from orchid.commands.terminal.output import USAGE, Complaint, say, table, tell
+from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
 
 LARGEST = 1 << 20
 
@@ -22,8 +24,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser,
         (
             ("list", "list trust bundles", _list_arguments, _list),
-            ("show", "show the certificates of a bundle", _show_arguments, _show),
+            ("show", "show the certificates of bundles", _show_arguments, _show),
             ("set", "make a bundle from files, or replace it", _set_arguments, _set),
+            ("delete", "delete bundles", _delete_arguments, _delete),
         ),
     )
 
@@ -36,55 +39,51 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    query = {"fieldSelector": f"spec.signerName={chosen.signer}"} if chosen.signer else {}
-    found = list(server.items(_place(server), query))
-    if chosen.output == "json":
-        say_json(found)
-        return 0
-    table(
-        ("NAME", "SIGNER", "CERTIFICATES", "AGE"),
-        [
-            (
-                each["metadata"]["name"],
-                each["spec"].get("signerName") or "-",
-                str(_text(each).count("-----BEGIN CERTIFICATE-----")),
-                times.age(each["metadata"].get("creationTimestamp")),
-            )
-            for each in found
-        ],
-        empty="no trust bundles",
+    return show_list(
+        chosen, server, _place(server), COLUMNS, query=_of(chosen.signer), empty="no trust bundles"
     )
-    return 0
+
+
+def _of(signer: str) -> Json:
+    return {"fieldSelector": f"spec.signerName={signer}"} if signer else {}
 
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", nargs="?", default="")
+    completed(parser.add_argument("name", metavar="NAME", nargs="?", default=""), "bundle")
     parser.add_argument("--signer", default="", help="all bundles of this signer, instead of one")
     parser.add_argument("--pem", action="store_true", help="print the bundle itself")
 
 
 def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
     if bool(chosen.name) == bool(chosen.signer):
-        raise Complaint("give the name of a bundle, or --signer", USAGE)
-    found = _chosen(chosen, server)
-    text = "".join(map(_text, found))
-    if chosen.output == "json":
-        say_json(found if chosen.signer else found[0])
-    elif chosen.pem:
-        say(text.rstrip("\n"))
+        raise Complaint("give either the NAME of a bundle or --signer", USAGE)
+    if chosen.name:
+        found = [server.get(_place(server, chosen.name))]
     else:
-        _show_certificates(text)
+        found = list(server.items(_place(server), _of(chosen.signer)))
+        if not found:
+            raise Complaint(f"{chosen.signer} has no trust bundle")
+    if tell(chosen.output, found[0] if chosen.name else found):
+        return 0
+    # Several bundles of one signer may hold the same authority; each is told once.
+    blocks = dict.fromkeys(_text(each).rstrip("\n") for each in found)
+    if chosen.pem:
+        say("\n".join(blocks))
+    else:
+        _show_certificates("\n".join((*blocks, "")))
     return 0
 
 
-def _chosen(chosen: argparse.Namespace, server: ServerConnection) -> list[Json]:
-    if chosen.name:
-        return [server.get(_place(server, chosen.name))]
-    query = {"fieldSelector": f"spec.signerName={chosen.signer}"}
-    found = list(server.items(_place(server), query))
-    if not found:
-        raise Complaint(f"{chosen.signer} has no trust bundle")
-    return found
+def _delete_arguments(parser: argparse.ArgumentParser) -> None:
+    completed(parser.add_argument("names", metavar="NAME", nargs="+"), "bundle")
+
+
+def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    return for_each(
+        chosen,
+        chosen.names,
+        lambda name: (f"deleted {name}", server.delete(_place(server, name))),
+    )
 
 
 def _show_certificates(text: str) -> None:
@@ -128,9 +127,7 @@ def _set(chosen: argparse.Namespace, server: ServerConnection) -> int:
             spec["signerName"] = chosen.signer
         answer = server.put(_place(server, chosen.name), {**found, "spec": spec})
         done = "replaced" if _text(found) != text else "unchanged:"
-    if chosen.output == "json":
-        say_json(answer)
-    else:
+    if not tell(chosen.output, answer):
         say(f"{done} {chosen.name}")
     return 0
 
@@ -170,3 +167,11 @@ def _place(server: ServerConnection, *parts: str) -> str:
 def _text(bundle: Json) -> str:
     found: str = bundle["spec"].get("trustBundle") or ""
     return found
+
+
+COLUMNS = (
+    Column("NAME", name_of),
+    Column("SIGNER", lambda one: one["spec"].get("signerName") or "-"),
+    Column("CERTIFICATES", lambda one: _text(one).count("-----BEGIN CERTIFICATE-----")),
+    Column("AGE", lambda one: times.age(one["metadata"].get("creationTimestamp"))),
+)

@@ -19,8 +19,9 @@ from typing import Any
 
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import CommandRefused, Json, ServerConnection, path
-from orchid.commands.terminal.output import USAGE, Cell, Complaint, facts, say, say_json, table
-from orchid.commands.terminal.subcommands import add_subcommands, run_subcommand
+from orchid.commands.terminal.objects import Column, completed, name_of, show_list
+from orchid.commands.terminal.output import USAGE, Cell, Complaint, facts, say, tell
+from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
 
 KIND, VERSION = "CertificateAuthority", "v1alpha1"
 LOOK_SECONDS = 0.1
@@ -39,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             ),
             ("list", "list authorities", _no_arguments, _list),
             ("show", "show an authority", _show_arguments, _show),
-            ("delete", "delete one; a key that the server made goes too", _name_argument, _delete),
+            ("delete", "delete some; keys that the server made go too", _names_argument, _delete),
         ),
     )
 
@@ -106,11 +107,11 @@ def _import(chosen: argparse.Namespace, server: ServerConnection) -> int:
     except Refusal as refusal:
         raise Complaint(str(refusal), USAGE) from None
     namespace = chosen.namespace or server.names.system_namespace
-    place = path("api", "v1", "namespaces", namespace, "secrets")
+    secrets = path("api", "v1", "namespaces", namespace, "secrets")
     name = f"ca-{chosen.name}"
     data = {"tls.crt": base64.b64encode(chain).decode(), "tls.key": base64.b64encode(key).decode()}
     server.post(
-        place,
+        secrets,
         {
             "apiVersion": "v1",
             "kind": "Secret",
@@ -141,7 +142,7 @@ def _terms(chosen: argparse.Namespace) -> Json:
 
 def _make(chosen: argparse.Namespace, server: ServerConnection, spec: Json) -> int:
     made = server.post(
-        _place(server),
+        place(server),
         {
             "apiVersion": f"{server.names.identity}/{VERSION}",
             "kind": KIND,
@@ -150,9 +151,7 @@ def _make(chosen: argparse.Namespace, server: ServerConnection, spec: Json) -> i
         },
     )
     made = _wait_for(server, made, chosen.wait)
-    if chosen.output == "json":
-        say_json(made)
-    else:
+    if not tell(chosen.output, made):
         say(f"{chosen.name} issues for {chosen.signer}")
     return 0
 
@@ -161,7 +160,7 @@ def _wait_for(server: ServerConnection, made: Json, seconds: float) -> Json:
     """Wait until the authority is ready; what is wrong with it ends the wait."""
     name, deadline = made["metadata"]["name"], time.monotonic() + seconds
     while True:
-        found = server.get(_place(server, name))
+        found = server.get(place(server, name))
         ready = _condition(found, "Ready")
         if ready.get("status") == "True":
             return found
@@ -180,29 +179,15 @@ def _no_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    found = list(server.items(_place(server)))
-    if chosen.output == "json":
-        say_json(found)
-        return 0
-    table(
-        ("NAME", "SIGNER", "KEY", "STATE", "ENDS"),
-        [
-            (
-                each["metadata"]["name"],
-                each["spec"]["signerName"],
-                _key(each),
-                _state(each),
-                _end(each),
-            )
-            for each in found
-        ],
-        empty="no authorities",
-    )
-    return 0
+    return show_list(chosen, server, place(server), COLUMNS, empty="no authorities")
 
 
 def _name_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
+    completed(parser.add_argument("name", metavar="NAME"), "authority")
+
+
+def _names_argument(parser: argparse.ArgumentParser) -> None:
+    completed(parser.add_argument("names", metavar="NAME", nargs="+"), "authority")
 
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
@@ -211,11 +196,11 @@ def _show_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    found = server.get(_place(server, chosen.name))
+    found = server.get(place(server, chosen.name))
     text = _status(found).get("certificate") or ""
-    if chosen.output == "json":
-        say_json(found)
-    elif chosen.pem:
+    if tell(chosen.output, found):
+        return 0
+    if chosen.pem:
         say(text.rstrip("\n"))
     else:
         issues = found["spec"].get("issues") or {}
@@ -256,18 +241,17 @@ def _certificate_facts(text: str) -> list[tuple[str, Any]]:
 
 
 def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    answer = server.delete(_place(server, chosen.name))
-    if chosen.output == "json":
-        say_json(answer)
-    else:
-        say(f"deleted {chosen.name}")
-    return 0
+    return for_each(
+        chosen,
+        chosen.names,
+        lambda name: (f"deleted {name}", server.delete(place(server, name))),
+    )
 
 
 # -- reading answers -----------------------------------------------------------------------
 
 
-def _place(server: ServerConnection, *parts: str) -> str:
+def place(server: ServerConnection, *parts: str) -> str:
     return path("apis", server.names.identity, VERSION, "certificateauthorities", *parts)
 
 
@@ -301,3 +285,12 @@ def _key(authority: Json) -> str:
 def _end(authority: Json) -> str:
     moment = times.parse(_status(authority).get("notAfter"))
     return times.until(moment) if moment else "-"
+
+
+COLUMNS = (
+    Column("NAME", name_of),
+    Column("SIGNER", lambda one: one["spec"]["signerName"]),
+    Column("KEY", _key),
+    Column("STATE", _state),
+    Column("ENDS", _end),
+)

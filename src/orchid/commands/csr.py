@@ -4,9 +4,10 @@
     orchid csr show alice                     what is asked for, and by whom
     orchid csr approve alice                  or deny
     orchid csr fetch alice                    waits for the certificate, writes it
+    orchid csr renew alice                    the same once more, before it ends
 
-The key is made here and never leaves: the server sees the request alone. What a request asks for is
-read out of its signed bytes (certificate_request.py), not taken from anybody's word.
+New requests are made in requesting.py. What a request asks for is read out of its signed bytes
+(certificate_request.py), not taken from anybody's word.
 """
 
 import argparse
@@ -17,29 +18,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from orchid.commands.requesting import (
+    file_name,
+    new,
+    new_arguments,
+    place,
+    renew,
+    renew_arguments,
+)
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import CONFLICT, CommandRefused, Json, ServerConnection
-from orchid.commands.terminal.output import (
-    USAGE,
-    Cell,
-    Complaint,
-    facts,
-    remark,
-    say,
-    say_json,
-    table,
-)
-from orchid.commands.terminal.subcommands import add_subcommands, run_subcommand
+from orchid.commands.terminal.objects import Column, completed, name_of, show_list
+from orchid.commands.terminal.output import Cell, Complaint, facts, say, tell
+from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
 
-KIND = "CertificateSigningRequest"
-DIGITAL_SIGNATURE = "digital signature"
-SIGNERS = {
-    "client": lambda names: names.client_signer,
-    "node-client": lambda names: names.node_client_signer,
-    "node-serving": lambda names: names.node_serving_signer,
-    "legacy": lambda names: names.legacy_signer,
-}
-USAGES = {"node-serving": "server auth"}
 ATTEMPTS = 5
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
 
@@ -48,100 +40,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_subcommands(
         parser,
         (
-            ("new", "make a key and request a certificate for it", _new_arguments, _new),
+            ("new", "make a key and request a certificate for it", new_arguments, new),
             ("list", "list requests", _list_arguments, _list),
             ("show", "decode a request", _name_argument, _show),
             ("approve", "approve requests", _decision_arguments, _approve),
             ("deny", "deny requests", _decision_arguments, _deny),
             ("fetch", "wait for a certificate and write it", _fetch_arguments, _fetch),
+            ("renew", "request a certificate like one that ends", renew_arguments, renew),
+            ("delete", "delete requests; what was issued stays valid", _names_argument, _delete),
         ),
     )
 
 
 run = run_subcommand
-
-
-# -- new -----------------------------------------------------------------------------------
-
-
-def _new_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="name of the request, and of the key's file")
-    parser.add_argument("--user", default="", help="common name of the subject (default: NAME)")
-    for flag, words in (
-        ("--group", "organization of the subject: a group of the user's"),
-        ("--dns", "host name that the certificate is for"),
-        ("--ip", "address that the certificate is for"),
-        ("--uri", "URI that the certificate is for"),
-        ("--email", "mail address that the certificate is for"),
-        ("--usage", "what the key may do (default: what the signer usually grants)"),
-    ):
-        parser.add_argument(flag, action="append", default=[], help=f"{words}; may be repeated")
-    parser.add_argument(
-        "--signer",
-        default="client",
-        help=f"{', '.join(SIGNERS)}, or a full name like example.com/signer (default: client)",
-    )
-    parser.add_argument(
-        "--for", dest="lifetime", type=times.duration_of, metavar="24h", help="how long it lasts"
-    )
-    parser.add_argument(
-        "--key", type=Path, metavar="FILE", help="use this key instead of making NAME.key"
-    )
-
-
-def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    from orchid.commands import certificate_request
-
-    name = _file_name(chosen.name)
-    key_file = chosen.key or Path(f"{name}.key")
-    key = certificate_request.load(key_file) if chosen.key else certificate_request.make(key_file)
-    try:
-        data = certificate_request.build(
-            key,
-            # The names say whom a certificate of one's own authority is for.
-            chosen.user or ("" if _is_own(chosen) else name),
-            groups=chosen.group,
-            names=certificate_request.AlternativeNames(
-                chosen.dns, chosen.ip, chosen.uri, chosen.email
-            ),
-        )
-        answer = server.post(_place(server), _request(chosen, server, data))
-    except Complaint:
-        if not chosen.key:
-            key_file.unlink(missing_ok=True)  # made for a request that does not exist
-        raise
-    if chosen.output == "json":
-        say_json(answer)
-        return 0
-    made = "uses" if chosen.key else "made"
-    say(f"requested {name} from {answer['spec']['signerName']} ({made} {key_file})")
-    remark(f"next: orchid csr approve {name}, then orchid csr fetch {name}")
-    return 0
-
-
-def _is_own(chosen: argparse.Namespace) -> bool:
-    """Whether it is for names, and for a signer that is not the platform's."""
-    named = chosen.dns or chosen.ip or chosen.uri or chosen.email
-    return bool(named) and chosen.signer not in SIGNERS
-
-
-def _request(chosen: argparse.Namespace, server: ServerConnection, data: bytes) -> Json:
-    signer = SIGNERS.get(chosen.signer)
-    spec: Json = {
-        "request": base64.b64encode(data).decode(),
-        "signerName": signer(server.names) if signer else chosen.signer,
-    }
-    if chosen.usage or signer:
-        usual = [DIGITAL_SIGNATURE, USAGES.get(chosen.signer, "client auth")]
-        spec["usages"] = chosen.usage or usual
-    if chosen.lifetime is not None:
-        spec["expirationSeconds"] = chosen.lifetime
-    return {
-        "apiVersion": server.api_version("certificates", "v1"),
-        "kind": KIND,
-        "metadata": {"name": chosen.name},
-        "spec": spec,
-    }
 
 
 # -- list and show -------------------------------------------------------------------------
@@ -152,41 +63,29 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    found = list(server.items(_place(server)))
-    if chosen.pending:
-        found = [each for each in found if not _conditions(each)]
-    if chosen.output == "json":
-        say_json(found)
-        return 0
-    table(
-        ("NAME", "AGE", "SIGNER", "REQUESTED BY", "FOR", "STATE"),
-        [
-            (
-                each["metadata"]["name"],
-                times.age(each["metadata"].get("creationTimestamp")),
-                each["spec"].get("signerName", ""),
-                each["spec"].get("username", ""),
-                _lifetime(each),
-                state(each),
-            )
-            for each in found
-        ],
+    return show_list(
+        chosen,
+        server,
+        place(server),
+        COLUMNS,
+        keep=lambda one: not (chosen.pending and _conditions(one)),
         empty="no requests" + (" wait for a decision" if chosen.pending else ""),
     )
-    return 0
 
 
 def _name_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
+    completed(parser.add_argument("name", metavar="NAME"), "request")
 
 
 def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
     from orchid.commands import certificate_request
 
-    found = server.get(_place(server, chosen.name))
+    found = server.get(place(server, chosen.name))
     decoded = certificate_request.facts_of(_bytes(found["spec"].get("request")))
-    if chosen.output == "json":
-        say_json({"request": found, "decoded": {title: _plain(value) for title, value in decoded}})
+    if chosen.output == "name":
+        return 0 if tell("name", found) else 1
+    plain = {title: _plain(value) for title, value in decoded}
+    if tell(chosen.output, {"request": found, "decoded": plain}):
         return 0
     spec = found["spec"]
     facts(
@@ -228,7 +127,7 @@ def state(request: Json) -> Cell:
 
 
 def _decision_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", metavar="NAME", nargs="+")
+    _names_argument(parser)
     parser.add_argument("--reason", default="DecidedByHand", help="one word, for programs")
     parser.add_argument("--message", default="", help="a sentence, for people")
 
@@ -242,10 +141,22 @@ def _deny(chosen: argparse.Namespace, server: ServerConnection) -> int:
 
 
 def _decide(chosen: argparse.Namespace, server: ServerConnection, verdict: str) -> int:
-    answers = [_write_decision(chosen, server, name, verdict) for name in chosen.names]
-    if chosen.output == "json":
-        say_json(answers)
-    return 0
+    def decide(name: str) -> tuple[str, Json]:
+        return f"{verdict.lower()} {name}", _write_decision(chosen, server, name, verdict)
+
+    return for_each(chosen, chosen.names, decide)
+
+
+def _names_argument(parser: argparse.ArgumentParser) -> None:
+    completed(parser.add_argument("names", metavar="NAME", nargs="+"), "request")
+
+
+def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    return for_each(
+        chosen,
+        chosen.names,
+        lambda name: (f"deleted {name}", server.delete(place(server, name))),
+    )
 
 
 def _write_decision(
@@ -258,28 +169,24 @@ def _write_decision(
         "message": chosen.message or f"{verdict} with orchid csr.",
     }
     for attempt in range(ATTEMPTS):
-        found = server.get(_place(server, name))
+        found = server.get(place(server, name))
         if any(each.get("type") == verdict for each in _conditions(found)):
-            answer = found
-            break
+            return found
         status = {**_status(found), "conditions": [*_conditions(found), condition]}
         try:
-            answer = server.put(_place(server, name, "approval"), {**found, "status": status})
-            break
+            return server.put(place(server, name, "approval"), {**found, "status": status})
         except CommandRefused as refused:
             # Somebody else wrote in between: look again before deciding.
             if refused.status != CONFLICT or attempt == ATTEMPTS - 1:
                 raise
-    if chosen.output != "json":
-        say(f"{verdict.lower()} {name}")
-    return answer
+    raise AssertionError("the last attempt returns or raises")
 
 
 # -- fetch ---------------------------------------------------------------------------------
 
 
 def _fetch_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
+    _name_argument(parser)
     parser.add_argument(
         "--out", default="", metavar="FILE", help="'-' for standard output (default: NAME.crt)"
     )
@@ -289,9 +196,9 @@ def _fetch_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _fetch(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    target = chosen.out or f"{_file_name(chosen.name)}.crt"
+    target = chosen.out or f"{file_name(chosen.name)}.crt"
     found = wait_for(server, chosen.name, chosen.wait)
-    certificate = _bytes(_status(found)["certificate"])
+    certificate = certificate_of(found)
     if target == "-":
         say(certificate.decode("ascii", "replace").rstrip("\n"))
         return 0
@@ -299,10 +206,8 @@ def _fetch(chosen: argparse.Namespace, server: ServerConnection) -> int:
         Path(target).write_bytes(certificate)
     except OSError as error:
         raise Complaint(f"cannot write {target}: {error.strerror}") from None
-    if chosen.output == "json":
-        say_json(found)
-        return 0
-    say(f"wrote {target}")
+    if not tell(chosen.output, found):
+        say(f"wrote {target}")
     return 0
 
 
@@ -313,7 +218,7 @@ def wait_for(
     deadline = time.monotonic() + seconds
     pause = SHORTEST_PAUSE
     while True:
-        found = server.get(_place(server, name))
+        found = server.get(place(server, name))
         if _status(found).get("certificate"):
             return found
         for condition in _conditions(found):
@@ -337,10 +242,6 @@ def _overdue(found: Json, name: str, seconds: float) -> str:
 # -- reading answers -----------------------------------------------------------------------
 
 
-def _place(server: ServerConnection, *parts: str) -> str:
-    return server.group("certificates", "v1", "certificatesigningrequests", *parts)
-
-
 def _status(request: Json) -> Json:
     found: Json = request.get("status") or {}
     return found
@@ -362,11 +263,22 @@ def _bytes(text: Any) -> bytes:
         return b""
 
 
+def certificate_of(request: Json) -> bytes:
+    """The PEM of the certificate that a request got."""
+    return _bytes(_status(request).get("certificate"))
+
+
 def _plain(value: Any) -> Any:
     return value.text if isinstance(value, Cell) else value
 
 
-def _file_name(name: str) -> str:
-    if "/" in name or name in ("", ".", "..") or name.startswith("-") or "\0" in name:
-        raise Complaint(f"{name!r} cannot be the name of a request", USAGE)
-    return name
+COLUMNS = (
+    Column("NAME", name_of),
+    Column("AGE", lambda one: times.age(one["metadata"].get("creationTimestamp"))),
+    Column("SIGNER", lambda one: one["spec"].get("signerName", "")),
+    Column("REQUESTED BY", lambda one: one["spec"].get("username", "")),
+    Column("FOR", _lifetime),
+    Column("STATE", state),
+    Column("USAGES", lambda one: ", ".join(one["spec"].get("usages") or ()), is_wide=True),
+    Column("UID", lambda one: one["metadata"].get("uid", ""), is_wide=True),
+)

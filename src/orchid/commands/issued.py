@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", choices=("text", *EXPORTS), default="text", help="how to show it"
     )
-    add_flags(parser, json_output=False)
+    add_flags(parser, forms=())
 
 
 def run(chosen: argparse.Namespace) -> int:

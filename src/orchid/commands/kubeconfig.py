@@ -7,6 +7,8 @@ standard output, or with --out to a file that only its owner can read.
 
 import argparse
 import base64
+import shutil
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,6 +16,7 @@ from orchid.commands import token
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect
 from orchid.commands.terminal.output import USAGE, Complaint, remark, say
+from orchid.wire.naming import EXEC_GROUP
 
 LARGEST = 1 << 20
 
@@ -29,15 +32,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--cert", type=Path, metavar="FILE", help="a client certificate instead")
     parser.add_argument("--key", type=Path, metavar="FILE", help="and its key")
+    parser.add_argument(
+        "--exec",
+        dest="is_plugin",
+        action="store_true",
+        help="name `orchid credential` in it, which gets and renews the credential when it is used",
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write it there, mode 0600")
-    add_flags(parser, json_output=False)
+    add_flags(parser, forms=())
 
 
 def run(chosen: argparse.Namespace) -> int:
     if bool(chosen.account) == bool(chosen.cert):
         raise Complaint("either --account or --cert (with --key) is needed", USAGE)
     server = connect(chosen)
-    text = _of_account(chosen, server) if chosen.account else _of_certificate(chosen, server)
+    if chosen.is_plugin:
+        text = _of_plugin(chosen, server)
+    else:
+        text = _of_account(chosen, server) if chosen.account else _of_certificate(chosen, server)
     if chosen.out is None:
         say(text.rstrip("\n"))
         return 0
@@ -81,9 +93,34 @@ def _of_certificate(chosen: argparse.Namespace, server: ServerConnection) -> str
     return document(server, chosen.cert.stem, credential, server.access.namespace)
 
 
-def document(
-    server: ServerConnection, user: str, credential: dict[str, str], namespace: str
-) -> str:
+def _of_plugin(chosen: argparse.Namespace, server: ServerConnection) -> str:
+    """Whoever uses the file runs `orchid credential`, with the kubeconfig that we use now."""
+    words = ["credential", "--kubeconfig", ":".join(str(path.resolve()) for path in server.files)]
+    if len(server.files) != 1:
+        raise Complaint("--exec needs one kubeconfig: name it with --kubeconfig", USAGE)
+    if chosen.context:
+        words += ["--context", chosen.context]
+    if chosen.account:
+        namespace, name = token.account_of(chosen.account, server.access.namespace)
+        user = f"{namespace}/{name}"
+        words += ["--account", user]
+        if chosen.lifetime is not None:
+            words += ["--for", f"{chosen.lifetime}s"]
+    else:
+        if chosen.key is None:
+            raise Complaint("--cert needs --key", USAGE)
+        namespace, user = server.access.namespace, chosen.cert.stem
+        words += ["--cert", str(chosen.cert.resolve()), "--key", str(chosen.key.resolve())]
+    plugin = {
+        "apiVersion": f"{EXEC_GROUP}/v1",
+        "command": shutil.which("orchid") or sys.executable,
+        "args": words if shutil.which("orchid") else ["-m", "orchid", *words],
+        "interactiveMode": "Never",
+    }
+    return document(server, user, {"exec": plugin}, namespace)
+
+
+def document(server: ServerConnection, user: str, credential: Json, namespace: str) -> str:
     """A kubeconfig with one cluster, one user and one context."""
     from orchid.wire.codec import yaml_text
 

@@ -27,7 +27,7 @@ from orchid.commands.ledger_logs import (
     verifier_of,
 )
 from orchid.commands.terminal import times
-from orchid.commands.terminal.connection import add_flags, connect
+from orchid.commands.terminal.connection import FORMS, add_flags, connect
 from orchid.commands.terminal.output import (
     USAGE,
     Complaint,
@@ -35,8 +35,8 @@ from orchid.commands.terminal.output import (
     printable,
     remark,
     say,
-    say_json,
     table,
+    tell,
 )
 from orchid.ledger.entries import CERTIFICATE_ISSUED
 from orchid.tlog import audit
@@ -64,7 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for name, words, act in rows:
         added[name] = place = _action(actions, name, words)
         add_source(place)
-        add_flags(place, json_output=name in ("checkpoint", "verify", "tokens"))
+        add_flags(place, forms=FORMS if name in ("checkpoint", "verify", "tokens") else ())
         place.set_defaults(act=act)
     added["verify"].add_argument(
         "--since", type=Path, metavar="FILE", help="a checkpoint that was kept: it must fit too"
@@ -107,8 +107,7 @@ async def _run(chosen: argparse.Namespace) -> None:
 async def _checkpoint(chosen: argparse.Namespace, log: OpenedLog) -> None:
     head = await audit.opened(log.source, log.verifier)
     note = await log.source.checkpoint() or b""
-    if chosen.output == "json":
-        say_json(_shown(head) | {"note": note.decode()})
+    if tell(chosen.output, _shown(head) | {"note": note.decode()}):
         return
     say(note.decode().rstrip("\n"))
 
@@ -118,8 +117,7 @@ async def _verify(chosen: argparse.Namespace, log: OpenedLog) -> None:
     if chosen.since:
         since = Checkpoint.opened(_read(chosen.since), log.verifier)
     head = await audit.audit(log.source, log.verifier, since)
-    if chosen.output == "json":
-        say_json(_shown(head) | {"key": log.verifier.vkey})
+    if tell(chosen.output, _shown(head) | {"key": log.verifier.vkey}):
         return
     facts(
         [
@@ -213,8 +211,7 @@ async def _tokens(chosen: argparse.Namespace, log: OpenedLog) -> None:
         {"key": key, "account": names.get(uid, uid), "tokens": count, "until": ends[key, uid]}
         for (key, uid), count in sorted(counts.items())
     ]
-    if chosen.output == "json":
-        say_json(rows)
+    if tell(chosen.output, rows):
         return
     table(
         ("KEY", "ACCOUNT", "TOKENS", "UNTIL"),

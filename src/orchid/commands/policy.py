@@ -23,6 +23,7 @@ from orchid.commands.terminal.connection import (
     ServerConnection,
     path,
 )
+from orchid.commands.terminal.objects import Column, completed, name_of, show_list
 from orchid.commands.terminal.output import (
     REFUSED,
     USAGE,
@@ -30,10 +31,10 @@ from orchid.commands.terminal.output import (
     Complaint,
     facts,
     say,
-    say_json,
     table,
+    tell,
 )
-from orchid.commands.terminal.subcommands import add_subcommands, run_subcommand
+from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
 
 KIND, VERSION = "ApprovalPolicy", "v1alpha1"
 LARGEST = 1 << 20
@@ -68,25 +69,13 @@ def _no_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    found = list(server.items(_place(server, "approvalpolicies")))
-    if chosen.output == "json":
-        say_json(found)
-        return 0
-    table(
-        ("NAME", "SIGNERS", "OTHERWISE", "READY", "AGE"),
-        [
-            (
-                each["metadata"]["name"],
-                ", ".join(each["spec"].get("signerNames") or ("any",)),
-                each["spec"].get("otherwise") or "leave",
-                _ready(each),
-                times.age(each["metadata"].get("creationTimestamp")),
-            )
-            for each in found
-        ],
+    return show_list(
+        chosen,
+        server,
+        _place(server, "approvalpolicies"),
+        COLUMNS,
         empty="no policies: every request waits for a person",
     )
-    return 0
 
 
 def _ready(policy: Json) -> Cell:
@@ -98,15 +87,14 @@ def _ready(policy: Json) -> Cell:
 
 
 def _name_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME")
+    completed(parser.add_argument("name", metavar="NAME"), "policy")
 
 
 def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
     from orchid.wire.codec import yaml_text
 
     found = server.get(_place(server, "approvalpolicies", chosen.name))
-    if chosen.output == "json":
-        say_json(found)
+    if tell(chosen.output, found):
         return 0
     plain = {
         "apiVersion": found["apiVersion"],
@@ -139,33 +127,31 @@ def _apply(chosen: argparse.Namespace, server: ServerConnection) -> int:
         # The version that was read goes along, so that nobody's change is lost unseen.
         answer = server.put(place + STRICTLY, {**found, "spec": policy.get("spec") or {}})
         done = "replaced" if answer["spec"] != found["spec"] else "unchanged:"
-    if chosen.output == "json":
-        say_json(answer)
-    else:
+    if not tell(chosen.output, answer):
         say(f"{done} {name}")
     return 0
 
 
 def _names_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", metavar="NAME", nargs="+")
+    completed(parser.add_argument("names", metavar="NAME", nargs="+"), "policy")
 
 
 def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    answers = []
-    for name in chosen.names:
-        answers.append(server.delete(_place(server, "approvalpolicies", name)))
-        if chosen.output != "json":
-            say(f"deleted {name}")
-    if chosen.output == "json":
-        say_json(answers)
-    return 0
+    return for_each(
+        chosen,
+        chosen.names,
+        lambda name: (
+            f"deleted {name}",
+            server.delete(_place(server, "approvalpolicies", name)),
+        ),
+    )
 
 
 # -- explain and test ----------------------------------------------------------------------
 
 
 def _explain_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="REQUEST", help="name of a stored request")
+    completed(parser.add_argument("name", metavar="REQUEST", help="a stored request"), "request")
     _user_arguments(parser)
 
 
@@ -239,8 +225,7 @@ def _reviewed(server: ServerConnection, spec: Json) -> Json:
 
 
 def _tell(chosen: argparse.Namespace, status: Json) -> None:
-    if chosen.output == "json":
-        say_json(status)
+    if tell(chosen.output, status):
         return
     outcome = status["outcome"]
     facts(
@@ -301,3 +286,12 @@ def _read(name: str) -> bytes:
 
 def _place(server: ServerConnection, *parts: str) -> str:
     return path("apis", server.names.identity, VERSION, *parts)
+
+
+COLUMNS = (
+    Column("NAME", name_of),
+    Column("SIGNERS", lambda one: ", ".join(one["spec"].get("signerNames") or ("any",))),
+    Column("OTHERWISE", lambda one: one["spec"].get("otherwise") or "leave"),
+    Column("READY", _ready),
+    Column("AGE", lambda one: times.age(one["metadata"].get("creationTimestamp"))),
+)

@@ -19,7 +19,7 @@ import sys
 from orchid.commands import issued
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect, path
-from orchid.commands.terminal.output import USAGE, Complaint, remark, say, say_json
+from orchid.commands.terminal.output import USAGE, Complaint, remark, say, tell
 from orchid.credentials.revocation_list import REASONS
 
 KIND = "CredentialRevocation"
@@ -63,8 +63,7 @@ def run(chosen: argparse.Namespace) -> int:
         )
     _confirm(chosen, [text for text, _ in wanted])
     made = [server.post(_place(server), _body(server, chosen, spec)) for _, spec in wanted]
-    if chosen.output == "json":
-        say_json(made)
+    if tell(chosen.output, made):
         return 0
     for one in made:
         say(f"revoked, by {one['metadata']['name']}")

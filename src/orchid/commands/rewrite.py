@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="RESOURCE",
         help=f"which objects: {', '.join(PLACES)} (default: secrets)",
     )
-    add_flags(parser, json_output=False)
+    add_flags(parser, forms=())
 
 
 def run(chosen: argparse.Namespace) -> int:

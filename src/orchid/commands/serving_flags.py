@@ -41,11 +41,15 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 def settings_of(chosen: argparse.Namespace) -> Settings:
     """The settings as typed and as read from the file, checked."""
-    flags = {key: value for key, value in vars(chosen).items() if key not in _NOT_SETTINGS}
     try:
-        return check(read(chosen.config, flags))
+        return check(read(chosen.config, flags_of(chosen)))
     except BadSettings as problem:
         raise Complaint(str(problem), USAGE) from None
+
+
+def flags_of(chosen: argparse.Namespace) -> dict[str, Any]:
+    """The settings that were typed."""
+    return {key: value for key, value in vars(chosen).items() if key not in _NOT_SETTINGS}
 
 
 def until_signal(chosen: argparse.Namespace, work: Work) -> int:

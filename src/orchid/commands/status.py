@@ -20,7 +20,7 @@ from orchid.commands.terminal.connection import (
     connect,
     path,
 )
-from orchid.commands.terminal.output import REFUSED, Cell, facts, say_json
+from orchid.commands.terminal.output import REFUSED, Cell, facts, tell
 
 WELL = 200
 DECIDED = ("Approved", "Denied")
@@ -48,9 +48,7 @@ def run(chosen: argparse.Namespace) -> int:
         "endsFirst": ends_first(server),
         "kubeconfig": server.source,
     }
-    if chosen.output == "json":
-        say_json(found)
-    else:
+    if not tell(chosen.output, found):
         show(found)
     return 0 if ready else REFUSED
 

@@ -23,7 +23,7 @@ from orchid.commands.terminal.output import (
     facts,
     remark,
     say,
-    say_json,
+    tell,
 )
 from orchid.commands.whoami import described
 
@@ -84,8 +84,7 @@ def _request(chosen: argparse.Namespace) -> int:
         seconds=chosen.lifetime,
         bound=chosen.bound_to,
     )
-    if chosen.output == "json":
-        say_json(answer)
+    if tell(chosen.output, answer):
         return 0
     say(answer["status"]["token"])
     expires = times.parse(answer["status"].get("expirationTimestamp"))
@@ -150,10 +149,9 @@ def _show(chosen: argparse.Namespace) -> int:
     if chosen.verify:
         review = verify(connect(chosen), token, chosen.audience or audiences_of(claims))
     good = review is None or review.get("authenticated") is True
-    if chosen.output == "json":
-        verified = None if review is None else good
-        say_json({"header": header, "claims": claims, "verified": verified, "review": review})
-    else:
+    verified = None if review is None else good
+    found = {"header": header, "claims": claims, "verified": verified, "review": review}
+    if not tell(chosen.output, found):
         facts([*_verdict(review), *_described(header, claims)])
     return 0 if good else REFUSED
 

@@ -7,7 +7,7 @@ import argparse
 from typing import Any
 
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect
-from orchid.commands.terminal.output import facts, say_json
+from orchid.commands.terminal.output import facts, tell
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -17,8 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     server = connect(chosen)
     review = ask(server)
-    if chosen.output == "json":
-        say_json(review)
+    if tell(chosen.output, review):
         return 0
     facts([*described(user_of(review)), ("Server", server.access.server)])
     return 0

@@ -17,13 +17,13 @@ from collections.abc import Iterator
 
 from orchid.approval.case import REQUEST_SAMPLE, Case, TermsOf, case_of
 from orchid.approval.deciding import Outcome, PolicyDecision, decide
+from orchid.approval.platform_signers import platform_profiles
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
 from orchid.controllers.follow_authorities import AuthorityFollower
 from orchid.controllers.follow_policies import PolicyFollower
 from orchid.controllers.runtime.context import (
     ControllerContext,
-    platform_profiles,
     signer_terms,
 )
 from orchid.controllers.runtime.declaration import ControllerDeclaration

@@ -308,4 +308,6 @@ EXTENSION: Final = "x-kubernetes-"
 REFERENCE: Final = "Kubernetes"
 CLIENT: Final = "kubectl"
 CLIENT_CONFIG: Final = (".kube", "config")
+EXEC_GROUP: Final = "client.authentication.k8s.io"  # of plugins that hand it a credential
+EXEC_INFO: Final = "KUBERNETES_EXEC_INFO"  # the variable by which it tells them what it wants
 CLIENT_HEADERS: Final = ("Kubectl-Command", "Kubectl-Session")

@@ -17,7 +17,7 @@ import os
 import socket
 import ssl
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from http.client import HTTPException
 from pathlib import Path
@@ -37,6 +37,7 @@ LARGEST_ANSWER = 256 << 20
 PAGE = 500
 TIMEOUT = 30.0
 _SUCCESS = range(200, 300)
+FORMS = ("text", "json", "yaml")
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT = 401, 403, 404, 409
 
 # Sent as one sends an object, and yet nothing is changed by them.
@@ -53,8 +54,8 @@ class CommandRefused(Complaint):
         self.status = status
 
 
-def add_flags(parser: argparse.ArgumentParser, *, json_output: bool = True) -> None:
-    """The flags of every command that talks to a server."""
+def add_flags(parser: argparse.ArgumentParser, *, forms: Sequence[str] = FORMS) -> None:
+    """The flags of every command that talks to a server, and the forms of what it shows."""
     server = parser.add_argument_group("server")
     server.add_argument(
         "--kubeconfig",
@@ -64,9 +65,9 @@ def add_flags(parser: argparse.ArgumentParser, *, json_output: bool = True) -> N
         f"or {Path('~', *CLIENT_CONFIG)}, whichever is there first)",
     )
     server.add_argument("--context", default="", help="which of its contexts to use")
-    if json_output:
+    if forms:
         parser.add_argument(
-            "-o", "--output", choices=("text", "json"), default="text", help="how to show it"
+            "-o", "--output", choices=forms, default=forms[0], help="how to show it"
         )
 
 
@@ -90,6 +91,7 @@ class ServerConnection:
     ) -> None:
         self.access = access
         self.source = str(found)
+        self.files = found.paths
         self._is_meant = is_meant
         self._has_told = False
         parts = urlsplit(access.server)
@@ -97,7 +99,7 @@ class ServerConnection:
             raise Complaint(f"{found}: {access.server!r} is no https address", USAGE)
         self._prefix = parts.path.rstrip("/")
         self._headers = {
-            "Accept": "application/json",
+            "Accept": "application/json, */*",
             "User-Agent": f"orchid/{__version__}",
             "Connection": "keep-alive",
         }

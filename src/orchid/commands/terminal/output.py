@@ -16,6 +16,7 @@ from typing import Any
 REFUSED = 1
 USAGE = 2
 
+GAP = 2  # between the columns of a drawn table
 COLOURS = {"good": "green", "bad": "red", "waiting": "yellow", "": ""}
 
 
@@ -42,6 +43,24 @@ def say_json(value: Any) -> None:
     import json
 
     say(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def tell(form: str, value: Any) -> bool:
+    """Print a value in a form for programs; False if the form is for people."""
+    if form == "json":
+        say_json(value)
+    elif form == "yaml":
+        from orchid.wire.codec import yaml_text
+
+        say(yaml_text.dump(value).decode().rstrip("\n"))
+    elif form == "name":
+        from orchid.commands.terminal.objects import name_of
+
+        for one in value if isinstance(value, list) else [value]:
+            say(name_of(one))
+    else:
+        return False
+    return True
 
 
 def printable(text: object) -> str:
@@ -71,12 +90,22 @@ class Cell:
         return f"Cell({self.text!r}, {self.mood!r})"
 
 
-def table(titles: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> None:
-    """Print rows under titles; when there are none, say so on the side."""
+def table(
+    titles: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    empty: str,
+    *,
+    is_wide: bool = False,
+) -> None:
+    """Print rows under titles; when there are none, say so on the side.
+
+    A wide table is as wide as it is. Any other fits the terminal: the last column wraps between
+    words, and where that is not enough a row is shown as facts, so that no name is broken.
+    """
     cells = [[each if isinstance(each, Cell) else Cell(each) for each in row] for row in rows]
     if not cells:
         remark(empty)
-    elif not _draw(titles, cells):
+    elif is_wide or not _draw(titles, cells):
         say(columns([list(titles), *([cell.text for cell in row] for row in cells)]))
 
 
@@ -114,13 +143,22 @@ def _draw(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> bool:
     console = _console()
     if console is None:
         return False
+    texts = [list(titles), *([cell.text for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    longest_word = max(len(word) for text in texts for word in text[-1].split() or [""])
+    if sum(widths[:-1]) + GAP * (len(widths) - 1) + longest_word > console.width:
+        for row in rows:
+            facts((title.capitalize(), cell) for title, cell in zip(titles, row, strict=True))
+            say("")
+        return True
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
     drawn = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for title in titles:
-        drawn.add_column(title, overflow="fold")
+    for title in titles[:-1]:
+        drawn.add_column(title, no_wrap=True)
+    drawn.add_column(titles[-1])
     for row in rows:
         drawn.add_row(*(Text(cell.text, style=COLOURS[cell.mood]) for cell in row))
     console.print(drawn)

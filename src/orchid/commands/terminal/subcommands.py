@@ -1,28 +1,45 @@
 """Commands with actions below them: `orchid csr new`, `orchid csr list`, and so on.
 
-A command lists its actions as rows; each is told the server it speaks to.
+A command lists its actions as rows; each is told the server it speaks to. `for_each` is for those
+that take several names.
 """
 
 import argparse
+import sys
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
-from orchid.commands.terminal.connection import ServerConnection, add_flags, connect
+from orchid.commands.terminal.connection import FORMS, Json, ServerConnection, add_flags, connect
+from orchid.commands.terminal.objects import LIST_FORMS, add_watch
+from orchid.commands.terminal.output import REFUSED, Complaint, say, tell
 
 Arguments = Callable[[argparse.ArgumentParser], None]
 Act = Callable[[argparse.Namespace, ServerConnection], int]
+LISTING, SHOWING = "list", "show"
+
+
+class Subcommand(NamedTuple):
+    """A name, what it does in a few words, its arguments, the work."""
+
+    name: str
+    help: str
+    arguments: Arguments
+    act: Act
 
 
 def add_subcommands(
     parser: argparse.ArgumentParser, rows: Iterable[tuple[str, str, Arguments, Act]]
 ) -> None:
-    """Give a command its actions: a name, what it does in a few words, its arguments, the work."""
+    """Give a command its actions; `list` can also be watched, and prints names alone."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     for name, words, arguments, act in rows:
         place = actions.add_parser(
             name, help=words, description=f"{words.capitalize()}.", allow_abbrev=False
         )
         arguments(place)
-        add_flags(place)
+        if name == LISTING:
+            add_watch(place)
+        add_flags(place, forms=LIST_FORMS if name in (LISTING, SHOWING) else FORMS)
         place.set_defaults(act=act)
 
 
@@ -30,3 +47,22 @@ def run_subcommand(chosen: argparse.Namespace) -> int:
     """Do the action that was chosen, with the server that the flags lead to."""
     act: Act = chosen.act
     return act(chosen, connect(chosen))
+
+
+def for_each(
+    chosen: argparse.Namespace, names: Iterable[str], work: Callable[[str], tuple[str, Json]]
+) -> int:
+    """Do the work for each name and say what was done; one that fails does not stop the others."""
+    answers, failed = [], False
+    for name in names:
+        try:
+            done, answer = work(name)
+        except Complaint as complaint:
+            print(f"orchid: {name}: {complaint}", file=sys.stderr, flush=True)
+            failed = True
+            continue
+        answers.append(answer)
+        if chosen.output == "text":
+            say(done)
+    tell(chosen.output, answers)
+    return REFUSED if failed else 0

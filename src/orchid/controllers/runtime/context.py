@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from orchid.approval.case import SignerTerms, TermsOf
+from orchid.approval.platform_signers import platform_profiles
 from orchid.clock import Clock
-from orchid.credentials import profiles
 from orchid.credentials.authority import Authority
 from orchid.credentials.profiles import Profile
 from orchid.credentials.tokens import TokenSigner
 from orchid.wire.naming import Naming
-from orchid.wire.user import MASTERS, NODE_PREFIX, NODES
 
 
 @dataclass(frozen=True)
@@ -42,18 +41,6 @@ class ControllerContext:
 def list_url(base: str, authority: str) -> str:
     """Where the revocation list of an authority is, as certificates are to say."""
     return f"{base.rstrip('/')}/crl/{authority}.crl" if base else ""
-
-
-def platform_profiles(names: Naming) -> dict[str, Profile]:
-    """The rules of every platform signer, by its name."""
-    node = {"nodes_group": NODES, "node_user_prefix": NODE_PREFIX}
-    made = (
-        profiles.client(names.client_signer, (MASTERS,)),
-        profiles.node_client(names.node_client_signer, **node),
-        profiles.node_serving(names.node_serving_signer, **node),
-        profiles.legacy(names.legacy_signer, (MASTERS,)),
-    )
-    return {profile.signer_name: profile for profile in made}
 
 
 def signer_terms(names: Naming, longest: timedelta) -> TermsOf:

@@ -116,3 +116,31 @@ def test_without_rich_a_terminal_gets_plain_text(
 def test_columns_of_nothing() -> None:
     """No rows, no text."""
     assert columns([]) == ""
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_no_name_is_broken_in_two(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    """A name can be copied from the terminal, however narrow it is."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("NO_COLOR", "1")
+    names = ("system:serviceaccount:ci:builder", "kubernetes.io/kube-apiserver-client")
+    terminal.begin()
+
+    table(("NAME", "SIGNER", "WHY"), [(*names, "it was asked for by somebody else")], empty="")
+
+    shown = terminal.text
+    assert all(any(name in line for line in shown.splitlines()) for name in names)
+
+
+def test_wide_tables_are_as_wide_as_they_are(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks for everything gets one line for each row."""
+    monkeypatch.setenv("COLUMNS", "20")
+    terminal.begin()
+
+    table(("A", "B"), [("x" * 30, "y" * 30)], empty="", is_wide=True)
+
+    assert f"{'x' * 30}  {'y' * 30}" in terminal.text

@@ -1,0 +1,18 @@
+"""The rules of the signers that the platform itself has, by their names in a naming."""
+
+from orchid.credentials import profiles
+from orchid.credentials.profiles import Profile
+from orchid.wire.naming import Naming
+from orchid.wire.user import MASTERS, NODE_PREFIX, NODES
+
+
+def platform_profiles(names: Naming) -> dict[str, Profile]:
+    """The rules of every platform signer, by its name."""
+    node = {"nodes_group": NODES, "node_user_prefix": NODE_PREFIX}
+    made = (
+        profiles.client(names.client_signer, (MASTERS,)),
+        profiles.node_client(names.node_client_signer, **node),
+        profiles.node_serving(names.node_serving_signer, **node),
+        profiles.legacy(names.legacy_signer, (MASTERS,)),
+    )
+    return {profile.signer_name: profile for profile in made}

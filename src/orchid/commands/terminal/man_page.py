@@ -1,0 +1,79 @@
+"""Manual pages (man(7)), made from the same declarations as the flags and the help.
+
+`pages(parser)` gives one page for the program and one for each command, by file name. `make man`
+writes them. Nothing here knows a command.
+"""
+
+import argparse
+import re
+from collections.abc import Iterator
+
+from orchid.version import __version__
+
+SECTION = 1
+
+
+def pages(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """The text of every page, by the name of its file."""
+    found = {f"{parser.prog}.{SECTION}": page(parser)}
+    for name, command in inner(parser).items():
+        found[f"{parser.prog}-{name}.{SECTION}"] = page(command)
+    return found
+
+
+def page(parser: argparse.ArgumentParser) -> str:
+    """One page: what it is, how it is typed, what each word means."""
+    title = parser.prog.replace(" ", "-")
+    description = parser.description or ""
+    lines = [
+        f'.TH "{title.upper()}" {SECTION} "" "orchid {__version__}" "Orchid"',
+        ".SH NAME",
+        f"{_escaped(title)} \\- {_escaped(description.rstrip('.'))}",
+        ".SH SYNOPSIS",
+        *_verbatim(_usage(parser)),
+    ]
+    if parser.epilog:
+        lines += [".SH DESCRIPTION", *_verbatim(parser.epilog)]
+    lines += _options(parser)
+    for each in inner(parser).values() if " " in parser.prog else ():
+        lines += [f".SH {_escaped(each.prog.rpartition(' ')[2].upper())}"]
+        lines += [_escaped(each.description or ""), ".PP", *_verbatim(_usage(each))]
+        lines += _options(each, heading=".PP")
+    lines += [".SH EXIT STATUS", "0 done; 1 the server, or the work, said no; 2 typed wrongly"]
+    return "\n".join((*lines, ""))
+
+
+def inner(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The commands, or actions, of a parser."""
+    # argparse has no other way to ask a parser what it understands.
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return dict(action.choices)
+    return {}
+
+
+def _usage(parser: argparse.ArgumentParser) -> str:
+    return parser.format_usage().removeprefix("usage: ").rstrip("\n")
+
+
+def _options(parser: argparse.ArgumentParser, heading: str = ".SH OPTIONS") -> list[str]:
+    lines = [heading]
+    formatter = parser._get_formatter()
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction) or action.help == argparse.SUPPRESS:
+            continue
+        lines += [".TP", f"\\fB{_escaped(formatter._format_action_invocation(action))}\\fR"]
+        if action.help:
+            lines.append(_escaped(formatter._expand_help(action)))
+    return lines
+
+
+def _verbatim(text: str) -> Iterator[str]:
+    yield ".nf"
+    yield from map(_escaped, text.splitlines())
+    yield ".fi"
+
+
+def _escaped(text: str) -> str:
+    """Text that roff takes for text: no escapes, no requests, dashes that can be copied."""
+    return re.sub(r"^([.'])", r"\\&\1", text.replace("\\", "\\e").replace("-", "\\-"))

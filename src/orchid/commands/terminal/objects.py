@@ -1,0 +1,151 @@
+"""Objects of the server, listed, shown and watched alike by every command.
+
+A command declares its columns and calls `show_list`; `-o` and `--watch` then mean the same
+everywhere. `NAMES` says where the names of each sort of thing are, for those who complete them.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from orchid.commands.terminal.connection import CommandRefused, Json, ServerConnection, path
+from orchid.commands.terminal.output import Cell, columns, say, table, tell
+
+LIST_FORMS = ("text", "wide", "json", "yaml", "name")
+GONE = 410
+
+Keep = Callable[[Json], bool]
+
+
+class Column(NamedTuple):
+    """A title, and how to get what stands below it; some are shown with `-o wide` alone."""
+
+    title: str
+    value: Callable[[Json], object]
+    is_wide: bool = False
+
+
+def name_of(one: Json) -> str:
+    """An object's name as commands take it: NAMESPACE/NAME, or the name alone."""
+    about = one.get("metadata") or {}
+    namespace, name = about.get("namespace", ""), str(about.get("name", ""))
+    return f"{namespace}/{name}" if namespace else name
+
+
+def add_watch(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--watch", "-w", action="store_true", help="go on: show what changes")
+
+
+def show_list(
+    chosen: argparse.Namespace,
+    server: ServerConnection,
+    place: str,
+    declared: Sequence[Column],
+    *,
+    empty: str,
+    query: Mapping[str, str] | None = None,
+    keep: Keep = lambda one: True,
+) -> int:
+    """List what is there as the flags ask for; with --watch go on until interrupted."""
+    found, version = server.listed(place, query)
+    found = [one for one in found if keep(one)]
+    shown = [each for each in declared if chosen.output == "wide" or not each.is_wide]
+    rows = [[each.value(one) for each in shown] for one in found]
+    titles = [each.title for each in shown]
+    if not chosen.watch:
+        if not tell(chosen.output, found):
+            table(titles, rows, empty=empty, is_wide=chosen.output == "wide")
+        return 0
+    printer = _Printer(chosen.output, shown, [titles, *(_texts(row) for row in rows)])
+    for one in found:
+        printer.show("", one)
+
+    def show(change: str, one: Json) -> None:
+        if keep(one):
+            printer.show(change, one)
+
+    while True:
+        version = _follow(server, place, version, query, show)
+
+
+class _Printer:
+    """Prints one object after the other, each on its line, in columns that keep their width."""
+
+    def __init__(self, form: str, shown: Sequence[Column], first: Sequence[Sequence[str]]) -> None:
+        self._form = form
+        self._shown = shown
+        self._widths = [max(map(len, column)) for column in zip(*first, strict=True)]
+        if form in ("text", "wide"):
+            self._line([each.title for each in shown])
+
+    def show(self, change: str, one: Json) -> None:
+        if self._form in ("text", "wide"):
+            if change == "DELETED":
+                say(f"deleted {name_of(one)}")
+            else:
+                self._line(_texts([each.value(one) for each in self._shown]))
+        elif self._form == "json":
+            say(json.dumps(one, ensure_ascii=False))
+        else:
+            if self._form == "yaml":
+                say("---")
+            tell(self._form, one)
+
+    def _line(self, texts: Sequence[str]) -> None:
+        padded = [f"{text:<{width}}" for text, width in zip(texts, self._widths, strict=True)]
+        say(columns([padded]))
+
+
+def _follow(
+    server: ServerConnection,
+    place: str,
+    version: str,
+    query: Mapping[str, str] | None,
+    show: Callable[[str, Json], None],
+) -> str:
+    """Print changes until the server ends the watch; gives the version to go on from."""
+    try:
+        for event in server.watch(place, version, query):
+            one = event.get("object") or {}
+            if event.get("type") == "ERROR":
+                raise CommandRefused(int(one.get("code") or 0), str(one.get("message", "")))
+            version = (one.get("metadata") or {}).get("resourceVersion") or version
+            if event.get("type") != "BOOKMARK":
+                show(str(event.get("type", "")), one)
+    except CommandRefused as refused:
+        if refused.status != GONE:
+            raise
+        return server.listed(place, query)[1]  # too old to go on from: what was missed is missed
+    return version
+
+
+def _texts(row: Sequence[object]) -> list[str]:
+    return [each.text if isinstance(each, Cell) else Cell(each).text for each in row]
+
+
+# -- names, for completion ---------------------------------------------------------------------
+
+Place = Callable[[ServerConnection], str]
+
+NAMES: dict[str, Place] = {
+    "request": lambda server: server.group("certificates", "v1", "certificatesigningrequests"),
+    "bundle": lambda server: server.group("certificates", "v1beta1", "clustertrustbundles"),
+    "policy": lambda server: path("apis", server.names.identity, "v1alpha1", "approvalpolicies"),
+    "authority": lambda server: path(
+        "apis", server.names.identity, "v1alpha1", "certificateauthorities"
+    ),
+    "account": lambda server: path("api", "v1", "serviceaccounts"),
+    "role": lambda server: server.group("rbac.authorization", "v1", "clusterroles"),
+}
+
+
+def completed(action: argparse.Action, sort: str) -> None:
+    """Let shells complete an argument with the names of what is there."""
+    assert sort in NAMES
+    action.completed_from = sort  # type: ignore[attr-defined]  # argparse keeps what we note
+
+
+def completed_from(action: argparse.Action) -> str:
+    found: str = getattr(action, "completed_from", "")
+    return found

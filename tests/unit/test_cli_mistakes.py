@@ -1,0 +1,45 @@
+"""What is mistyped: the command line says what was probably meant."""
+
+import pytest
+
+from orchid import cli
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["statsu"], "did you mean status?"),
+        (["csr", "aprove", "alice"], "did you mean approve?"),
+        (["csr", "new", "alice", "--gruop", "x"], "did you mean --group?"),
+        (["serve", "--lisen=127.0.0.1:1"], "did you mean --listen?"),
+    ],
+)
+def test_mistyped_word_gets_a_suggestion(
+    typed: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A command, an action, a flag, and a flag with its value."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main(typed)
+
+    assert ended.value.code == 2
+    assert meant in capsys.readouterr().err
+
+
+def test_word_like_no_other_gets_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is guessed where nothing is close."""
+    with pytest.raises(SystemExit):
+        cli.main(["csr", "zzzzzz"])
+
+    told = capsys.readouterr().err
+    assert "did you mean" not in told
+    assert "One of: new, list, show" in told
+
+
+def test_help_lists_every_command_in_its_group(capsys: pytest.CaptureFixture[str]) -> None:
+    """What belongs together stands together."""
+    cli.main([])
+
+    shown = capsys.readouterr().out
+    for title, commands in cli.GROUPS.items():
+        part = shown[shown.index(f"\n{title.lower()}:\n") :].split("\n\n")[0]
+        assert [f"  {command.name} " in part for command in commands] == [True] * len(commands)
