@@ -155,11 +155,11 @@ def test_certificate_is_renewed_as_it_was(person: Person) -> None:
 def test_bundles_of_a_signer_are_shown_and_deleted(person: Person, server: Server) -> None:
     """What clients of a signer's certificates are to trust, ready for a file."""
     authority = server.data_dir / "ca.crt"
-    signer = "example.com/web"
-    person.types("bundle", "set", "example.com:web:a", str(authority), "--signer", signer)
+    signer = "example.com/other"
+    person.types("bundle", "set", "example.com:other:a", str(authority), "--signer", signer)
 
     shown = person.types("bundle", "show", "--signer", signer, "--pem").stdout
-    person.types("bundle", "delete", "example.com:web:a")
+    person.types("bundle", "delete", "example.com:other:a")
 
     assert shown == authority.read_text()
     person.types("bundle", "show", "--signer", signer, code=1)

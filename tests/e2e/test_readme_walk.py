@@ -33,6 +33,9 @@ VOLATILE = (
     (re.compile(r"(?<=^revoked, by )\S+$"), "<name>"),
     (re.compile(r"\bin \d+h\d+m\b"), "<span>"),
     (re.compile(r"(?<=^Key:         )[\w-]{43}$"), "<kid>"),
+    (re.compile(r"^[\w-]{43}(?=  ES256)"), "<kid>"),
+    (re.compile(r"(?<=^Entries:    )\d+"), "<count>"),
+    (re.compile(r"(?<=/ledger\+)[\w+/=]+"), "<key>"),
     (re.compile(r"\b(in )?(\d+[dhms])+( ago)?(?=\)|$)"), "<span>"),
 )
 

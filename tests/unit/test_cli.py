@@ -44,7 +44,7 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
 def test_without_a_command_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing typed is no mistake."""
     assert cli.main([]) == 0
-    assert "commands:" in capsys.readouterr().out
+    assert "certificates:" in capsys.readouterr().out
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:

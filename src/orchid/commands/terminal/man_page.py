@@ -27,6 +27,8 @@ def page(parser: argparse.ArgumentParser) -> str:
     description = parser.description or ""
     lines = [
         f'.TH "{title.upper()}" {SECTION} "" "orchid {__version__}" "Orchid"',
+        ".nh",  # a word that is broken cannot be copied
+        ".ad l",
         ".SH NAME",
         f"{_escaped(title)} \\- {_escaped(description.rstrip('.'))}",
         ".SH SYNOPSIS",
@@ -76,4 +78,6 @@ def _verbatim(text: str) -> Iterator[str]:
 
 def _escaped(text: str) -> str:
     """Text that roff takes for text: no escapes, no requests, dashes that can be copied."""
-    return re.sub(r"^([.'])", r"\\&\1", text.replace("\\", "\\e").replace("-", "\\-"))
+    plain = text.replace("\\", "\\e").replace("-", "\\-")
+    plain = "".join(each if each.isascii() else f"\\[u{ord(each):04X}]" for each in plain)
+    return re.sub(r"^([.'])", r"\\&\1", plain)

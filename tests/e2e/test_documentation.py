@@ -1,0 +1,230 @@
+"""Every code block of the README and the pages is run or decoded, or says that it is output.
+
+By its language: `console` is typed and its output compared (here, in test_readme_walk.py and in
+test_mtls_page.py); `yaml` is read by the part of the server that it is for, objects of the API by a
+running server; `toml` holds settings; `python` is run; `sh`, for what belongs on a real machine,
+must be shell whose `orchid` commands exist with these flags; `nginx` is used by its own test.
+`text` is output, or a picture. Any other block, and one without a language, is a mistake.
+"""
+
+import base64
+import re
+import shlex
+import subprocess
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from orchid import cli
+from orchid.access.authorizers.configuration import read_configuration as read_authorization
+from orchid.access.oidc.configuration import read_configuration as read_authentication
+from orchid.assembly.encryption import read_configuration as read_encryption
+from orchid.assembly.kinds import stored_kinds
+from orchid.commands.certificate_request import AlternativeNames
+from orchid.commands.csr import wait_for
+from orchid.commands.requesting import Wanted, place, send
+from orchid.commands.terminal import kubeconfig_file
+from orchid.commands.terminal.connection import ServerConnection
+from orchid.expressions.cel import Compiler
+from orchid.server.audit import policy as audit_policy
+from orchid.settings import check, read
+from orchid.wire.codec import yaml_text
+from orchid.wire.naming import ORCH
+from tests.e2e.serving import running_server
+from tests.e2e.test_readme_walk import Walk, steps
+
+ROOT = Path(__file__).resolve().parents[2]
+FENCE = re.compile(r"^( *)```([^\n`]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+WALKED_ELSEWHERE = {"README.md", "mtls.md"}
+SECRET = base64.b64encode(bytes(32)).decode()
+SUBSTITUTED = re.compile(r"\$\([^)]*\)")
+ORCHID = re.compile(r"^(?:\$ )?orchid [^#|>\n]*", re.MULTILINE)
+
+
+class Block(NamedTuple):
+    """A block of code, and where it stands."""
+
+    place: str
+    language: str
+    text: str
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    text = page.read_text()
+    for match in FENCE.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        yield Block(f"{page.name}:{line}", match[2], match[3])
+
+
+ALL = [block for page in PAGES for block in blocks(page)]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerConnection]:
+    """One that objects are shown to; it stores none."""
+    directory = tmp_path_factory.mktemp("server") / "data"
+    with running_server(directory) as running:
+        found = kubeconfig_file.find(running.kubeconfig, {})
+        with closing(ServerConnection(kubeconfig_file.load(found), found)) as connection:
+            ask_for_alice(connection)
+            yield connection
+
+
+def ask_for_alice(server: ServerConnection) -> None:
+    """The request that pages speak of, and its certificate."""
+    nobody = AlternativeNames([], [], [], [])
+    usages = ["digital signature", "client auth"]
+    wanted = Wanted("alice", [], nobody, ORCH.client_signer, usages, None)
+    request = send(server, "alice", ec.generate_private_key(ec.SECP256R1()), wanted)
+    approved = {"type": "Approved", "status": "True", "reason": "Test", "message": "for pages"}
+    body = {**request, "status": {"conditions": [approved]}}
+    server.put(place(server, "alice", "approval"), body)
+    wait_for(server, "alice", 30)
+
+
+# -- what each language asks for ---------------------------------------------------------------
+
+
+def read_toml(text: str) -> None:
+    tomllib.loads(text)
+    path = Path("settings.toml")
+    path.write_text(text)
+    check(read(path, {}))
+
+
+def read_shell(text: str) -> None:
+    subprocess.run(["bash", "-n", "-c", text], check=True, capture_output=True)
+    for command in ORCHID.findall(SUBSTITUTED.sub("x", text)):
+        words = shlex.split(command)[1:]
+        cli.build(words[:1]).parse_args(words)
+
+
+def run_python(text: str) -> None:
+    exec(compile(text, "page", "exec"), {})  # noqa: S102 -- the project's own pages
+
+
+CONFIGURATIONS: dict[str, Callable[[bytes], object]] = {
+    "EncryptionConfiguration": lambda text: read_encryption(text, stored_kinds(ORCH)),
+    "AuthenticationConfiguration": lambda text: read_authentication(text, ORCH),
+    "AuthorizationConfiguration": lambda text: read_authorization(text, Compiler()),
+    "Policy": audit_policy.parse,
+}
+
+
+def read_yaml(text: str, server: ServerConnection) -> None:
+    named = Path("guard.yaml").resolve()
+    named.touch()
+    filled = text.replace("<base64 of 32 bytes>", SECRET)
+    filled = filled.replace("/etc/orchid/guard.yaml", str(named))
+    value, twice = yaml_text.load(filled.encode())
+    assert isinstance(value, dict)
+    assert not twice
+    configuration = CONFIGURATIONS.get(value.get("kind", ""))
+    if configuration is not None:
+        configuration(filled.encode())
+    else:
+        show_to(server, value)
+
+
+def show_to(server: ServerConnection, value: dict[str, Any]) -> None:
+    """Have the server read an object strictly, and store nothing."""
+    version = str(value["apiVersion"])
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    found = server.get(root)["resources"]
+    plural = next(one["name"] for one in found if one["kind"] == value["kind"])
+    server.post(f"{root}/{plural}?dryRun=All&fieldValidation=Strict", value)
+
+
+def try_block(block: Block, server: ServerConnection) -> None:
+    """Run or decode a block; raises whatever is wrong with it."""
+    if block.language == "yaml":
+        read_yaml(block.text, server)
+        return
+    {"toml": read_toml, "sh": read_shell, "python": run_python}[block.language](block.text)
+
+
+# -- the tests ---------------------------------------------------------------------------------
+
+
+def test_every_block_says_what_it_is() -> None:
+    """A block without a language, or with one that nobody runs, would be read and never tried."""
+    known = {"console", "yaml", "toml", "sh", "python", "nginx", "text"}
+
+    assert [block.place for block in ALL if block.language not in known] == []
+
+
+@pytest.mark.parametrize(
+    "block",
+    [block for block in ALL if block.language in ("yaml", "toml", "sh", "python")],
+    ids=lambda block: block.place,
+)
+def test_block_is_what_the_server_takes(
+    block: Block, server: ServerConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings, configurations and objects are read; shell has commands and flags that exist."""
+    monkeypatch.chdir(tmp_path)
+
+    try_block(block, server)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        page
+        for page in PAGES
+        if page.name not in WALKED_ELSEWHERE
+        and any(block.language == "console" for block in blocks(page))
+    ],
+    ids=lambda page: page.name,
+)
+def test_commands_of_a_page_do_what_it_shows(page: Path, tmp_path: Path) -> None:
+    """Typed one after the other, beside a server of the page's own."""
+    with ExitStack() as servers:
+        walk = Walk(tmp_path, servers)
+        text = page.read_text()
+        start = "" if "$ orchid serve" in text else "```console\n$ orchid serve\n...\n```\n"
+
+        walk.take(steps(start + text))
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("toml", 'lisen = "127.0.0.1:6443"\n'),
+        ("sh", "orchid serve --no-such-flag x\n"),
+        ("sh", "if then\n"),
+        ("python", "undefined()\n"),
+        ("yaml", "apiVersion: audit.orch.io/v1\nkind: Policy\nrules: [{level: Evrything}]\n"),
+        ("yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a, lables: {}}\n"),
+        (
+            "yaml",
+            "apiVersion: apiserver.config.orch.io/v1\nkind: AuthenticationConfiguration\njwt: 5\n",
+        ),
+    ],
+)
+def test_wrong_block_is_found(
+    language: str,
+    text: str,
+    server: ServerConnection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each way to try a block fails on a wrong one."""
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises((Exception, SystemExit)):
+        try_block(Block("wrong", language, text), server)
+
+
+def test_wrong_output_is_found(tmp_path: Path) -> None:
+    """A page that shows what the command does not print is a failure."""
+    page = "```console\n$ orchid serve\n...\n$ orchid account new ci/a\nmade ci/b\n```\n"
+
+    with ExitStack() as servers, pytest.raises(AssertionError, match="orchid account new"):
+        Walk(tmp_path, servers).take(steps(page))
