@@ -95,10 +95,8 @@ def _of_serial(server: ServerConnection, given: str) -> Wanted:
 
 def _certificate(record: Json) -> Wanted:
     spec = record["spec"]
-    text = (
-        f"certificate {spec['serialNumber']} of {spec.get('subject', '')}, "
-        f"valid until {spec.get('notAfter', '?')}"
-    )
+    whose = spec.get("subject") or ", ".join(spec.get("names", ())) or "nobody"
+    text = f"certificate {spec['serialNumber']} of {whose}, valid until {spec.get('notAfter', '?')}"
     named = {"serialNumber": spec["serialNumber"], "signerName": spec["signerName"]}
     return text, {"certificate": named}
 

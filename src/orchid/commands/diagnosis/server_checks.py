@@ -38,6 +38,7 @@ def answers(here: Installation) -> Asked:
     """The server answers and is ready; or nobody has it running."""
     url = here.settings.url
     if here.server is not None:
+        url = here.server.access.server
         ready, failing = status.readiness(here.server)
         if ready:
             yield good(f"{url} is ready")
@@ -96,7 +97,7 @@ def issuer(here: Installation) -> Asked:
     """Whoever follows the issuer's address finds the key by which our tokens are verified."""
     if here.server is None:
         return
-    address = here.settings.issuers[0]
+    address = str(here.server.get(CONFIGURATION).get("issuer"))  # as it is, whatever our flags say
     try:
         document = fetched(address.rstrip("/") + CONFIGURATION, here)
         published = fetched(str(document.get("jwks_uri")), here).get("keys", [])
