@@ -19,6 +19,7 @@ from orchid.assembly.access import Access, told_as_settings
 from orchid.assembly.encryption import encrypted
 from orchid.assembly.kinds import RIGHTS_REST_ON, TAKES_BACK, served_kinds, stored_kinds
 from orchid.assembly.ledger import ledger_pages
+from orchid.assembly.revocation_copy import copy_of
 from orchid.assembly.stores import AuditRecord
 from orchid.clock import SystemClock
 from orchid.controllers.label_token_secrets import LabelTokenSecrets
@@ -150,6 +151,7 @@ class Assembly:
             self.chain, self.access.callers, self.catalog, names
         )
         self.token_uses = LabelTokenSecrets(self.clients.of_user(SELF), self.clock, names)
+        self.copy = copy_of(settings, self.feed, self.store, self.clock)
         self.applied = ReportApplied(
             self.clients.of_user(SELF), self.clock, names, lambda: self.feed.revision
         )
@@ -285,6 +287,8 @@ class Assembly:
     async def start(self) -> None:
         """Load every object, and write what must always be there."""
         await self.feed.wait_loaded()
+        if self.copy is not None:
+            await self.copy.put_back()
         names = self.settings.names
         for name in (
             "default", names.system_namespace, names.public_namespace, names.node_lease_namespace,
@@ -348,7 +352,7 @@ class Assembly:
         self.access.issuer.close()
 
     def _upkeep(self, warns: bool) -> list[Coroutine[Any, Any, None]]:
-        """What goes on beside the requests; of several processes one warns."""
+        """What goes on beside the requests; of several processes one warns and copies."""
         access = self.access
         work = [
             access.follow_keys(self.note_token_keys),
@@ -359,6 +363,8 @@ class Assembly:
             self.token_counts.run(),
             self.ends.run(warns=warns),
         ]
+        if warns and self.copy is not None:
+            work.append(self.copy.run())
         return [*work, access.oidc.run()] if access.oidc else work
 
     async def _plain_lists(self) -> Listener | None:

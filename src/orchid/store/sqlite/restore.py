@@ -9,6 +9,7 @@ The file in place is kept aside. It is held meanwhile: nothing is restored under
 
 import os
 import secrets
+from collections.abc import Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,13 @@ def inspect(path: Path) -> BackupContents:
             return _inspect(db, path)
     except (apsw.Error, OSError) as error:
         raise StoreUnusable(f"{path} cannot be read as an Orchid data file: {error}") from error
+
+
+def missing_in(path: Path, keys: Iterable[str]) -> list[str]:
+    """Those of some keys that a data file does not have."""
+    with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as db:
+        asked = "SELECT count(*) FROM current WHERE key = ?"
+        return [key for key in keys if not db.execute(asked, (key,)).get]
 
 
 def restore(backup: Path, target: Path, *, first: Revision, stamp: str) -> Restored:
@@ -125,4 +133,12 @@ def _set_aside(target: Path, stamp: str) -> Path | None:
     return aside
 
 
-__all__ = ["AlreadyInUse", "BackupContents", "Restored", "StoreUnusable", "inspect", "restore"]
+__all__ = [
+    "AlreadyInUse",
+    "BackupContents",
+    "Restored",
+    "StoreUnusable",
+    "inspect",
+    "missing_in",
+    "restore",
+]
