@@ -214,6 +214,7 @@ class Verified(Generic[C]):
     expires: int | None
     not_before: int | None
     issued_at: int | None
+    generation: int = 0  # of the verifier's keys; with other keys the proof is worth nothing
 
     def check_times(
         self, now: float, *, leeway: int = LEEWAY, expiry_leeway: int | None = None
@@ -271,6 +272,7 @@ class Verifier(Generic[C]):
         max_bytes: int = MAX_TOKEN,
     ) -> None:
         self._issuers = dict(issuers)
+        self.generation = 0  # how often the keys were replaced
         self._read = read
         self._max_bytes = max_bytes
         self._entries = cache_entries
@@ -280,6 +282,7 @@ class Verifier(Generic[C]):
     def replace_issuers(self, issuers: Mapping[str, KeySet]) -> None:
         """Take new keys; what the old ones proved is forgotten."""
         self._issuers = dict(issuers)
+        self.generation += 1
         self._cache.clear()
 
     def verify(self, token: str | bytes, now: float) -> Verified[C]:
@@ -340,6 +343,7 @@ class Verifier(Generic[C]):
             expires=_seconds(parts.payload, "exp"),
             not_before=_seconds(parts.payload, "nbf"),
             issued_at=_seconds(parts.payload, "iat"),
+            generation=self.generation,
         )
 
 

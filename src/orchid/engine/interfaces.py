@@ -8,7 +8,7 @@ AdmissionPolicy      rules beyond one object  admission/
 
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -36,6 +36,7 @@ class Presented(Protocol):
     method: str
     path: str
     headers: Mapping[str, str]
+    head_memo: dict[str, Any]  # what follows from these headers on this connection alone
     peer: Any  # a PresentedPeer
 
     def all(self, name: str) -> list[str]: ...
@@ -48,6 +49,9 @@ class Authenticated(NamedTuple):
     audiences: tuple[str, ...] | None = None  # None: the credential knows no audiences
     warnings: tuple[str, ...] = ()  # for the caller, as Warning headers
     notes: tuple[tuple[str, str], ...] = ()  # annotations for the audit record
+    # Whether the same headers on the same connection may be answered with this again: never, for
+    # as long as the server runs, or whenever this says yes, which it is asked in every request.
+    stands: Callable[[], Awaitable[bool]] | bool = False
 
 
 class Rejected(Exception):

@@ -21,7 +21,7 @@ def with_authenticated_group(found: Authenticated) -> Authenticated:
     user = with_group(found.user)
     if user is found.user:
         return found
-    return Authenticated(user, found.audiences, found.warnings, found.notes)
+    return found._replace(user=user)
 
 
 def with_group(user: UserInfo) -> UserInfo:

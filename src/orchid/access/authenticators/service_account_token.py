@@ -4,11 +4,13 @@ Start with `account_verifier`, which makes the verifier whose claims these authe
 `ServiceAccountTokenAuthenticator`. The verifier remembers proven signatures; everything else is
 looked at in every use: times, audiences, whether the account and the bound object still exist under
 the uid that the token names, and whether it was taken back (access/revocations.py). Nothing of that
-is remembered, so a deletion or a revocation is felt at once.
+is remembered, so a deletion or a revocation is felt at once. Where the same headers come again on a
+connection, `stands` looks at all of this once more; only the token itself is not read again.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import functools
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -25,6 +27,7 @@ from orchid.credentials.tokens import (
     LegacyClaims,
     Payload,
     Reference,
+    Verified,
     Verifier,
 )
 from orchid.engine.cache.feed import Feed
@@ -43,13 +46,14 @@ DELETION_LEEWAY = timedelta(seconds=60)
 INVALIDATED = "service account token has been invalidated"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BoundToken:
     """The claims of a proven token, and the answer they make: built once per token, not per use."""
 
     claims: Claims
     account: AccountClaims
-    accepted: Authenticated  # for all of its audiences
+    user: UserInfo
+    accepted: Authenticated | None = None  # for all of its audiences, from its first use on
 
 
 AccountVerifier = Verifier[BoundToken | LegacyClaims]
@@ -105,8 +109,18 @@ class ServiceAccountTokenAuthenticator:
         if isinstance(found, LegacyClaims):
             return await self._authenticate_legacy(found, token, audiences)
         good = self._shared_audiences(found.claims.aud, audiences)
+        await self.refuse_ended(verified, found, now)
+        notes = self._notes(found, seconds)
+        if notes or good != found.claims.aud:
+            return Authenticated(found.user, good, notes=notes)
+        if found.accepted is None:
+            found.accepted = Authenticated(found.user, good, stands=self._standing(verified, found))
+        return found.accepted
+
+    async def refuse_ended(self, verified: Verified[Any], found: BoundToken, now: datetime) -> None:
+        """Refuse what was good once: its time is over, what it names is gone, it is taken back."""
         try:
-            verified.check_times(seconds)
+            verified.check_times(now.timestamp())
         except TokenRefused as refusal:
             raise Rejected(str(refusal)) from None
         await self._feed.fresh()
@@ -115,10 +129,26 @@ class ServiceAccountTokenAuthenticator:
             account = found.account.namespace, found.account.serviceaccount.name
             issued_at = found.claims.iat or 0
             self._revocations.refuse_token(account, found.claims.jti, issued_at)
-        notes = self._notes(found, seconds)
-        if not notes and good == found.claims.aud:
-            return found.accepted
-        return Authenticated(found.accepted.user, good, notes=notes)
+
+    async def stands(self, verified: Verified[Any], found: BoundToken) -> bool:
+        """Whether a token that was accepted would be accepted again, at this moment."""
+        if verified.generation != self._verifier.generation:
+            return False
+        try:
+            await self.refuse_ended(verified, found, self._clock.now())
+        except Rejected:
+            return False
+        return True
+
+    def _standing(
+        self, verified: Verified[Any], found: BoundToken
+    ) -> Callable[[], Awaitable[bool]] | bool:
+        """How to judge a token again; one that may come to need notes is judged as a whole."""
+        if found.account.warnafter is not None:
+            return False
+        # Copies without the answer and without each other, so that nothing refers to itself.
+        bare = BoundToken(found.claims, found.account, found.user)
+        return functools.partial(self.stands, replace(verified, claims=None), bare)
 
     async def _authenticate_legacy(
         self, claims: LegacyClaims, token: str, audiences: Audiences
@@ -193,7 +223,7 @@ class _Reader:
             read.account.serviceaccount,
             extra=self._extra_of(read.claims, read.account),
         )
-        return BoundToken(read.claims, read.account, Authenticated(user, read.claims.aud))
+        return BoundToken(read.claims, read.account, user)
 
     def _extra_of(self, claims: Claims, account: AccountClaims) -> dict[str, tuple[str, ...]]:
         pod = account.pod or Reference()

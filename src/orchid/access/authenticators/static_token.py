@@ -2,6 +2,7 @@
 
 Start with `StaticTokenAuthenticator.load`. Tokens are kept as keyed hashes only, and found by them:
 neither memory nor timing gives one away. A bad file is an error at start that quotes no token.
+Since the file is not read again, whose token it is stays true for as long as the server runs.
 """
 
 import csv
@@ -34,7 +35,7 @@ class StaticTokenAuthenticator:
         self._lengths = frozenset(len(token) for token in users)
         self._audiences = api_audiences
         self._known = {
-            self._hash(token): Authenticated(with_group(user), api_audiences)
+            self._hash(token): Authenticated(with_group(user), api_audiences, stands=True)
             for token, user in users.items()
         }
 

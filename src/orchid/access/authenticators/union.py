@@ -8,7 +8,10 @@
 - Without a yes, the refusals are the answer. Anonymous is reached only when nobody refused
   anything: a wrong credential is never worth more than none.
 
-Nothing here is remembered between two requests.
+A yes that says so (`Authenticated.stands`) is kept for the next request with the very same headers
+on the same connection, and asked there whether it still stands. It is kept beside the headers, so
+that no token is stored or compared for it, and it ends with them. A refusal is never kept, nor is
+anonymous, nor anything on a connection with a certificate, whose proof has a memory of its own.
 """
 
 from collections.abc import Sequence
@@ -21,6 +24,8 @@ from orchid.engine.interfaces import (
     Rejected,
     TokenAuthenticator,
 )
+
+KEPT = "caller"
 
 
 class UnionTokenAuthenticator:
@@ -61,6 +66,19 @@ class UnionAuthenticator:
 
     async def authenticate(self, presented: Presented) -> Authenticated | None:
         """Say who sent a request; None means: nobody we let in, answer 401."""
+        memo = presented.head_memo
+        kept: Authenticated | None = memo.get(KEPT)
+        if kept is not None:
+            stands = kept.stands
+            if stands is True or (stands and await stands()):
+                return kept
+            del memo[KEPT]
+        found = await self._ask_all(presented)
+        if found is not None and found.stands and presented.peer.certificate is None:
+            memo[KEPT] = found
+        return found
+
+    async def _ask_all(self, presented: Presented) -> Authenticated | None:
         refusals: list[str] = []
         for member in self._members:
             try:

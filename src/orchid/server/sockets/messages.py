@@ -52,6 +52,7 @@ class HttpRequest:
 
     __slots__ = (
         "body",
+        "head_memo",
         "headers",
         "method",
         "path",
@@ -78,6 +79,7 @@ class HttpRequest:
         too_large: bool = False,
         received: float = 0.0,
         timeout: float = 60.0,
+        head_memo: dict[str, Any] | None = None,
     ) -> None:
         self.method = method
         self.target = target  # as sent: path?query, or a whole URL
@@ -86,6 +88,9 @@ class HttpRequest:
         # Names in lower case, the first value of each. Requests with equal headers may share them.
         self.headers = headers
         self.repeated = _NO_VALUES if repeated is None else repeated  # the second and later values
+        # Here others keep what they found out from the headers alone. Requests share it if they
+        # came on the same connection with the very same bytes for headers; it ends with them.
+        self.head_memo = {} if head_memo is None else head_memo
         self.peer = peer
         self.body = body
         # The body passed the limit: `body` is empty, and the connection ends after the answer.

@@ -133,6 +133,7 @@ class KnownHead:
             repeated=known.repeated,
             received=monotonic(),
             timeout=known.timeout,
+            head_memo=known.head_memo,
         )
         return Arrived(request, keep_alive=True, chunked=True)
 

@@ -448,3 +448,35 @@ def test_a_method_belongs_to_one_request(cut: int) -> None:
 
     assert [arrived.request.method for arrived in reader.ready] == ["BREW", "GET"]
     assert reader.refusal == 0
+
+
+def test_what_is_kept_beside_headers_is_shared_by_the_same_headers_alone() -> None:
+    """Another header, another connection, or the same in between: nothing is handed on."""
+    one = b"GET /%d HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer a\r\n\r\n"
+    other = one.replace(b"Bearer a", b"Bearer b")
+    reader, elsewhere = new_reader(), new_reader()
+    for number, head in enumerate((one, one, one, one, other, one, one)):
+        reader.feed(head % number)
+        elsewhere.feed(head % number)
+
+    memos = [arrived.request.head_memo for arrived in reader.ready]
+    memos_elsewhere = [arrived.request.head_memo for arrived in elsewhere.ready]
+
+    assert memos[2] is memos[3]
+    assert memos[4] is not memos[3]
+    assert len({id(memo) for memo in memos + memos_elsewhere}) == 2 * len({id(m) for m in memos})
+
+
+def test_what_is_kept_beside_headers_goes_with_them() -> None:
+    """A connection that streams for hours lets go of the head, and of what is beside it."""
+    head = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+    reader = new_reader()
+    for _ in range(3):
+        reader.feed(head)
+    kept = reader.ready[-1].request.head_memo
+
+    reader.forget()
+    for _ in range(3):
+        reader.feed(head)
+
+    assert all(arrived.request.head_memo is not kept for arrived in reader.ready[3:])

@@ -1,0 +1,158 @@
+"""A connection on which a caller is known by now: whatever ends the credential ends it at once.
+
+The same headers on the same connection are not read again (server/sockets/reader.py), and who sent
+them is remembered beside them (access/authenticators/union.py). Here the credential is ended in
+every way there is, and the very next request has to feel it. tests/e2e/test_fresh_rights.py tries
+the same with workers.
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from orchid.access.authenticators.service_account_token import issuer_keys
+from orchid.access.authenticators.union import KEPT
+from orchid.credentials.keys import generate
+from orchid.credentials.tokens import KeySet
+from orchid.server.sockets.messages import HttpRequest, Peer
+from tests.api.world import ADMIN, ISSUER, Api
+from tests.unit.controllers.beside import MovingClock
+
+DEFAULT = "/api/v1/namespaces/default"
+ROBOT = f"{DEFAULT}/serviceaccounts/robot"
+REVOCATIONS = "/apis/identity.orch.io/v1alpha1/credentialrevocations"
+POD = {"serviceAccountName": "robot", "containers": [{"name": "c", "image": "i"}]}
+
+
+class Warm:
+    """Requests with the same headers on one connection, as the reader hands them on."""
+
+    def __init__(self, server: Api, token: str, peer: Peer | None = None) -> None:
+        self._chain = server.server.chain
+        self._headers = {"authorization": f"Bearer {token}"}
+        self._peer = peer or Peer("127.0.0.1:1")
+        self._memo: dict[str, Any] = {}
+
+    @property
+    def knows(self) -> bool:
+        """Whether the caller is remembered."""
+        return KEPT in self._memo
+
+    async def status(self, path: str = "/version") -> int:
+        request = HttpRequest(
+            "GET", path, path, "", self._headers, self._peer, head_memo=self._memo
+        )
+        answer = await self._chain(request)
+        return int(answer.status)
+
+
+async def deleted(server: Api, path: str) -> None:
+    answer = await server.call("DELETE", path)
+    assert answer.status == 200, answer.text
+
+
+async def account_deleted(server: Api, _clock: MovingClock) -> None:
+    await deleted(server, ROBOT)
+
+
+async def account_made_anew(server: Api, _clock: MovingClock) -> None:
+    await deleted(server, ROBOT)
+    await server.account("robot")
+
+
+async def expired(_server: Api, clock: MovingClock) -> None:
+    clock.ahead = timedelta(seconds=700)
+
+
+async def key_removed(server: Api, _clock: MovingClock) -> None:
+    access = server.server.access
+    others = KeySet([generate().public])
+    access.verifier.replace_issuers(issuer_keys((ISSUER,), others, access.settings.names))
+
+
+async def account_taken_back(server: Api, _clock: MovingClock) -> None:
+    spec = {"account": {"namespace": "default", "name": "robot"}, "reason": "keyCompromise"}
+    await server.make(REVOCATIONS, {"metadata": {"name": "r"}, "spec": spec})
+
+
+async def deleted_long_ago(server: Api, clock: MovingClock) -> None:
+    """A finalizer holds the account; a minute after its deletion its tokens are over."""
+    finalizers = [{"op": "add", "path": "/metadata/finalizers", "value": ["example.com/f"]}]
+    patch = {"content-type": "application/json-patch+json"}
+    answer = await server.call("PATCH", ROBOT, finalizers, headers=patch)
+    assert answer.status == 200, answer.text
+    await deleted(server, ROBOT)
+    clock.ahead = timedelta(seconds=90)
+
+
+Ending = Callable[[Api, MovingClock], Awaitable[None]]
+ENDINGS: tuple[Ending, ...] = (
+    account_deleted,
+    account_made_anew,
+    expired,
+    key_removed,
+    account_taken_back,
+    deleted_long_ago,
+)
+
+
+@pytest.mark.parametrize("end", ENDINGS)
+async def test_a_token_that_is_ended_is_refused_in_the_next_request(
+    server: Api, clock: MovingClock, end: Ending
+) -> None:
+    """The account, the time, the key and the revocation are looked at in each request."""
+    await server.account("robot")
+    warm = Warm(server, await server.token("robot", expirationSeconds=600))
+    before = [await warm.status(), await warm.status()]
+    was_kept = warm.knows
+
+    await end(server, clock)
+    after = [await warm.status(), await warm.status()]
+
+    assert (before, was_kept, after) == ([200, 200], True, [401, 401])
+
+
+@pytest.mark.parametrize("kind", ["Secret", "Pod", "Node"])
+async def test_a_bound_token_ends_with_what_it_is_bound_to(server: Api, kind: str) -> None:
+    """Also where the connection has known its holder for long."""
+    await server.account("robot")
+    place = "/api/v1/nodes" if kind == "Node" else f"{DEFAULT}/{kind.lower()}s"
+    bound = {"metadata": {"name": "b"}} | ({"spec": POD} if kind == "Pod" else {})
+    await server.make(place, bound)
+    reference = {"kind": kind, "apiVersion": "v1", "name": "b"}
+    warm = Warm(server, await server.token("robot", boundObjectRef=reference))
+    before = [await warm.status(), await warm.status()]
+    was_kept = warm.knows
+
+    await deleted(server, f"{place}/b?gracePeriodSeconds=0")
+
+    assert (before, was_kept, await warm.status()) == ([200, 200], True, 401)
+
+
+async def test_a_static_token_is_known_as_long_as_the_server_runs(server: Api) -> None:
+    """Its file is read at start alone, so nothing can end it before."""
+    warm = Warm(server, ADMIN)
+
+    assert [await warm.status(), await warm.status()] == [200, 200]
+    assert warm.knows
+
+
+@pytest.mark.parametrize("path", ["/version", "/livez"])
+async def test_unknown_callers_leave_nothing_behind(server: Api, path: str) -> None:
+    """Neither a refusal nor anonymous is remembered: only a caller who was authenticated is."""
+    warm = Warm(server, "nobody-knows-this-token")
+    statuses = [await warm.status(path), await warm.status(path)]
+
+    assert (statuses, warm.knows) == ([401, 401], False)
+
+
+async def test_a_certificate_on_the_connection_keeps_the_caller_from_being_remembered(
+    server: Api,
+) -> None:
+    """The certificate is judged first, and has a memory of its own."""
+    warm = Warm(server, ADMIN, Peer("127.0.0.1:1", b"no certificate that anybody trusts"))
+
+    assert [await warm.status(), await warm.status()] == [200, 200]
+    assert not warm.knows
