@@ -11,9 +11,12 @@ from typing import Any
 
 import yaml
 
+from orchid.assembly.kinds import stored_kinds
 from orchid.wire.codec.documents import Undecodable, to_builtins
 from orchid.wire.codec.protobuf import message_of, opened
+from orchid.wire.naming import KUBERNETES
 from orchid.wire.status import Status
+from orchid.wire.struct import Wire
 from tests.comparison.sending import Answer
 
 HEADERS = ("content-type", "warning", "retry-after", "x-content-type-options", "location")
@@ -27,6 +30,12 @@ _REVISION = re.compile(r"([rR]esource ?[vV]ersion[^0-9]{1,16}|in record \(|curre
 _AGE = re.compile(r"^(\d+[smhd])+$")
 _COUNTED = frozenset({"resourceVersion", "continue"})
 _OWN_TIMES = ("2020-01-02T03:04:05Z", "2026-01-02T03:04:05", "2030-12-31T23:59:59Z")
+
+_TYPES: dict[tuple[str, str], type[Wire]] = {
+    (kind.api_version, kind.name): kind.type
+    for declared in stored_kinds(KUBERNETES)
+    for kind in declared.served
+} | {("v1", "Status"): Status}
 
 
 def normalised(answer: Answer, tag: str, known: Iterable[str]) -> dict[str, Any]:
@@ -57,12 +66,14 @@ def _body(body: bytes, kind: str) -> Any:
 
 
 def _protobuf(body: bytes) -> Any:
-    """What went wrong can be read; of an object it is enough that it came."""
+    """An object or what went wrong as its JSON would be; of others it is enough that they came."""
     try:
         said, sent = opened(body)
-        if said.kind == "Status":
-            status = message_of(Status).decode(sent, kind=said.kind, api_version=said.api_version)
-            return to_builtins(status)
+        type_ = _TYPES.get((said.api_version, said.kind))
+        if type_ is not None:
+            return to_builtins(
+                message_of(type_).decode(sent, kind=said.kind, api_version=said.api_version)
+            )
     except Undecodable:
         pass
     return "<protobuf>"
