@@ -2,12 +2,15 @@
 
 `Rights.run` gives an account a right and a token, sees that they count, removes what they rest on
 by any server that is there, and, once that is acknowledged, asks by every server. The binding of
-an account, the account itself, and the object that its token is bound to take their turns. A fault
-excuses any refusal, and no permission: what is still allowed, or still known, is improper.
+an account, the account itself, and the object that its token is bound to take their turns; so do
+revocations of the token, and of every token of the account. A fault excuses any refusal, and no
+permission: what is still allowed, or still known, is improper.
 """
 
 import asyncio
+import base64
 import itertools
+import json
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -18,6 +21,7 @@ from tests.faults.workload import DONE, OPEN, REFUSED, Lost, OverTls, Way
 NAMESPACE = "rights"
 CORE = f"/api/v1/namespaces/{NAMESPACE}"
 RBAC = f"/apis/rbac.authorization.orch.io/v1/namespaces/{NAMESPACE}"
+REVOCATIONS = "/apis/identity.orch.io/v1alpha1/credentialrevocations"
 REVIEWS = "/apis/authorization.orch.io/v1/subjectaccessreviews"
 ASKED = f"{CORE}/serviceaccounts"
 RULE = {"verbs": ["list"], "apiGroups": [""], "resources": ["serviceaccounts"]}
@@ -32,12 +36,15 @@ class Removal(NamedTuple):
     collection: str
     wrong: tuple[int, ...]
     bound: bool = False  # whether the token is bound to it
+    revokes: bool = False  # it is not removed, but revoked
 
 
 REMOVALS = (
     Removal("binding", f"{RBAC}/rolebindings", DONE),
     Removal("account", f"{CORE}/serviceaccounts", (*DONE, FORBIDDEN)),
     Removal("bound object", f"{CORE}/secrets", (*DONE, FORBIDDEN), bound=True),
+    Removal("token", REVOCATIONS, (*DONE, FORBIDDEN), revokes=True),
+    Removal("tokens", REVOCATIONS, (*DONE, FORBIDDEN), revokes=True),
 )
 
 
@@ -70,7 +77,11 @@ class Rights:
         async with self._callers(token) as callers:
             if not any(status in DONE for status in await self._asked(callers)):
                 return
-            await self._done(next(admins), "DELETE", f"{removal.collection}/{name}")
+            if removal.revokes:
+                body = {"metadata": {"name": name}, "spec": revoked(removal, name, token)}
+                await self._done(next(admins), "POST", removal.collection, body)
+            else:
+                await self._done(next(admins), "DELETE", f"{removal.collection}/{name}")
             for status in await self._asked(callers):
                 if status in removal.wrong:
                     text = f"{status} was answered to {name} after its {removal.what} was removed"
@@ -142,3 +153,13 @@ class Rights:
             for way in ways:
                 stack.push_async_callback(way.close)
             yield list(ways)
+
+
+def revoked(removal: Removal, name: str, token: str) -> dict[str, Any]:
+    """The spec of a revocation: of one token, or of all that its account has."""
+    account = {"namespace": NAMESPACE, "name": name}
+    if removal.what == "tokens":
+        return {"account": account}
+    payload = token.split(".")[1]
+    jti = json.loads(base64.urlsafe_b64decode(payload + "=="))["jti"]
+    return {"token": {"jti": jti, **account}}

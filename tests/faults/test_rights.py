@@ -8,11 +8,12 @@ import pytest
 
 from orchid.access.authenticators.service_account_token import ServiceAccountTokenAuthenticator
 from orchid.access.authorizers.rbac import Bindings
+from orchid.access.revocations import Revocations
 from tests.api.world import ADMIN, api
 from tests.faults.rights import REMOVALS, Rights
 from tests.unit.server.listening import serving
 
-ROUNDS = 6
+ROUNDS = 10
 
 
 async def rights_of_a_server(directory: Path) -> Rights:
@@ -60,3 +61,15 @@ async def test_account_and_bound_object_that_still_count_are_found(
         "account was removed",
         "bound object was removed",
     }
+
+
+async def test_revocation_that_does_not_count_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one token, and of all tokens of an account."""
+    monkeypatch.setattr(Revocations, "refuse_token", lambda *_given: None)
+
+    rights = await rights_of_a_server(tmp_path)
+
+    told = [text.rpartition("after its ")[2] for text in rights.improper]
+    assert told.count("token was removed") == told.count("tokens was removed") == 4
