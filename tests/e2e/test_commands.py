@@ -255,13 +255,13 @@ def test_backup_is_taken_while_it_runs_and_put_back(
     data = ("--data-dir", str(server.data_dir))
     person.types("account", "new", "ci/before")
     person.types("backup", "saved.db", *data)
-    seen = person.gets("account", "new", "ci/after")["metadata"]["resourceVersion"]
+    seen = person.gets("account", "new", "ci/after")[0]["metadata"]["resourceVersion"]
 
     refused = person.types("restore", "saved.db", *data, code=1)
     server.stop()
     person.types("restore", "saved.db", *data)
     again = start_server("--controllers", "", port=server.port)
-    made = person.gets("account", "new", "ci/later")["metadata"]["resourceVersion"]
+    made = person.gets("account", "new", "ci/later")[0]["metadata"]["resourceVersion"]
 
     assert again.url == server.url
     assert "stop the server first" in refused.stderr

@@ -16,7 +16,14 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "orchid"
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 SHARED_BY_KINDS = {"pod_references"}  # no kind of its own: what a Pod names
-SHARED_BY_COMMANDS = {"certificate_request", "grants", "ledger_logs", "requesting", "serving_flags"}
+SHARED_BY_COMMANDS = {
+    "certificate_request",
+    "grants",
+    "ledger_logs",
+    "request_flags",
+    "requesting",
+    "serving_flags",
+}
 
 
 def modules(folder: str) -> set[str]:

@@ -18,14 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from orchid.commands.requesting import (
-    file_name,
-    new,
-    new_arguments,
-    place,
-    renew,
-    renew_arguments,
-)
+from orchid.commands.request_flags import file_name, new_arguments, place, renew_arguments
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import CONFLICT, CommandRefused, Json, ServerConnection
 from orchid.commands.terminal.objects import Column, completed, name_of, show_list
@@ -40,19 +33,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_subcommands(
         parser,
         (
-            ("new", "make a key and request a certificate for it", new_arguments, new),
+            ("new", "make a key and request a certificate for it", new_arguments, _new),
             ("list", "list requests", _list_arguments, _list),
             ("show", "decode a request", _name_argument, _show),
             ("approve", "approve requests", _decision_arguments, _approve),
             ("deny", "deny requests", _decision_arguments, _deny),
             ("fetch", "wait for a certificate and write it", _fetch_arguments, _fetch),
-            ("renew", "request a certificate like one that ends", renew_arguments, renew),
+            ("renew", "request a certificate like one that ends", renew_arguments, _renew),
             ("delete", "delete requests; what was issued stays valid", _names_argument, _delete),
         ),
     )
 
 
 run = run_subcommand
+
+
+def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    from orchid.commands import requesting
+
+    return requesting.new(chosen, server)
+
+
+def _renew(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    from orchid.commands import requesting
+
+    return requesting.renew(chosen, server)
 
 
 # -- list and show -------------------------------------------------------------------------

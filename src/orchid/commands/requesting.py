@@ -8,7 +8,6 @@ its signer refuse it later. `renewal_of` says what a certificate was asked for w
 import argparse
 import base64
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ from cryptography import x509
 from orchid.approval.platform_signers import platform_profiles
 from orchid.commands import ca, certificate_request
 from orchid.commands.certificate_request import AlternativeNames
-from orchid.commands.terminal import times
+from orchid.commands.request_flags import SIGNERS, file_name, place
 from orchid.commands.terminal.connection import (
     CONFLICT,
     CommandRefused,
@@ -29,14 +28,8 @@ from orchid.commands.terminal.output import USAGE, Complaint, remark, say, tell
 from orchid.credentials import certificates, files, keys, signing_request, usages
 from orchid.credentials.authority import BACKDATE
 from orchid.credentials.refusals import NotPermitted, Refusal
-from orchid.wire.naming import Naming
 
 KIND = "CertificateSigningRequest"
-SIGNERS: dict[str, Callable[[Naming], str]] = {
-    "client": lambda names: names.client_signer,
-    "node-client": lambda names: names.node_client_signer,
-    "node-serving": lambda names: names.node_serving_signer,
-}
 PURPOSES = {"node-serving": usages.SERVER_AUTH}
 NODE = "system:node:"
 MOST_RENEWALS = 1000
@@ -60,36 +53,6 @@ class Wanted(NamedTuple):
 
 
 # -- new -----------------------------------------------------------------------------------
-
-
-def new_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="name of the request, and of the key's file")
-    parser.add_argument("--user", default="", help="common name of the subject (default: NAME)")
-    for flag, words in (
-        ("--group", "organization of the subject: a group of the user's"),
-        ("--dns", "host name that the certificate is for"),
-        ("--ip", "address that the certificate is for"),
-        ("--uri", "URI that the certificate is for"),
-        ("--email", "mail address that the certificate is for"),
-        ("--usage", "what the key may do (default: what the signer usually grants)"),
-    ):
-        parser.add_argument(flag, action="append", default=[], help=f"{words}; may be repeated")
-    parser.add_argument(
-        "--serving",
-        action="store_true",
-        help="for a server, known by --dns and --ip (default signer: the only one for servers)",
-    )
-    parser.add_argument(
-        "--signer",
-        default="",
-        help=f"{', '.join(SIGNERS)}, or a full name like example.com/signer (default: client)",
-    )
-    parser.add_argument(
-        "--for", dest="lifetime", type=times.duration_of, metavar="24h", help="how long it lasts"
-    )
-    parser.add_argument(
-        "--key", type=Path, metavar="FILE", help="use this key instead of making NAME.key"
-    )
 
 
 def new(chosen: argparse.Namespace, server: ServerConnection) -> int:
@@ -180,15 +143,6 @@ def refuse_unfit(server: ServerConnection, signer: str, data: bytes, asked: list
 # -- renew ---------------------------------------------------------------------------------
 
 
-def renew_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="renews NAME.crt")
-    parser.add_argument("--cert", type=Path, metavar="FILE", help="renew this one instead")
-    parser.add_argument("--key", type=Path, metavar="FILE", help="its key (default: NAME.key)")
-    parser.add_argument(
-        "--signer", default="", help="who shall sign (default: who signed, by the inventory)"
-    )
-
-
 def renew(chosen: argparse.Namespace, server: ServerConnection) -> int:
     name = file_name(chosen.name)
     certificate = chosen.cert or Path(f"{name}.crt")
@@ -268,16 +222,3 @@ def _usages(leaf: x509.Certificate) -> tuple[str, ...]:
             )  # fmt: skip
             bits = {bit for bit, is_set in enumerate(flags) if is_set}
     return usages.usages_of(bits, oids)
-
-
-# -- shared --------------------------------------------------------------------------------
-
-
-def place(server: ServerConnection, *parts: str) -> str:
-    return server.group("certificates", "v1", "certificatesigningrequests", *parts)
-
-
-def file_name(name: str) -> str:
-    if "/" in name or name in ("", ".", "..") or name.startswith("-") or "\0" in name:
-        raise Complaint(f"{name!r} cannot be the name of a request", USAGE)
-    return name

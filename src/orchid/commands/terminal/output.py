@@ -16,7 +16,7 @@ from typing import Any
 REFUSED = 1
 USAGE = 2
 
-GAP = 2  # between the columns of a drawn table
+GAP, EDGES = 3, 2  # blanks between the columns of a drawn table, and at its sides
 COLOURS = {"good": "green", "bad": "red", "waiting": "yellow", "": ""}
 
 
@@ -146,7 +146,7 @@ def _draw(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> bool:
     texts = [list(titles), *([cell.text for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     longest_word = max(len(word) for text in texts for word in text[-1].split() or [""])
-    if sum(widths[:-1]) + GAP * (len(widths) - 1) + longest_word > console.width:
+    if sum(widths[:-1]) + GAP * (len(widths) - 1) + EDGES + longest_word > console.width:
         for row in rows:
             facts((title.capitalize(), cell) for title, cell in zip(titles, row, strict=True))
             say("")

@@ -118,7 +118,7 @@ def test_columns_of_nothing() -> None:
     assert columns([]) == ""
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("width", [20, 40, 60, *range(70, 90), 120])
 def test_no_name_is_broken_in_two(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
@@ -131,7 +131,8 @@ def test_no_name_is_broken_in_two(
     table(("NAME", "SIGNER", "WHY"), [(*names, "it was asked for by somebody else")], empty="")
 
     shown = terminal.text
-    assert all(any(name in line for line in shown.splitlines()) for name in names)
+    assert all(name in shown for name in names)
+    assert "somebody" in shown
 
 
 def test_wide_tables_are_as_wide_as_they_are(

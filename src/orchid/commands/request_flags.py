@@ -1,0 +1,69 @@
+"""What `orchid csr new` and `orchid csr renew` are typed with, apart from the work itself.
+
+The work (requesting.py) loads the libraries of certificates, which take longer than many a command;
+`orchid csr list` does without them.
+"""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+from orchid.commands.terminal import times
+from orchid.commands.terminal.connection import ServerConnection
+from orchid.commands.terminal.output import USAGE, Complaint
+from orchid.wire.naming import Naming
+
+SIGNERS: dict[str, Callable[[Naming], str]] = {
+    "client": lambda names: names.client_signer,
+    "node-client": lambda names: names.node_client_signer,
+    "node-serving": lambda names: names.node_serving_signer,
+}
+
+
+def new_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="name of the request, and of the key's file")
+    parser.add_argument("--user", default="", help="common name of the subject (default: NAME)")
+    for flag, words in (
+        ("--group", "organization of the subject: a group of the user's"),
+        ("--dns", "host name that the certificate is for"),
+        ("--ip", "address that the certificate is for"),
+        ("--uri", "URI that the certificate is for"),
+        ("--email", "mail address that the certificate is for"),
+        ("--usage", "what the key may do (default: what the signer usually grants)"),
+    ):
+        parser.add_argument(flag, action="append", default=[], help=f"{words}; may be repeated")
+    parser.add_argument(
+        "--serving",
+        action="store_true",
+        help="for a server, known by --dns and --ip (default signer: the only one for servers)",
+    )
+    parser.add_argument(
+        "--signer",
+        default="",
+        help=f"{', '.join(SIGNERS)}, or a full name like example.com/signer (default: client)",
+    )
+    parser.add_argument(
+        "--for", dest="lifetime", type=times.duration_of, metavar="24h", help="how long it lasts"
+    )
+    parser.add_argument(
+        "--key", type=Path, metavar="FILE", help="use this key instead of making NAME.key"
+    )
+
+
+def renew_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="renews NAME.crt")
+    parser.add_argument("--cert", type=Path, metavar="FILE", help="renew this one instead")
+    parser.add_argument("--key", type=Path, metavar="FILE", help="its key (default: NAME.key)")
+    parser.add_argument(
+        "--signer", default="", help="who shall sign (default: who signed, by the inventory)"
+    )
+
+
+def place(server: ServerConnection, *parts: str) -> str:
+    return server.group("certificates", "v1", "certificatesigningrequests", *parts)
+
+
+def file_name(name: str) -> str:
+    if "/" in name or name in ("", ".", "..") or name.startswith("-") or "\0" in name:
+        raise Complaint(f"{name!r} cannot be the name of a request", USAGE)
+    return name
