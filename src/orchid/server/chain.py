@@ -11,7 +11,7 @@ import asyncio
 import logging
 from time import perf_counter
 
-from orchid.access.impersonation import Impersonation, is_asked_for
+from orchid.access.impersonation import Impersonation
 from orchid.clock import Clock
 from orchid.credentials.refusals import is_panic
 from orchid.engine.interfaces import Authenticated, Authenticator, Authorizer, Rejected
@@ -74,7 +74,7 @@ class Chain:
 
     async def __call__(self, http: HttpRequest) -> Response | Stream:
         started = perf_counter()
-        exchange = Exchange(http, self._audit_ids.next_for(http), self._clock.now())
+        exchange = Exchange(http, self._audit_ids.next(), self._clock.now())
         try:
             try:
                 answer = await self._answered(exchange)
@@ -128,7 +128,7 @@ class Chain:
         if self._audit is not None:
             self._audit.begin(exchange)
         user = caller.user
-        if is_asked_for(http.headers):
+        if exchange.head.impersonates:
             acting = await self._impersonation.apply(user, http, target)
             if acting is not None:
                 user, exchange.observed.impersonation_constraint = acting

@@ -27,21 +27,19 @@ from orchid.server import parse
 from orchid.server.authorize import require_allowed
 from orchid.server.exchange import Exchange
 from orchid.server.negotiate import (
-    JSON,
     PROTOBUF,
     SERVED,
     STREAMED,
     YAML,
     form_of,
-    media_type_of,
     not_acceptable,
     require_route_accepts,
 )
 from orchid.server.respond import (
+    GZIP_ABOVE,
     compressed,
     entry_response,
     head,
-    is_kept_form,
     list_response,
     status_response,
     wants_compression,
@@ -61,7 +59,7 @@ from orchid.wire.errors import (
     refuse_if_any,
 )
 from orchid.wire.naming import Naming
-from orchid.wire.options import default_manager
+from orchid.wire.rules.names import path_segment_errors
 from orchid.wire.status import Status, StatusDetails
 from orchid.wire.text import quote
 
@@ -109,7 +107,9 @@ class Dispatch:
     async def __call__(self, exchange: Exchange, request: Request) -> Answer:
         route = self._route(exchange, request.target)
         answer = await self._handlers[request.target.verb](exchange, request, route)
-        if isinstance(answer, Response) and wants_compression(exchange, answer):
+        if not isinstance(answer, Response) or len(answer.body) <= GZIP_ABOVE:
+            return answer
+        if wants_compression(exchange, answer):
             return await offload(len(answer.body), functools.partial(compressed, answer))
         return answer
 
@@ -331,14 +331,17 @@ class Dispatch:
         *,
         offered: tuple[str, ...] = SERVED,
     ) -> None:
-        accept = exchange.accept
+        accept, known = exchange.head.accept, exchange.head.forms
         if not accept:
             return
-        require_route_accepts(accept, offered)
         has_table = bool(kind.columns) and (endpoint is None or endpoint.has_table)
-        form = form_of(accept, table=has_table, transforms=True)
+        form = known.get((offered, has_table))
         if form is None:
-            raise not_acceptable(SERVED)
+            require_route_accepts(accept, offered)
+            form = form_of(accept, table=has_table, transforms=True)
+            if form is None:
+                raise not_acceptable(SERVED)
+            known[offered, has_table] = form
         exchange.form = form
 
     def _body(self, exchange: Exchange, limit: int = LARGEST_BODY) -> bytes:
@@ -374,9 +377,7 @@ class Dispatch:
                 parse.write_option_errors(query, options, patch=patch),
             )
         request.options = options
-        request.manager = options.field_manager or default_manager(
-            exchange.http.headers.get("user-agent", "")
-        )
+        request.manager = options.field_manager or exchange.head.manager
 
     def _delete_options(
         self, exchange: Exchange, request: Request, *, collection: bool = False
@@ -417,12 +418,13 @@ class Dispatch:
 
 async def entry_answer(exchange: Exchange, code: int, entry: Entry[Any]) -> Response:
     """One object; a form that has to be made first is made beside the loop if it is large."""
-    weight = 0 if is_kept_form(exchange.form) else len(entry.data)
-    return await offload(weight, functools.partial(entry_response, exchange, code, entry))
+    if exchange.form.is_kept:
+        return entry_response(exchange, code, entry)
+    return await offload(len(entry.data), functools.partial(entry_response, exchange, code, entry))
 
 
 async def list_answer(exchange: Exchange, kind: Kind[Any], listed: Listed[Any]) -> Response:
-    if is_kept_form(exchange.form):
+    if exchange.form.is_kept:
         return list_response(exchange, kind, listed)
     listed.entries = list(listed.entries)  # as they are now, whatever changes meanwhile
     weight = sum(len(entry.tail) for entry in listed.entries)
@@ -431,17 +433,17 @@ async def list_answer(exchange: Exchange, kind: Kind[Any], listed: Listed[Any]) 
 
 def require_names(request: Request) -> None:
     """A path segment may be empty or a trick; then it names nothing."""
-    if not request.name:
+    name = request.target.name
+    if not name:
         raise BadRequest(NO_NAME)
-    problems = parse.name_problems(request.name)
+    problems = path_segment_errors(name)
     if problems:
-        raise BadRequest(f"Name parameter invalid: {quote(request.name)}: {problems}")
+        raise BadRequest(f"Name parameter invalid: {quote(name)}: {';'.join(problems)}")
 
 
 def body_media_type(exchange: Exchange) -> str:
     """The form of a request body; JSON when nobody says."""
-    given = exchange.http.headers.get("content-type", "")
-    media = media_type_of(given) if given else JSON
+    media = exchange.head.media
     if media not in SERVED:
         raise UnsupportedMedia(
             "the body of the request was in an unknown format - accepted media types include: "

@@ -11,7 +11,8 @@ from typing import Any
 from orchid.engine.interfaces import Authenticated, Decision, SystemRandomness
 from orchid.engine.request import Request, Target
 from orchid.server.audit.policy import Plan
-from orchid.server.negotiate import LONGEST_ACCEPT, PLAIN, Form, wants_pretty
+from orchid.server.head_facts import FACTS, HeadFacts, facts_of
+from orchid.server.negotiate import PLAIN, Form, wants_pretty
 from orchid.server.parse import Located, Query
 from orchid.server.sockets.messages import HttpRequest
 from orchid.wire.status import Status
@@ -44,19 +45,21 @@ class Exchange:
 
     def __init__(self, http: HttpRequest, audit_id: str, now: datetime) -> None:
         self.http = http
-        self.audit_id = audit_id
+        self.head: HeadFacts = http.head_memo.get(FACTS) or facts_of(http)
+        # The client's own id, so that it finds its request again.
+        self.audit_id = self.head.audit_id or audit_id
         self.now = now
         self.warnings: list[str] = []
         self.observed = Observed()
 
     @property
     def accept(self) -> str:
-        return self.http.headers.get("accept", "")[:LONGEST_ACCEPT]
+        return self.head.accept
 
     @property
     def pretty(self) -> bool:
         given = self.query.get("pretty")
-        return wants_pretty(given[0] if given else None, self.http.headers.get("user-agent", ""))
+        return wants_pretty(given[0], "") if given and given[0] else self.head.indented
 
 
 class AuditIds:
@@ -68,12 +71,6 @@ class AuditIds:
         # Half of all numbers with so many digits lie ahead: it will not come to the end of them.
         self._count = itertools.count(int(uid[24:], 16) >> 1)
 
-    def next_for(self, http: HttpRequest) -> str:
-        """The client's own id, so that it finds its request again; else one that no other has.
-
-        Nobody needs to be unable to guess it.
-        """
-        given = http.headers.get("audit-id")
-        if given and given.isprintable() and given.isascii():
-            return given
+    def next(self) -> str:
+        """One that no other has; nobody needs to be unable to guess it."""
         return f"{self._head}{next(self._count):012x}"

@@ -6,7 +6,7 @@ cached by header text, since clients repeat themselves.
 
 import functools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from orchid.wire.errors import NotAcceptable
@@ -44,6 +44,12 @@ class Form:
     meta_version: str = ""  # the apiVersion of the transform, as asked for
     pretty: bool = False
     raw: bool = False  # nothing fitted: indented JSON, whatever was asked
+    # Whether it is the form in which objects are kept, so that next to nothing is left to do.
+    is_kept: bool = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        kept = self.media == JSON and self.transform is Transform.NONE
+        object.__setattr__(self, "is_kept", kept)  # as dataclasses themselves do it when frozen
 
 
 PLAIN = Form()

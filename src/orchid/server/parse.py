@@ -37,6 +37,7 @@ _VERBS = {
 _FORCE = Path() / "force"
 LONGEST_TARGET = 32_768  # characters of path and query together
 LONGEST_KNOWN = 512
+_ANY_NAME = "-"
 
 
 class UnreadableTarget(Exception):
@@ -56,24 +57,63 @@ def read_target(http: HttpRequest) -> tuple[Located, Query]:
 
     Both are read before anybody knows who is calling, so there is a limit to what is read.
     """
-    if len(http.path) + len(http.query) > LONGEST_TARGET:
+    method, path = http.method, http.path
+    if len(path) + len(http.query) > LONGEST_TARGET:
         raise BadRequest(f"the request target is longer than {LONGEST_TARGET} characters")
-    located = _located(http.method, http.path)
-    query = parse_query(http.query) if http.query else {}
+    # What is long is hardly asked for twice, and must not fill the memory.
+    short = len(method) + len(path) <= LONGEST_KNOWN
+    if not http.query:
+        if not short:
+            return _without_query(method, path), {}
+        place, _, name = path.rpartition("/")
+        among = _among(method, place)
+        if among is None or not name or "%" in name or not name.isascii():
+            return _known_without_query(method, path), {}
+        return _one_of(among, path, name), {}
+    located = _known(method, path) if short else _read(method, path)
+    query = parse_query(http.query)
     if located.target.is_resource and not located.target.name:
         located = located._replace(target=_collection(located, query))
     return located, query
 
 
-def _located(method: str, raw_path: str) -> Located:
-    # What is long is hardly asked for twice, and must not fill the memory.
-    short = len(method) + len(raw_path) <= LONGEST_KNOWN
-    return _known(method, raw_path) if short else _read(method, raw_path)
-
-
 @functools.lru_cache(maxsize=8192)
 def _known(method: str, raw_path: str) -> Located:
     return _read(method, raw_path)
+
+
+@functools.lru_cache(maxsize=8192)
+def _known_without_query(method: str, raw_path: str) -> Located:
+    return _without_query(method, raw_path)
+
+
+def _without_query(method: str, raw_path: str) -> Located:
+    located = _read(method, raw_path)
+    if located.target.is_resource and not located.target.name:
+        located = located._replace(target=_collection(located, {}))
+    return located
+
+
+@functools.lru_cache(maxsize=1024)
+def _among(method: str, place: str) -> Located | None:
+    """The meaning of `place/NAME` for any name, if that is an object and the name says no more.
+
+    A server has far more objects than places where they are, so places are worth remembering.
+    """
+    if "%" in place or not place.isascii():
+        return None
+    located = _read(method, f"{place}/{_ANY_NAME}")
+    target = located.target
+    is_object = target.name == _ANY_NAME and not target.subresource
+    # A Namespace is its own namespace, so there the name says two things.
+    return located if is_object and target.namespace != _ANY_NAME else None
+
+
+def _one_of(among: Located, path: str, name: str) -> Located:
+    _, rest, watch_path = among
+    verb, _, _, group, version, resource, _, namespace, *_ = among.target
+    target = Target(verb, path, True, group, version, resource, "", namespace, name)
+    return Located(target, (*rest[:-1], name), watch_path)
 
 
 def _decoded(raw_path: str) -> str:
@@ -155,11 +195,6 @@ def pinned_to_name(selector: str, name: str) -> str:
     if FieldMatcher.parse(selector).exact("metadata.name") != name:
         raise BadRequest("fieldSelector metadata.name doesn't match requested name")
     return selector
-
-
-def name_problems(name: str) -> str:
-    """Why a name in a path cannot be one."""
-    return ";".join(path_segment_errors(name))
 
 
 def _first(query: Query, name: str) -> str:

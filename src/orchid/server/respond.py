@@ -69,7 +69,7 @@ def document(
         if len(data) > LARGEST_YAML:
             raise NotAcceptable("the answer is too large for YAML; ask for JSON, or for pages")
         body = yaml_text.dump(msgspec.json.decode(data))
-    elif form.pretty or exchange.pretty:
+    elif form.pretty or (exchange.pretty if exchange.query else exchange.head.indented):
         body = pretty(data)
     else:
         body = data + b"\n"
@@ -86,11 +86,6 @@ def compressed(response: Response) -> Response:
     return response
 
 
-def is_kept_form(form: Form) -> bool:
-    """Whether the answer is in the form that is kept, so that next to nothing is left to do."""
-    return form.media == JSON and form.transform is Transform.NONE
-
-
 def accepts_gzip(http: HttpRequest) -> bool:
     given = http.headers.get("accept-encoding")
     return given is not None and "gzip" in (token.strip() for token in given.split(","))
@@ -99,6 +94,8 @@ def accepts_gzip(http: HttpRequest) -> bool:
 def entry_response(exchange: Exchange, status: int, entry: Entry[Any]) -> Response:
     """One object."""
     form = exchange.form
+    if form.is_kept:
+        return document(exchange, status, entry.kind.head + entry.tail, form)
     packed = entry_body(entry, form) if form.media == PROTOBUF else None
     if form.transform is Transform.NONE:
         return document(exchange, status, entry.data, form, packed)

@@ -140,3 +140,27 @@ def test_any_target_is_read_or_refused(text: str, method: str) -> None:
 def test_options(query: dict[str, list[str]], field: str, value: object) -> None:
     """The first value wins; only `0` and `false` are false."""
     assert getattr(read_options(query), field) == value
+
+
+SEGMENT = st.sampled_from(
+    (
+        "", "-", "a", "b.c", "a%2Fb", "é", ".", "api", "apis", "v1", "watch", "proxy",
+        "namespaces", "pods", "status", "finalize", "token", "rbac.authorization.orch.io",
+    )
+)  # fmt: skip
+
+
+@given(st.sampled_from(["GET", "DELETE", "POST"]), st.lists(SEGMENT, max_size=9))
+def test_a_path_means_the_same_by_its_place_as_by_itself(method: str, parts: list[str]) -> None:
+    """The place of an object is remembered for all names there; that changes nothing."""
+    path = "/" + "/".join(parts)
+    with_query = HttpRequest(method, path, path, "unknown=1", {}, Peer(""))
+    without = HttpRequest(method, path, path, "", {}, Peer(""))
+    try:
+        expected, _ = parse.read_target(with_query)
+    except parse.UnreadableTarget:
+        with pytest.raises(parse.UnreadableTarget):
+            parse.read_target(without)
+        return
+
+    assert parse.read_target(without) == (expected, {})

@@ -72,7 +72,7 @@ class KindCache(Generic[T]):
         key = kind.key(namespace, name)
         entry = self.entries.get(key)
         if entry is not None:
-            return entry.served_as(kind)
+            return entry if entry.kind is kind else entry.served_as(kind)
         if key in self.unreadable:
             raise StoreReadError(kind.about(name), [key.removeprefix(kind.key_prefix)])
         raise NotFound(kind.about(name))

@@ -31,7 +31,8 @@ class Reading:
                 await self._feed.fresh()
         else:
             await at_least(self._feed, parse_version(version))
-        return self._feed.cache(kind).find(kind, request.namespace, request.name)
+        target = request.target
+        return self._feed.cache(kind).find(kind, target.namespace, target.name)
 
 
 def parse_version(text: str, *, of: str = "resourceVersion: Invalid value: ") -> int:

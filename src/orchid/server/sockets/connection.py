@@ -215,7 +215,7 @@ class Connection(asyncio.Protocol):
 
     def _proceed(self) -> None:
         """Answer what has arrived, as far as it goes without waiting."""
-        if self._proceeding or self._is_busy():
+        if self._proceeding or self._yielding:
             return
         self._proceeding = True
         reader, held = self._reader, self._held
@@ -267,7 +267,11 @@ class Connection(asyncio.Protocol):
             return
         if phase != self._timed_phase:
             self._timed_phase = phase
-            self.deadline = monotonic() + self._time_for(phase)
+            limits = self._service.limits
+            patience = limits.idle_timeout
+            if phase in (HEAD, BODY):
+                patience = limits.header_timeout if phase == HEAD else limits.body_timeout
+            self.deadline = monotonic() + patience
         if phase != BETWEEN and not self._may_go_on(reader):
             return
         if reader.wants_continue:
@@ -327,12 +331,6 @@ class Connection(asyncio.Protocol):
             self._counted = False
             self._service.unread.release(self)
 
-    def _time_for(self, phase: int) -> float:
-        limits = self._service.limits
-        if phase == HEAD:
-            return limits.header_timeout
-        return limits.body_timeout if phase == BODY else limits.idle_timeout
-
     # Answering
 
     def _begin(self, arrived: Arrived) -> None:
@@ -357,7 +355,10 @@ class Connection(asyncio.Protocol):
             rest = carry_on(handling, awaited)
             self._current = PendingRequest(self._resume_with, service, arrived, rest, context)
             return
-        self._answer(arrived, answer)
+        if isinstance(answer, Response):
+            self._write(arrived, answer)  # as nearly always
+        else:
+            self._answer(arrived, answer)
 
     def _resume_with(self, arrived: Arrived, answer: Answer) -> None:
         """Take the answer of a handler that was suspended, and go on."""
@@ -380,9 +381,11 @@ class Connection(asyncio.Protocol):
         return not self._eof or bool(self._reader.ready or self._held)
 
     def _write(self, arrived: Arrived, response: Response) -> None:
-        keep_alive = self._keeps_alive(arrived)
+        service = self._service
+        is_last = self._eof or service.draining or not arrived.keep_alive
+        keep_alive = not is_last or self._keeps_alive(arrived)
         status, body = response.status, response.body
-        head = self._service.head(status) + response.headers
+        head = (service.heads.get(status) or service.head(status)) + response.headers
         if not keep_alive:
             head += _CLOSE
         elif not arrived.chunked:

@@ -94,7 +94,6 @@ class ListenerState:
     """The side of the listener that a connection sees."""
 
     __slots__ = (
-        "_heads",
         "connections",
         "context",
         "cut_off",
@@ -102,6 +101,7 @@ class ListenerState:
         "dropped",
         "failure",
         "handler",
+        "heads",
         "limits",
         "loop",
         "piece_bytes",
@@ -147,20 +147,20 @@ class ListenerState:
         self.cut_off = 0
         self.dropped = 0
         self.yielding = 0  # connections that have more to ask and let others go first
-        self._heads: dict[int, bytes] = {}
+        self.heads: dict[int, bytes] = {}  # of answers; what is not there is made by `head`
 
     def head(self, status: int) -> bytes:
         """Give the status line and the date, which change once a second at most."""
-        head = self._heads.get(status)
+        head = self.heads.get(status)
         if head is None:
-            head = self._heads[status] = (
+            head = self.heads[status] = (
                 f"HTTP/1.1 {status} {phrase(status)}\r\nDate: {formatdate(usegmt=True)}\r\n"
             ).encode("ascii")
         return head
 
     def tick(self) -> None:
         """Forget the heads, because the time in them has passed."""
-        self._heads.clear()
+        self.heads.clear()
 
     def failed(self, request: HttpRequest, error: BaseException) -> Response:
         """Turn what came out of a handler into an answer, whatever happens."""

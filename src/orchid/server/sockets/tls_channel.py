@@ -129,8 +129,9 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         data, ended = b"", False
         try:
             # What lies encrypted is longer than what it says, so this is a good size to ask for.
-            data = part = tls.read(incoming.pending)
-            while part and (size := incoming.pending or tls.pending()):
+            data = part = tls.read(size := incoming.pending)
+            # Only a part as long as asked for may have left something of its record behind.
+            while part and (size := incoming.pending or (len(part) == size and tls.pending())):
                 part = tls.read(size)
                 data += part
             ended = not part  # a farewell
