@@ -82,6 +82,8 @@ def test_paths_are_missing_one_by_one() -> None:
     [
         (rule("*", "*", "*"), rule("get", "pods"), True),
         (rule("get", "pods"), rule("*", "pods"), False),
+        (rule("get", "pods", "apps"), rule("get", "pods"), False),
+        (rule("get", "pods"), rule("get", "pods", "apps"), False),
         (rule("get", "*/status"), rule("get", "pods/status"), True),
         (rule("get", "*/status"), rule("get", "pods"), False),
         (rule("get", "pods", names=["a"]), rule("get", "pods"), False),

@@ -93,6 +93,22 @@ def test_certificates_that_prove_no_client_are_refused(leaf: x509.Certificate) -
         verify(leaf)
 
 
+def test_certificate_out_of_its_time_is_refused_in_clear_words() -> None:
+    """Who comes too early, or too late, is told which."""
+    with pytest.raises(CertificateRefused, match="certificate is not yet valid"):
+        verify(make(start=NOW + HOUR, end=NOW + DAY))
+    with pytest.raises(CertificateRefused, match="certificate has expired"):
+        verify(make(start=NOW - DAY, end=NOW - HOUR))
+
+
+def test_weak_key_in_the_chain_is_refused_in_clear_words() -> None:
+    """A strong leaf is worth no more than the keys above it."""
+    leaf = make(issuer="middle", signer=WEAK)
+
+    with pytest.raises(CertificateRefused, match="the certificate's key is not acceptable"):
+        verify(leaf, make("middle", "ca", key=WEAK, ca=True, usages=None))
+
+
 def test_chains_over_intermediates_are_followed_and_checked() -> None:
     """An intermediate must be an authority, permitted to sign, in time and strong."""
     middle_key = ec.derive_private_key(99, ec.SECP256R1())

@@ -148,6 +148,10 @@ async def test_odd_pods_are_no_trouble(here: World, nodes: NodeAuthorizer, spec:
         (ask("get", "serviceaccounts", "ci", "other"), UNRELATED),
         (ask("get", "pods", "ci", "other"), UNRELATED),
         (ask("list", "pods"), "can only list/watch pods with spec.nodeName field selector"),
+        (
+            ask("list", "pods", field_selector="spec.nodeName=n2"),
+            "can only list/watch pods with spec.nodeName field selector",
+        ),
         (ask("list", "pods", "ci", "other"), UNRELATED),
         (ask("get", "serviceaccounts"), "can only read namespaced object of this type"),
         (ask("get", "nodes", name="n2"), "node 'n1' cannot read 'n2', only its own Node object"),

@@ -72,6 +72,15 @@ async def test_masters_are_let_through_before_anyone_is_asked() -> None:
     assert deny.asked == 0
 
 
+async def test_user_of_the_name_of_the_group_is_no_member() -> None:
+    """What a caller is called is not what they belong to."""
+    namesake = UserInfo(username="system:masters")
+
+    decision = await union_of(Fixed(NO)).authorize(namesake, ask("delete", "clusterroles"))
+
+    assert decision == NO
+
+
 async def test_who_had_the_last_word_is_counted() -> None:
     """Only a yes or a no counts, for the authorizer that said it; replaced ones count no more."""
     unsure_tally, yes_tally, no_tally = Tally(), Tally(), Tally()
