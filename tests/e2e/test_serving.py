@@ -91,3 +91,20 @@ def files_of(directory: Path) -> list[Path]:
 def orchid(*words: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "orchid", *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_what_is_printed_can_be_typed_and_debug_tells_every_request(tmp_path: Path) -> None:
+    """Paths with blanks are quoted; a request is told by its path and status, never its query."""
+    with running_server(tmp_path / "my data", "--log-level", "debug") as server:
+        line = next(text for text in server.log_text().splitlines() if "orchid status" in text)
+        done = subprocess.run(
+            ["bash", "-c", f"{sys.executable} -m {line.strip()} -o json"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        told = server.log_text()
+
+    assert '"ready": true' in done.stdout
+    assert "request.answered method=GET path=/readyz status=200" in told
+    assert "verbose" not in told

@@ -14,12 +14,13 @@ import base64
 import csv
 import datetime
 import fnmatch
+import functools
 import io
 from collections.abc import Callable, Iterable
 
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect, path
-from orchid.commands.terminal.output import Cell, say, say_json, table
+from orchid.commands.terminal.output import Cell, say, table, tell
 
 FOREVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 CSV_COLUMNS = (
@@ -171,4 +172,8 @@ SORTS: dict[str, Callable[[Json], object]] = {
     "subject": lambda one: one["spec"].get("subject", ""),
     "user": lambda one: one["spec"].get("requester", {}).get("username", ""),
 }
-EXPORTS: dict[str, Callable[[list[Json]], None]] = {"json": say_json, "csv": _csv, "pem": _pem}
+EXPORTS: dict[str, Callable[[list[Json]], object]] = {
+    **{form: functools.partial(tell, form) for form in ("json", "yaml", "name")},
+    "csv": _csv,
+    "pem": _pem,
+}

@@ -1,6 +1,7 @@
 """How stores are opened: what is said about it at start."""
 
 import logging
+import sys
 
 import pytest
 
@@ -36,3 +37,15 @@ async def test_etcd_without_tls_is_warned_of(
 
     warned = [vars(record) for record in caplog.records if record.message == "store.plaintext"]
     assert [found["etcd"] for found in warned] == told
+
+
+async def test_etcd_without_its_packages_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The extra is named by whoever needs it."""
+    monkeypatch.setitem(sys.modules, "orchid.store.etcd.store", None)
+    settings = check(read(None, {"etcd-servers": ["https://127.0.0.1:1"]}))
+
+    with pytest.raises(BadSettings, match=r"pip install 'orchid-identity\[etcd\]'"):
+        async with stores.opened_store(settings):
+            pass
