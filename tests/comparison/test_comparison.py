@@ -18,7 +18,7 @@ from tests.comparison.grammar import Asked, Grammar
 from tests.comparison.normalising import normalised
 from tests.comparison.operations import Operation, common_operations
 from tests.comparison.sending import Answer, Client, Request
-from tests.comparison.values import spoiled
+from tests.comparison.values import POD_SPEC, spoiled
 from tests.conformance.exchanges import TOKENS
 from tests.e2e.serving import running_server
 from tests.unit.store import etcd_process
@@ -171,3 +171,13 @@ def test_spoiling_changes_a_document() -> None:
     changed = [spoiled(json.loads(json.dumps(document)), chance) != document for _ in range(100)]
 
     assert sum(changed) > 90
+
+
+def test_a_fault_is_in_one_document_alone() -> None:
+    """What is sent later is made of the same parts, and these stay as they were."""
+    chance = random.Random(1)
+    before = json.dumps(POD_SPEC)
+    faults = [json.dumps(spoiled(POD_SPEC, chance)) for _ in range(200)]
+
+    assert json.dumps(POD_SPEC) == before
+    assert len(set(faults)) > 1

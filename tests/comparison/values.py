@@ -6,6 +6,7 @@ everything else is made up. `spoiled` puts one fault into a document.
 """
 
 import base64
+import copy
 import json
 import random
 from pathlib import Path
@@ -128,19 +129,21 @@ class Values:
 
 def spoiled(document: Any, chance: random.Random) -> Any:
     """The document with one fault: a wrong type, a null, or something unknown or missing."""
+    document = copy.deepcopy(document)
+    wrong = copy.deepcopy(chance.choice(WRONG))
     places = list(_places(document))
     if not places:
-        return chance.choice(WRONG)
+        return wrong
     where, key = chance.choice(places)
     fault = chance.random()
     if fault < 0.5:
-        where[key] = chance.choice(WRONG)
+        where[key] = wrong
     elif fault < 0.75 and isinstance(where, dict):
         del where[key]
     elif isinstance(where, dict):
-        where["unknownField"] = chance.choice(WRONG)
+        where["unknownField"] = wrong
     else:
-        where.append(chance.choice(WRONG))
+        where.append(wrong)
     return document
 
 
