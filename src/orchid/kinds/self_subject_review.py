@@ -53,6 +53,7 @@ def declare(names: Naming) -> Kind[SelfSubjectReview]:
         plural="selfsubjectreviews",
         scope=Scope.CLUSTER,
         acts=TellWhoIsCalling(),
+        answers_metadata=False,
         creates=("metadata",),
         verbs=("create",),
         largest_body=LARGEST_REVIEW,

@@ -235,9 +235,9 @@ class Dispatch:
         kind, endpoint = route
         self._negotiate(exchange, kind, endpoint)
         require_names(request)
-        self._body(exchange, kind.largest_body)
+        body = self._body(exchange, kind.largest_body)
         self._write_options(exchange, request, "UpdateOptions", "")
-        new = await self._decoded(exchange, request, kind)
+        new = await self._decoded(exchange, request, kind, body_media_type(exchange), body)
         if kind.creates_on_update and await self._verbs.updating.is_missing(kind, request):
             return await self._create_by_update(exchange, request, kind, new)
         entry = await self._verbs.updating.replace(kind, endpoint, new, request)
@@ -350,14 +350,14 @@ class Dispatch:
         return exchange.http.body
 
     async def _sent_new(self, exchange: Exchange, request: Request, kind: Kind[Any]) -> Any:
-        body_media_type(exchange)  # refuses before the options do; with a PUT it is the reverse
-        self._body(exchange, kind.largest_body)
-        self._write_options(exchange, request, "CreateOptions", "")
-        return await self._decoded(exchange, request, kind)
-
-    async def _decoded(self, exchange: Exchange, request: Request, kind: Kind[Any]) -> Any:
-        media = body_media_type(exchange)
+        media = body_media_type(exchange)  # before the options are; with a PUT it is the reverse
         body = self._body(exchange, kind.largest_body)
+        self._write_options(exchange, request, "CreateOptions", "")
+        return await self._decoded(exchange, request, kind, media, body)
+
+    async def _decoded(
+        self, exchange: Exchange, request: Request, kind: Kind[Any], media: str, body: bytes
+    ) -> Any:
         request.body_weight = body_weight(body, may_be_yaml=media == YAML)
 
         def decode() -> Any:

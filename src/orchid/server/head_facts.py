@@ -18,10 +18,21 @@ FACTS = "facts"
 class HeadFacts:
     """The headers, read."""
 
-    __slots__ = ("accept", "audit_id", "forms", "impersonates", "indented", "manager", "media")
+    __slots__ = (
+        "accept",
+        "accepts_gzip",
+        "audit_id",
+        "forms",
+        "impersonates",
+        "indented",
+        "manager",
+        "media",
+    )
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         self.accept = headers.get("accept", "")[:LONGEST_ACCEPT]
+        encodings = headers.get("accept-encoding", "").split(",")
+        self.accepts_gzip = "gzip" in [token.strip() for token in encodings]
         self.audit_id = _usable(headers.get("audit-id"))  # the client's own; else empty
         self.impersonates = is_asked_for(headers)
         agent = headers.get("user-agent", "")

@@ -25,7 +25,7 @@ from orchid.server.negotiate import (
     form_of,
 )
 from orchid.server.protobuf_bodies import entry_body, list_body
-from orchid.server.sockets.messages import HttpRequest, Response
+from orchid.server.sockets.messages import Response
 from orchid.wire.codec import yaml_text
 from orchid.wire.codec.documents import encode, pretty
 from orchid.wire.codec.protobuf import sealed_status
@@ -77,18 +77,13 @@ def document(
 
 
 def wants_compression(exchange: Exchange, response: Response) -> bool:
-    return len(response.body) > GZIP_ABOVE and accepts_gzip(exchange.http)
+    return len(response.body) > GZIP_ABOVE and exchange.head.accepts_gzip
 
 
 def compressed(response: Response) -> Response:
     response.body = gzip.compress(response.body, 1, mtime=0)
     response.headers += b"Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n"
     return response
-
-
-def accepts_gzip(http: HttpRequest) -> bool:
-    given = http.headers.get("accept-encoding")
-    return given is not None and "gzip" in (token.strip() for token in given.split(","))
 
 
 def entry_response(exchange: Exchange, status: int, entry: Entry[Any]) -> Response:

@@ -76,9 +76,10 @@ class Creating:
         if not under:
             new = wiped(new)
         sent = new
-        new = await offload(
-            request.body_weight, lambda: self._ownership.after_create(kind, sent, request)
-        )
+        if kind.answers_metadata or sent.metadata.managed_fields:  # what is sent is judged
+            new = await offload(
+                request.body_weight, lambda: self._ownership.after_create(kind, sent, request)
+            )
         new = await self._admission.admit(request, kind, new, None)
         if kind.acts is None:
             raise NotFound(kind.about(new.name))

@@ -15,7 +15,7 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.cache.objects import unavailable
 from orchid.engine.kind import Kind
-from orchid.engine.request import Options, Request
+from orchid.engine.request import NO_OPTIONS, Options, Request
 from orchid.engine.verbs import continue_token
 from orchid.engine.verbs.read import at_least, parse_version
 from orchid.store import interface as store
@@ -123,6 +123,8 @@ class Listing:
     def selection(self, kind: Kind[T], options: Options) -> Selection[T]:
         """Which objects are asked for, once there is nothing wrong with the question."""
         selection = Selection(kind, options)
+        if options is NO_OPTIONS:
+            return selection
         refuse_if_any(ErrorSubject(self._names.meta, "ListOptions"), list_option_errors(options))
         selection.require_known_fields()
         return selection

@@ -25,7 +25,7 @@ from orchid.server.openapi.discovery_paths import page_documents
 from orchid.server.openapi.locations import V3
 from orchid.server.openapi.paths import FAILURE, Paths, group_path
 from orchid.server.openapi.schemas import PREFIX, Definitions
-from orchid.server.respond import accepts_gzip, head
+from orchid.server.respond import head
 from orchid.server.sockets.messages import Response
 from orchid.version import __version__
 from orchid.wire.naming import Naming
@@ -82,7 +82,7 @@ class OpenApiPages:
         swagger = self._documents(exchange.now).swagger
         document = swagger.plain if media == JSON else swagger.protobuf
         content = b"Content-Type: %b\r\n" % media.encode()
-        if accepts_gzip(exchange.http) and "range" not in exchange.http.headers:
+        if exchange.head.accepts_gzip and "range" not in exchange.http.headers:
             smaller = swagger.compressed[media]
             document = StaticDocument(smaller, document.tag, document.modified)
             content += b"Content-Encoding: gzip\r\n"
