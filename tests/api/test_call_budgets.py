@@ -1,0 +1,159 @@
+"""How many of our own functions are called for one request: a budget for each sort of request.
+
+A count is the same on every machine, where a time is not. Requests come in as bytes to a connection
+without a socket, and the store is in memory; TLS and SQLite are not counted. Of several requests
+the cheapest counts: what runs beside a request by chance is not its own. docs/performance.md has
+the table, and says what to do when a row goes over its budget.
+"""
+
+import asyncio
+import base64
+import cProfile
+import json
+from collections.abc import AsyncIterator, Callable
+from contextvars import copy_context
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import pytest
+
+import orchid
+from orchid.server.sockets.connection import Connection
+from orchid.server.sockets.listener_state import ConnectionLimits, ListenerState, plain
+from tests.api.world import ADMIN, Api, api
+from tests.unit.credentials import samples
+
+OURS = str(Path(orchid.__file__).parent)
+WARM, COUNTED = 10, 20
+ACCOUNTS = "/api/v1/namespaces/calls/serviceaccounts"
+AUTHENTICATION = "authentication.orch.io/v1"
+CERTIFICATES = "certificates.orch.io/v1"
+SIGNING_REQUEST = base64.b64encode(samples.request("jane")).decode()
+Job = Callable[[int], tuple[str, str, Any]]
+
+
+class Wire(asyncio.Transport):
+    """Takes what a connection writes, and tells when something was written."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 1)})
+        self.written = b""
+        self.answered = asyncio.Event()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += bytes(data)
+        self.answered.set()
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.write(b"".join(list_of_data))
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+class Counting:
+    """One connection to a server, and what each request on it costs."""
+
+    def __init__(self, server: Api) -> None:
+        chain = server.server.chain
+        state = ListenerState(
+            chain, ConnectionLimits(), plain(504), lambda _request, _error: plain(500), None
+        )
+        state.loop, state.context = asyncio.get_running_loop(), copy_context()
+        self._wire = Wire()
+        self._connection = Connection(state)
+        self._connection.connection_made(self._wire)
+
+    async def cost(self, method: str, path: str, body: Any) -> int:
+        """Send a request, and count the calls until its answer is written."""
+        sent = b"" if body is None else json.dumps(body).encode()
+        head = f"{method} {path} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {ADMIN}\r\n"
+        head += "Accept: application/json\r\nContent-Type: application/json\r\n"
+        head += f"Content-Length: {len(sent)}\r\n\r\n" if sent else "\r\n"
+        self._wire.written = b""
+        self._wire.answered.clear()
+        profile = cProfile.Profile(builtins=False)
+        profile.enable()
+        try:
+            self._connection.data_received(head.encode() + sent)
+            await self._wire.answered.wait()
+        finally:
+            profile.disable()
+        assert self._wire.written.startswith(b"HTTP/1.1 20"), self._wire.written
+        return sum(entry.callcount for entry in profile.getstats() if _is_ours(entry.code))
+
+
+def _is_ours(code: CodeType | str) -> bool:
+    return isinstance(code, CodeType) and code.co_filename.startswith(OURS)
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Api]:
+    async with api(tmp_path / "data") as made:
+        for number in range(50):
+            await made.account(f"a{number}", "calls")
+        yield made
+
+
+def account(number: int) -> tuple[str, str, Any]:
+    return "POST", ACCOUNTS, {"metadata": {"name": f"n-{number:03d}", "labels": {"app": "bench"}}}
+
+
+def signing_request(number: int) -> tuple[str, str, Any]:
+    spec = {
+        "request": SIGNING_REQUEST,
+        "signerName": "example.com/x",
+        "usages": ["client auth", "digital signature"],
+    }
+    body = {"metadata": {"name": f"c-{number:03d}"}, "spec": spec}
+    return "POST", f"/apis/{CERTIFICATES}/certificatesigningrequests", body
+
+
+JOBS: dict[str, tuple[int, Job]] = {
+    "livez": (39, lambda _: ("GET", "/livez", None)),
+    "get": (49, lambda number: ("GET", f"{ACCOUNTS}/a{number:d}", None)),
+    "list": (60, lambda _: ("GET", ACCOUNTS, None)),
+    "selfsubjectreview": (
+        76,
+        lambda _: ("POST", f"/apis/{AUTHENTICATION}/selfsubjectreviews", {}),
+    ),
+    "tokenrequest": (
+        187,
+        lambda number: (
+            "POST",
+            f"{ACCOUNTS}/a{number:d}/token",
+            {"spec": {"audiences": ["x"], "expirationSeconds": 3600}},
+        ),
+    ),
+    "create": (238, account),
+    "csr-create": (255, signing_request),
+}
+
+
+TOKEN_REVIEW = 132
+
+
+async def cheapest(server: Api, job: Job) -> int:
+    counting = Counting(server)
+    for number in range(WARM):
+        await counting.cost(*job(number))
+    return min([await counting.cost(*job(WARM + number)) for number in range(COUNTED)])
+
+
+@pytest.mark.parametrize("row", JOBS)
+async def test_a_request_stays_within_its_budget(server: Api, row: str) -> None:
+    """A row that goes over has got more to do on every request."""
+    budget, job = JOBS[row]
+
+    assert await cheapest(server, job) <= budget
+
+
+async def test_a_token_review_stays_within_its_budget(server: Api) -> None:
+    """Of a token that the server itself has issued."""
+    token = await server.token("a0", "calls")
+    path = f"/apis/{AUTHENTICATION}/tokenreviews"
+
+    assert (
+        await cheapest(server, lambda _: ("POST", path, {"spec": {"token": token}})) <= TOKEN_REVIEW
+    )
