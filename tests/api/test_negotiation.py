@@ -151,6 +151,19 @@ async def test_reviews_have_no_table(server: Api) -> None:
     assert partial.status == 201
 
 
+async def test_finalizing_a_namespace_gives_the_namespace_and_no_table(server: Api) -> None:
+    """Nobody looks at it in columns; who takes plain JSON too gets that."""
+    namespace = await server.make("/api/v1/namespaces", {"metadata": {"name": "n"}})
+    target = "/api/v1/namespaces/n/finalize"
+    table = await server.call("PUT", target, namespace, headers={"accept": TABLE})
+    both = await server.call(
+        "PUT", target, namespace, headers={"accept": f"{TABLE},application/json"}
+    )
+
+    assert (table.status, both.status) == (406, 200)
+    assert both.json["kind"] == "Namespace"
+
+
 @pytest.mark.parametrize(
     ("query", "agent", "accept", "indented"),
     [

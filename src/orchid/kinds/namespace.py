@@ -186,6 +186,7 @@ def declare(names: Naming) -> Kind[Namespace]:
                 writes=("metadata", "spec"),
                 rules=FinalizeRules(names),
                 verbs=("update",),
+                has_table=False,
             ),
             Endpoint("status", writes=("metadata", "status"), rules=StatusRules(names)),
         ),
