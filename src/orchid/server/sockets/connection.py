@@ -14,11 +14,12 @@ A connection never interprets a request: that is the handler's work.
 import asyncio
 from math import inf
 from time import monotonic
-from typing import Any, cast
+from typing import cast
 
 from orchid.server.sockets.budget import network_of
 from orchid.server.sockets.listener_state import ListenerState, plain
-from orchid.server.sockets.messages import CallerStanding, HttpRequest, Peer, Response, Stream
+from orchid.server.sockets.messages import CallerStanding, HttpRequest, Response, Stream
+from orchid.server.sockets.peer import peer_of
 from orchid.server.sockets.reader import BETWEEN, BODY, CLOSE_SILENTLY, HEAD, Arrived, RequestReader
 from orchid.server.sockets.streaming import (
     Answer,
@@ -29,7 +30,6 @@ from orchid.server.sockets.streaming import (
     closed_stream,
     open_on,
 )
-from orchid.server.sockets.tls import intermediates_of
 from orchid.server.sockets.websocket import SWITCHING, WebSocketStream
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -500,19 +500,3 @@ class Connection(asyncio.Protocol):
             self.deadline = now + self._service.limits.write_timeout
         else:
             self.abort()
-
-
-def peer_of(transport: asyncio.BaseTransport, *, verified_by_tls: bool) -> Peer:
-    """Describe who is at the other end, with the certificate it showed, if any."""
-    name: Any = transport.get_extra_info("peername")
-    address = host_and_port(name[0], name[1]) if isinstance(name, tuple) else ""
-    tls: Any = transport.get_extra_info("ssl_object")
-    certificate = tls.getpeercert(True) if tls is not None else None
-    if certificate is None:
-        return Peer(address)
-    return Peer(address, certificate, chain=intermediates_of(tls), verified_by_tls=verified_by_tls)
-
-
-def host_and_port(host: str, port: int) -> str:
-    """Join an address as it stands in a URL: IPv6 in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -20,9 +20,10 @@ from time import monotonic
 from typing import Final
 
 from orchid.server.sockets.budget import Budget, network_of
-from orchid.server.sockets.connection import Connection, host_and_port
+from orchid.server.sockets.connection import Connection
 from orchid.server.sockets.listener_state import ConnectionLimits, Failure, ListenerState
 from orchid.server.sockets.messages import Handler, Recognize, Response
+from orchid.server.sockets.peer import host_and_port
 from orchid.server.sockets.tls import TlsFiles
 from orchid.server.sockets.tls_channel import TlsChannel
 

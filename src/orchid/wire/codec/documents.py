@@ -19,15 +19,9 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from orchid.wire.codec.bounds import count_check_of, require_few_values
-from orchid.wire.codec.field_validation import (
-    FieldValidation,
-    Malformed,
-    Odd,
-    Pairs,
-    Undecodable,
-    quick_check_of,
-)
+from orchid.wire.codec.field_validation import FieldValidation, Malformed, Pairs, Undecodable
 from orchid.wire.codec.json_errors import syntax_fault
+from orchid.wire.codec.quick_check import Odd, quick_check_of
 from orchid.wire.schema import Fields, schema_of
 from orchid.wire.struct import Wire
 

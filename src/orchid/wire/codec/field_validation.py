@@ -1,20 +1,17 @@
 """Make a decoded document fit the schema of its kind, and say what did not.
 
-There are two looks at a document, because nearly all of them are flawless:
+`FieldValidation` drops nulls and unknown fields, normalises times and bytes, lists unknown and
+repeated fields in document order, and refuses wrong types by path. Nearly all documents are
+flawless: quick_check.py finds that out first, in a few microseconds.
 
-    QuickCheck       counts keys and notices that something is odd; a few microseconds
-    FieldValidation  drops nulls and unknown fields, normalises times and bytes, lists unknown
-                     and repeated fields in document order, refuses wrong types by path
-
-Start with `quick_check_of(schema)` and `FieldValidation`. Neither keeps a document, and neither
-quotes a value in an error: it may be a secret.
+Nothing here keeps a document, and nothing quotes a value in an error: it may be a secret.
 """
 
 import binascii
 import datetime
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from orchid.wire.schema import Anything, Field, Fields, Leaf, Mapping, Node, Scalar, Sequence
@@ -26,12 +23,12 @@ MICRO_TIME = "micro-time"  # beside a field: a time that keeps its microseconds
 
 _MOST_FINDINGS = 100
 _MOST_FINDING_TEXT = 64 * 1024  # characters, lest long keys make the answer outgrow the question
-_INT32 = range(-(2**31), 2**31)
-_INT64 = range(-(2**63), 2**63)
-_WHOLE_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z", re.ASCII)
-_MICRO_TIME = re.compile(_WHOLE_TIME.pattern[:-1] + r"(?:\.[0-9]{1,6})?Z", re.ASCII)
-_MICRO_TEXT = re.compile(
-    _WHOLE_TIME.pattern[:-1] + r"\.[0-9]{6}(?:Z|[+-][0-9]{2}:[0-9]{2})", re.ASCII
+INT32_RANGE = range(-(2**31), 2**31)
+INT64_RANGE = range(-(2**63), 2**63)
+WHOLE_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z", re.ASCII)
+MICRO_TIME_TEXT = re.compile(WHOLE_TIME.pattern[:-1] + r"(?:\.[0-9]{1,6})?Z", re.ASCII)
+MICRO_TEXT = re.compile(
+    WHOLE_TIME.pattern[:-1] + r"\.[0-9]{6}(?:Z|[+-][0-9]{2}:[0-9]{2})", re.ASCII
 )
 _ANY_TIME = re.compile(
     r"(?P<moment>[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})"
@@ -50,188 +47,6 @@ class Malformed(Undecodable):
 
 class Pairs(list[tuple[str, Any]]):
     """A JSON object as written: repeated keys are still there."""
-
-
-# --- the glance -----------------------------------------------------------------------------------
-
-QuickCheck = Callable[[Any], int]
-
-
-class Odd(Exception):
-    """Something needs the thorough look."""
-
-
-def quick_check_of(schema: Fields) -> QuickCheck:
-    """A function that counts all keys of a document already known to have the right types.
-
-    It raises Odd at unknown fields, at times that are not in form, at integers beyond 64 bits, and
-    at anything of a wrong type in those parts that are kept as plain dicts.
-    """
-    return _glance_fields(schema, schema.open, {})
-
-
-_Known = dict[tuple[int, bool], QuickCheck]
-
-
-def _quick_check(node: Node, raw: bool, known: _Known, encoding: str = "") -> QuickCheck | None:
-    """None when there is nothing to look at. `raw` parts have not been type-checked before."""
-    match node:
-        case Leaf(scalar=scalar):
-            return _glance_leaf(scalar, raw, encoding)
-        case Anything():
-            return _glance_anything
-        case Fields():
-            return _glance_fields(node, raw or node.open, known)
-        case Mapping(values=values):
-            return _glance_mapping(_quick_check(values, raw, known), raw)
-        case Sequence(items=items):
-            return _glance_sequence(_quick_check(items, raw, known), raw)
-
-
-class _Closed(dict[str, QuickCheck | None]):
-    """The members of a record; looking for any other is odd."""
-
-    def __missing__(self, key: str) -> QuickCheck:
-        raise Odd
-
-
-class _Open(dict[str, QuickCheck | None]):
-    """The members of a record that keeps what it does not know."""
-
-    def __missing__(self, key: str) -> QuickCheck:
-        return _glance_anything
-
-
-def _glance_fields(node: Fields, raw: bool, known: _Known) -> QuickCheck:
-    if (id(node), raw) in known:
-        return known[id(node), raw]
-    members: dict[str, QuickCheck | None] = _Open() if node.open else _Closed()
-
-    def glance(value: Any) -> int:
-        if type(value) is not dict:
-            return _odd(value)
-        count = len(value)
-        for key, item in value.items():
-            look = members[key]
-            if look is not None:
-                count += look(item)
-        return count
-
-    known[id(node), raw] = glance
-    for name, field in node.fields.items():
-        members[name] = _quick_check(field.node, raw, known, _encoding(field))
-    return glance
-
-
-def _glance_mapping(values: QuickCheck | None, raw: bool) -> QuickCheck:
-    def glance(value: Any) -> int:
-        if type(value) is not dict:
-            return _odd(value)
-        if values is None:
-            return len(value)
-        return len(value) + sum(map(values, value.values()))
-
-    return glance
-
-
-def _glance_sequence(items: QuickCheck | None, raw: bool) -> QuickCheck | None:
-    if items is None and not raw:
-        return None
-
-    def glance(value: Any) -> int:
-        if type(value) is not list:
-            return _odd(value)
-        return sum(map(items, value)) if items else 0
-
-    return glance
-
-
-def _glance_leaf(scalar: Scalar, raw: bool, encoding: str) -> QuickCheck | None:
-    if scalar is Scalar.INTEGER:
-        return _glance_small_integer if encoding == INT32 else _glance_integer
-    if scalar is Scalar.TIME:
-        return _glance_micro_time if encoding == MICRO_TIME else _glance_time
-    if scalar is Scalar.STRING and encoding == MICRO_TIME:
-        return _glance_micro_text
-    if not raw:
-        return None
-    return {
-        Scalar.STRING: _glance_string,
-        Scalar.BYTES: _odd,  # only the thorough look reads base64 inside a plain dict
-        Scalar.BOOLEAN: _glance_boolean,
-        Scalar.NUMBER: _glance_number,
-    }[scalar]
-
-
-def _odd(_: Any) -> int:
-    raise Odd
-
-
-def _glance_integer(value: Any) -> int:
-    if type(value) is int and value in _INT64:
-        return 0
-    raise Odd
-
-
-def _glance_small_integer(value: Any) -> int:
-    if type(value) is int and value in _INT32:
-        return 0
-    raise Odd
-
-
-def _glance_micro_text(value: Any) -> int:
-    if type(value) is not str or not value.endswith("Z") or not _MICRO_TEXT.fullmatch(value):
-        raise Odd
-    try:
-        datetime.datetime.fromisoformat(value)
-    except ValueError:
-        raise Odd from None
-    return 0
-
-
-def _glance_time(value: Any) -> int:
-    if type(value) is str and _WHOLE_TIME.fullmatch(value):
-        return 0
-    raise Odd
-
-
-def _glance_micro_time(value: Any) -> int:
-    if type(value) is str and _MICRO_TIME.fullmatch(value):
-        return 0
-    raise Odd
-
-
-def _glance_string(value: Any) -> int:
-    return 0 if type(value) is str else _odd(value)
-
-
-def _glance_boolean(value: Any) -> int:
-    return 0 if type(value) is bool else _odd(value)
-
-
-def _glance_number(value: Any) -> int:
-    return 0 if type(value) in (int, float) else _odd(value)
-
-
-def _glance_anything(value: Any, depth: int = 1) -> int:
-    if depth > MAX_DEPTH:
-        raise Odd
-    kind = type(value)
-    if kind is dict:
-        count, items = len(value), value.values()
-    elif kind is list:
-        count, items = 0, value
-    elif (kind is int and value not in _INT64) or (kind is float and not math.isfinite(value)):
-        raise Odd
-    else:
-        return 0
-    for item in items:
-        if item and type(item) is not str:  # what is empty, or zero, holds nothing to see
-            count += _glance_anything(item, depth + 1)
-    return count
-
-
-# --- the thorough look ----------------------------------------------------------------------------
 
 
 class FieldPlace(NamedTuple):
@@ -303,7 +118,7 @@ class FieldValidation:
             elif item is None:
                 shaped.pop(key, None)
             else:
-                shaped[key] = self._node(field.node, item, here, raw, _encoding(field))
+                shaped[key] = self._node(field.node, item, here, raw, encoding_of(field))
         return shaped
 
     def _mapping(self, values: Node, value: Any, place: FieldPlace, raw: bool) -> dict[str, Any]:
@@ -365,7 +180,7 @@ class FieldValidation:
             self._room -= len(text)
 
 
-def _encoding(field: Field) -> str:
+def encoding_of(field: Field) -> str:
     """How the field travels as protobuf, which tells its form and range beyond its type."""
     return field.proto.encoding if field.proto is not None else ""
 
@@ -377,7 +192,7 @@ def _leaf(scalar: Scalar, value: Any, place: FieldPlace, raw: bool, encoding: st
         case Scalar.BOOLEAN if type(value) is bool:
             return value
         case Scalar.INTEGER if type(value) is int:
-            if value not in (_INT32 if encoding == INT32 else _INT64):
+            if value not in (INT32_RANGE if encoding == INT32 else INT64_RANGE):
                 raise Undecodable(f"{_named(place)}: integer out of range")
             return value
         case Scalar.NUMBER if type(value) in (int, float):
@@ -399,7 +214,7 @@ def _leaf(scalar: Scalar, value: Any, place: FieldPlace, raw: bool, encoding: st
 
 def _number(value: int | float, place: FieldPlace | None) -> int | float:
     """Integers beyond 64 bits become floating-point numbers, as in the reference."""
-    if type(value) is int and value in _INT64:
+    if type(value) is int and value in INT64_RANGE:
         return value
     try:
         number = float(value)
@@ -426,7 +241,7 @@ def _time(text: str, place: FieldPlace, micro: bool) -> datetime.datetime:
 
 def _micro_text(text: str, place: FieldPlace) -> str:
     """A time that is kept as text, always with its microseconds."""
-    if not _MICRO_TEXT.fullmatch(text):
+    if not MICRO_TEXT.fullmatch(text):
         raise Undecodable(f"{_named(place)}: expected a time with microseconds as in RFC 3339")
     moment = _time(text, place, micro=True).replace(tzinfo=None)
     return f"{moment.isoformat(timespec='microseconds')}Z"

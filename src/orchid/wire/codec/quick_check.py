@@ -1,0 +1,199 @@
+"""Find out whether a decoded document is flawless, which nearly all are, without changing it.
+
+Start with `quick_check_of(schema)`. A check counts keys and raises `Odd` as soon as anything needs
+the thorough look of field_validation.py; it never says what.
+"""
+
+import datetime
+import math
+from collections.abc import Callable
+from typing import Any
+
+from orchid.wire.codec.field_validation import (
+    INT32,
+    INT32_RANGE,
+    INT64_RANGE,
+    MAX_DEPTH,
+    MICRO_TEXT,
+    MICRO_TIME,
+    MICRO_TIME_TEXT,
+    WHOLE_TIME,
+    encoding_of,
+)
+from orchid.wire.schema import Anything, Fields, Leaf, Mapping, Node, Scalar, Sequence
+
+QuickCheck = Callable[[Any], int]
+
+
+class Odd(Exception):
+    """Something needs the thorough look."""
+
+
+def quick_check_of(schema: Fields) -> QuickCheck:
+    """A function that counts all keys of a document already known to have the right types.
+
+    It raises Odd at unknown fields, at times that are not in form, at integers beyond 64 bits, and
+    at anything of a wrong type in those parts that are kept as plain dicts.
+    """
+    return _check_fields(schema, schema.open, {})
+
+
+_Known = dict[tuple[int, bool], QuickCheck]
+
+
+def _quick_check(node: Node, raw: bool, known: _Known, encoding: str = "") -> QuickCheck | None:
+    """None when there is nothing to look at. `raw` parts have not been type-checked before."""
+    match node:
+        case Leaf(scalar=scalar):
+            return _check_leaf(scalar, raw, encoding)
+        case Anything():
+            return _check_anything
+        case Fields():
+            return _check_fields(node, raw or node.open, known)
+        case Mapping(values=values):
+            return _check_mapping(_quick_check(values, raw, known), raw)
+        case Sequence(items=items):
+            return _check_sequence(_quick_check(items, raw, known), raw)
+
+
+class _Closed(dict[str, QuickCheck | None]):
+    """The members of a record; looking for any other is odd."""
+
+    def __missing__(self, key: str) -> QuickCheck:
+        raise Odd
+
+
+class _Open(dict[str, QuickCheck | None]):
+    """The members of a record that keeps what it does not know."""
+
+    def __missing__(self, key: str) -> QuickCheck:
+        return _check_anything
+
+
+def _check_fields(node: Fields, raw: bool, known: _Known) -> QuickCheck:
+    if (id(node), raw) in known:
+        return known[id(node), raw]
+    members: dict[str, QuickCheck | None] = _Open() if node.open else _Closed()
+
+    def glance(value: Any) -> int:
+        if type(value) is not dict:
+            return _odd(value)
+        count = len(value)
+        for key, item in value.items():
+            look = members[key]
+            if look is not None:
+                count += look(item)
+        return count
+
+    known[id(node), raw] = glance
+    for name, field in node.fields.items():
+        members[name] = _quick_check(field.node, raw, known, encoding_of(field))
+    return glance
+
+
+def _check_mapping(values: QuickCheck | None, raw: bool) -> QuickCheck:
+    def glance(value: Any) -> int:
+        if type(value) is not dict:
+            return _odd(value)
+        if values is None:
+            return len(value)
+        return len(value) + sum(map(values, value.values()))
+
+    return glance
+
+
+def _check_sequence(items: QuickCheck | None, raw: bool) -> QuickCheck | None:
+    if items is None and not raw:
+        return None
+
+    def glance(value: Any) -> int:
+        if type(value) is not list:
+            return _odd(value)
+        return sum(map(items, value)) if items else 0
+
+    return glance
+
+
+def _check_leaf(scalar: Scalar, raw: bool, encoding: str) -> QuickCheck | None:
+    if scalar is Scalar.INTEGER:
+        return _check_small_integer if encoding == INT32 else _check_integer
+    if scalar is Scalar.TIME:
+        return _check_micro_time if encoding == MICRO_TIME else _check_time
+    if scalar is Scalar.STRING and encoding == MICRO_TIME:
+        return _check_micro_text
+    if not raw:
+        return None
+    return {
+        Scalar.STRING: _check_string,
+        Scalar.BYTES: _odd,  # only the thorough look reads base64 inside a plain dict
+        Scalar.BOOLEAN: _check_boolean,
+        Scalar.NUMBER: _check_number,
+    }[scalar]
+
+
+def _odd(_: Any) -> int:
+    raise Odd
+
+
+def _check_integer(value: Any) -> int:
+    if type(value) is int and value in INT64_RANGE:
+        return 0
+    raise Odd
+
+
+def _check_small_integer(value: Any) -> int:
+    if type(value) is int and value in INT32_RANGE:
+        return 0
+    raise Odd
+
+
+def _check_micro_text(value: Any) -> int:
+    if type(value) is not str or not value.endswith("Z") or not MICRO_TEXT.fullmatch(value):
+        raise Odd
+    try:
+        datetime.datetime.fromisoformat(value)
+    except ValueError:
+        raise Odd from None
+    return 0
+
+
+def _check_time(value: Any) -> int:
+    if type(value) is str and WHOLE_TIME.fullmatch(value):
+        return 0
+    raise Odd
+
+
+def _check_micro_time(value: Any) -> int:
+    if type(value) is str and MICRO_TIME_TEXT.fullmatch(value):
+        return 0
+    raise Odd
+
+
+def _check_string(value: Any) -> int:
+    return 0 if type(value) is str else _odd(value)
+
+
+def _check_boolean(value: Any) -> int:
+    return 0 if type(value) is bool else _odd(value)
+
+
+def _check_number(value: Any) -> int:
+    return 0 if type(value) in (int, float) else _odd(value)
+
+
+def _check_anything(value: Any, depth: int = 1) -> int:
+    if depth > MAX_DEPTH:
+        raise Odd
+    kind = type(value)
+    if kind is dict:
+        count, items = len(value), value.values()
+    elif kind is list:
+        count, items = 0, value
+    elif (kind is int and value not in INT64_RANGE) or (kind is float and not math.isfinite(value)):
+        raise Odd
+    else:
+        return 0
+    for item in items:
+        if item and type(item) is not str:  # what is empty, or zero, holds nothing to see
+            count += _check_anything(item, depth + 1)
+    return count
