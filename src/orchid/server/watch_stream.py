@@ -184,11 +184,14 @@ class WatchStream:
         lasts = self._seconds
         self._end_timer = loop.call_later(lasts, self._sink.finish)
         if self._watch.bookmarks:
-            self._last_bookmark = loop.time() + lasts - min(BOOKMARK_BEFORE_END, lasts / 2)
+            self._last_bookmark = loop.time() + lasts - BOOKMARK_BEFORE_END
             self._next_bookmark()
 
     def _next_bookmark(self) -> None:
-        """Every minute, and once more shortly before the end, which is when it helps most."""
+        """Every minute, and once more shortly before the end, which is when it helps most.
+
+        A watch that is shorter than that gets none, as in the reference.
+        """
         loop = asyncio.get_running_loop()
         wait = min(BOOKMARK_EVERY, self._last_bookmark - loop.time())
         if wait > 0:
