@@ -47,7 +47,8 @@ def test_everything_installs_our_distribution() -> None:
     )
     texts = list(ROOT.glob("*.md"))
     for folder in ("docs", "src", "deploy", "scripts"):
-        texts += [path for path in (ROOT / folder).rglob("*") if path.is_file()]
+        found_here = (ROOT / folder).rglob("*")
+        texts += [path for path in found_here if path.is_file() and path.suffix != ".pyc"]
 
     found = [path for path in texts if wrong.search(path.read_text(errors="replace"))]
 
