@@ -79,7 +79,7 @@ apiVersion: identity.orch.io/v1alpha1
 kind: CertificateAuthority
 metadata: {{name: {name}}}
 spec:
-  signerName: example.com/tables
+  signerName: example.com/{name}
   key: {{algorithm: ECDSA-P256}}
   subject: {{commonName: Tables}}
   duration: 720h

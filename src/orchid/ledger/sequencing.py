@@ -34,6 +34,7 @@ from orchid.tlog.tiles import FULL, BadTile, Edge, Tile
 log = logging.getLogger(__name__)
 
 INTERVAL_SECONDS: Final = 1.0
+FIRST_HURRY = 10  # times as often, until the log has begun
 PAGE: Final = 1024  # pending entries that are read, and put in order, at once
 MOST_AT_ONCE: Final = 64  # entries in one commit, each of which costs a change more
 MOST_STRETCHES: Final = 32  # of one bundle; more are joined into one
@@ -82,7 +83,8 @@ class Sequencer:
                 if str(failure) != problem:  # said once, not every second
                     log.error("ledger.not_written: %s", failure)
                 problem = str(failure)
-            await sleep(interval)
+            # The first entries come with the start, and people look for them at once.
+            await sleep(interval if self._end is not None else interval / FIRST_HURRY)
 
     async def drain(self) -> None:
         """Give every entry that is pending now its place."""

@@ -17,6 +17,7 @@ from orchid.credentials.refusals import is_panic
 from orchid.engine.interfaces import Authenticated, Authenticator, Authorizer, Rejected
 from orchid.engine.request import Request
 from orchid.engine.seat import SEAT
+from orchid.server.audit.redaction import presented_token
 from orchid.server.audit.trail import AuditTrail
 from orchid.server.authorize import AuthorizerFailed, insist
 from orchid.server.dispatch import Dispatch
@@ -28,7 +29,7 @@ from orchid.server.pages import Pages, not_found_text
 from orchid.server.parse import UnreadableTarget, read_target
 from orchid.server.respond import TEXT, error_response, text
 from orchid.server.sockets.messages import CallerStanding, HttpRequest, Response, Stream
-from orchid.telemetry import failure_story
+from orchid.telemetry import MASK, failure_story
 from orchid.wire.errors import ApiError, NoSuchRoute, Timeout, Unauthorized
 from orchid.wire.options import duration
 from orchid.wire.user import ANONYMOUS
@@ -212,13 +213,17 @@ class Chain:
 
 
 def _told(exchange: Exchange, answer: Response | Stream, took: float) -> dict[str, object]:
-    """What `--log-level debug` says of a request: never its query, headers or bodies."""
-    caller = exchange.observed.caller
+    """What `--log-level debug` says of a request: never its query, headers or bodies.
+
+    The caller's own token is taken out of whatever they chose.
+    """
+    http, caller, token = exchange.http, exchange.observed.caller, presented_token(exchange.http)
+    chosen = {"method": http.method, "path": http.path, "audit_id": exchange.audit_id}
+    if token:
+        chosen = {name: text.replace(token, MASK) for name, text in chosen.items()}
     return {
-        "method": exchange.http.method,
-        "path": exchange.http.path,
+        **chosen,
         "status": answer.status,
         "user": caller.user.username if caller is not None else "",
         "ms": round(took * 1000, 1),
-        "audit_id": exchange.audit_id,
     }
