@@ -419,6 +419,12 @@ def _well() -> str | None:
     return None
 
 
+_TEXT = b"Content-Type: text/plain; charset=utf-8\r\n"
+
+
 def _failed(http: HttpRequest, problem: BaseException) -> Response:
+    if isinstance(problem, asyncio.CancelledError):
+        # We are being stopped in the middle of it: nothing is known of its outcome.
+        return Response(503, _TEXT, b"the server is stopping\n")
     log.error("request.failed", extra={"story": failure_story(problem)})
-    return Response(500, b"Content-Type: text/plain; charset=utf-8\r\n", b"internal error\n")
+    return Response(500, _TEXT, b"internal error\n")

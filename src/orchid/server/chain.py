@@ -222,8 +222,10 @@ def _told(exchange: Exchange, answer: Response | Stream, took: float) -> dict[st
     if token:
         chosen = {name: text.replace(token, MASK) for name, text in chosen.items()}
     return {
-        **chosen,
+        "method": chosen["method"],
+        "path": chosen["path"],
         "status": answer.status,
         "user": caller.user.username if caller is not None else "",
         "ms": round(took * 1000, 1),
+        "audit_id": chosen["audit_id"],
     }
