@@ -4,9 +4,12 @@
 asks `now`; whoever measures how long something takes asks `monotonic`.
 """
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Protocol
+
+Monotonic = Callable[[], float]  # for those who need no time of day
 
 MILLISECOND = 0.001
 
@@ -14,6 +17,9 @@ MILLISECOND = 0.001
 class Clock(Protocol):
     def now(self) -> datetime:
         """The current time in UTC."""
+
+    def monotonic(self) -> float:
+        """Seconds since some moment; they never go back."""
 
 
 class SystemClock:

@@ -14,6 +14,7 @@ import uvloop
 
 from orchid import telemetry
 from orchid.assembly.serving import serve_as_worker
+from orchid.clock import SystemClock
 from orchid.settings import BadSettings, Settings, check
 from orchid.store.interface import StoreUnavailable
 from orchid.workers.messages import UnfitMessage
@@ -36,7 +37,7 @@ def main() -> int:
 async def work(link: socket.socket) -> int:
     """Do what the parent says over the link."""
     try:
-        store = await RemoteStore.connect(link)
+        store = await RemoteStore.connect(link, SystemClock.monotonic)
     except StoreUnavailable:
         return ORPHANED
     beating = asyncio.create_task(store.beat())

@@ -58,7 +58,12 @@ class Counting:
     def __init__(self, server: Api) -> None:
         chain = server.server.chain
         state = ListenerState(
-            chain, ConnectionLimits(), plain(504), lambda _request, _error: plain(500), None
+            chain,
+            ConnectionLimits(),
+            plain(504),
+            lambda _request, _error: plain(500),
+            recognize=None,
+            monotonic=server.server.clock.monotonic,
         )
         state.loop, state.context = asyncio.get_running_loop(), copy_context()
         self._wire = Wire()

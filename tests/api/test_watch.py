@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -108,12 +109,13 @@ async def test_tables_and_metadata(server: Api) -> None:
 
 async def test_ages_are_those_of_the_moment(server: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """An object that is younger than the watch has an age all the same."""
-    ticks = [1000.0]
-    monkeypatch.setattr(stream_module, "monotonic", lambda: ticks[0])
+    clock, ahead = server.server.clock, timedelta()
+    real = clock.now
+    monkeypatch.setattr(clock, "now", lambda: real() + ahead)
     made = await server.account("a")
     async with server.watch(f"{SA}?watch=1", accept=TABLE) as tables:
         await tables.next()
-        ticks[0] += 7200
+        ahead = timedelta(hours=2)
         made["metadata"]["labels"] = {"x": "y"}
         await server.call("PUT", f"{SA}/a", made)
         event = await tables.next()

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable
+from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -40,7 +41,7 @@ async def ask_token_webhook(server: Server) -> None:
 
 
 async def ask_authorization_webhook(server: Server) -> None:
-    webhook = Webhook(ORCH, client_of(server), WebhookSettings())
+    webhook = Webhook(ORCH, client_of(server), monotonic, WebhookSettings())
     decision = await webhook.authorize(JANE, Target("get", is_resource=True, resource="pods"))
     assert not decision.allowed
 

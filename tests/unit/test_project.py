@@ -78,3 +78,21 @@ def test_every_exemption_has_its_reason() -> None:
 
     assert files
     assert bare == []
+
+
+def test_time_is_measured_by_what_was_handed_in() -> None:
+    """`time.monotonic` stands in clock.py alone; everybody else gets it from the assembly."""
+    sources = [path for path in ROOT.glob("src/**/*.py") if path != ROOT / "src/orchid/clock.py"]
+    direct = re.compile(r"\btime\.monotonic|from time import .*\bmonotonic")
+
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: take a Clock, or a Monotonic, as an argument"
+        for path in sources
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if direct.search(line)
+    ]
+
+    assert direct.search("started = time.monotonic()")
+    assert direct.search("from time import monotonic, sleep")
+    assert sources
+    assert found == []

@@ -165,6 +165,7 @@ class Authorization:
         return Webhook(
             self._settings.names,
             HttpsClient(remote, timeout=settings.timeout),
+            self._clock.monotonic,
             settings,
             name=wanted.name,
             conditions=conditions,

@@ -145,7 +145,7 @@ class Assembly:
             settings.given.max_mutating_requests_inflight,
             patience=settings.request_timeout / 4,
         )
-        self.watchdog = LoopWatchdog(self.fairness.feel_lag)
+        self.watchdog = LoopWatchdog(self.clock.monotonic, self.fairness.feel_lag)
         self.chain = self._chain()
         self.clients = controlling.InProcessClients(
             self.chain, self.access.callers, self.catalog, names
@@ -162,7 +162,7 @@ class Assembly:
         if record is None:
             return None
         names, catalog = self.settings.names, self.catalog
-        return PolicyAudit(record.policy, record.log, names, SystemClock(), catalog.is_confidential)
+        return PolicyAudit(record.policy, record.log, names, self.clock, catalog.is_confidential)
 
     async def ensure_namespace(self, name: str) -> None:
         await self.local.ensure(Namespace().with_meta(name=name))
@@ -225,6 +225,7 @@ class Assembly:
                 self.verbs,
                 self.access.authorizer,
                 names,
+                self.clock,
                 shortest_watch=float(given.min_request_timeout),
             ),
             audit=self.audit,
@@ -376,6 +377,7 @@ class Assembly:
             crl_pages.PlainRevocationLists(self.lists),
             timeout_response=TIMEOUT,
             failure=_failed,
+            monotonic=self.clock.monotonic,
             limits=fitted(ConnectionLimits(request_timeout=self.settings.request_timeout)),
         )
         try:
@@ -401,6 +403,7 @@ class Assembly:
             self.chain,
             timeout_response=TIMEOUT,
             failure=_failed,
+            monotonic=self.clock.monotonic,
             limits=fitted(ConnectionLimits(request_timeout=self.settings.request_timeout)),
             tls=tls,
             recognize=self.chain.recognize,

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import socket
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -31,21 +30,22 @@ WORKER_PROGRAM = (sys.executable, "-P", "-m", "orchid.worker")
 
 async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
     """Serve until `stop` is set, then drain. `announce` is told when the server is ready."""
+    clock = SystemClock()
     data_directory.make(settings)
     async with contextlib.AsyncExitStack() as opened:
         # The store comes first: whoever has it open owns the directory, and writes the files in it.
         store = await opened.enter_async_context(opened_store(settings))
-        files = data_directory.prepare(settings, SystemClock().now())
+        files = data_directory.prepare(settings, clock.now())
         await opened.enter_async_context(sequenced(settings, files, store))
         if settings.given.workers > 1:
             sockets = await _bound(settings)
-            workers = Parent(settings, store, sockets, WORKER_PROGRAM)
+            workers = Parent(settings, store, sockets, WORKER_PROGRAM, clock.monotonic)
             await workers.run(stop, lambda: announce(settings, files))
             return
         async with opened_audit(settings) as audit:
             server = Assembly(settings, files, store, audit)
             retention = Retention(
-                store, time.monotonic, keep=settings.history, forgotten=server.feed.forget_before
+                store, clock.monotonic, keep=settings.history, forgotten=server.feed.forget_before
             )
 
             async def ready() -> list[socket.socket]:

@@ -13,7 +13,6 @@ them takes `orchid bundle show --signer example.com/web --pem`.
 import argparse
 import base64
 import hashlib
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,10 @@ from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import CommandRefused, Json, ServerConnection, path
 from orchid.commands.terminal.objects import Column, completed, name_of, show_list
 from orchid.commands.terminal.output import USAGE, Cell, Complaint, facts, say, tell
+from orchid.commands.terminal.polling import polls
 from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
 
 KIND, VERSION = "CertificateAuthority", "v1alpha1"
-LOOK_SECONDS = 0.1
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -158,17 +157,15 @@ def _make(chosen: argparse.Namespace, server: ServerConnection, spec: Json) -> i
 
 def _wait_for(server: ServerConnection, made: Json, seconds: float) -> Json:
     """Wait until the authority is ready; what is wrong with it ends the wait."""
-    name, deadline = made["metadata"]["name"], time.monotonic() + seconds
-    while True:
+    name = made["metadata"]["name"]
+    for _ in polls(seconds):
         found = server.get(place(server, name))
         ready = _condition(found, "Ready")
         if ready.get("status") == "True":
             return found
         if ready:
             raise Complaint(f"{name} is not ready: {ready['reason']}: {ready['message']}")
-        if time.monotonic() >= deadline:
-            raise Complaint(f"{name} is made, but nobody has made its key; do controllers run?")
-        time.sleep(LOOK_SECONDS)
+    raise Complaint(f"{name} is made, but nobody has made its key; do controllers run?")
 
 
 # -- list, show, delete --------------------------------------------------------------------

@@ -13,8 +13,6 @@ New requests are made in requesting.py. What a request asks for is read out of i
 import argparse
 import base64
 import binascii
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +21,10 @@ from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import CONFLICT, CommandRefused, Json, ServerConnection
 from orchid.commands.terminal.objects import Column, completed, name_of, show_list
 from orchid.commands.terminal.output import Cell, Complaint, facts, say, tell
+from orchid.commands.terminal.polling import polls
 from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
 
 ATTEMPTS = 5
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -216,13 +214,10 @@ def _fetch(chosen: argparse.Namespace, server: ServerConnection) -> int:
     return 0
 
 
-def wait_for(
-    server: ServerConnection, name: str, seconds: float, sleep: Callable[[float], None] = time.sleep
-) -> Json:
+def wait_for(server: ServerConnection, name: str, seconds: float) -> Json:
     """Wait until a request has its certificate; a refusal ends the wait at once."""
-    deadline = time.monotonic() + seconds
-    pause = SHORTEST_PAUSE
-    while True:
+    found: Json = {}
+    for _ in polls(seconds):
         found = server.get(place(server, name))
         if _status(found).get("certificate"):
             return found
@@ -230,10 +225,7 @@ def wait_for(
             if condition.get("type") in ("Denied", "Failed"):
                 title, told = _told(condition)
                 raise Complaint(f"{name} was {title.lower()}: {told or 'no reason is given'}")
-        if time.monotonic() >= deadline:
-            raise Complaint(_overdue(found, name, seconds))
-        sleep(min(pause, max(0.0, deadline - time.monotonic())))
-        pause = min(pause * 1.5, LONGEST_PAUSE)
+    raise Complaint(_overdue(found, name, seconds))
 
 
 def _overdue(found: Json, name: str, seconds: float) -> str:

@@ -5,8 +5,7 @@ Writes  /status of a revocation; removes the Leases of servers that are long gon
 Never   judges by the times in a Lease: how long ago it was renewed is seen by our own clock
 """
 
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
@@ -30,17 +29,10 @@ class ConfirmRevocations(Controller[CredentialRevocation]):
     name = "revocation-confirmer"
     minds_deletions = True
 
-    def __init__(
-        self,
-        client: Client,
-        names: Naming,
-        clock: Clock,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, client: Client, names: Naming, clock: Clock) -> None:
         super().__init__(client, ListSelection(CredentialRevocation))
         self._names = names
         self._clock = clock
-        self._monotonic = monotonic
         self._servers: dict[str, tuple[int, float]] = {}  # how far, and when we heard of it
         self._waiting: set[Key] = set()
         home, label = names.system_namespace, f"{server_label(names)}=true"
@@ -74,7 +66,7 @@ class ConfirmRevocations(Controller[CredentialRevocation]):
 
     def _live(self) -> list[int]:
         """How far each server is that has been heard of lately."""
-        now = self._monotonic()
+        now = self._clock.monotonic()
         return [applied for applied, heard in self._servers.values() if now - heard <= LASTS]
 
     async def _heard(self, event: WatchedChange[Lease]) -> AsyncIterator[Key]:
@@ -84,13 +76,13 @@ class ConfirmRevocations(Controller[CredentialRevocation]):
         else:
             text = lease.metadata.annotations.get(applied_annotation(self._names), "")
             applied = int(text) if text.isascii() and text.isdigit() else 0
-            self._servers[lease.name] = applied, self._monotonic()
+            self._servers[lease.name] = applied, self._clock.monotonic()
             await self._remove_gone()
         for key in tuple(self._waiting):
             yield key
 
     async def _remove_gone(self) -> None:
-        limit = self._monotonic() - REMOVED_AFTER
+        limit = self._clock.monotonic() - REMOVED_AFTER
         for name in [name for name, (_, heard) in self._servers.items() if heard < limit]:
             del self._servers[name]
             lease = await self._client.find(Lease, name, self._names.system_namespace)

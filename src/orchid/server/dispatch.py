@@ -10,6 +10,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from orchid.clock import Clock
 from orchid.engine.cache.entry import Entry
 from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import Authorizer
@@ -85,6 +86,7 @@ class Dispatch:
         verbs: Verbs,
         authorizer: Authorizer,
         names: Naming,
+        clock: Clock,
         *,
         shortest_watch: float = 1800.0,
     ) -> None:
@@ -92,6 +94,7 @@ class Dispatch:
         self._verbs = verbs
         self._authorizer = authorizer
         self._names = names
+        self._clock = clock
         self._shortest_watch = shortest_watch
         self._handlers: dict[str, Callable[[Exchange, Request, Route], Awaitable[Answer]]] = {
             "get": self._get,
@@ -191,9 +194,9 @@ class Dispatch:
             agreed = websocket.handshake(exchange.http, self._names.websocket_bearer)
             if isinstance(agreed, int):
                 return Response(agreed)  # bare: the other side is no client of the API yet
-            stream = WatchStream(watch, exchange, lasts, joins=False)
+            stream = WatchStream(watch, exchange, self._clock, lasts, joins=False)
             return Stream(websocket.SWITCHING, agreed, stream.opened)
-        stream = WatchStream(watch, exchange, lasts)
+        stream = WatchStream(watch, exchange, self._clock, lasts)
         return Stream(200, head(exchange, stream.content_type), stream.opened)
 
     def _watch_seconds(self, asked: int) -> float:

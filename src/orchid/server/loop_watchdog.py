@@ -11,10 +11,10 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from time import monotonic
 from types import FrameType
 from typing import Final
 
+from orchid.clock import Monotonic
 from orchid.metrics import Counter, Durations
 
 log = logging.getLogger(__name__)
@@ -32,8 +32,11 @@ IDLE: Final = "nothing: the machine was busy elsewhere"
 class LoopWatchdog:
     """Measures one event loop."""
 
-    def __init__(self, told: Callable[[float], None] = lambda late: None) -> None:
+    def __init__(
+        self, monotonic: Monotonic, told: Callable[[float], None] = lambda late: None
+    ) -> None:
         """`told` hears at each beat how many seconds late it was."""
+        self._monotonic = monotonic
         self._told = told
         self._due = 0.0  # when the next beat is due
         self._found = ""  # what the loop was doing when its beat was overdue
@@ -53,7 +56,7 @@ class LoopWatchdog:
 
     async def run(self) -> None:
         """Beat until cancelled."""
-        self._due = monotonic() + BEAT
+        self._due = self._monotonic() + BEAT
         self._stopped.clear()
         watching = threading.Thread(
             target=self._watch, args=(threading.get_ident(),), name="loop-watchdog", daemon=True
@@ -67,7 +70,7 @@ class LoopWatchdog:
             self._stopped.set()
 
     def _beat(self) -> None:
-        now = monotonic()
+        now = self._monotonic()
         late = max(0.0, now - self._due)
         found, self._found = self._found, ""
         self._due = now + BEAT
@@ -82,7 +85,7 @@ class LoopWatchdog:
     def _watch(self, thread: int) -> None:
         """Look every now and then; in a thread of its own."""
         while not self._stopped.wait(BEAT):
-            if not self._found and monotonic() > self._due + TOO_LATE:
+            if not self._found and self._monotonic() > self._due + TOO_LATE:
                 frame = sys._current_frames().get(thread)
                 self._found = " < ".join(names_of(frame)) or IDLE
 

@@ -6,10 +6,9 @@ stream that falls behind is cut off by the sink; the client comes back with the 
 
 import asyncio
 from collections.abc import Iterable
-from datetime import datetime, timedelta
-from time import monotonic
 from typing import Any
 
+from orchid.clock import Clock
 from orchid.engine import tables
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.kind_cache import ObjectChange
@@ -35,14 +34,14 @@ _PROTOBUF_STREAM = b"Content-Type: %b;stream=watch\r\n" % PROTOBUF.encode()
 class EventForm:
     """How one watcher wants its events: plain objects, metadata only, or one-row Tables."""
 
-    def __init__(self, watch: Watch[Any], exchange: Exchange) -> None:
+    def __init__(self, watch: Watch[Any], exchange: Exchange, clock: Clock) -> None:
         form: Form = exchange.form
         self.transform = form.transform
         self.meta_version = form.meta_version
         self._packed = form if form.media == PROTOBUF else None
         self.include = (exchange.query.get("includeObject") or [""])[0]
         self.kind = watch.kind
-        self._opened = (exchange.now, monotonic())
+        self._clock = clock
         if self.transform is Transform.TABLE:
             tables.require_known_include(self.include)
         # What two watchers must share for their events to be the same bytes.
@@ -84,14 +83,9 @@ class EventForm:
             encode(ListMeta(resource_version=entry.object.metadata.resource_version)),
             api_version=self.meta_version,
             include=self.include,
-            now=self._now(),
+            now=self._clock.now(),  # ages are those of the moment, not of the beginning
             columns=columns,
         )
-
-    def _now(self) -> datetime:
-        """The time by the server's clock: ages are those of the moment, not of the beginning."""
-        began, ticks = self._opened
-        return began + timedelta(seconds=monotonic() - ticks)
 
     def failure(self, status: Status) -> bytes:
         if self._packed:
@@ -110,11 +104,17 @@ class WatchStream:
     """One open watch: from the first event to the last."""
 
     def __init__(
-        self, watch: Watch[Any], exchange: Exchange, seconds: float, *, joins: bool = True
+        self,
+        watch: Watch[Any],
+        exchange: Exchange,
+        clock: Clock,
+        seconds: float,
+        *,
+        joins: bool = True,
     ) -> None:
         self._watch = watch
         self._joins = joins  # whether several events may go out as one chunk
-        self._form = EventForm(watch, exchange)
+        self._form = EventForm(watch, exchange, clock)
         self._seconds = seconds
         self._sink: Sink
         self.content_type = self._form.content_type

@@ -22,7 +22,7 @@ INTERVAL_SECONDS = 30.0
 class Retention:
     """Keeps the last minutes of a store's history, by a clock that is handed in.
 
-    The clock counts seconds and never goes back, as `time.monotonic` does.
+    The clock counts seconds and never goes back, as `Clock.monotonic` does.
     """
 
     def __init__(

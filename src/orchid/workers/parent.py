@@ -14,12 +14,12 @@ import asyncio
 import logging
 import signal
 import socket
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from orchid.clock import Monotonic
 from orchid.settings import BadSettings, Settings
 from orchid.store.interface import Store
 from orchid.store.memory import MemoryStore
@@ -65,9 +65,11 @@ class Parent:
         store: Store,
         sockets: Sequence[socket.socket],
         program: Sequence[str],
+        monotonic: Monotonic,
     ) -> None:
         self._settings = settings
         self._store = store
+        self._monotonic = monotonic
         self._counter = SharedCounter.create()
         self._launcher = Launcher(program, self._counter.descriptor, sockets)
         # With etcd, which other servers write to as well, each worker has a line of its own.
@@ -87,7 +89,7 @@ class Parent:
         self._announce, self._stop = announce, stop
         await self._server.start()
         retention = Retention(
-            self._store, time.monotonic, keep=self._settings.history, forgotten=self._server.forgot
+            self._store, self._monotonic, keep=self._settings.history, forgotten=self._server.forgot
         )
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -115,7 +117,7 @@ class Parent:
         """Have a process for a role, one after the other."""
         pause = 0.0
         while not self._stop.is_set():
-            begun = time.monotonic()
+            begun = self._monotonic()
             try:
                 code = str(await self._life(role))
             except OSError as problem:
@@ -127,7 +129,7 @@ class Parent:
                     self._problem
                     or f"{role.name} ended with exit code {code} before it could serve"
                 )
-            lived = time.monotonic() - begun
+            lived = self._monotonic() - begun
             pause = 0.0 if lived > STABLE_SECONDS else max(FIRST_PAUSE, pause * 2)
             log.warning("workers.died", extra={"role": role.name, "code": code})
             with suppress(TimeoutError):

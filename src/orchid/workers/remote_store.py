@@ -12,9 +12,9 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
 from itertools import count
-from time import monotonic
 from typing import Any, Final, TypeVar, cast
 
+from orchid.clock import Monotonic
 from orchid.store.interface import (
     LATEST,
     Batch,
@@ -71,24 +71,33 @@ Directed = Callable[[Begin | Open], None]
 class ParentLink(asyncio.Protocol):
     """The line to the parent: numbered questions and their answers, and what comes unasked."""
 
-    def __init__(self, told: Callable[[News], None], directed: Directed) -> None:
+    def __init__(
+        self, told: Callable[[News], None], directed: Directed, monotonic: Monotonic
+    ) -> None:
         self._told = told
         self._directed = directed
+        self._monotonic = monotonic
         self._reader = Reader()
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._numbers = count(1)
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.heard = monotonic()
+        self.heard = self._monotonic()
         self.idle = asyncio.Event()  # no question is open
         self.idle.set()
 
     @classmethod
     async def over(
-        cls, link: socket.socket, told: Callable[[News], None], directed: Directed
+        cls,
+        link: socket.socket,
+        told: Callable[[News], None],
+        directed: Directed,
+        monotonic: Monotonic,
     ) -> "ParentLink":
         loop = asyncio.get_running_loop()
-        _, self = await loop.create_unix_connection(lambda: cls(told, directed), sock=link)
+        _, self = await loop.create_unix_connection(
+            lambda: cls(told, directed, monotonic), sock=link
+        )
         return self
 
     async def ask(self, kind: type[A], make: Callable[[int], WorkerMessage]) -> A:
@@ -107,6 +116,10 @@ class ParentLink(asyncio.Protocol):
         self._waiting[number] = answer
         self.idle.clear()
         return answer
+
+    def silence(self) -> float:
+        """Seconds since the parent last said anything."""
+        return self._monotonic() - self.heard
 
     def send(self, message: WorkerMessage) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -132,7 +145,7 @@ class ParentLink(asyncio.Protocol):
             self.lost.set_result(None)
 
     def data_received(self, data: bytes) -> None:
-        self.heard = monotonic()
+        self.heard = self._monotonic()
         try:
             for frame in self._reader.feed(data):
                 self._take(from_parent(frame))
@@ -172,7 +185,7 @@ class RemoteStore:
         self.link: ParentLink  # set by `connect`
 
     @classmethod
-    async def connect(cls, link: socket.socket) -> "RemoteStore":
+    async def connect(cls, link: socket.socket, monotonic: Monotonic) -> "RemoteStore":
         """Wait for the parent's first word, and be its store here; raises StoreUnavailable."""
         begun: asyncio.Future[RemoteStore] = asyncio.get_running_loop().create_future()
 
@@ -182,7 +195,9 @@ class RemoteStore:
             else:
                 begun.result().opened.set()
 
-        parent = await ParentLink.over(link, lambda news: begun.result()._take(news), directed)
+        parent = await ParentLink.over(
+            link, lambda news: begun.result()._take(news), directed, monotonic
+        )
         ends: list[asyncio.Future[Any]] = [begun, parent.lost]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if not begun.done():
@@ -258,7 +273,7 @@ class RemoteStore:
         """What is wrong with the way to the data, if anything; for readiness."""
         if self.link.lost.done():
             return "the parent process is gone"
-        if monotonic() - self.link.heard > SILENT_SECONDS:
+        if self.link.silence() > SILENT_SECONDS:
             return "the parent process does not answer"
         return None
 

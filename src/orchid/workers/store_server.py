@@ -18,7 +18,6 @@ import logging
 import socket
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
-from time import monotonic
 from typing import Any, Final, cast
 
 from orchid.store.interface import Batch, Compacted, Page, Revision, Span, Store, StoreError
@@ -205,7 +204,7 @@ class Session(asyncio.Protocol):
         self.reading = asyncio.Semaphore(READS_AT_ONCE)
         self.writable = asyncio.Event()
         self.writable.set()
-        self.heard = monotonic()  # when it last gave a sign of life
+        self.heard = 0  # how often it gave a sign of life
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     # What the server says
@@ -265,7 +264,7 @@ class Session(asyncio.Protocol):
         self._catch_up()
 
     def data_received(self, data: bytes) -> None:
-        self.heard = monotonic()
+        self.heard += 1
         try:
             for frame in self._reader.feed(data):
                 self._take(from_worker(frame))

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -42,6 +43,9 @@ class MovingClock:
 
     def now(self) -> datetime:
         return datetime.now(UTC) + self.ahead
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.ahead.total_seconds()
 
 
 @dataclass

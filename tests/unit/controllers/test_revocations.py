@@ -83,9 +83,8 @@ async def test_a_revocation_is_effective_when_every_server_has_applied_it(world:
 
 async def test_a_server_that_is_silent_for_long_is_not_waited_for(world: Beside) -> None:
     """It crashed; by its Lease alone it would hold up every revocation for ever."""
-    now = 1000.0
-    (client,) = (world.server.clients("revocation-confirmer"),)
-    controller = ConfirmRevocations(client, ORCH, world.clock, lambda: now)
+    now = world.clock.monotonic()
+    controller = ConfirmRevocations(world.server.clients("revocation-confirmer"), ORCH, world.clock)
     controller._servers = {"crashed": (1, now - LASTS - 1), "live": (2**60, now)}
     made = await revoke(world, "a", certificate=unseen())
 

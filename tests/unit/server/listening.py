@@ -4,6 +4,7 @@ import asyncio
 import socket
 import ssl
 import struct
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -126,6 +127,7 @@ async def serving(
         handler,
         timeout_response=TIMED_OUT,
         failure=failure,
+        monotonic=time.monotonic,
         limits=limits,
         tls=tls,
         recognize=recognize,

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import sys
-from time import sleep
+from time import monotonic, sleep
 
 import pytest
 
@@ -23,7 +23,7 @@ def hold_the_loop(watchdog: LoopWatchdog, secret: str) -> None:
 async def test_what_holds_the_loop_is_named_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     """The line has the function and no argument of it; the histogram has the beat."""
     caplog.set_level(logging.WARNING)
-    watchdog = LoopWatchdog()
+    watchdog = LoopWatchdog(monotonic)
     beating = asyncio.create_task(watchdog.run())
     await asyncio.sleep(0)
     hold_the_loop(watchdog, SECRET)
@@ -45,7 +45,7 @@ async def test_what_holds_the_loop_is_named_and_counted(caplog: pytest.LogCaptur
 
 async def test_a_loop_with_time_is_not_accused(caplog: pytest.LogCaptureFixture) -> None:
     """Beats are counted, and what is asleep holds nothing."""
-    watchdog = LoopWatchdog()
+    watchdog = LoopWatchdog(monotonic)
     watchdog._due = sys.maxsize
     watchdog._beat()
 

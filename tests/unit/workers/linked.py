@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
@@ -29,7 +30,7 @@ class Parent:
         session = await self.server.attach(ours, self.reports.append)
         self.sessions.append(session)
         session.begin(self.first_word())
-        return await RemoteStore.connect(theirs)
+        return await RemoteStore.connect(theirs, time.monotonic)
 
     def first_word(self) -> Begin:
         return Begin(

@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+import time
 
 from orchid.workers.messages import UnfitMessage
 from orchid.workers.remote_store import RemoteStore
@@ -19,7 +20,7 @@ from orchid.workers.remote_store import RemoteStore
 async def main(mode: str, link: int) -> int:
     if mode == "crash":
         return 7
-    store = await RemoteStore.connect(socket.socket(fileno=link))
+    store = await RemoteStore.connect(socket.socket(fileno=link), time.monotonic)
     if mode == "unfit":
         store.link.send(UnfitMessage("--listen: not like this"))
         await store.close()

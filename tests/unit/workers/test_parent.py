@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -33,7 +34,7 @@ class Running:
         program = (sys.executable, str(SMALL_WORKER), mode)
         self.stop = asyncio.Event()
         self.announced = asyncio.Event()
-        self.parent = Parent(settings, MemoryStore(), [bound], program)
+        self.parent = Parent(settings, MemoryStore(), [bound], program, time.monotonic)
         self.task = asyncio.create_task(self.parent.run(self.stop, self.announced.set))
 
     async def answer(self) -> int:
@@ -109,7 +110,7 @@ async def test_spare_process_stands_by_and_takes_the_place_of_a_dead_one() -> No
 async def test_program_that_cannot_be_run_ends_the_start() -> None:
     """What keeps the first process from starting is told, with its reason."""
     bound = socket.create_server(("127.0.0.1", 0))
-    parent = Parent(settings_for(), MemoryStore(), [bound], ["/nowhere/python"])
+    parent = Parent(settings_for(), MemoryStore(), [bound], ["/nowhere/python"], time.monotonic)
 
     with pytest.raises(BaseExceptionGroup) as caught:
         await parent.run(asyncio.Event(), lambda: None)

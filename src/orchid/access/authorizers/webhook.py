@@ -9,9 +9,7 @@ How the call is made (TLS, credentials, retries, sizes) is https_client.py's bus
 """
 
 import functools
-import time
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol
@@ -22,6 +20,7 @@ from orchid.access.authorizers.conditions import Conditions, ConditionsFailed
 from orchid.access.authorizers.metrics import AuthorizationMetrics
 from orchid.access.authorizers.review_spec import spec_of
 from orchid.access.https_client import TIMEOUT, OutboundFailed, TimedOut, patiently
+from orchid.clock import Monotonic
 from orchid.engine.interfaces import Authorizer, Decision, Verdict
 from orchid.engine.request import Target
 from orchid.kinds.self_subject_rules_review import RuleLister, SubjectRulesReviewStatus
@@ -90,12 +89,12 @@ class Webhook:
         self,
         names: Naming,
         remote: JsonCall,
+        monotonic: Monotonic,
         settings: WebhookSettings | None = None,
         *,
         name: str = "default",
         conditions: Conditions | None = None,
         metrics: AuthorizationMetrics | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings or WebhookSettings()
         self._on_failure = Verdict.DENY if self._settings.denies_on_failure else Verdict.NO_OPINION
@@ -104,7 +103,7 @@ class Webhook:
         self._name = name
         self._conditions = conditions
         self._metrics = metrics or AuthorizationMetrics()
-        self._clock = clock
+        self._monotonic = monotonic
         self._answers: OrderedDict[bytes, tuple[float, Decision]] = OrderedDict()
 
     async def authorize(self, user: UserInfo, target: Target) -> Decision:
@@ -117,7 +116,7 @@ class Webhook:
         spec = spec_of(user, target, self._settings.version)
         key = _encode(spec)
         known = self._answers.get(key)
-        if known is not None and known[0] > self._clock():
+        if known is not None and known[0] > self._monotonic():
             self._answers.move_to_end(key)
             return known[1]
         try:
@@ -171,7 +170,7 @@ class Webhook:
         keep = settings.allowed_seconds if decision.allowed else settings.refused_seconds
         if keep <= 0:
             return
-        self._answers[key] = (self._clock() + keep, decision)
+        self._answers[key] = (self._monotonic() + keep, decision)
         self._answers.move_to_end(key)
         if len(self._answers) > MOST_REMEMBERED:
             self._answers.popitem(last=False)

@@ -10,7 +10,6 @@ begins within twelve seconds: `retry` to see the last renewal, `duration`, `retr
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -49,7 +48,6 @@ class Leader:
         name: str,
         identity: str,
         terms: Terms | None = None,
-        monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._client = client
@@ -58,7 +56,6 @@ class Leader:
         self._name = name
         self.identity = identity
         self._terms = terms or Terms()
-        self._monotonic = monotonic
         self._sleep = sleep
         self._seen = ""  # the version of the Lease that we saw last, and when we first did
         self._seen_at = 0.0
@@ -82,7 +79,7 @@ class Leader:
 
     async def try_to_hold(self) -> bool:
         """Take or renew the Lease if we may; say whether it is ours now."""
-        self._asked_at = self._monotonic()
+        self._asked_at = self._clock.monotonic()
         lease = await self._client.find(Lease, self._name, self._namespace)
         if lease is None:
             meta = ObjectMeta(name=self._name, namespace=self._namespace)
@@ -100,10 +97,10 @@ class Leader:
             return True
         version = lease.metadata.resource_version
         if version != self._seen:
-            self._seen, self._seen_at = version, self._monotonic()
+            self._seen, self._seen_at = version, self._clock.monotonic()
             return False
         lasts = lease.spec.lease_duration_seconds or self._terms.duration
-        return self._monotonic() - self._seen_at > lasts
+        return self._clock.monotonic() - self._seen_at > lasts
 
     def _claim(self, before: LeaseSpec | None) -> LeaseSpec:
         now = micro_time(self._clock.now())
@@ -140,7 +137,7 @@ class Leader:
         working = asyncio.ensure_future(work())
         try:
             renewed = self._asked_at
-            while self._monotonic() - renewed < self._terms.renew_within:
+            while self._clock.monotonic() - renewed < self._terms.renew_within:
                 pause = asyncio.ensure_future(self._sleep(self._terms.retry))
                 done, _ = await asyncio.wait((working, pause), return_when=asyncio.FIRST_COMPLETED)
                 pause.cancel()
@@ -158,7 +155,7 @@ class Leader:
 
     async def _renewed(self, last: float) -> bool:
         """Renew; False if there was no answer. Whether we still lead is in `leading`."""
-        left = self._terms.renew_within - (self._monotonic() - last)
+        left = self._terms.renew_within - (self._clock.monotonic() - last)
         try:
             async with asyncio.timeout(max(left, 0.0)):
                 self.leading = await self.try_to_hold()

@@ -13,7 +13,6 @@ A connection never interprets a request: that is the handler's work.
 
 import asyncio
 from math import inf
-from time import monotonic
 from typing import cast
 
 from orchid.server.sockets.budget import network_of
@@ -105,7 +104,7 @@ class Connection(asyncio.Protocol):
             max_body_bytes=limits.max_body_bytes,
             request_timeout=limits.request_timeout,
         )
-        self.deadline = monotonic() + limits.header_timeout
+        self.deadline = self._service.monotonic() + limits.header_timeout
         self._address = network_of(transport.get_extra_info("peername"))
         self._service.connections.add(self)
         self._service.unknown.hold(self, self._address)
@@ -142,7 +141,7 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self.blocked = True
         self._unsent = self._transport.get_write_buffer_size()
-        self.deadline = monotonic() + self._service.limits.write_timeout
+        self.deadline = self._service.monotonic() + self._service.limits.write_timeout
 
     def resume_writing(self) -> None:
         self.blocked = False
@@ -271,7 +270,7 @@ class Connection(asyncio.Protocol):
             patience = limits.idle_timeout
             if phase in (HEAD, BODY):
                 patience = limits.header_timeout if phase == HEAD else limits.body_timeout
-            self.deadline = monotonic() + patience
+            self.deadline = self._service.monotonic() + patience
         if phase != BETWEEN and not self._may_go_on(reader):
             return
         if reader.wants_continue:
@@ -472,8 +471,9 @@ class Connection(asyncio.Protocol):
         self._reader.close()
         self._held.clear()
         limits = self._service.limits
+        patience = limits.linger if lingers else limits.write_timeout
         self._lingering = lingers
-        self.deadline = monotonic() + (limits.linger if lingers else limits.write_timeout)
+        self.deadline = self._service.monotonic() + patience
         if not lingers:
             self._transport.close()
         else:

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from math import inf
-from time import monotonic
 from typing import Final
 
+from orchid.clock import Monotonic
 from orchid.server.sockets.budget import Budget, network_of
 from orchid.server.sockets.connection import Connection
 from orchid.server.sockets.listener_state import ConnectionLimits, Failure, ListenerState
@@ -53,6 +53,7 @@ class Listener:
         *,
         timeout_response: Response,
         failure: Failure,
+        monotonic: Monotonic,
         limits: ConnectionLimits | None = None,
         tls: TlsFiles | None = None,
         recognize: Recognize | None = None,
@@ -64,7 +65,14 @@ class Listener:
         """
         self._limits = limits or ConnectionLimits()
         self._tls = tls
-        self._service = ListenerState(handler, self._limits, timeout_response, failure, recognize)
+        self._service = ListenerState(
+            handler,
+            self._limits,
+            timeout_response,
+            failure,
+            recognize=recognize,
+            monotonic=monotonic,
+        )
         self._sockets: list[socket.socket] = []
         self._names: list[tuple[str, int]] = []
         self._accepting = False
@@ -254,15 +262,15 @@ class Listener:
                 self._tidy(_RUSH_SECONDS)
             return Connection(self._service, peer_is_verified=verified)
 
-        patience = self._limits.header_timeout
-        channel = TlsChannel(tls.context, opened, self._handshake_failed, patience=patience)
+        deadline = self._service.monotonic() + self._limits.header_timeout
+        channel = TlsChannel(tls.context, opened, self._handshake_failed, deadline=deadline)
         self._shaking_hands.hold(channel, address)
         while (oldest := self._shaking_hands.excess(address)) is not None:
             self._drop(oldest)
         return channel
 
     def _tidy(self, pause: float) -> None:
-        now = monotonic()
+        now = self._service.monotonic()
         if now >= self._tidied + pause:
             self._rush, self._tidied = 0, now
             self._after_rush()
@@ -277,7 +285,7 @@ class Listener:
     def _sweep(self) -> None:
         """Look after what is late; coarse on purpose, so that a request needs no timer."""
         service = self._service
-        now = monotonic()
+        now = self._service.monotonic()
         service.tick()
         for connection in [late for late in service.connections if late.deadline <= now]:
             connection.expire(now)

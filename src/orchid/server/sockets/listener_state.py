@@ -13,6 +13,7 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import Protocol
 
+from orchid.clock import Monotonic
 from orchid.server.sockets.budget import Budget
 from orchid.server.sockets.messages import Handler, HttpRequest, Recognize, Response
 from orchid.server.sockets.reader import SMALLEST_REQUEST
@@ -74,7 +75,7 @@ class ConnectionLimits:
 class OpenConnection(Protocol):
     """What the listener does with a connection."""
 
-    deadline: float  # by then something must have happened (time.monotonic)
+    deadline: float  # by then something must have happened (ListenerState.monotonic)
 
     @property
     def known(self) -> bool:
@@ -104,6 +105,7 @@ class ListenerState:
         "heads",
         "limits",
         "loop",
+        "monotonic",
         "piece_bytes",
         "quiet",
         "recognize",
@@ -125,10 +127,13 @@ class ListenerState:
         limits: ConnectionLimits,
         timeout_response: Response,
         failure: Failure,
+        *,
         recognize: Recognize | None,
+        monotonic: Monotonic,
     ) -> None:
         self.handler = handler
         self.recognize = recognize
+        self.monotonic = monotonic  # what every deadline is measured by
         self.limits = limits
         self.timeout_response = timeout_response
         self.failure = failure

@@ -58,7 +58,6 @@ class HttpRequest:
         "path",
         "peer",
         "query",
-        "received",
         "repeated",
         "target",
         "timeout",
@@ -77,7 +76,6 @@ class HttpRequest:
         body: bytes = b"",
         repeated: list[tuple[str, str]] | None = None,
         too_large: bool = False,
-        received: float = 0.0,
         timeout: float = 60.0,
         head_memo: dict[str, Any] | None = None,
     ) -> None:
@@ -95,7 +93,6 @@ class HttpRequest:
         self.body = body
         # The body passed the limit: `body` is empty, and the connection ends after the answer.
         self.too_large = too_large
-        self.received = received  # time.monotonic() when the head had arrived
         # Seconds the handler may take once it suspends; it may change this until then.
         self.timeout = timeout
 

@@ -9,7 +9,6 @@ how requests are smuggled past a proxy (RFC 9112, 11.2), so whatever is ambiguou
 
 import re
 from collections.abc import Sized
-from time import monotonic
 from typing import Final
 
 import httptools
@@ -131,7 +130,6 @@ class KnownHead:
             known.peer,
             body=piece[end + len(self._headers) :],
             repeated=known.repeated,
-            received=monotonic(),
             timeout=known.timeout,
             head_memo=known.head_memo,
         )
@@ -421,7 +419,6 @@ class RequestReader:
             headers,
             self.peer,
             repeated=repeated,
-            received=monotonic(),
             timeout=self._timeout,
         )
         keep_alive = parser.should_keep_alive() if "connection" in headers else modern

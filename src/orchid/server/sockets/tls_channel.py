@@ -14,7 +14,6 @@ import ssl
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from math import inf
-from time import monotonic
 from typing import Any, Final, cast
 
 Handshaken = Callable[["TlsChannel"], asyncio.Protocol]
@@ -49,7 +48,7 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
     _transport: asyncio.Transport
 
     def __init__(
-        self, context: ssl.SSLContext, opened: Handshaken, failed: Ended, *, patience: float
+        self, context: ssl.SSLContext, opened: Handshaken, failed: Ended, *, deadline: float
     ) -> None:
         super().__init__()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -59,7 +58,7 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         self._protocol: asyncio.Protocol | None = None
         self._closing = False
         self._connected = False
-        self.deadline = monotonic() + patience  # for the handshake
+        self.deadline = deadline  # for the handshake
 
     # What the socket says
 

@@ -1,5 +1,6 @@
 """Conditions of a webhook: what they see, when they keep a request from it, and when they fail."""
 
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -136,7 +137,7 @@ async def test_a_webhook_is_asked_only_where_its_conditions_hold(
 
     def webhook(*sources: str) -> Any:
         found = conditions(metrics, *sources)
-        return Webhook(ORCH, Remote(), settings, conditions=found, metrics=metrics)
+        return Webhook(ORCH, Remote(), monotonic, settings, conditions=found, metrics=metrics)
 
     assert await webhook(FAILS_TO_HOLD).authorize(ANN, target) == Decision(Verdict.NO_OPINION)
     assert asked == []

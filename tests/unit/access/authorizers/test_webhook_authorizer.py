@@ -3,6 +3,7 @@
 import asyncio
 import json
 from functools import partial
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -60,7 +61,7 @@ async def test_the_answer_is_read(status: dict[str, bool], verdict: Verdict, err
     """Denied wins over allowed, and neither is no opinion."""
     remote = Remote(reason="because", **status)
 
-    decision = await Webhook(ORCH, remote).authorize(ANN, ask("get", "pods"))
+    decision = await Webhook(ORCH, remote, monotonic).authorize(ANN, ask("get", "pods"))
 
     assert (decision.verdict, decision.reason, decision.error) == (verdict, "because", error)
 
@@ -78,7 +79,7 @@ async def test_the_question_about_a_resource_holds_all_attributes() -> None:
         label_selector="a in (b,c),!d",
     )
 
-    await Webhook(ORCH, remote, WebhookSettings(version="v1")).authorize(ANN, target)
+    await Webhook(ORCH, remote, monotonic, WebhookSettings(version="v1")).authorize(ANN, target)
 
     assert remote.asked == [
         {
@@ -120,7 +121,7 @@ async def test_the_older_version_calls_groups_by_its_name() -> None:
     """By default the question is v1beta1, where the member is `group`."""
     remote = Remote(allowed=True)
 
-    await Webhook(ORCH, remote).authorize(ANN, ask_path("get", "/x"))
+    await Webhook(ORCH, remote, monotonic).authorize(ANN, ask_path("get", "/x"))
 
     assert remote.asked[0]["apiVersion"] == "authorization.orch.io/v1beta1"
     assert remote.asked[0]["spec"]["group"] == ["dev"]
@@ -131,7 +132,7 @@ async def test_the_older_version_calls_groups_by_its_name() -> None:
 async def test_answers_are_remembered_for_their_time(allowed: bool, seconds: int) -> None:
     """An allowed answer lasts longer than another; neither lasts for ever."""
     remote, time = Remote(allowed=allowed), Time()
-    webhook = Webhook(ORCH, remote, clock=time)
+    webhook = Webhook(ORCH, remote, time)
 
     for moment in (0, seconds - 1, seconds):
         time.now = 1000.0 + moment
@@ -145,7 +146,7 @@ async def test_the_number_of_answers_is_bounded(monkeypatch: pytest.MonkeyPatch)
     """The oldest answer goes when there is no room, and a huge question is never kept."""
     monkeypatch.setattr(webhook_module, "MOST_REMEMBERED", 2)
     remote = Remote(allowed=True)
-    webhook = Webhook(ORCH, remote)
+    webhook = Webhook(ORCH, remote, monotonic)
 
     for name in ("a", "b", "c", "b", "a"):
         await webhook.authorize(ANN, ask("get", "pods", name=name))
@@ -163,7 +164,7 @@ async def test_a_failure_allows_nothing_and_is_not_remembered(
     """Silence or nonsense is no opinion, or a no where the settings say so, with an error."""
     remote = Remote()
     remote.answer = answer
-    webhook = Webhook(ORCH, remote, WebhookSettings(denies_on_failure=denies))
+    webhook = Webhook(ORCH, remote, monotonic, WebhookSettings(denies_on_failure=denies))
 
     decision = await webhook.authorize(ANN, ask("get", "pods"))
     await webhook.authorize(ANN, ask("get", "pods"))
@@ -201,7 +202,7 @@ async def test_calls_are_counted_by_what_became_of_them(answer: Any, result: str
     """A remembered answer is no call; a failure that is passed over is counted as such."""
     remote, metrics = Remote(), AuthorizationMetrics()
     remote.answer = answer
-    webhook = Webhook(ORCH, remote, name="corp", metrics=metrics)
+    webhook = Webhook(ORCH, remote, monotonic, name="corp", metrics=metrics)
 
     await webhook.authorize(ANN, ask("get", "pods"))
     if result == "success":
@@ -227,7 +228,9 @@ async def test_every_attempt_is_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
         return None
 
     monkeypatch.setattr(webhook_module, "patiently", partial(patiently, sleep=at_once))
-    decision = await Webhook(ORCH, Recovering(), metrics=metrics).authorize(ANN, ask("get", "pods"))
+    decision = await Webhook(ORCH, Recovering(), monotonic, metrics=metrics).authorize(
+        ANN, ask("get", "pods")
+    )
 
     assert decision.allowed
     assert counts(metrics, CALLS) == {("default", "timeout"): 1, ("default", "success"): 1}
@@ -240,7 +243,9 @@ async def test_a_failure_that_denies_does_not_count_as_passed_over() -> None:
     remote.answer = TimedOut("no answer")
     settings = WebhookSettings(denies_on_failure=True)
 
-    await Webhook(ORCH, remote, settings, metrics=metrics).authorize(ANN, ask("get", "pods"))
+    await Webhook(ORCH, remote, monotonic, settings, metrics=metrics).authorize(
+        ANN, ask("get", "pods")
+    )
 
     assert counts(metrics, FAILED_OPEN) == {}
 
@@ -256,7 +261,7 @@ async def test_a_call_that_is_given_up_is_counted_so() -> None:
             raise AssertionError
 
     asking = asyncio.ensure_future(
-        Webhook(ORCH, Silent(), metrics=metrics).authorize(ANN, ask("get", "pods"))
+        Webhook(ORCH, Silent(), monotonic, metrics=metrics).authorize(ANN, ask("get", "pods"))
     )
     await asked.wait()
     asking.cancel()
@@ -274,7 +279,7 @@ def test_an_unknown_version_is_refused_at_start() -> None:
 
 def test_it_cannot_list_rules() -> None:
     """A rules review says that it is incomplete."""
-    listed = Webhook(ORCH, Remote()).rules_for(ANN, "ci")
+    listed = Webhook(ORCH, Remote(), monotonic).rules_for(ANN, "ci")
 
     assert listed.incomplete
     assert listed.evaluation_error == "webhook authorizer does not support user rule resolution"

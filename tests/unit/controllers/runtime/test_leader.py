@@ -1,6 +1,7 @@
 """One leader at a time, with time that the test moves."""
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 
@@ -20,6 +21,9 @@ class Time:
     def __init__(self) -> None:
         self.hand = 0.0
 
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
     def monotonic(self) -> float:
         return self.hand
 
@@ -31,11 +35,10 @@ class Time:
 def candidate(world: Beside, identity: str, time: Time, client: Client | None = None) -> Leader:
     return Leader(
         client or world.server.clients("leader-election"),
-        world.clock,
+        time,
         namespace=HOME,
         name=NAME,
         identity=identity,
-        monotonic=time.monotonic,
         sleep=time.sleep,
     )
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import socket
+import time
 from itertools import pairwise
 
 import pytest
@@ -498,7 +499,7 @@ async def test_sockets_that_are_bound_already_can_be_given() -> None:
     from tests.unit.server.listening import TIMED_OUT, Running, failure
 
     bound = socket.create_server(("127.0.0.1", 0))
-    listener = Listener(echo, timeout_response=TIMED_OUT, failure=failure)
+    listener = Listener(echo, timeout_response=TIMED_OUT, failure=failure, monotonic=time.monotonic)
     await listener.start(sockets=[bound])
     running = Running(listener, [])
     client = await running.connect()
