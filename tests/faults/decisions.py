@@ -1,8 +1,9 @@
-"""Decisions while faults strike, and whether the ledger tells of each of them exactly once.
+"""Decisions while faults strike, and whether the ledger tells of everything exactly once.
 
-`Decisions.run` makes certificate requests and approves them, by any server that is there. Then
-`ledger_violations` reads the store itself: the signed log must hold, and have one entry for every
-approved request and for nothing else; entries that still wait for their place count as well.
+`Decisions.run` makes certificate requests and approves them, by any server that is there, so that
+the signing controller always has something in its hands. Then `ledger_violations` reads the store
+itself: the signed log must hold, and have one entry for every approval, certificate and revocation
+and for nothing else; entries that still wait for their place count as well.
 """
 
 import asyncio
@@ -11,9 +12,9 @@ import contextlib
 import itertools
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from orchid.credentials.keys import read_private_key
 from orchid.ledger import places
@@ -27,9 +28,33 @@ from tests.faults.workload import DONE, OPEN, REFUSED, Lost, Way
 from tests.unit.credentials import samples
 
 REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"
-STORED = Span.prefix("certificates/certificatesigningrequests/")
+SIGNER = "orch.io/orch-apiserver-client"
+STORED_REQUESTS = Span.prefix("certificates/certificatesigningrequests/")
 PAUSE = 0.05
 APPROVED = {"type": "Approved", "status": "True", "reason": "Faults"}
+
+
+class Told(NamedTuple):
+    """A sort of thing that the ledger tells of: where it is stored, and the types of entries."""
+
+    what: str
+    stored: Span
+    types: frozenset[str]
+
+
+TOLD = (
+    Told("approval", STORED_REQUESTS, frozenset({"request.approved"})),
+    Told(
+        "certificate",
+        Span.prefix("identity/issuedcertificates/"),
+        frozenset({"certificate.issued"}),
+    ),
+    Told(
+        "revocation",
+        Span.prefix("identity/credentialrevocations/"),
+        frozenset({"certificate.revoked", "token.revoked", "account.revoked"}),
+    ),
+)
 
 
 class Decisions:
@@ -42,7 +67,7 @@ class Decisions:
 
     async def run(self, stop: asyncio.Event) -> None:
         asked = base64.b64encode(samples.request()).decode()
-        spec = {"request": asked, "signerName": "example.com/faults", "usages": ["client auth"]}
+        spec = {"request": asked, "signerName": SIGNER, "usages": ["client auth"]}
         for number in itertools.count():
             if stop.is_set():
                 return
@@ -69,23 +94,39 @@ class Decisions:
         return None
 
 
-async def ledger_violations(store: Store, data: Path, acknowledged: set[str]) -> list[str]:
-    """Everything that is wrong with the ledger in a store, whose key is in a data directory."""
+async def ledger_violations(
+    store: Store, data: Path, acknowledged: Mapping[str, set[str]]
+) -> list[str]:
+    """Everything that is wrong with the ledger in a store, whose key is in a data directory.
+
+    `acknowledged`: uids of what was answered, by what it is.
+    """
     try:
-        told = Counter([object_ async for object_ in _told(store, data)])
+        entries_there = [content async for content in _logged(store, data)]
     except (LogRefused, NoteRefused) as refusal:
         return [f"the ledger does not hold: {refusal}"]
-    approved = {_seal(uid) for uid in await _approved(store)}
     return [
-        *(f"{count} entries tell of one approval" for count in told.values() if count > 1),
-        *("an approval has no entry" for _ in approved - told.keys()),
-        *("an entry tells of an approval that was not" for _ in told.keys() - approved),
-        *("an acknowledged approval is lost" for uid in acknowledged if _seal(uid) not in approved),
+        text
+        for each in TOLD
+        for text in _wrong(
+            each.what,
+            Counter(one["object"] for one in entries_there if one["type"] in each.types),
+            {_seal(uid) for uid in await _there(store, each)},
+            {_seal(uid) for uid in acknowledged.get(each.what, ())},
+        )
     ]
 
 
-async def _told(store: Store, data: Path) -> AsyncIterator[str]:
-    """The object of each entry about an approval, in its place or waiting for it."""
+def _wrong(what: str, told: Counter[str], there: set[str], acknowledged: set[str]) -> Iterator[str]:
+    """How entries and what they tell of, both by the seal of a uid, do not fit each other."""
+    yield from (f"{count} entries tell of one {what}" for count in told.values() if count > 1)
+    yield from (f"a stored {what} has no entry" for _ in there - told.keys())
+    yield from (f"an entry tells of {what}s that were not" for _ in told.keys() - there)
+    yield from (f"an acknowledged {what} is lost" for _ in acknowledged - there)
+
+
+async def _logged(store: Store, data: Path) -> AsyncIterator[Any]:
+    """Every entry, in its place or waiting for it."""
     log = StoredLog(store)
     note = await log.checkpoint() or b""
     key = read_private_key((data / "ledger.key").read_bytes())
@@ -93,14 +134,15 @@ async def _told(store: Store, data: Path) -> AsyncIterator[str]:
     head = await audit(log, NoteVerifier(Checkpoint.claimed(note).origin, public))
     waiting = [record.value for record in (await store.read(places.PENDING)).records]
     for entry in [*waiting, *[each async for each in entries(log, head.size)]]:
-        content = json.loads(entry)
-        if content["type"] == "request.approved":
-            yield content["object"]
+        yield json.loads(entry)
 
 
-async def _approved(store: Store) -> list[str]:
-    found = [json.loads(record.value) for record in (await store.read(STORED)).records]
-    return [each["metadata"]["uid"] for each in found if each["status"].get("conditions")]
+async def _there(store: Store, each: Told) -> list[str]:
+    """The uids of what is stored; a request counts once it is decided."""
+    found = [json.loads(record.value) for record in (await store.read(each.stored)).records]
+    is_request = each.stored == STORED_REQUESTS
+    decided = (one for one in found if not is_request or one["status"].get("conditions"))
+    return [one["metadata"]["uid"] for one in decided]
 
 
 def _seal(uid: str) -> str:

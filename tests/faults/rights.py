@@ -24,6 +24,7 @@ CORE = f"/api/v1/namespaces/{NAMESPACE}"
 RBAC = f"/apis/rbac.authorization.orch.io/v1/namespaces/{NAMESPACE}"
 REVOCATIONS = "/apis/identity.orch.io/v1alpha1/credentialrevocations"
 REVIEWS = "/apis/authorization.orch.io/v1/subjectaccessreviews"
+TOKEN_REVIEWS = "/apis/authentication.orch.io/v1/tokenreviews"
 ASKED = f"{CORE}/serviceaccounts"
 RULE = {"verbs": ["list"], "apiGroups": [""], "resources": ["serviceaccounts"]}
 FORBIDDEN = 403
@@ -60,6 +61,7 @@ class Rights:
         self._urls = urls
         self._token = token
         self.removed: Counter[str] = Counter()  # acknowledged, and asked about afterwards
+        self.revoked: set[str] = set()  # uids of revocations that were acknowledged
         self.improper: list[str] = []
 
     async def run(self, stop: asyncio.Event, most: int | None = None) -> None:
@@ -81,6 +83,7 @@ class Rights:
             if removal.revokes:
                 body = {"metadata": {"name": name}, "spec": revoked(removal, name, token)}
                 answer = await self._done(next(admins), "POST", removal.collection, body)
+                self.revoked.add(answer["metadata"]["uid"])
                 if not covers(answer["spec"], token):
                     return  # a clock jumped between the two
             else:
@@ -89,8 +92,11 @@ class Rights:
                 if status in removal.wrong:
                     text = f"{status} was answered to {name} after its {removal.what} was removed"
                     self.improper.append(text)
+            everywhere = [next(admins) for _ in self._urls]
             if removal.what == "binding":
-                await self._review(name, [next(admins) for _ in self._urls])
+                await self._review_rights(name, everywhere)
+            else:
+                await self._review_token(name, token, everywhere)
         self.removed[removal.what] += 1
 
     async def _given(self, removal: Removal, name: str, admins: "itertools.cycle[Way]") -> str:
@@ -121,7 +127,15 @@ class Rights:
                 raise answer
         return [self._judged(answer) for answer in answers if not isinstance(answer, BaseException)]
 
-    async def _review(self, name: str, admins: Sequence[Way]) -> None:
+    async def _review_token(self, name: str, token: str, admins: Sequence[Way]) -> None:
+        """Ask for others whether a token counts that rests on what is gone."""
+        for admin in admins:
+            with suppress(Lost, NotDone):
+                answer = await self._done(admin, "POST", TOKEN_REVIEWS, {"spec": {"token": token}})
+                if answer["status"].get("authenticated"):
+                    self.improper.append(f"a review accepts the token of {name}")
+
+    async def _review_rights(self, name: str, admins: Sequence[Way]) -> None:
         """Ask for others what an account may do that has lost its binding."""
         spec = {
             "user": f"system:serviceaccount:{NAMESPACE}:{name}",

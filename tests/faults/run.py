@@ -24,6 +24,7 @@ from tests.faults.checker import Violation, violations
 from tests.faults.decisions import Decisions
 from tests.faults.faults import EtcdFaults, Faults, SQLiteFaults, plan
 from tests.faults.history import Commit, History, Outcome
+from tests.faults.issuing import Issuing, over_tls
 from tests.faults.rights import Rights
 from tests.faults.systems import ServerOnSQLite, ServersOnEtcd, System
 from tests.faults.workload import OverTls, Workload
@@ -46,6 +47,8 @@ class Report:
     log: list[Commit] = field(default_factory=list)
     removed: Counter[str] = field(default_factory=Counter)  # what rights rested on, acknowledged
     decided: int = 0  # approvals that were acknowledged, each of which the ledger tells of once
+    issued: int = 0  # certificates that were seen, each of which is on record
+    revoked: int = 0  # those of them that were accepted before, and refused after
     struck: Counter[str] = field(default_factory=Counter)
     missing: dict[str, str] = field(default_factory=dict)
     broken: list[Violation] = field(default_factory=list)
@@ -68,6 +71,7 @@ class Report:
             f"  watches: {len(watchers)} watchers, {sessions} sessions, {events} events, "
             f"{over} times begun anew",
             f"  ledger: {self.decided} approvals acknowledged",
+            f"  certificates: {self.issued} handed out, {self.revoked} accepted and then revoked",
             f"  rights taken away: {_counted(self.removed)}",
             f"  faults: {_counted(self.struck)}",
             *(f"  not injected: {kind} ({why})" for kind, why in self.missing.items()),
@@ -108,10 +112,14 @@ async def _run(system: System, faults: Faults, minutes: float, report: Report) -
     ways = [OverTls(url, token) for url in system.urls]
     workload = Workload(ways, report.history, report.seed)
     decisions, rights = Decisions(ways), Rights(system.urls, token)
+    issuing = Issuing(ways, over_tls(system.urls, system.directory))
     stop = asyncio.Event()
     try:
+        await issuing.run(stop, 1)  # so that there was one, whatever strikes afterwards
         async with workload.watching():
-            working = asyncio.gather(workload.run(stop), decisions.run(stop), rights.run(stop))
+            working = asyncio.gather(
+                *(each.run(stop) for each in (workload, decisions, rights, issuing))
+            )
             try:
                 await _strike(faults, minutes * 60, report)
             finally:
@@ -124,8 +132,13 @@ async def _run(system: System, faults: Faults, minutes: float, report: Report) -
     report.log = await system.log()
     report.decided = len(decisions.acknowledged)
     report.removed = rights.removed
-    report.history.improper += decisions.improper + rights.improper
-    report.history.improper += await system.ledger(decisions.acknowledged)
+    report.issued, report.revoked = len(issuing.issued), issuing.accepted
+    report.history.improper += decisions.improper + rights.improper + issuing.improper
+    acknowledged = {
+        "approval": decisions.acknowledged,
+        "revocation": issuing.revoked | rights.revoked,
+    }
+    report.history.improper += await system.records(acknowledged, issuing.issued)
     report.history.improper += system.complaints()
     report.server_logs = [machine.running.log_text() for machine in system.machines]
     return report

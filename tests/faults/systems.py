@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import ClassVar
@@ -25,13 +26,14 @@ from tests.conformance.exchanges import TOKENS
 from tests.e2e import serving
 from tests.faults.decisions import ledger_violations
 from tests.faults.history import ABSENT, Commit
+from tests.faults.issuing import unrecorded
 from tests.faults.store_log import commits_of
 from tests.unit.store.etcd_process import Cluster, Member
 
 FLAGS = (
     *("--token-auth-file", str(TOKENS)),
     *("--service-account-issuer", "https://orchid.test"),
-    *("--controllers", ""),  # nothing happens but what the clients do
+    *("--controllers", "csrsigning"),  # else nothing happens but what the clients do
     *("--history", "24h"),  # the whole log is needed at the end
 )
 WENT_WRONG = ("request.failed", "Traceback (most recent call last)")  # what such a log says
@@ -181,11 +183,12 @@ class System:
             await store.close()
         return self._log
 
-    async def ledger(self, acknowledged: set[str]) -> list[str]:
-        """What is wrong with the ledger that the stopped servers have left."""
+    async def records(self, acknowledged: Mapping[str, set[str]], issued: set[str]) -> list[str]:
+        """What is wrong with the ledger and the inventory that the stopped servers have left."""
         store = await self._open_store()
         try:
-            return await ledger_violations(store, self.machines[0].data, acknowledged)
+            wrong = await ledger_violations(store, self.machines[0].data, acknowledged)
+            return wrong + await unrecorded(store, issued)
         finally:
             await store.close()
 

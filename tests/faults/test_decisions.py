@@ -10,7 +10,7 @@ from orchid.ledger import places
 from orchid.ledger.entries import Fact
 from orchid.store.interface import ABSENT, Change
 from orchid.store.memory import MemoryStore
-from tests.faults.decisions import STORED, ledger_violations
+from tests.faults.decisions import STORED_REQUESTS, TOLD, Told, ledger_violations
 from tests.unit.ledger.logs import KEY, NOW, grow, sequencer
 
 FACT = Fact("request.approved", {"signer": "s"})
@@ -18,7 +18,7 @@ FACT = Fact("request.approved", {"signer": "s"})
 
 def approved(name: str) -> Change:
     body = {"metadata": {"uid": f"uid-{name}"}, "status": {"conditions": [{"type": "Approved"}]}}
-    return Change(STORED.start + name, json.dumps(body).encode(), ABSENT)
+    return Change(STORED_REQUESTS.start + name, json.dumps(body).encode(), ABSENT)
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ async def test_an_approval_with_its_entry_is_right(data: Path, logged: bool) -> 
     if logged:
         await sequencer(store).drain()
 
-    assert await ledger_violations(store, data, {"uid-a"}) == []
+    assert await ledger_violations(store, data, {"approval": {"uid-a"}}) == []
 
 
 async def test_each_way_to_be_wrong_is_found(data: Path) -> None:
@@ -48,12 +48,28 @@ async def test_each_way_to_be_wrong_is_found(data: Path) -> None:
     await store.commit([approved("twice"), *places.pending([FACT, FACT], "uid-twice", NOW)])
     await sequencer(store).drain()
 
-    assert sorted(await ledger_violations(store, data, {"uid-gone"})) == [
+    assert sorted(await ledger_violations(store, data, {"approval": {"uid-gone"}})) == [
         "2 entries tell of one approval",
+        "a stored approval has no entry",
         "an acknowledged approval is lost",
-        "an approval has no entry",
-        "an entry tells of an approval that was not",
+        "an entry tells of approvals that were not",
     ]
+
+
+@pytest.mark.parametrize("sort", TOLD, ids=[sort.what for sort in TOLD])
+async def test_each_sort_is_looked_for(data: Path, sort: Told) -> None:
+    """What is stored without a word in the ledger is found, whatever it is."""
+    store = MemoryStore()
+    await grow(store, 0, 1)
+    body = {"metadata": {"uid": "x"}, "status": {"conditions": [{"type": "Approved"}]}}
+    await store.commit([Change(f"{sort.stored.start}x", json.dumps(body).encode(), ABSENT)])
+    before = await ledger_violations(store, data, {sort.what: {"x", "y"}})
+
+    await store.commit(places.pending([Fact(next(iter(sort.types)))], "x", NOW))
+
+    lost = f"an acknowledged {sort.what} is lost"
+    assert before == [f"a stored {sort.what} has no entry", lost]
+    assert await ledger_violations(store, data, {sort.what: {"x", "y"}}) == [lost]
 
 
 async def test_a_log_that_does_not_hold_is_found(data: Path) -> None:
@@ -63,5 +79,5 @@ async def test_a_log_that_does_not_hold_is_found(data: Path) -> None:
     [tile] = (await store.read(places.Span.prefix(f"{places.PREFIX}tile/"))).records
     await store.commit([Change(tile.key, bytes(64), tile.revision)])
 
-    [said] = await ledger_violations(store, data, set())
+    [said] = await ledger_violations(store, data, {})
     assert said.startswith("the ledger does not hold: entry 0")

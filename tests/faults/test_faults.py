@@ -24,13 +24,14 @@ MINUTES = 0.3
     "store", ["workers", pytest.param("etcd", marks=pytest.mark.system_package("etcd"))]
 )
 def test_whatever_breaks_no_promise_does(store: str, tmp_path: Path) -> None:
-    """Reads and writes are linearizable, nothing is lost, watches are the log, rights end."""
+    """Reads and writes are linearizable, watches are the log, rights end, records are whole."""
     report = run(store, MINUTES, SEED, tmp_path)
 
     print(report)  # noqa: T201 - shown when it fails, with the seed
     assert report.broken == []
     assert report.struck.total() > 0
-    assert report.decided > 10
+    assert report.decided > 5
+    assert report.issued > 0
     assert report.removed.total() > 0
     assert sum(call.outcome is Outcome.DONE for call in report.history.calls) > 50  # they did work
     assert all(watcher.segments[-1].events for watcher in report.history.watchers)

@@ -17,6 +17,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlencode
 
@@ -363,14 +364,19 @@ class Workload:
 
 
 class OverTls:
-    """The way to a server's port, over as many connections as it takes."""
+    """The way to a server's port, over as many connections as it takes.
 
-    def __init__(self, url: str, token: str) -> None:
+    Whoever goes it shows a token, or a certificate: `identity` is a file with both its parts.
+    """
+
+    def __init__(self, url: str, token: str = "", identity: Path | None = None) -> None:
         tls = ssl.create_default_context()
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE  # whom we trust is not the test
+        if identity is not None:
+            tls.load_cert_chain(identity)
         self._client = httpx.AsyncClient(
             base_url=url,
-            headers={"Authorization": f"Bearer {token}"},
+            headers={"Authorization": f"Bearer {token}"} if token else {},
             verify=tls,
             timeout=ANSWER_SECONDS,
             trust_env=False,

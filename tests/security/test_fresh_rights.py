@@ -7,22 +7,31 @@ with processes.
 
 import asyncio
 import base64
+import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orchid.engine.cache.objects import stored_form
+from orchid.kinds.credential_revocation import (
+    CredentialRevocation,
+    CredentialRevocationSpec,
+    RevokedCertificate,
+)
 from orchid.kinds.namespace import Namespace
 from orchid.kinds.pod import Pod
 from orchid.kinds.role_binding import RoleBinding
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount
-from orchid.store.interface import Batch, Change, Revision, Span
+from orchid.store.interface import ABSENT, Batch, Change, Revision, Span
 from orchid.store.memory import MemoryStore
 from orchid.wire.codec.documents import encode
-from orchid.wire.meta import Object
+from orchid.wire.meta import Object, ObjectMeta
+from orchid.wire.user import MASTERS
 from tests.api.world import ADMIN, BOB, NODE, Answer, Api, api
+from tests.security.certified import cluster_authority, issued, other_authority
 
 DEFAULT = "/api/v1/namespaces/default"
 RBAC = "/apis/rbac.authorization.orch.io/v1/namespaces/default"
@@ -142,6 +151,42 @@ async def test_a_token_is_gone_with_its_account_and_with_what_it_is_bound_to(
     after = await behind.answer(change, server.call("GET", "/version", token=token))
 
     assert (before.status, after.status) == (200, 401)
+
+
+def taken_back(behind: Behind, certificate: bytes) -> Change:
+    """A revocation of a certificate, as another server stores it."""
+    sha256 = hashlib.sha256(certificate).hexdigest()
+    spec = CredentialRevocationSpec(certificate=RevokedCertificate(sha256=sha256))
+    kind = behind.server.server.catalog.of(CredentialRevocation)
+    revocation = CredentialRevocation(metadata=ObjectMeta(name="stolen", uid="7"), spec=spec)
+    return Change(kind.key("", "stolen"), stored_form(revocation), ABSENT)
+
+
+@pytest.mark.parametrize("asking", [f"{DEFAULT}/secrets?resourceVersion=0", "/api/v1"])
+async def test_a_certificate_is_gone_with_its_revocation(behind: Behind, asking: str) -> None:
+    """One that another server has taken back opens nothing, not even what needs no right."""
+    server = behind.server
+    jane = issued(cluster_authority(server.server.files.path), "jane", MASTERS)
+    before = await server.call("GET", asking, token=None, peer=jane.peer)
+
+    after = await behind.answer(
+        taken_back(behind, jane.der), server.call("GET", asking, token=None, peer=jane.peer)
+    )
+
+    assert (before.status, after.status) == (200, 401)
+
+
+async def test_health_is_told_by_certificate_while_the_store_is_behind(behind: Behind) -> None:
+    """A page waits for nobody, whoever asks."""
+    server = behind.server
+    jane = issued(cluster_authority(server.server.files.path), "jane", MASTERS)
+
+    answer = await behind.answer(
+        taken_back(behind, issued(other_authority(), "other").der),
+        server.call("GET", "/livez", token=None, peer=jane.peer),
+    )
+
+    assert (answer.status, behind.was_early) == (200, True)
 
 
 async def test_a_bootstrap_token_is_gone_with_its_secret(behind: Behind) -> None:

@@ -32,11 +32,16 @@ class Revocations:
     """Everything that is taken back now."""
 
     def __init__(self, feed: Feed) -> None:
+        self._feed = feed
         cache = feed.of(CredentialRevocation)
         self._decode = cache.kind.decoder.stored
         self._records = feed.of(IssuedCertificate)
         self._cleared()
         self._index = CacheIndex(cache, self._changed, self._cleared)
+
+    async def fresh(self) -> None:
+        """Wait until every revocation that is acknowledged by now is here."""
+        await self._feed.fresh()
 
     def refuse_certificate(self, credential_id: str, serial: str) -> None:
         """Raise Rejected if the certificate (`X509SHA256=…`, its number in hex) is taken back."""

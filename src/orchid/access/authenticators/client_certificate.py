@@ -6,7 +6,9 @@ and pool, because the handshake proved that the peer holds the key and that cann
 the certificate's own is looked at in every request, the whole chain again every few minutes. A
 refusal is kept too, for seconds: judging a long chain takes milliseconds, and a caller may ask on.
 
-What was taken back (access/revocations.py) is looked up in every request, after the proof.
+What was taken back (access/revocations.py) is looked up in every request, after the proof. For the
+API that is as fresh as a read: no server accepts what was revoked before it was asked. Pages
+(health, above all) must answer also while the store does not; they go by what has arrived here.
 """
 
 from collections.abc import Callable
@@ -25,6 +27,7 @@ from orchid.wire.naming import Naming
 from orchid.wire.user import UserInfo
 
 RECHECK_AFTER = timedelta(minutes=5)
+API = ("/api/", "/apis/")
 REFUSE_FOR = timedelta(seconds=5)  # a certificate may begin to be valid on an open connection
 
 
@@ -67,8 +70,9 @@ class CertificateProof:
         self._extra = extra
         self._revocations = revocations
 
-    def prove(self, peer: PresentedPeer) -> Proven | None:
+    async def prove(self, presented: Presented) -> Proven | None:
         """Give the proof, None if there is no certificate, or raise Rejected."""
+        peer: PresentedPeer = presented.peer
         if peer.certificate is None:
             return None
         pool, now = self._pool(), self._clock.now()
@@ -82,6 +86,8 @@ class CertificateProof:
         if isinstance(known, Disproven):
             raise Rejected(known.reason)
         if self._revocations is not None:
+            if presented.path.startswith(API):
+                await self._revocations.fresh()
             self._revocations.refuse_certificate(known.identity.credential_id, known.serial)
         return known
 
@@ -125,7 +131,7 @@ class ClientCertificateAuthenticator:
         )
 
     async def authenticate(self, presented: Presented) -> Authenticated | None:
-        proven = self._proof.prove(presented.peer)
+        proven = await self._proof.prove(presented)
         if proven is None or not proven.identity.user:
             return None
         return proven.authenticated

@@ -72,7 +72,7 @@ class RequestHeaderAuthenticator:
         self._extra = _lower(settings.extra_prefixes)
 
     async def authenticate(self, presented: Presented) -> Authenticated | None:
-        proven = self._proof.prove(presented.peer)
+        proven = await self._proof.prove(presented)
         if proven is None:
             return None
         proxy = proven.identity.user
