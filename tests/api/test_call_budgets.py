@@ -116,27 +116,27 @@ def signing_request(number: int) -> tuple[str, str, Any]:
 
 
 JOBS: dict[str, tuple[int, Job]] = {
-    "livez": (39, lambda _: ("GET", "/livez", None)),
-    "get": (49, lambda number: ("GET", f"{ACCOUNTS}/a{number:d}", None)),
-    "list": (60, lambda _: ("GET", ACCOUNTS, None)),
+    "livez": (27, lambda _: ("GET", "/livez", None)),
+    "get": (38, lambda number: ("GET", f"{ACCOUNTS}/a{number:d}", None)),
+    "list": (50, lambda _: ("GET", ACCOUNTS, None)),
     "selfsubjectreview": (
-        76,
+        65,
         lambda _: ("POST", f"/apis/{AUTHENTICATION}/selfsubjectreviews", {}),
     ),
     "tokenrequest": (
-        187,
+        176,
         lambda number: (
             "POST",
             f"{ACCOUNTS}/a{number:d}/token",
             {"spec": {"audiences": ["x"], "expirationSeconds": 3600}},
         ),
     ),
-    "create": (238, account),
-    "csr-create": (255, signing_request),
+    "create": (227, account),
+    "csr-create": (244, signing_request),
 }
 
 
-TOKEN_REVIEW = 132
+TOKEN_REVIEW = 121
 
 
 async def cheapest(server: Api, job: Job) -> int:

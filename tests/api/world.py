@@ -186,7 +186,7 @@ class Api:
                 headers,
                 peer or Peer("127.0.0.1:1"),
                 body=b"" if too_large else body,
-                repeated=repeated,
+                repeated=repeated or [],
                 too_large=too_large,
             )
         )

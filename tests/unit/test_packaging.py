@@ -19,6 +19,7 @@ from orchid.engine.request import Target
 from orchid.server.audit.policy import AuditLevel, load
 from orchid.version import __version__
 from orchid.wire.naming import SETS, Naming
+from orchid.wire.struct import replace
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 UNIT = DEPLOY / "systemd" / "orchid.service"
@@ -128,7 +129,7 @@ def test_audit_policy_records_certificates_and_rights_in_full(path: Path, names:
 
     assert policy.plan(None, approve).level is AuditLevel.REQUEST_RESPONSE
     assert policy.plan(None, Target("get", "/readyz")).level is AuditLevel.NONE
-    assert policy.plan(None, approve._replace(verb="list")).level is AuditLevel.METADATA
+    assert policy.plan(None, replace(approve, verb="list")).level is AuditLevel.METADATA
 
 
 def test_audit_policies_are_the_same() -> None:

@@ -99,11 +99,11 @@ class LegacyMode:
         if account is None:
             return self._question("users", username)
         namespace, name = account
-        return self._question("serviceaccounts", name)._replace(namespace=namespace)
+        return replace(self._question("serviceaccounts", name), namespace=namespace)
 
     def _extra_question(self, key: str, value: str) -> Target:
         question = self._question("userextras", value, group=self._authentication)
-        return question._replace(subresource=key)
+        return replace(question, subresource=key)
 
     def _question(self, resource: str, name: str, *, group: str | None = None) -> Target:
         return Target(
@@ -135,7 +135,7 @@ class ConstrainedMode(LegacyMode):
     async def become(self, caller: UserInfo, wanted: UserInfo, target: Target) -> UserInfo | None:
         if not self._applies(caller, wanted):
             return None
-        request = target._replace(verb=f"impersonate-on:{self.name}:{target.verb}")
+        request = replace(target, verb=f"impersonate-on:{self.name}:{target.verb}")
         try:
             await self._require(caller, request)
         except Forbidden:

@@ -45,7 +45,7 @@ from orchid.server.chain import Chain
 from orchid.server.discovery.documents import Discovery
 from orchid.server.dispatch import Dispatch
 from orchid.server.fairness import Fairness
-from orchid.server.health import Health
+from orchid.server.health import Check, Health
 from orchid.server.ledger_pages import PREFIX as LEDGER
 from orchid.server.loop_watchdog import LoopWatchdog
 from orchid.server.metrics.certificate_ends import CertificateEnds
@@ -268,7 +268,7 @@ class Assembly:
         }
 
     def _health(self) -> Health:
-        live = {"ping": _well, "log": _well, "etcd": self._store_check}
+        live: dict[str, Check] = {"ping": None, "log": None, "etcd": self._store_check}
         ready = {**live, "etcd-readiness": self._store_check, "informer-sync": self._feed_check}
         return Health(
             {"healthz": live, "livez": live, "readyz": {**ready, "shutdown": self._stop_check}}
@@ -416,10 +416,6 @@ def wanted_controllers(settings: Settings) -> frozenset[str]:
         return chosen(settings.given.controllers)
     except UnknownController as problem:
         raise BadSettings(f"--controllers: {problem}") from None
-
-
-def _well() -> str | None:
-    return None
 
 
 _TEXT = b"Content-Type: text/plain; charset=utf-8\r\n"

@@ -15,7 +15,7 @@ class Catalog:
 
     def __init__(self, kinds: Iterable[Kind[Any]]) -> None:
         self.kinds: tuple[Kind[Any], ...] = tuple(each for kind in kinds for each in kind.served)
-        self._by_resource = {(k.group, k.version, k.plural): k for k in self.kinds}
+        self.by_resource = {(k.group, k.version, k.plural): k for k in self.kinds}
         self._by_type = {k.type: k.stored for k in self.kinds}
         self._by_name = {(k.api_version, k.name): k for k in self.kinds}
         for kind in self.kinds:
@@ -35,9 +35,6 @@ class Catalog:
     def stored(self) -> tuple[Kind[Any], ...]:
         """The kinds that store objects, each once."""
         return tuple(kind for kind in self.kinds if kind.acts is None and kind.stored is kind)
-
-    def at(self, group: str, version: str, plural: str) -> Kind[Any] | None:
-        return self._by_resource.get((group, version, plural))
 
     def of(self, type_: type[T]) -> Kind[T]:
         return self._by_type[type_]

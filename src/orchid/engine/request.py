@@ -7,10 +7,13 @@ goes out beside the answer: warnings for the caller, annotations for the audit r
 from datetime import datetime
 from typing import NamedTuple
 
+import msgspec
+
+from orchid.wire.struct import replace
 from orchid.wire.user import UserInfo
 
 
-class Target(NamedTuple):
+class Target(msgspec.Struct, frozen=True):
     """What is to be done to what: all that authorization looks at, besides the user."""
 
     verb: str
@@ -54,43 +57,18 @@ class Options(NamedTuple):
 NO_OPTIONS = Options()
 
 
-class Request:
+class Request(msgspec.Struct, eq=False):
     """Who asks for what, when, with which options."""
 
-    __slots__ = (
-        "audit_annotations",
-        "body_weight",
-        "manager",
-        "now",
-        "options",
-        "real_user",
-        "target",
-        "user",
-        "warnings",
-    )
-
-    def __init__(
-        self,
-        target: Target,
-        user: UserInfo,
-        now: datetime,
-        options: Options = NO_OPTIONS,
-        *,
-        manager: str = "unknown",
-        body_weight: int = 0,
-        real_user: UserInfo | None = None,
-        warnings: list[str] | None = None,
-        audit_annotations: dict[str, str] | None = None,
-    ) -> None:
-        self.target = target
-        self.user = user
-        self.now = now
-        self.options = options
-        self.manager = manager  # the field manager: the option, else from the user agent
-        self.body_weight = body_weight  # bytes of work in what was sent; see engine/offload.py
-        self.real_user = real_user  # who is behind an impersonated user
-        self.warnings = [] if warnings is None else warnings
-        self.audit_annotations = {} if audit_annotations is None else audit_annotations
+    target: Target
+    user: UserInfo
+    now: datetime
+    options: Options = NO_OPTIONS
+    manager: str = "unknown"  # the field manager: the option, else from the user agent
+    body_weight: int = 0  # bytes of work in what was sent; see engine/offload.py
+    real_user: UserInfo | None = None  # who is behind an impersonated user
+    warnings: list[str] = []
+    audit_annotations: dict[str, str] = {}
 
     @property
     def namespace(self) -> str:
@@ -100,29 +78,17 @@ class Request:
     def name(self) -> str:
         return self.target.name
 
+    # The same request otherwise; what is collected beside the answer is shared.
+
     def with_options(self, options: Options) -> "Request":
-        return self._with(self.target, options)
+        return replace(self, options=options)
 
     def with_target(self, target: Target) -> "Request":
-        return self._with(target, self.options)
+        return replace(self, target=target)
 
     def at(self, namespace: str, name: str) -> "Request":
         """The same request, aimed at one object."""
-        return self._with(self.target._replace(namespace=namespace, name=name), self.options)
-
-    def _with(self, target: Target, options: Options) -> "Request":
-        """The same request otherwise; what is collected beside the answer is shared."""
-        return Request(
-            target,
-            self.user,
-            self.now,
-            options,
-            manager=self.manager,
-            body_weight=self.body_weight,
-            real_user=self.real_user,
-            warnings=self.warnings,
-            audit_annotations=self.audit_annotations,
-        )
+        return replace(self, target=replace(self.target, namespace=namespace, name=name))
 
     def warn(self, text: str) -> None:
         self.warnings.append(text)

@@ -14,15 +14,16 @@ from time import perf_counter
 from orchid.access.impersonation import Impersonation
 from orchid.clock import Clock
 from orchid.credentials.refusals import is_panic
-from orchid.engine.interfaces import Authenticated, Authenticator, Authorizer, Rejected
+from orchid.engine.interfaces import Authenticator, Authorizer, Rejected
 from orchid.engine.request import Request
 from orchid.engine.seat import SEAT
 from orchid.server.audit.redaction import presented_token
 from orchid.server.audit.trail import AuditTrail
 from orchid.server.authorize import AuthorizerFailed, insist
 from orchid.server.dispatch import Dispatch
-from orchid.server.exchange import AuditIds, Exchange
+from orchid.server.exchange import Exchange, audit_ids
 from orchid.server.fairness import READ_VERBS, Fairness, Overloaded
+from orchid.server.head_facts import FACTS, facts_of
 from orchid.server.metrics.requests import RequestMetrics
 from orchid.server.open_watches import OpenWatches
 from orchid.server.pages import Pages, not_found_text
@@ -37,7 +38,8 @@ from orchid.wire.user import ANONYMOUS
 log = logging.getLogger(__name__)
 
 PANIC = "This request failed inside the server. Look in its log for details.\n"
-FORESEEN = (ApiError, Overloaded, AuthorizerFailed, UnreadableTarget)
+FORESEEN = (ApiError, Rejected, Overloaded, AuthorizerFailed, UnreadableTarget)
+UNANSWERED = Response(0)
 TOO_MANY = "Too many requests, please try again later.\n"
 
 
@@ -60,7 +62,7 @@ class Chain:
         request_timeout: float = 60.0,
     ) -> None:
         self._clock = clock
-        self._audit_ids = AuditIds()
+        self._audit_ids = audit_ids()
         self._authenticator = authenticator
         self._impersonation = impersonation
         self._authorizer = authorizer
@@ -75,7 +77,11 @@ class Chain:
 
     async def __call__(self, http: HttpRequest) -> Response | Stream:
         started = perf_counter()
-        exchange = Exchange(http, self._audit_ids.next(), self._clock.now())
+        head = http.head_memo.get(FACTS) or facts_of(http)
+        # The client's own id, so that it finds its request again.
+        audit_id = head.audit_id or next(self._audit_ids)
+        exchange = Exchange(http, head, audit_id, self._clock.now())
+        answer: Response | Stream = UNANSWERED
         try:
             try:
                 answer = await self._answered(exchange)
@@ -83,22 +89,25 @@ class Chain:
                 answer = self._refused(exchange, refusal)
         except asyncio.CancelledError:  # the deadline; the listener answers in our place
             late = Timeout("request did not complete within the allotted timeout").status()
-            exchange.observed.status = late
-            self._look_on(exchange, Response(late.code), started)
+            exchange.observed.status, answer = late, Response(late.code)
             raise
         except BaseException as problem:
-            # A panic that no guard has met ends its request, as any failure does; an exit passes.
-            if not isinstance(problem, Exception) and not is_panic(type(problem)):
-                raise
-            extra = {"audit_id": exchange.audit_id, "story": failure_story(problem)}
-            log.error("request.failed", extra=extra)
-            exchange.observed.panicked = True
-            answer = text(exchange, 500, PANIC)
-        self._look_on(exchange, answer, started)
+            answer = self._panicked(exchange, problem)
+        finally:
+            if answer is not UNANSWERED:
+                if self._audit is not None:
+                    self._audit.complete(exchange, answer)
+                took = perf_counter() - started
+                self._metrics.observe(exchange, answer, took)
+                if self._tells_all:
+                    log.debug("request.answered", extra=_told(exchange, answer, took))
         return answer
 
     def _refused(self, exchange: Exchange, refusal: Exception) -> Response:
         """What a step on the way has raised, as an answer."""
+        if isinstance(refusal, Rejected):
+            log.debug("request.rejected", extra={"why": type(refusal).__name__})
+            refusal = Unauthorized()
         if isinstance(refusal, ApiError):
             return error_response(exchange, refusal)
         if isinstance(refusal, Overloaded):
@@ -109,13 +118,17 @@ class Chain:
             return text(exchange, 500, f'Internal Server Error: "{target}": {refusal}\n')
         return text(exchange, 400, f'Bad Request: "{exchange.http.path}" names no resource\n')
 
-    def _look_on(self, exchange: Exchange, answer: Response | Stream, started: float) -> None:
-        if self._audit is not None:
-            self._audit.complete(exchange, answer)
-        took = perf_counter() - started
-        self._metrics.observe(exchange, answer, took)
-        if self._tells_all:
-            log.debug("request.answered", extra=_told(exchange, answer, took))
+    def _panicked(self, exchange: Exchange, problem: BaseException) -> Response:
+        """What nobody foresaw, as an answer.
+
+        A panic that no guard has met ends its request, as any failure does; an exit passes.
+        """
+        if not isinstance(problem, Exception) and not is_panic(type(problem)):
+            raise problem
+        extra = {"audit_id": exchange.audit_id, "story": failure_story(problem)}
+        log.error("request.failed", extra=extra)
+        exchange.observed.panicked = True
+        return text(exchange, 500, PANIC)
 
     async def _answered(self, exchange: Exchange) -> Response | Stream:
         """Who is it, and as whom do they act? Then find a seat, and go on with it."""
@@ -125,23 +138,26 @@ class Chain:
         if exchange.query:
             self._shorten_deadline(exchange)
         target = exchange.located.target
-        exchange.observed.caller = caller = await self._authenticated(http)
+        exchange.observed.caller = caller = await self._authenticator.authenticate(http)
+        if caller is None:
+            raise Unauthorized
+        user = caller.user
+        if user.username != ANONYMOUS:
+            http.peer.known = True
         if self._audit is not None:
             self._audit.begin(exchange)
-        user = caller.user
         if exchange.head.impersonates:
             acting = await self._impersonation.apply(user, http, target)
             if acting is not None:
                 user, exchange.observed.impersonation_constraint = acting
         real_user = None if user is caller.user else caller.user
-        warnings = exchange.warnings
         exchange.request = request = Request(
-            target, user, exchange.now, real_user=real_user, warnings=warnings
+            target, user, exchange.now, real_user=real_user, warnings=exchange.warnings
         )
         if caller.notes:
             request.audit_annotations.update(caller.notes)
         if caller.warnings:
-            warnings.extend(caller.warnings)
+            exchange.warnings.extend(caller.warnings)
         flow = self._fairness.flow_of(user, target)
         exchange.extra_headers += flow.headers
         if not flow.enter():
@@ -177,18 +193,6 @@ class Chain:
         finally:
             fairness.reading -= reads
             fairness.writing -= not reads
-
-    async def _authenticated(self, http: HttpRequest) -> Authenticated:
-        try:
-            caller = await self._authenticator.authenticate(http)
-        except Rejected as refusal:
-            log.debug("request.rejected", extra={"why": type(refusal).__name__})
-            caller = None
-        if caller is None:
-            raise Unauthorized
-        if caller.user.username != ANONYMOUS:
-            http.peer.known = True
-        return caller
 
     async def recognize(self, http: HttpRequest) -> CallerStanding:
         """Say who sent a head, before its body is read; the request is authenticated once more."""

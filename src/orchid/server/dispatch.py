@@ -62,6 +62,7 @@ from orchid.wire.errors import (
 from orchid.wire.naming import Naming
 from orchid.wire.rules.names import path_segment_errors
 from orchid.wire.status import Status, StatusDetails
+from orchid.wire.struct import replace
 from orchid.wire.text import quote
 
 LARGEST_OPTIONS = 65_536  # of the body of a deletion
@@ -91,6 +92,7 @@ class Dispatch:
         shortest_watch: float = 1800.0,
     ) -> None:
         self._catalog = catalog
+        self._kinds = catalog.by_resource
         self._verbs = verbs
         self._authorizer = authorizer
         self._names = names
@@ -125,7 +127,7 @@ class Dispatch:
         rest = exchange.located.rest
         scoped = rest[0] == "namespaces" and rest[2:3] == (target.resource,)
         tail = rest[2:] if scoped else rest
-        kind = self._catalog.at(target.group, target.version, tail[0])
+        kind = self._kinds.get((target.group, target.version, tail[0]))
         if kind is None or tail[3:] or (scoped and not kind.namespaced):
             raise NoSuchRoute
         if scoped and not target.namespace:
@@ -252,7 +254,7 @@ class Dispatch:
         """PUT where nothing is: a create, for those who may create."""
         new = in_namespace(kind, new, request.namespace)
         require_name(new, request)
-        creating = request.with_target(request.target._replace(verb="create"))
+        creating = request.with_target(replace(request.target, verb="create"))
         await require_allowed(self._authorizer, request.user, creating.target)
         new = as_new(kind, new, creating)
         entry = await self._verbs.creating.create(kind, new, creating)
@@ -270,7 +272,7 @@ class Dispatch:
         if not apply:
             entry = await self._verbs.patching.patch(kind, endpoint, media, body, request)
             return await entry_answer(exchange, 200, entry)
-        creating = request.target._replace(verb="create")
+        creating = replace(request.target, verb="create")
 
         async def may_create() -> None:
             await require_allowed(self._authorizer, request.user, creating)
@@ -301,7 +303,7 @@ class Dispatch:
     ) -> Answer:
         """Remove what nobody can read, for those who may do even that."""
         request.annotate(self._names.unsafe_delete_annotation, "")
-        unsafe = request.target._replace(verb="unsafe-delete-ignore-read-errors")
+        unsafe = replace(request.target, verb="unsafe-delete-ignore-read-errors")
         await require_allowed(self._authorizer, request.user, unsafe)
         await self._verbs.deleting.delete_unreadable(kind, request)
         details = StatusDetails(name=request.name, group=kind.group, kind=kind.plural)

@@ -5,13 +5,16 @@ metrics look at when the answer is there; nothing decides by it.
 """
 
 import itertools
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
+
+import msgspec
 
 from orchid.engine.interfaces import Authenticated, Decision, SystemRandomness
 from orchid.engine.request import Request, Target
 from orchid.server.audit.policy import Plan
-from orchid.server.head_facts import FACTS, HeadFacts, facts_of
+from orchid.server.head_facts import HeadFacts
 from orchid.server.negotiate import PLAIN, Form, wants_pretty
 from orchid.server.parse import Located, Query
 from orchid.server.sockets.messages import HttpRequest
@@ -34,23 +37,22 @@ class Observed:
     audit_plan: Plan | None = None  # what is to be recorded, once the caller is known
 
 
-class Exchange:
+class Exchange(msgspec.Struct, eq=False):
     """A request, where it goes, who asks, and how the answer is to look."""
 
+    http: HttpRequest
+    head: HeadFacts
+    audit_id: str
+    now: datetime
     located: Located = NOWHERE
     query: Query = NO_QUERY
     request: Request | None = None  # once the caller is known
     form: Form = PLAIN
     extra_headers: bytes = b""
+    warnings: list[str] = []
+    observed: Observed = msgspec.field(default_factory=Observed)
 
-    def __init__(self, http: HttpRequest, audit_id: str, now: datetime) -> None:
-        self.http = http
-        self.head: HeadFacts = http.head_memo.get(FACTS) or facts_of(http)
-        # The client's own id, so that it finds its request again.
-        self.audit_id = self.head.audit_id or audit_id
-        self.now = now
-        self.warnings: list[str] = []
-        self.observed = Observed()
+    __repr__ = object.__repr__  # nothing of what it holds: there are tokens in it
 
     @property
     def accept(self) -> str:
@@ -62,15 +64,11 @@ class Exchange:
         return wants_pretty(given[0], "") if given and given[0] else self.head.indented
 
 
-class AuditIds:
-    """Ids in the form of a UUID: a random beginning for this process, and a count."""
+def audit_ids() -> Iterator[str]:
+    """Ids in the form of a UUID: a random beginning for this process, and a count.
 
-    def __init__(self) -> None:
-        uid = SystemRandomness().uid()
-        self._head = uid[:24]
-        # Half of all numbers with so many digits lie ahead: it will not come to the end of them.
-        self._count = itertools.count(int(uid[24:], 16) >> 1)
-
-    def next(self) -> str:
-        """One that no other has; nobody needs to be unable to guess it."""
-        return f"{self._head}{next(self._count):012x}"
+    No two are the same; nobody needs to be unable to guess one.
+    """
+    uid = SystemRandomness().uid()
+    # Half of all numbers with so many digits lie ahead: it will not come to the end of them.
+    return map(f"{uid[:24]}{{:012x}}".format, itertools.count(int(uid[24:], 16) >> 1))

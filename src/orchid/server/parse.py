@@ -7,7 +7,7 @@ exists is found out later (`dispatch.py`), so that nobody learns it without the 
 import functools
 import urllib.parse
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -44,7 +44,7 @@ class UnreadableTarget(Exception):
     """The path cannot mean anything; answered before everything else."""
 
 
-class Located(NamedTuple):
+class Located(msgspec.Struct, frozen=True):
     """The meaning of a path alone: cached, since most requests repeat paths."""
 
     target: Target
@@ -69,11 +69,12 @@ def read_target(http: HttpRequest) -> tuple[Located, Query]:
         among = _among(method, place)
         if among is None or not name or "%" in name or not name.isascii():
             return _known_without_query(method, path), {}
-        return _one_of(among, path, name), {}
+        target = replace(among.target, path=path, name=name)
+        return Located(target, (*among.rest[:-1], name), among.watch_path), {}
     located = _known(method, path) if short else _read(method, path)
     query = parse_query(http.query)
     if located.target.is_resource and not located.target.name:
-        located = located._replace(target=_collection(located, query))
+        located = replace(located, target=_collection(located, query))
     return located, query
 
 
@@ -90,7 +91,7 @@ def _known_without_query(method: str, raw_path: str) -> Located:
 def _without_query(method: str, raw_path: str) -> Located:
     located = _read(method, raw_path)
     if located.target.is_resource and not located.target.name:
-        located = located._replace(target=_collection(located, {}))
+        located = replace(located, target=_collection(located, {}))
     return located
 
 
@@ -107,13 +108,6 @@ def _among(method: str, place: str) -> Located | None:
     is_object = target.name == _ANY_NAME and not target.subresource
     # A Namespace is its own namespace, so there the name says two things.
     return located if is_object and target.namespace != _ANY_NAME else None
-
-
-def _one_of(among: Located, path: str, name: str) -> Located:
-    _, rest, watch_path = among
-    verb, _, _, group, version, resource, _, namespace, *_ = among.target
-    target = Target(verb, path, True, group, version, resource, "", namespace, name)
-    return Located(target, (*rest[:-1], name), watch_path)
 
 
 def _decoded(raw_path: str) -> str:
@@ -165,7 +159,7 @@ def _collection(located: Located, query: Query) -> Target:
     if verb not in ("list", "watch", "deletecollection"):
         return target
     if not query:
-        return target._replace(verb=verb)
+        return replace(target, verb=verb)
     fields, labels = _first(query, "fieldSelector"), _first(query, "labelSelector")
     if fields:
         try:
@@ -177,7 +171,7 @@ def _collection(located: Located, query: Query) -> Target:
             name = pinned
     if watch_path:
         fields = labels = ""
-    return target._replace(verb=verb, name=name, field_selector=fields, label_selector=labels)
+    return replace(target, verb=verb, name=name, field_selector=fields, label_selector=labels)
 
 
 def wants_watch(query: Query) -> bool:

@@ -11,6 +11,7 @@ from orchid.engine.interfaces import Decision, Verdict
 from orchid.engine.request import Target
 from orchid.wire.errors import Forbidden
 from orchid.wire.naming import KUBERNETES, ORCH, Naming
+from orchid.wire.struct import replace
 from orchid.wire.user import UserInfo
 from tests.unit.access.presenting import presented
 
@@ -224,7 +225,7 @@ async def test_what_a_constrained_mode_asks(
     await become(*headers, rights=rights, caller=caller)
 
     assert rights.questions == questions
-    assert rights.asked[0] == LIST_PODS._replace(verb=rights.asked[0].verb)
+    assert rights.asked[0] == replace(LIST_PODS, verb=rights.asked[0].verb)
     assert {target.version for target in rights.asked} == {"v1"}
 
 

@@ -14,6 +14,7 @@ from orchid.engine.catalog import Catalog
 from orchid.engine.kind import Endpoint, Kind, Scope
 from orchid.engine.request import Request, Target
 from orchid.server.exchange import Exchange
+from orchid.server.head_facts import facts_of
 from orchid.server.openapi.endpoints import V2, V3, OpenApi
 from orchid.server.parse import Located
 from orchid.server.sockets.messages import HttpRequest, Peer, Response
@@ -127,7 +128,7 @@ def ask(
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     http = HttpRequest(method, target, url.path, url.query, named, Peer("127.0.0.1:1"))
     located = Located(Target(verb=method.lower(), path=url.path))
-    exchange = Exchange(http, "id", now)
+    exchange = Exchange(http, facts_of(http), "id", now)
     exchange.located, exchange.query = located, parse_query(url.query)
     if url.path in (V2, V3):
         return pages.exact[url.path](exchange)

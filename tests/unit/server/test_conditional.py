@@ -6,6 +6,7 @@ import pytest
 
 from orchid.server.conditional import StaticDocument, answer
 from orchid.server.exchange import Exchange
+from orchid.server.head_facts import facts_of
 from orchid.server.sockets.messages import HttpRequest, Peer, Response
 from tests.unit.server.published import header
 
@@ -18,7 +19,9 @@ DOCUMENT = StaticDocument(b"0123456789", "TAG", MADE)
 def asked(method: str = "GET", **headers: str) -> Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     http = HttpRequest(method, "/d", "/d", "", named, Peer("127.0.0.1:1"))
-    return answer(Exchange(http, "id", MADE), DOCUMENT, b"Content-Type: text/plain\r\n")
+    return answer(
+        Exchange(http, facts_of(http), "id", MADE), DOCUMENT, b"Content-Type: text/plain\r\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ def result_of(failure: OutboundFailed) -> str:
 
 
 def chosen_by_caller(target: Target) -> int:
-    return sum(len(part) for part in target if isinstance(part, str))
+    return sum(len(part) for part in msgspec.structs.astuple(target) if isinstance(part, str))
 
 
 _: type[Authorizer] = Webhook

@@ -41,6 +41,7 @@ from orchid.wire.fields import Path, invalid
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.status import StatusCause, StatusDetails
+from orchid.wire.struct import replace
 from orchid.wire.text import REDACTED, quote, timestamp
 
 T = TypeVar("T", bound=Object)
@@ -173,7 +174,7 @@ class Patching:
         if new.metadata.resource_version:
             parse_version(new.metadata.resource_version, of="")
         new = wiped(new.with_meta(resource_version=""))
-        creating = request.with_target(request.target._replace(verb="create"))
+        creating = request.with_target(replace(request.target, verb="create"))
         await may_create()
         return await self._creating.create_prepared(kind, new, creating)
 

@@ -116,11 +116,14 @@ class CountedRequests:
             self.authentications["success"] += 1
             self.authorizations["allowed"] += 1
             name = caller.user.username
-            self.users["other" if "@" not in name and name != "admin" else user_class(name)] += 1
+            self.users["admin" if name == "admin" else "email_id" if "@" in name else "other"] += 1
         else:
             self._count_access(observed, answer)
-        if exchange.http.body:
-            series.body_bytes.observe(len(exchange.http.body))
+        size = len(exchange.http.body)
+        if size:
+            sent = series.body_bytes
+            sent.counts[bisect_left(BODY_BYTES, size)] += 1
+            sent.sum += size
         if isinstance(answer, Stream):
             self._follow(key, answer, seconds)
             return

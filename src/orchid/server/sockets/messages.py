@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from enum import Enum
 from typing import Any, Protocol
 
-_NO_VALUES: list[tuple[str, str]] = []
+import msgspec
 
 
 class Peer:
@@ -47,54 +47,27 @@ class Peer:
         self.memo: dict[str, object] = {}
 
 
-class HttpRequest:
+class HttpRequest(msgspec.Struct, eq=False):
     """One request as it came, complete with its body; nothing in it is decoded or trusted."""
 
-    __slots__ = (
-        "body",
-        "head_memo",
-        "headers",
-        "method",
-        "path",
-        "peer",
-        "query",
-        "repeated",
-        "target",
-        "timeout",
-        "too_large",
-    )
+    method: str
+    target: str  # as sent: path?query, or a whole URL
+    path: str  # still percent-encoded
+    query: str  # without the question mark; "" if there is none
+    # Names in lower case, the first value of each. Requests with equal headers may share them.
+    headers: Mapping[str, str]
+    peer: Peer
+    body: bytes = b""
+    repeated: list[tuple[str, str]] = []  # the second and later values of headers
+    # The body passed the limit: `body` is empty, and the connection ends after the answer.
+    too_large: bool = False
+    # Seconds the handler may take once it suspends; it may change this until then.
+    timeout: float = 60.0
+    # Here others keep what they found out from the headers alone. Requests share it if they came on
+    # the same connection with the very same bytes for headers; it ends with them.
+    head_memo: dict[str, Any] = {}
 
-    def __init__(  # noqa: PLR0917 - a record of what came, built in one place
-        self,
-        method: str,
-        target: str,
-        path: str,
-        query: str,
-        headers: Mapping[str, str],
-        peer: Peer,
-        *,
-        body: bytes = b"",
-        repeated: list[tuple[str, str]] | None = None,
-        too_large: bool = False,
-        timeout: float = 60.0,
-        head_memo: dict[str, Any] | None = None,
-    ) -> None:
-        self.method = method
-        self.target = target  # as sent: path?query, or a whole URL
-        self.path = path  # still percent-encoded
-        self.query = query  # without the question mark; "" if there is none
-        # Names in lower case, the first value of each. Requests with equal headers may share them.
-        self.headers = headers
-        self.repeated = _NO_VALUES if repeated is None else repeated  # the second and later values
-        # Here others keep what they found out from the headers alone. Requests share it if they
-        # came on the same connection with the very same bytes for headers; it ends with them.
-        self.head_memo = {} if head_memo is None else head_memo
-        self.peer = peer
-        self.body = body
-        # The body passed the limit: `body` is empty, and the connection ends after the answer.
-        self.too_large = too_large
-        # Seconds the handler may take once it suspends; it may change this until then.
-        self.timeout = timeout
+    __repr__ = object.__repr__  # nothing of what it holds: there are tokens in it
 
     def all(self, name: str) -> list[str]:
         """Give every value of a header, in the order sent; `name` is in lower case."""
@@ -104,15 +77,14 @@ class HttpRequest:
         return [first, *(value for other, value in self.repeated if other == name)]
 
 
-class Response:
+class Response(msgspec.Struct, eq=False):
     """An answer that is complete; the listener adds Content-Length, Date and Connection."""
 
-    __slots__ = ("body", "headers", "status")
+    status: int
+    headers: bytes = b""  # rendered lines, each ending in CRLF; no Content-Length
+    body: bytes = b""
 
-    def __init__(self, status: int, headers: bytes = b"", body: bytes = b"") -> None:
-        self.status = status
-        self.headers = headers  # rendered lines, each ending in CRLF; no Content-Length
-        self.body = body
+    __repr__ = object.__repr__  # nothing of what it holds: there may be tokens in it
 
 
 class Chunk:

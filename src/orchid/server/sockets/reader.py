@@ -12,6 +12,7 @@ from collections.abc import Sized
 from typing import Final
 
 import httptools
+import msgspec
 
 from orchid.server.sockets.messages import HttpRequest, Peer
 from orchid.wire.naming import CLIENT_HEADERS
@@ -53,17 +54,14 @@ _METHODS = {
 }
 
 
-class Arrived:
+class Arrived(msgspec.Struct, eq=False):
     """A complete request, and what its sender expects of the connection afterwards."""
 
-    __slots__ = ("answered", "chunked", "keep_alive", "lingers", "request")
-
-    def __init__(self, request: HttpRequest, *, keep_alive: bool, chunked: bool) -> None:
-        self.request = request
-        self.keep_alive = keep_alive
-        self.chunked = chunked  # the client understands chunked answers: HTTP/1.1
-        self.answered = False  # the answer was given, or nobody is there to get it
-        self.lingers = False  # the client may still be sending a body that nobody will read
+    request: HttpRequest
+    keep_alive: bool
+    chunked: bool  # the client understands chunked answers: HTTP/1.1
+    answered: bool = False  # the answer was given, or nobody is there to get it
+    lingers: bool = False  # the client may still be sending a body that nobody will read
 
 
 class KnownHead:
@@ -102,7 +100,7 @@ class KnownHead:
             request.query,
             request.headers,
             request.peer,
-            repeated=list(request.repeated) if request.repeated else None,
+            repeated=list(request.repeated),
             timeout=request.timeout,
         )
         return cls(piece[:line], piece[line:end], len(piece) - line, bare)
@@ -418,7 +416,7 @@ class RequestReader:
             query,
             headers,
             self.peer,
-            repeated=repeated,
+            repeated=repeated or [],
             timeout=self._timeout,
         )
         keep_alive = parser.should_keep_alive() if "connection" in headers else modern

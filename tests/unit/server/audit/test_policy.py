@@ -6,6 +6,7 @@ import pytest
 
 from orchid.engine.request import Target
 from orchid.server.audit.policy import AuditLevel, BadPolicy, Policy, load, parse
+from orchid.wire.struct import replace
 from orchid.wire.user import UserInfo
 
 ALICE = UserInfo(username="alice", groups=("dev", "system:authenticated"))
@@ -31,20 +32,20 @@ def policy(rules: str, rest: str = "") -> Policy:
         ("verbs: [delete]", GET_POD, False),
         ("namespaces: [ns]", GET_POD, True),
         ("namespaces: [other]", GET_POD, False),
-        ('namespaces: [""]', GET_POD._replace(namespace=""), True),
+        ('namespaces: [""]', replace(GET_POD, namespace=""), True),
         ('namespaces: [""]', HEALTH, False),
         ("resources: [{}]", GET_POD, True),
         ('resources: [{group: "", resources: [pods]}]', GET_POD, True),
-        ('resources: [{group: "", resources: [pods]}]', GET_POD._replace(subresource="log"), False),
+        ('resources: [{group: "", resources: [pods]}]', replace(GET_POD, subresource="log"), False),
         ('resources: [{group: "", resources: [pods/log]}]', GET_POD, False),
-        ("resources: [{resources: [pods/log]}]", GET_POD._replace(subresource="log"), True),
-        ("resources: [{resources: [pods/*]}]", GET_POD._replace(subresource="log"), True),
-        ("resources: [{resources: [nodes/*]}]", GET_POD._replace(subresource="log"), False),
-        ("resources: [{resources: ['*/log']}]", GET_POD._replace(subresource="log"), True),
+        ("resources: [{resources: [pods/log]}]", replace(GET_POD, subresource="log"), True),
+        ("resources: [{resources: [pods/*]}]", replace(GET_POD, subresource="log"), True),
+        ("resources: [{resources: [nodes/*]}]", replace(GET_POD, subresource="log"), False),
+        ("resources: [{resources: ['*/log']}]", replace(GET_POD, subresource="log"), True),
         ("resources: [{resources: ['*/log']}]", GET_POD, False),
-        ("resources: [{resources: ['*']}]", GET_POD._replace(subresource="log"), True),
+        ("resources: [{resources: ['*']}]", replace(GET_POD, subresource="log"), True),
         ("resources: [{group: apps}]", GET_POD, False),
-        ("resources: [{group: '*'}]", GET_POD._replace(group="apps"), True),
+        ("resources: [{group: '*'}]", replace(GET_POD, group="apps"), True),
         ("resources: [{resources: [pods], resourceNames: [p]}]", GET_POD, True),
         ("resources: [{resources: [pods], resourceNames: [q]}]", GET_POD, False),
         ("resources: [{}]", HEALTH, False),
@@ -68,7 +69,7 @@ def test_first_rule_that_fits_decides_and_none_means_nothing() -> None:
 
     assert rules.plan(ALICE, GET_POD).level is AuditLevel.NONE
     assert rules.plan(UserInfo(username="bob"), GET_POD).level is AuditLevel.REQUEST
-    assert rules.plan(ALICE, GET_POD._replace(verb="list")).level is AuditLevel.NONE
+    assert rules.plan(ALICE, replace(GET_POD, verb="list")).level is AuditLevel.NONE
 
 
 def test_nobody_fits_no_rule_for_users() -> None:

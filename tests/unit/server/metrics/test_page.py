@@ -15,6 +15,7 @@ from orchid.engine.interfaces import Authenticated, Decision, Verdict
 from orchid.kinds import config_map, service_account
 from orchid.server.exchange import Exchange
 from orchid.server.fairness import Fairness
+from orchid.server.head_facts import facts_of
 from orchid.server.metrics.page import Family, MetricsPage, Sample, rendered
 from orchid.server.metrics.requests import CountedRequests, Histogram
 from orchid.server.parse import read_target
@@ -59,7 +60,7 @@ class Counting:
         path, _, query = target.partition("?")
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         http = HttpRequest(method, target, path, query, named, Peer("10.0.0.9:1"), body=body)
-        exchange = Exchange(http, "id", datetime(2026, 1, 2, tzinfo=UTC))
+        exchange = Exchange(http, facts_of(http), "id", datetime(2026, 1, 2, tzinfo=UTC))
         exchange.located, exchange.query = read_target(http)
         return exchange
 
