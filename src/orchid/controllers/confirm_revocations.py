@@ -1,7 +1,9 @@
 """Say of a revocation that every live server refuses the credential: the condition Effective.
 
-Reads   credentialrevocations, and the Leases by which servers say how far they are
-Writes  /status of a revocation; removes the Leases of servers that are long gone
+Reads   credentialrevocations, and the Leases by which servers say how far they are; the account,
+        the certificate request or the authority that a revocation concerns
+Writes  /status of a revocation, and an Event about what it concerns; removes the Leases of servers
+        that are long gone
 Never   judges by the times in a Lease: how long ago it was renewed is seen by our own clock
 """
 
@@ -14,10 +16,22 @@ from orchid.controllers.runtime.context import ControllerContext
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.loop import Controller, Key, Running, Trigger
-from orchid.kinds.credential_revocation import EFFECTIVE, CredentialRevocation
+from orchid.credentials.revocation_list import UNSPECIFIED
+from orchid.kinds.certificate_authority import CertificateAuthority
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest
+from orchid.kinds.credential_revocation import (
+    EFFECTIVE,
+    CredentialRevocation,
+    CredentialRevocationSpec,
+    RevokedCertificate,
+    shown,
+)
+from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.lease import Lease
-from orchid.kinds.role import READ, rule
+from orchid.kinds.role import CORE, READ, may_record_events, rule
+from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.conditions import TRUE, Condition, with_condition
+from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
 
@@ -29,10 +43,11 @@ class ConfirmRevocations(Controller[CredentialRevocation]):
     name = "revocation-confirmer"
     minds_deletions = True
 
-    def __init__(self, client: Client, names: Naming, clock: Clock) -> None:
+    def __init__(self, client: Client, names: Naming, clock: Clock, events: EventRecorder) -> None:
         super().__init__(client, ListSelection(CredentialRevocation))
         self._names = names
         self._clock = clock
+        self._events = events
         self._servers: dict[str, tuple[int, float]] = {}  # how far, and when we heard of it
         self._waiting: set[Key] = set()
         home, label = names.system_namespace, f"{server_label(names)}=true"
@@ -59,10 +74,21 @@ class ConfirmRevocations(Controller[CredentialRevocation]):
             replace(found, status=replace(found.status, conditions=conditions))
         )
         self._waiting.discard(key)
+        await self._record(found, "Revoked")
         return None
 
     async def gone(self, last: CredentialRevocation) -> None:
         self._waiting.discard((last.namespace, last.name))
+        expires = last.status.expires
+        if last.is_hold and (expires is None or expires > self._clock.now()):
+            await self._record(last, "Released")
+
+    async def _record(self, revocation: CredentialRevocation, what: str) -> None:
+        """Say it where people look: at the account, the request or the authority."""
+        about = await concerned(self._client, revocation.spec) or revocation
+        reason = revocation.spec.reason or UNSPECIFIED
+        text = f"{what} {shown(revocation.spec)} ({reason}), by {revocation.name}."
+        self._events.record(self.name, about, what, text)
 
     def _live(self) -> list[int]:
         """How far each server is that has been heard of lately."""
@@ -90,8 +116,33 @@ class ConfirmRevocations(Controller[CredentialRevocation]):
                 await self._client.delete_gone(Lease, lease)
 
 
+async def concerned(client: Client, spec: CredentialRevocationSpec) -> Object | None:
+    """What a revocation is about, for those who look there; None if it is not there any more."""
+    if spec.certificate:
+        return await _request_of(client, spec.certificate)
+    if spec.authority:
+        signer = spec.authority.signer_name
+        selection = ListSelection(CertificateAuthority, fields=f"spec.signerName={signer}")
+        return next(iter((await client.page(selection)).items), None)
+    named = spec.account or spec.token
+    if named is None or not named.name:
+        return None
+    return await client.find(ServiceAccount, named.name, named.namespace)
+
+
+async def _request_of(client: Client, named: RevokedCertificate) -> Object | None:
+    """The request of a certificate, or, when that is cleaned away, its record."""
+    if not named.serial_number:
+        return None
+    record = await client.find(IssuedCertificate, named.serial_number)
+    request = await client.find(CertificateSigningRequest, named.request_name)
+    if record is None or request is None or request.metadata.uid != record.spec.request.uid:
+        return record
+    return request
+
+
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> Running:
-    return ConfirmRevocations(client, context.names, context.clock)
+    return ConfirmRevocations(client, context.names, context.clock, events)
 
 
 CONTROLLER = ControllerDeclaration(
@@ -101,7 +152,12 @@ CONTROLLER = ControllerDeclaration(
     rights=lambda names: (
         rule(READ, names.identity, ("credentialrevocations",)),
         rule(("update",), names.identity, ("credentialrevocations/status",)),
-        rule(("delete", *READ), names.coordination, ("leases",)),
+        rule(("get",), names.identity, ("issuedcertificates",)),
+        rule(("list",), names.identity, ("certificateauthorities",)),
+        rule(("get",), names.certificates, ("certificatesigningrequests",)),
+        rule(("get",), CORE, ("serviceaccounts",)),
+        may_record_events(names),
     ),
+    rights_at_home=lambda names: (rule(("delete", *READ), names.coordination, ("leases",)),),
     build=build,
 )

@@ -2,7 +2,8 @@
 
 Reads   certificateauthorities; the Secret of each; clustertrustbundles of their signers
 Writes  a Secret with a new key in the system namespace, once; a trust bundle for each authority;
-        /status: Ready, with what is wrong; Expiring, in the last third of its life
+        /status: Ready, with what is wrong; Expiring, in the last third of its life; whether it
+        may sign revocation lists
 Never   makes a second key for an authority that had one, nor signs (sign_requests.py)
 
 Secret and bundle belong to their authority, so that they go with it. A bundle whose authority has
@@ -11,9 +12,11 @@ when an authority changes and every half minute; nobody need let us watch all Se
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Final
+
+from cryptography.x509 import Certificate
 
 from orchid.client.client import Client, ListSelection, WatchedChange
 from orchid.clock import Clock
@@ -32,9 +35,9 @@ from orchid.controllers.runtime.events import NORMAL, WARNING, EventRecorder
 from orchid.controllers.runtime.loop import Controller, Key, Trigger
 from orchid.credentials import certificates
 from orchid.credentials.authority import Authority
-from orchid.credentials.issuer_chain import refuse_out_of_time
+from orchid.credentials.issuer_chain import may_sign_lists, refuse_out_of_time
 from orchid.credentials.refusals import AuthorityUnusable, Refusal
-from orchid.kinds.certificate_authority import EXPIRING, CertificateAuthority
+from orchid.kinds.certificate_authority import EXPIRING, SIGNS_LISTS, CertificateAuthority
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle, ClusterTrustBundleSpec
 from orchid.kinds.role import CORE, READ, may_record_events, rule
 from orchid.kinds.secret import Secret
@@ -90,7 +93,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             reason, message = type(refusal).__name__, str(refusal)
             ready = Condition(type=READY, status=FALSE, reason=reason, message=message)
         conditions = status.conditions
-        for one in (ready, *_expiring(status.certificate, now)):
+        for one in (ready, *_of_certificate(status.certificate, now)):
             timed = replace(one, observed_generation=found.metadata.generation)
             conditions = with_condition(conditions, timed, now)
         await self._tell(found, replace(found, status=replace(status, conditions=conditions)))
@@ -198,29 +201,52 @@ class KeepAuthorities(Controller[CertificateAuthority]):
                 self._record(after, one)
 
     def _record(self, about: CertificateAuthority, told: Condition) -> None:
-        if told.type == EXPIRING and told.status == FALSE:
-            return
-        good = told.type == READY and told.status == TRUE
-        type_ = NORMAL if good else WARNING
-        reason = told.reason if told.type == READY else EXPIRING
-        self._events.record(self.name, about, reason, told.message, type_=type_)
+        is_good = told.status == (FALSE if told.type == EXPIRING else TRUE)
+        if told.type == READY:
+            type_ = NORMAL if is_good else WARNING
+            self._events.record(self.name, about, told.reason, told.message, type_=type_)
+        elif not is_good:
+            reason = EXPIRING if told.type == EXPIRING else told.reason
+            self._events.record(self.name, about, reason, told.message, type_=WARNING)
 
 
 def _issues(found: CertificateAuthority) -> str:
     return f"Issues certificates for {found.spec.signer_name}."
 
 
-def _expiring(chain: str, now: datetime) -> list[Condition]:
-    """Whether the last third of an authority's life has begun; nothing while it has none."""
+def _of_certificate(chain: str, now: datetime) -> list[Condition]:
+    """What the certificate of an authority tells; nothing while it has none."""
     if not chain:
         return []
     links = certificates.parse_blocks(chain)
+    return [_expiring(links, now), _signs_lists(links[0])]
+
+
+def _signs_lists(certificate: Certificate) -> Condition:
+    """Whether others may trust a revocation list that the authority signs."""
+    if may_sign_lists(certificate):
+        return Condition(
+            type=SIGNS_LISTS,
+            status=TRUE,
+            reason="Permitted",
+            message="What is revoked stands in its revocation list.",
+        )
+    return Condition(
+        type=SIGNS_LISTS,
+        status=FALSE,
+        reason="NoCRLSign",
+        message="There is no revocation list: the key usage of its certificate lacks cRLSign.",
+    )
+
+
+def _expiring(links: Sequence[Certificate], now: datetime) -> Condition:
+    """Whether the last third of an authority's life has begun."""
     link = min(links, key=lambda one: one.not_valid_after_utc)
     begin, end = link.not_valid_before_utc, link.not_valid_after_utc
     is_late = now >= begin + (end - begin) * 2 / 3
     text = f"{'Ended' if now >= end else 'Ends'} at {timestamp(end)}."
     status, reason = (TRUE, LAST_THIRD) if is_late else (FALSE, FAR_OFF)
-    return [Condition(type=EXPIRING, status=status, reason=reason, message=text)]
+    return Condition(type=EXPIRING, status=status, reason=reason, message=text)
 
 
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> KeepAuthorities:

@@ -24,10 +24,10 @@ from orchid.controllers.follow_authorities import AuthorityFollower, AuthorityKe
 from orchid.controllers.runtime.context import ControllerContext, Signer
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import EventRecorder
-from orchid.controllers.runtime.loop import Running, Start, Worker
+from orchid.controllers.runtime.loop import Running, Start, TryAgain, Worker
 from orchid.credentials import stored_list
 from orchid.credentials.authority import Authority
-from orchid.credentials.refusals import NotPermittedToSign
+from orchid.credentials.refusals import NotPermittedToSign, Refusal
 from orchid.credentials.revocation_list import UNSPECIFIED, Edition, RevokedCertificates
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.issued_certificate import IssuedCertificate
@@ -46,6 +46,7 @@ BACKDATE: Final = timedelta(minutes=5)  # clocks differ
 KEPT_AFTER_END: Final = LASTS
 REVOKED: Final = ListSelection(IssuedCertificate, fields="status.revoked=true")
 CANNOT_AGAIN: Final = 3600.0  # seconds until an authority that may not sign lists is asked again
+KEY_AGAIN: Final = 30.0  # seconds until the key of an authority is looked for again
 
 
 @dataclass
@@ -103,21 +104,35 @@ class PublishRevocationLists(Worker[str, None]):
         start(self._authorities.follow(lambda _authority: changed.set()))
         await self._authorities.all_told.wait()
         known = self._certificates()
-        self._lists = {**await self._own_lists(), **platform_lists(self._signers)}
+        own = await self._own_lists()
+        self._lists = {**own, **platform_lists(self._signers)}
         start(self._follow_revoked())
+        if len(own) < len(known):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._another(known, changed), KEY_AGAIN)
+        else:
+            await self._another(known, changed)
+        raise Expired("another authority signs now")
+
+    async def _another(self, known: dict[str, str], changed: asyncio.Event) -> None:
+        """Wait until other authorities are Ready, or others' certificates."""
         while self._certificates() == known:
             await changed.wait()
             changed.clear()
-        raise Expired("another authority signs now")
 
     def _certificates(self) -> dict[str, str]:
         return {one.name: one.status.certificate for one in self._authorities.ready}
 
     async def _own_lists(self) -> dict[str, PublishedList]:
+        """Those of the authorities whose keys are there; the last list of any other stays."""
         found = {}
         for one in self._authorities.ready:
             signer = one.spec.signer_name
-            made = await self._own.signer(signer)
+            try:
+                made = await self._own.signer(signer)
+            except (Refusal, TryAgain) as problem:
+                log.warning("crl.not_published", extra={"authority": one.name, "why": str(problem)})
+                continue
             if made is not None:
                 found[made.list_name] = PublishedList(made.authority, frozenset((signer,)))
         return found
@@ -205,7 +220,10 @@ CONTROLLER = ControllerDeclaration(
     account="revocation-list-publisher",
     rights=lambda names: (
         rule(READ, names.identity, ("certificateauthorities", "issuedcertificates")),
+        # An authority may name any Secret; whoever wrote it there may read that Secret.
         rule(("get",), CORE, ("secrets",)),
+    ),
+    rights_at_home=lambda names: (
         rule(("create", "delete", "get", "update"), CORE, ("configmaps",)),
     ),
     build=build,

@@ -52,6 +52,7 @@ SPEC: Final = Path() / "spec"
 ISSUES: Final = SPEC / "issues"
 CONDITIONS: Final = Path() / "status" / "conditions"
 EXPIRING: Final = "Expiring"
+SIGNS_LISTS: Final = "SignsRevocationLists"
 
 DURATION: Final = "87600h"
 USAGES: Final = ("digital signature", "key encipherment", "server auth")
@@ -173,7 +174,10 @@ class CertificateAuthorityStatus(Wire):
         tuple[Condition, ...],
         merge_key("type"),
         proto(1),
-        describe("Ready: it issues. Expiring: the last third of its life has begun."),
+        describe(
+            "Ready: it issues. Expiring: the last third of its life has begun. "
+            "SignsRevocationLists: its certificate permits that."
+        ),
     ] = ()
     certificate: Annotated[
         str, proto(2), describe("Its certificate and those above it, in PEM.")

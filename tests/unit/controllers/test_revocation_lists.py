@@ -1,14 +1,21 @@
 """Revocation lists: signed by the controller, stored in parts, served to everybody."""
 
+import asyncio
+import contextlib
+import ssl
 import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives import hashes, serialization
 
+from orchid.client.client import ListSelection
 from orchid.credentials import stored_list
 from orchid.credentials.authority import Authority
+from orchid.kinds.certificate_authority import SIGNS_LISTS
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.credential_revocation import (
@@ -16,18 +23,35 @@ from orchid.kinds.credential_revocation import (
     CredentialRevocationSpec,
     RevokedCertificate,
 )
+from orchid.kinds.event import Event
+from orchid.kinds.secret import Secret
+from orchid.wire.errors import Forbidden
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
 from tests.api.world import Api
+from tests.security.certified import other_authority
 from tests.system_packages import require_program
 from tests.unit.controllers.beside import Beside, beside
 from tests.unit.controllers.test_issued_certificates import issued
-from tests.unit.controllers.test_keep_authorities import KEEPER, SIGNER, until_ready
+from tests.unit.controllers.test_keep_authorities import (
+    HOST,
+    KEEPER,
+    SIGNER,
+    bring,
+    from_secret,
+    until_ready,
+)
 from tests.unit.controllers.test_keep_authorities import REQUEST as HOST_REQUEST
 from tests.unit.controllers.test_keep_authorities import create as create_authority
+from tests.unit.credentials import samples
 
 CONTROLLERS = ("csrsigning", "revocation-marker", "revocation-list-publisher")
 HEAD = stored_list.head_name("cluster")
+HOST_KEY = samples.P256.private_bytes(
+    serialization.Encoding.PEM,
+    serialization.PrivateFormat.PKCS8,
+    serialization.NoEncryption(),
+)
 
 
 async def revoke(world: Beside, name: str, reason: str) -> None:
@@ -45,18 +69,21 @@ async def fetched(world: Beside, path: str = "/crl/cluster.crl") -> bytes:
     return answer.body
 
 
-async def list_of(world: Beside, count: int) -> x509.CertificateRevocationList:
+async def list_of(
+    world: Beside, count: int, authority: str = "cluster"
+) -> x509.CertificateRevocationList:
     """Wait until the published list has so many entries."""
+    place = stored_list.head_name(authority)
 
     async def look() -> ConfigMap | None:
-        found = await world.admin.find(ConfigMap, HEAD, ORCH.system_namespace)
+        found = await world.admin.find(ConfigMap, place, ORCH.system_namespace)
         if found is None:
             return None
         read = x509.load_der_x509_crl(found.binary_data[stored_list.DATA])
         return found if len(read) == count else None
 
     await world.until(look)
-    return x509.load_der_x509_crl(await fetched(world))
+    return x509.load_der_x509_crl(await fetched(world, f"/crl/{authority}.crl"))
 
 
 async def test_a_revocation_is_in_the_list_and_a_lifted_hold_is_not(world: Beside) -> None:
@@ -109,6 +136,144 @@ async def test_openssl_refuses_what_is_listed(world: Beside, tmp_path: Path) -> 
     refused = verified("bad")
     assert refused.returncode != 0
     assert "certificate revoked" in refused.stderr
+
+
+async def ran(program: str, *words: object) -> tuple[int, str]:
+    """What a program that is not ours says to a list, and how it ends."""
+    process = await asyncio.create_subprocess_exec(
+        require_program(program),
+        *map(str, words),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    said, _ = await asyncio.wait_for(process.communicate(), 30)
+    assert process.returncode is not None
+    return process.returncode, said.decode()
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("openssl", ("crl", "-noout", "-in", "{list}", "-CAfile", "{authority}")),
+        (
+            "certtool",
+            ("--verify-crl", "--infile", "{list}", "--load-ca-certificate", "{authority}"),
+        ),
+    ],
+)
+async def test_the_signature_of_a_list_is_right_to_others(
+    world: Beside, tmp_path: Path, program: str, words: tuple[str, ...]
+) -> None:
+    """That of its authority, and of no other."""
+    async with world.running("revocation-list-publisher"):
+        await list_of(world, 0)
+        (tmp_path / "list").write_bytes(await fetched(world, "/crl/cluster.pem"))
+    (tmp_path / "other").write_bytes(other_authority().chain_pem)
+
+    def given(authority: Path) -> list[str]:
+        return [word.format(list=tmp_path / "list", authority=authority) for word in words]
+
+    right, _ = await ran(program, *given(world.server.files.ca_certificate))
+    wrong, said = await ran(program, *given(tmp_path / "other"))
+
+    assert right == 0
+    assert wrong != 0 or "verify OK" not in said
+
+
+async def test_curl_leaves_a_server_whose_certificate_is_listed(
+    world: Beside, tmp_path: Path
+) -> None:
+    """With the list of the authority as it was served, before the revocation and after."""
+    async with world.running(*CONTROLLERS, KEEPER):
+        await create_authority(world)
+        authority = await until_ready(world)
+        (tmp_path / "ca.pem").write_text(authority.status.certificate)
+        await world.request("host", HOST_REQUEST, signer=SIGNER, usages=(), approved=True)
+        made = await world.until_like(Request, "host", condition=lambda csr: csr.is_issued)
+        (tmp_path / "both.pem").touch(mode=0o600)
+        (tmp_path / "both.pem").write_bytes(made.status.certificate + HOST_KEY)
+        async with tls_server(tmp_path / "both.pem") as port:
+
+            async def visited(count: int) -> tuple[int, str]:
+                await list_of(world, count, "web")
+                (tmp_path / "crl.pem").write_bytes(await fetched(world, "/crl/web.pem"))
+                return await ran(
+                    "curl", "-sS", "--cacert", tmp_path / "ca.pem",
+                    "--crlfile", tmp_path / "crl.pem",
+                    "--resolve", f"{HOST}:{port}:127.0.0.1", f"https://{HOST}:{port}/",
+                )  # fmt: skip
+
+            before = await visited(0)
+            await revoke(world, "host", "keyCompromise")
+            after = await visited(1)
+
+    assert before == (0, "hello")
+    assert after[0] == 60  # of curl: the certificate cannot be verified
+    assert "revoked" in after[1]
+
+
+@asynccontextmanager
+async def tls_server(identity: Path) -> AsyncIterator[int]:
+    """A server on loopback that says hello to whoever trusts its certificate."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(identity)
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+            await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", 0, ssl=tls) as listening:
+        yield listening.sockets[0].getsockname()[1]
+
+
+async def test_a_list_is_served_while_its_key_is_gone_and_others_are_made(world: Beside) -> None:
+    """The last one stays; what is wrong with one authority is no matter of the others."""
+    async with world.running("csrsigning", KEEPER, "revocation-marker"):
+        made = await create_authority(world)
+        await until_ready(world)
+        async with world.running("revocation-list-publisher"):
+            last = await list_of(world, 0, "web")
+        await world.admin.delete(Secret, f"authority-{made.metadata.uid}", ORCH.system_namespace)
+
+        async with world.running("revocation-list-publisher"):
+            await issued(world, "alice")
+            await revoke(world, "alice", "keyCompromise")
+            await list_of(world, 1)
+
+    served = x509.load_der_x509_crl(await fetched(world, "/crl/web.crl"))
+    assert served.fingerprint(hashes.SHA256()) == last.fingerprint(hashes.SHA256())
+
+
+async def test_an_authority_of_ones_own_that_may_not_sign_lists_says_so(
+    world: Beside, tmp_path: Path
+) -> None:
+    """In its status and by an event; it goes on signing certificates."""
+    chain, key = without_list_signing(tmp_path)
+    async with world.running(KEEPER):
+        await bring(world, crt=chain.read_bytes(), key=key.read_bytes())
+        await from_secret(world)
+        ready = await until_ready(world)
+
+        async def told() -> Event | None:
+            found = await world.admin.page(ListSelection(Event))
+            return next((one for one in found.items if one.reason == "NoCRLSign"), None)
+
+        event = await world.until(told)
+    [condition] = [one for one in ready.status.conditions if one.type == SIGNS_LISTS]
+    assert (condition.status, condition.reason) == ("False", "NoCRLSign")
+    assert (event.type, event.involved_object.name) == ("Warning", "web")
+
+
+async def test_the_publisher_writes_at_home_only(world: Beside) -> None:
+    """No other namespace's ConfigMaps are its business."""
+    client = world.server.clients("revocation-list-publisher")
+    elsewhere = ConfigMap(metadata=ObjectMeta(name="x", namespace="default"))
+
+    with pytest.raises(Forbidden):
+        await client.create(elsewhere)
 
 
 async def test_a_long_list_is_kept_in_several_objects(
@@ -230,15 +395,6 @@ async def test_an_authority_of_ones_own_has_a_list_of_its_own(world: Beside) -> 
         await world.until_like(Request, "host", condition=lambda csr: csr.is_issued)
         await revoke(world, "host", "superseded")
 
-        async def look() -> ConfigMap | None:
-            place = stored_list.head_name("web")
-            found = await world.admin.find(ConfigMap, place, ORCH.system_namespace)
-            if found is None:
-                return None
-            read = x509.load_der_x509_crl(found.binary_data[stored_list.DATA])
-            return found if len(read) == 1 else None
+        assert len(await list_of(world, 1, "web")) == 1
 
-        await world.until(look)
-
-    assert len(x509.load_der_x509_crl(await fetched(world, "/crl/web.crl"))) == 1
     assert len(x509.load_der_x509_crl(await fetched(world))) == 0

@@ -7,20 +7,25 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
+from orchid.client.client import ListSelection
 from orchid.controllers.confirm_revocations import ConfirmRevocations
 from orchid.controllers.report_applied import LASTS, ReportApplied, applied_annotation, server_label
 from orchid.kinds.credential_revocation import (
     CredentialRevocation,
     CredentialRevocationSpec,
+    RevokedAccount,
     RevokedAuthority,
     RevokedCertificate,
 )
+from orchid.kinds.event import Event
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.lease import Lease, LeaseSpec
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
 from tests.unit.controllers.beside import Beside
 from tests.unit.controllers.test_issued_certificates import issued
+from tests.unit.controllers.test_keep_authorities import SIGNER, until_ready
+from tests.unit.controllers.test_keep_authorities import create as create_authority
 
 HOME = ORCH.system_namespace
 
@@ -30,6 +35,22 @@ async def revoke(world: Beside, name: str, **spec: Any) -> CredentialRevocation:
         metadata=ObjectMeta(name=name), spec=CredentialRevocationSpec(**spec)
     )
     return await world.admin.create(made)
+
+
+def confirmer(world: Beside) -> ConfirmRevocations:
+    client = world.server.clients("revocation-confirmer")
+    return ConfirmRevocations(client, ORCH, world.clock, world.events)
+
+
+async def told(world: Beside, reason: str, count: int) -> dict[str, Event]:
+    """The Events with a reason, by the kind of what they are about, once there are so many."""
+
+    async def look() -> list[Event] | None:
+        page = await world.admin.page(ListSelection(Event))
+        found = [one for one in page.items if one.reason == reason]
+        return found if len(found) == count else None
+
+    return {one.involved_object.kind: one for one in await world.until(look)}
 
 
 def unseen() -> RevokedCertificate:
@@ -81,10 +102,42 @@ async def test_a_revocation_is_effective_when_every_server_has_applied_it(world:
     assert after.status.conditions[0].message == "Refused by every server (1)."
 
 
+async def test_what_a_revocation_concerns_gets_an_event(world: Beside) -> None:
+    """The request, the account, the signer's authority, or the revocation if none is there."""
+    await world.account("robot")
+    robot = {"namespace": "default", "name": "robot"}
+    async with (
+        reporting(world),
+        world.running("csrsigning", "certificate-authority", "revocation-confirmer"),
+    ):
+        await issued(world, "alice")
+        await create_authority(world)
+        await until_ready(world)
+        named = RevokedCertificate(request_name="alice")
+        await revoke(world, "a", certificate=named, reason="certificateHold")
+        await revoke(world, "b", account=RevokedAccount(**robot))
+        await revoke(world, "c", authority=RevokedAuthority(signer_name=SIGNER))
+        await revoke(world, "d", certificate=unseen())
+
+        found = await told(world, "Revoked", 4)
+        await world.admin.delete(CredentialRevocation, "a")
+        lifted = await told(world, "Released", 1)
+
+    names = {kind: event.involved_object.name for kind, event in found.items()}
+    assert names == {
+        "CertificateSigningRequest": "alice",
+        "ServiceAccount": "robot",
+        "CertificateAuthority": "web",
+        "CredentialRevocation": "d",
+    }
+    assert found["ServiceAccount"].message == ("Revoked account/default/robot (unspecified), by b.")
+    assert lifted["CertificateSigningRequest"].involved_object.name == "alice"
+
+
 async def test_a_server_that_is_silent_for_long_is_not_waited_for(world: Beside) -> None:
     """It crashed; by its Lease alone it would hold up every revocation for ever."""
     now = world.clock.monotonic()
-    controller = ConfirmRevocations(world.server.clients("revocation-confirmer"), ORCH, world.clock)
+    controller = confirmer(world)
     controller._servers = {"crashed": (1, now - LASTS - 1), "live": (2**60, now)}
     made = await revoke(world, "a", certificate=unseen())
 
@@ -97,7 +150,7 @@ async def test_a_server_that_is_silent_for_long_is_not_waited_for(world: Beside)
 
 async def test_without_any_server_nothing_is_confirmed(world: Beside) -> None:
     """Silence is no proof."""
-    controller = ConfirmRevocations(world.server.clients("revocation-confirmer"), ORCH, world.clock)
+    controller = confirmer(world)
     made = await revoke(world, "a", certificate=unseen())
 
     again = await controller.reconcile(made)
