@@ -234,6 +234,9 @@ def test_events_are_told(kubectl: Kubectl, tmp_path: Path) -> None:
 
     assert "Secret it filled." in told
     kubectl("-n", "told", "events", "--types=Normal").says("TokenWritten")
+    kubectl("-n", "told", "get", "events").says("TokenWritten", "serviceaccount/app")
+    note = "jsonpath={.items[0].note}"
+    kubectl("-n", "told", "get", "events.events.k8s.io", "-o", note).says("Secret it filled.")
 
 
 def test_roles_that_collect(kubectl: Kubectl) -> None:

@@ -167,8 +167,9 @@ class _Writer:
             rule(
                 READ,
                 CORE,
-                ("configmaps", "events", "namespaces", "pods", "pods/status", "serviceaccounts"),
+                ("configmaps", "namespaces", "pods", "pods/status", "serviceaccounts"),
             ),
+            rule(READ, (CORE, names.events), ("events",)),
             to="view",
         )
         self._role(
@@ -176,6 +177,7 @@ class _Writer:
             rule(READ, CORE, ("secrets",)),
             rule(("impersonate",), CORE, ("serviceaccounts",)),
             rule(WRITE, CORE, written),
+            rule(WRITE, (CORE, names.events), ("events",)),
             rule(("create",), CORE, ("serviceaccounts/token",)),
             rule((*READ, *WRITE), names.coordination, ("leases",)),
             to="edit",

@@ -16,7 +16,7 @@ class Catalog:
     def __init__(self, kinds: Iterable[Kind[Any]]) -> None:
         self.kinds: tuple[Kind[Any], ...] = tuple(each for kind in kinds for each in kind.served)
         self.by_resource = {(k.group, k.version, k.plural): k for k in self.kinds}
-        self._by_type = {k.type: k.stored for k in self.kinds}
+        self._by_type = {k.type: k for k in reversed(self.kinds)}  # stored kinds come first
         self._by_name = {(k.api_version, k.name): k for k in self.kinds}
         for kind in self.kinds:
             for endpoint in kind.endpoints:
@@ -37,7 +37,8 @@ class Catalog:
         return tuple(kind for kind in self.kinds if kind.acts is None and kind.stored is kind)
 
     def of(self, type_: type[T]) -> Kind[T]:
-        return self._by_type[type_]
+        found: Kind[T] = self._by_type[type_]
+        return found
 
     def named(self, api_version: str, name: str) -> Kind[Any] | None:
         return self._by_name.get((api_version, name))

@@ -100,33 +100,44 @@ class Kind(Generic[T]):
     defaults: Callable[[T], T] | None = None
     # Other versions in which the same objects are served. They have the same fields.
     versions: tuple[str, ...] = ()
-    stored_as: "Kind[T] | None" = None  # of one of these other versions: the kind that declares it
+    # The same objects in another group. Their type has the same Python names; the names that
+    # travel may be others.
+    beside: tuple["Kind[Any]", ...] = ()
+    stored_as: "Kind[Any] | None" = None  # of one of all these: the kind that declares it
     # Versions that clients may know and that are not served: a body in one of them says so.
     known_versions: tuple[str, ...] = ()
     # What a change of an object (new, old, request) puts into the ledger, in the same commit.
     records: Callable[[T | None, T | None, Request], Iterable[Fact]] | None = None
 
     @cached_property
-    def served(self) -> tuple["Kind[T]", ...]:
-        """This kind in each of its versions, the stored one first."""
+    def served(self) -> tuple["Kind[Any]", ...]:
+        """This kind in each of its versions and groups, the stored one first."""
+        same = replace(self, versions=(), beside=(), stored_as=self)
         return (
             self,
-            *(replace(self, version=v, versions=(), stored_as=self) for v in self.versions),
+            *(replace(same, version=version) for version in self.versions),
+            *(replace(kind, stored_as=self) for kind in self.beside),
         )
 
     @cached_property
-    def stored(self) -> "Kind[T]":
+    def stored(self) -> "Kind[Any]":
         """This kind in the version in which its objects are stored."""
         return self.stored_as or self
 
     @cached_property
+    def is_renamed(self) -> bool:
+        """Whether its fields have other names than the stored ones."""
+        return self.type is not self.stored.type
+
+    @cached_property
     def api_versions(self) -> frozenset[str]:
-        """Every apiVersion under which the same objects are served."""
-        return frozenset(kind.api_version for kind in self.stored.served)
+        """Every apiVersion under which the same objects are served by the same names."""
+        return frozenset(k.api_version for k in self.stored.served if k.type is self.type)
 
     @cached_property
     def name(self) -> str:
-        return self.type.__name__
+        published: str = vars(self.type).get("published_as", "")
+        return published.rpartition(".")[2] or self.type.__name__
 
     @cached_property
     def api_version(self) -> str:
@@ -156,7 +167,7 @@ class Kind(Generic[T]):
     @cached_property
     def key_prefix(self) -> str:
         """Where this kind's objects stand in the store; independent of the naming and version."""
-        word = self.group.partition(".")[0]
+        word = self.stored.group.partition(".")[0]
         return f"{word}/{self.plural}/" if word else f"core/{self.plural}/"
 
     @cached_property
@@ -175,7 +186,7 @@ class Kind(Generic[T]):
 
     def about_kind(self, name: str = "") -> ErrorSubject:
         """This kind in a validation error: `CertificateSigningRequest.certificates.orch.io "x"`."""
-        return ErrorSubject(self.group, self.name, name)
+        return ErrorSubject(self.stored.group, self.name, name)
 
     def endpoint(self, name: str) -> Endpoint | None:
         return next((endpoint for endpoint in self.endpoints if endpoint.name == name), None)

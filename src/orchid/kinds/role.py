@@ -77,7 +77,7 @@ def rule(
 
 
 def may_record_events(names: Naming) -> PolicyRule:
-    return rule(("create", "patch", "update"), (CORE, names.group("events")), ("events",))
+    return rule(("create", "patch", "update"), (CORE, names.events), ("events",))
 
 
 class LabelSelector(Wire):

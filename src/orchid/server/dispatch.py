@@ -429,7 +429,7 @@ async def entry_answer(exchange: Exchange, code: int, entry: Entry[Any]) -> Resp
 
 
 async def list_answer(exchange: Exchange, kind: Kind[Any], listed: Listed[Any]) -> Response:
-    if exchange.form.is_kept:
+    if exchange.form.is_kept and not kind.is_renamed:
         return list_response(exchange, kind, listed)
     listed.entries = list(listed.entries)  # as they are now, whatever changes meanwhile
     weight = sum(len(entry.tail) for entry in listed.entries)

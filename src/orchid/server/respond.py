@@ -118,6 +118,8 @@ def entry_response(exchange: Exchange, status: int, entry: Entry[Any]) -> Respon
 
 def list_response(exchange: Exchange, kind: Kind[Any], listed: Listed[Any]) -> Response:
     form = exchange.form
+    if kind.is_renamed:
+        listed.entries = [entry.served_as(kind) for entry in listed.entries]
     list_meta = ListMeta(
         resource_version=str(listed.revision),
         continue_=listed.continue_,

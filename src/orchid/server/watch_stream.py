@@ -46,7 +46,7 @@ class EventForm:
             tables.require_known_include(self.include)
         # What two watchers must share for their events to be the same bytes.
         self.key = (
-            form.media, self.transform, self.meta_version, self.include, self.kind.version
+            form.media, self.transform, self.meta_version, self.include, self.kind.api_version
         )  # fmt: skip
         self._columns_due = True
 

@@ -58,6 +58,10 @@ class Naming:
         return self.group("coordination")
 
     @property
+    def events(self) -> str:
+        return self.group("events")
+
+    @property
     def identity(self) -> str:
         """The group of what the reference does not have: the same in both sets."""
         return "identity.orch.io"

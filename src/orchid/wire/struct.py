@@ -146,9 +146,12 @@ def describe(text: str, *, required: bool | None = None) -> Described:
     return Described(text, required)
 
 
-def always(default: Callable[[], Any]) -> Any:
-    """Declare a field that is written even when it is empty: `token: str = always(str)`."""
-    return msgspec.field(default_factory=default)
+def always(default: Callable[[], Any], *, name: str | None = None) -> Any:
+    """Declare a field that is written even when it is empty: `token: str = always(str)`.
+
+    With `name` it travels under that name.
+    """
+    return msgspec.field(default_factory=default, name=name)
 
 
 def null() -> None:

@@ -12,7 +12,7 @@ from orchid.engine.kind import Kind
 from orchid.store.interface import Revision
 from orchid.wire.codec.documents import encode
 from orchid.wire.meta import Object, ObjectMeta
-from orchid.wire.struct import Wire
+from orchid.wire.struct import Wire, replace
 
 T = TypeVar("T", bound=Object)
 
@@ -72,9 +72,13 @@ class Entry(Generic[T]):
         return other
 
     def served_as(self, kind: Kind[T]) -> "Entry[T]":
-        """The same object in one of the versions of its kind; its bytes are shared."""
+        """The same object in one of the versions of its kind; its bytes are shared if they fit."""
         if kind is self.kind:
             return self
+        if kind.type is not self.kind.type:
+            renamed = Entry.unsaved(kind, as_kind(kind, self.object))
+            renamed.key, renamed.revision = self.key, self.revision
+            return renamed
         if self.forms is None:
             self.forms = {}
         other = Entry.__new__(Entry)
@@ -104,6 +108,13 @@ class Entry(Generic[T]):
         if found is None:
             found = self._meta = _decode_meta(self.data).metadata
         return found
+
+
+def as_kind(kind: Kind[T], one: Object) -> T:
+    """An object in the words of another kind that serves the same objects."""
+    if not isinstance(one, kind.type):
+        one = msgspec.convert(one, kind.type, from_attributes=True)
+    return replace(one, kind=kind.name, api_version=kind.api_version)
 
 
 def _behind_head(kind: Kind[Any], value: bytes) -> bytes:

@@ -65,7 +65,7 @@ class Feed:
         self._teller: asyncio.Task[None] | None = None  # who tells of them
 
     def cache(self, kind: Kind[T]) -> KindCache[T]:
-        return self._caches[kind.type]
+        return self._caches[kind.stored.type]
 
     def of(self, type_: type[T]) -> KindCache[T]:
         return self._caches[type_]

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.entry import Entry, as_kind
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.kind import Kind
@@ -107,19 +107,19 @@ class Objects:
         request: Request,
         companions: Iterable[Object] = (),
     ) -> Entry[T]:
-        key, value = kind.key(new.namespace, new.name), stored_form(new)
-        if kind.stored is not kind:
-            value = kind.stored.head + value[len(kind.head) :]
+        key, stored = kind.key(new.namespace, new.name), kind.stored
+        value = stored_form(new if stored is kind else as_kind(stored, new))
         change = store.Change(key, value, old.revision if old else store.ABSENT)
         changes = [change, *_recorded(kind, new, old, request)]
         for companion in companions:
             changes += self._inserted(companion, request)
         revision = await self._commit(changes)
-        return Entry(kind, key, value, revision)
+        entry = Entry(stored, key, value, revision)
+        return entry if stored is kind else entry.served_as(kind)
 
     def _inserted(self, new: Object, request: Request) -> list[store.Change]:
         kind = self.feed.of(type(new)).kind
-        value = stored_form(replace(new, kind=kind.name, api_version=kind.api_version))
+        value = stored_form(as_kind(kind, new))
         change = store.Change(kind.key(new.namespace, new.name), value, store.ABSENT)
         return [change, *_recorded(kind, new, None, request)]
 

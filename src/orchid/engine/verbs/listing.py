@@ -87,15 +87,17 @@ class Selection(Generic[T]):
     def matches(self, entry: Entry[T]) -> bool:
         if not self.labels.empty and not self.labels.matches(entry.meta.labels):
             return False
-        return self.fields.empty or self.fields.matches(lambda name: field_value(entry, name))
+        return self.fields.empty or self.fields.matches(
+            lambda name: field_value(self.kind, entry, name)
+        )
 
 
-def field_value(entry: Entry[Any], name: str) -> str:
+def field_value(kind: Kind[Any], entry: Entry[Any], name: str) -> str:
     if name == "metadata.name":
         return entry.meta.name
     if name == "metadata.namespace":
         return entry.meta.namespace
-    return str(entry.kind.selectable[name](entry.object))
+    return str(kind.selectable[name](entry.object))
 
 
 def refuse_unknown_field(kind: Kind[Any], name: str) -> None:

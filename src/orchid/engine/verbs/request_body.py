@@ -117,7 +117,7 @@ def _identified(catalog: Catalog, kind: Kind[T], new: T) -> T:
         known = kind
     if known is None:
         problem = f"no kind {quote(name)} is registered for version {quote(api_version)}"
-    elif known.name == kind.name and known.group == kind.group:
+    elif known.stored is kind.stored:
         raise BadRequest(
             f"the API version in the data ({api_version}) does not match the expected API version "
             f"({kind.api_version})"

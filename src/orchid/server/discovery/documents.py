@@ -15,7 +15,7 @@ from orchid.engine.catalog import Catalog
 from orchid.engine.kind import Endpoint, Kind
 
 # Groups in the order in which clients should prefer them; what is not listed comes last.
-_PRIORITY = ("authentication", "authorization", "certificates", "rbac", "coordination")
+_PRIORITY = ("events", "authentication", "authorization", "certificates", "rbac", "coordination")
 
 Resource = dict[str, Any]
 
@@ -157,6 +157,6 @@ def _discovered(kind: Kind[Any]) -> Resource:
 
 
 def storage_version_hash(kind: Kind[Any]) -> str:
-    name = f"{kind.group}/{kind.stored.version}/{kind.name}"
+    name = f"{kind.stored.group}/{kind.stored.version}/{kind.name}"
     digest = hashlib.sha256(name.encode()).digest()
     return base64.b64encode(digest[:8]).decode()
