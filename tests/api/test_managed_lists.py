@@ -10,6 +10,7 @@ SA = "/api/v1/namespaces/default/serviceaccounts"
 NAMESPACES = "/api/v1/namespaces"
 ROLES = "/apis/rbac.authorization.orch.io/v1/clusterroles"
 MERGE = {"content-type": "application/merge-patch+json"}
+APPLY = {"content-type": "application/apply-patch+yaml"}
 
 
 def owned(answer: Any) -> list[tuple[str, Any]]:
@@ -32,6 +33,34 @@ async def test_a_list_with_a_nameless_element_is_not_tracked(server: Api, elemen
     assert owned(tracked) == [("tests", {"f:metadata": {"f:labels": {".": {}, "f:x": {}}}})]
     assert changed.json["secrets"] == [{"name": "a"}, {}]
     assert owned(changed.json) == owned(later.json) == []
+
+
+async def test_who_takes_a_nameless_element_away_ends_the_tracking(server: Api) -> None:
+    """An apply may name the empty name; what replaces that cannot say whose it was."""
+    account = {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": "a"}}
+    applied = await server.call(
+        "PATCH", f"{SA}/a?fieldManager=app", {**account, "secrets": [{"name": ""}]}, headers=APPLY
+    )
+    put = await server.call("PUT", f"{SA}/a", account)
+
+    assert owned(applied.json) == [("app", {"f:secrets": {'k:{"name":""}': {}}})]
+    assert owned(put.json) == []
+
+
+async def test_an_apply_that_names_the_record_is_a_write(server: Api) -> None:
+    """`managedFields: null` changes nothing, yet the entry gets its time, as in the reference."""
+    await server.make(SA, {"metadata": {"name": "a", "labels": {"x": "y"}}})
+    config = {"kind": "ServiceAccount", "apiVersion": "v1"}
+    entries = []
+    for manager, more in (("silent", {}), ("naming", {"managedFields": None})):
+        meta = {"name": "a", "labels": {"x": "y"}, **more}
+        answer = await server.call(
+            "PATCH", f"{SA}/a?fieldManager={manager}", {**config, "metadata": meta}, headers=APPLY
+        )
+        entries = answer.json["metadata"]["managedFields"]
+
+    timed = {entry["manager"]: "time" in entry for entry in entries}
+    assert timed == {"silent": False, "naming": True, "tests": True}
 
 
 async def test_a_list_that_is_always_written_is_owned_by_who_sends_it_empty(server: Api) -> None:

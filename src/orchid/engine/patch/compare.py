@@ -55,11 +55,13 @@ def compare_tracked(schema: Fields, old: Any, new: Any) -> tuple[FieldSet, Field
 
 
 def has_nameless_elements(schema: Fields, old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Whether `new` brings a list whose elements are owned one by one, and one has no key."""
+    """Whether a list that changes has elements owned one by one, and one of them has no key."""
+    before, after = _ownable(old), _ownable(new)
     return any(
-        _nameless(_child(schema, name), value)
-        for name, value in _ownable(new).items()
-        if value != old.get(name)
+        _nameless(node := _child(schema, name), after.get(name))
+        or _nameless(node, before.get(name))
+        for name in after.keys() | before.keys()
+        if after.get(name) != before.get(name)
     )
 
 

@@ -157,7 +157,9 @@ class _Request:
             shared = EMPTY if identity == self.identity else owner.fields.intersection(changed)
             if shared:
                 conflicts[identity] = shared
-        return _Outcome(merged, claims, changed, removed, conflicts, not any(differences))
+        # Who names the record itself, if only to say nothing of it, counts as a writer.
+        same = not any(differences) and "managedFields" not in (config.get("metadata") or ())
+        return _Outcome(merged, claims, changed, removed, conflicts, same)
 
     def owners_afterwards(self, owners: Owners, outcome: _Outcome) -> Owners:
         left: Owners = {}
