@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 CODE := src tests benchmarks deploy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint fix bench overload torture mutants fuzz demo-revocation lock dist install man
+.PHONY: help setup run test check lint fix bench overload torture mutants fuzz conformance demo-revocation lock dist install man
 
 help:
 	@sed -n 's/^# \{0,1\}//; 1,5p' Makefile
@@ -55,6 +55,12 @@ torture: .venv/.installed-dev
 	$(BIN)/python -m tests.faults.run --store workers --minutes $(MINUTES) $(ARGS)
 	$(BIN)/python -m tests.faults.run --store etcd --minutes $(MINUTES) $(ARGS)
 	$(BIN)/python -m pytest -q -n 0 -o faulthandler_timeout=0 tests/e2e/test_crash.py
+
+# Every recorded exchange in both namings, on a file, with workers and on etcd; and the protobuf ones.
+conformance: export ORCHID_STORES ?= sqlite,workers,etcd
+conformance: .venv/.installed-dev
+	scripts/system-packages
+	$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 tests/conformance tests/unit/wire/codec/test_protobuf.py $(ARGS)
 
 # Three servers over one etcd, two credentials taken back, with the times.
 demo-revocation: .venv/.installed-dev

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 
 from tests.conformance.exchanges import Caller
 
-_GROUPS = r"(authentication|authorization|rbac\.authorization|certificates|coordination|meta)"
+_GROUPS = (
+    r"(authentication|authorization|rbac\.authorization|certificates|coordination|events|meta)"
+)
 _EXTRA = r"authentication\.{}/(credential-id|(?:pod|node)-(?:name|uid)|[a-z-]*token[a-z-]*)"
 _COMPONENT = r"{}-(apiserver|system|public|node-lease|root-ca\.crt|controller-manager)"
 

@@ -1,5 +1,10 @@
-"""Every recorded case is a test: a real server must answer it as the reference did."""
+"""Every recorded case is a test: a real server must answer it as the reference did.
 
+ORCHID_STORES=sqlite,workers,etcd ...     on these stores; `make conformance` does so
+"""
+
+import asyncio
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
@@ -18,6 +23,8 @@ from tests.conformance.exchanges import (
 from tests.conformance.expected_failures import EXPECTED_FAILURES
 from tests.conformance.naming import TranslatingCaller
 from tests.e2e.serving import Server, running_server
+from tests.system_packages import require_program
+from tests.unit.store import etcd_process
 
 ISSUER = "https://orchid.test"
 FLAGS = (
@@ -30,7 +37,10 @@ LITTLE_PATIENCE = 1.0  # seconds; waiting long for what is known not to come hel
 SHOWN = 60
 
 CASES = tuple(all_cases())
+STORES = os.environ.get("ORCHID_STORES", "sqlite").split(",")
 CALLERS: dict[str, type[Caller]] = {"orch": Caller, "kubernetes": TranslatingCaller}
+
+StartServer = Callable[[str, str, bool], Server]
 
 
 class AnswersDiffer(AssertionError):
@@ -38,19 +48,28 @@ class AnswersDiffer(AssertionError):
 
 
 @pytest.fixture(scope="session")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, bool], Server]]:
-    """Start a server of a naming, with or without controllers, once for all who ask."""
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartServer]:
+    """Start a server of a store and a naming, with or without controllers, once for all who ask."""
     with ExitStack() as running:
 
         @cache
-        def start(naming: str, controllers: bool) -> Server:
+        def start(store: str, naming: str, controllers: bool) -> Server:
             data_dir = tmp_path_factory.mktemp(naming) / "data"
             quiet = () if controllers else ("--controllers", "")
-            return running.enter_context(
-                running_server(data_dir, *FLAGS, "--naming", naming, *quiet)
-            )
+            flags = (*FLAGS, *stored_in(store, running), "--naming", naming, *quiet)
+            return running.enter_context(running_server(data_dir, *flags))
 
         yield start
+
+
+def stored_in(store: str, running: ExitStack) -> tuple[str, ...]:
+    """The flags of a store; an etcd of its own is started for them."""
+    if store == "etcd":
+        require_program("etcd")
+        cluster = running.enter_context(etcd_process.running())
+        asyncio.run(cluster.wait_healthy())
+        return ("--etcd-servers", cluster.urls[0])
+    return {"sqlite": (), "workers": ("--workers", "3")}[store]
 
 
 def as_parameter(case: Case) -> object:
@@ -59,13 +78,12 @@ def as_parameter(case: Case) -> object:
     return pytest.param(case, id=f"{case.file}::{case.name}", marks=marks)
 
 
+@pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("naming", CALLERS)
 @pytest.mark.parametrize("case", [as_parameter(case) for case in CASES])
-def test_answers_are_as_recorded(
-    case: Case, naming: str, servers: Callable[[str, bool], Server]
-) -> None:
+def test_answers_are_as_recorded(case: Case, naming: str, store: str, servers: StartServer) -> None:
     """The server gives every answer of the case as the reference gave it, in either naming."""
-    server = servers(naming, case.file in NEEDS_CONTROLLERS)
+    server = servers(store, naming, case.file in NEEDS_CONTROLLERS)
     caller = CALLERS[naming](server.url, tokens_by_user())
 
     patience = LITTLE_PATIENCE if case.name in EXPECTED_FAILURES else UNTIL_SECONDS
