@@ -1,4 +1,4 @@
-"""Differences from the reference that are known, each with the decision or the reason behind it.
+"""Differences from the reference that are known; docs/differences.md has the reason of each.
 
 `decision_for` gives the sentence for a class of differences, None if nobody knows it. The first
 server is Orchid, the second the reference. A decision must be narrow: it may excuse nothing else.
@@ -17,6 +17,7 @@ Decides = Callable[[Found, Answer, Answer], bool]
 OK, SERVER_ERROR, CLIENT_ERRORS = 200, 500, range(400, 500)
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, NOT_ACCEPTABLE = 401, 403, 404, 406
 CONFLICT, INVALID = 409, 422
+APPLY = "application/apply-patch+yaml"
 ON_REQUEST = "cannot impersonate-on:"
 UNREADABLE = "ignoreStoreReadErrorWithClusterBreakingPotential"
 REDACTED, UNSHOWN = "<secret contents redacted>", "no value is shown"
@@ -25,7 +26,8 @@ STATUS_SENT = re.compile(rb'"status"|^status:', re.MULTILINE)
 INTERNALS = re.compile(
     r"json: |Go struct|Go value|&\{|&value\.|&user\.|parsing time |yaml: |\[\]string|map\[|"
     r"converting YAML|v1\.[A-Z]|illegal base64|invalid character|strconv\.|error decoding|"
-    r"unmarshal|StorageError|\*[a-z]+\.[A-Z]|pkg/|\(<nil>\)|isCompound:|unrecognized type"
+    r"unmarshal|StorageError|\*[a-z]+\.[A-Z]|pkg/|\(<nil>\)|isCompound:|unrecognized type|"
+    r"Invalid value: \{\"[A-Z]"
 )
 LOOSE_KINDS = ("Pod", "Node")
 READ_BY_ALL = "clustertrustbundles"
@@ -200,10 +202,10 @@ def both_bookmarks(found: Found, ours: Answer, theirs: Answer) -> bool:
 def goes_at_once(found: Found, ours: Answer, theirs: Answer) -> bool:
     if found.asked.operation.kind != "Namespace" or ours["status"] >= SERVER_ERROR:
         return False
-    body = ours["body"]
-    is_one = isinstance(body, dict) and body.get("kind") == "Namespace"
-    unheld = is_one and not (body.get("spec") or {}).get("finalizers")
-    return unheld or ours["status"] == NOT_FOUND != theirs["status"]
+    body = ours["body"] if isinstance(ours["body"], dict) else {}
+    unheld = body.get("kind") == "Namespace" and not (body.get("spec") or {}).get("finalizers")
+    row = body.get("kind") == "Table" and found.asked.request.method == "DELETE"
+    return unheld or row or ours["status"] == NOT_FOUND != theirs["status"]
 
 
 def nothing_follows(found: Found, ours: Answer, theirs: Answer) -> bool:
@@ -215,6 +217,16 @@ def empty_is_none(found: Found, ours: Answer, theirs: Answer) -> bool:
     kept = "field is immutable when `immutable` is set"
     body = found.asked.request.body or b""
     return ours["status"] == OK and kept in message(theirs) and bool(EMPTY_DATA.search(body))
+
+
+def policies_forecast(found: Found, ours: Answer, theirs: Answer) -> bool:
+    places = [place for place, _, _ in differences(ours, theirs)]
+    return places == [".warning"] and "policies would" in ours["warning"]
+
+
+def too_large_number(found: Found, ours: Answer, theirs: Answer) -> bool:
+    applied = found.asked.request.headers.get("Content-Type", "") == APPLY
+    return applied and "integer out of range" in message(ours)
 
 
 def one_precondition(found: Found, ours: Answer, theirs: Answer) -> bool:
@@ -243,6 +255,7 @@ DECISIONS: dict[str, Decides] = {
     "a token with surrounding blanks is trimmed": trimmed_tokens,
     "spec.usages may be left out": usages_optional,
     "the query of a DELETE counts beside its body": query_beside_body,
+    "a dry run of a certificate request warns of what policies would decide": policies_forecast,
 }
 
 # Not decided, but known, with the reason.
@@ -253,6 +266,9 @@ LISTED: dict[str, Decides] = {
     "a namespace without finalizers goes at once; there, with one more DELETE": goes_at_once,
     "no continue where nothing that is selected follows": nothing_follows,
     "an empty map of data is the same as none, so immutable data has not changed": empty_is_none,
+    "an applied number that does not fit its field is refused; there, another is stored": (
+        too_large_number
+    ),
     "a precondition of a Namespace is told in the words of every other kind": one_precondition,
     "a selfLink that was sent is dropped, as it is everywhere else": self_link,
     "the etcd behind the reference is too old for its watches": old_etcd,

@@ -11,7 +11,7 @@ import pytest
 
 from tests.comparison.__main__ import read_tokens
 from tests.comparison.comparing import Comparison
-from tests.comparison.decisions import decision_for
+from tests.comparison.decisions import DECISIONS, LISTED, decision_for
 from tests.comparison.differences import class_of, differences
 from tests.comparison.found import Found
 from tests.comparison.grammar import Asked, Grammar
@@ -181,3 +181,14 @@ def test_a_fault_is_in_one_document_alone() -> None:
 
     assert json.dumps(POD_SPEC) == before
     assert len(set(faults)) > 1
+
+
+def test_every_known_difference_stands_in_the_documentation_with_its_reason() -> None:
+    """The page has the same two lists, in the same order, and a reason beside each."""
+    page = (Path(__file__).parents[2] / "docs" / "differences.md").read_text()
+    decided, left = page.split("## Known, and left")
+
+    for listed, part in ((DECISIONS, decided), (LISTED, left)):
+        rows = [line.strip("| ").split(" | ") for line in part.splitlines() if line[:2] == "| "]
+        assert [what for what, _why in rows[1:]] == list(listed)
+        assert all(why for _what, why in rows)
