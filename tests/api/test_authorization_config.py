@@ -13,7 +13,7 @@ import pytest
 from orchid.settings import BadSettings
 from tests.api.world import ADMIN, ALICE, Api, api
 from tests.extras import needs_cel
-from tests.unit.access.loopback import PEM, Server, serving
+from tests.unit.outbound.loopback import PEM, Server, serving
 
 SECRETS = "/api/v1/namespaces/ci/secrets"
 PODS = "/api/v1/namespaces/ci/pods"

@@ -10,24 +10,25 @@ import pytest
 
 from orchid.access.authenticators.webhook_token import WebhookTimes, WebhookTokenAuthenticator
 from orchid.access.authorizers.webhook import Webhook, WebhookSettings
-from orchid.access.https_client import HttpsClient, Remote, trusting
+from orchid.access.json_endpoint import JsonEndpoint
 from orchid.access.oidc.configuration import ClaimMapping, IssuerSettings
 from orchid.access.oidc.keys import KeySource, fetching
 from orchid.credentials.secret import SecretValue
 from orchid.engine.interfaces import Rejected
 from orchid.engine.request import Target
+from orchid.outbound.remote import Remote, trusting
 from orchid.wire.naming import ORCH
 from orchid.wire.user import UserInfo
 from tests.api.world import ADMIN, Api
-from tests.unit.access.loopback import OK, PEM, Server, serving
 from tests.unit.access.presenting import API, FakeClock
+from tests.unit.outbound.loopback import OK, PEM, Server, serving
 
 JANE = UserInfo(username="jane")
 Call = Callable[[Server], Awaitable[None]]
 
 
-def client_of(server: Server) -> HttpsClient:
-    return HttpsClient(
+def client_of(server: Server) -> JsonEndpoint:
+    return JsonEndpoint(
         Remote(server.url, trusting(PEM), bearer=lambda: SecretValue("our-credential"))
     )
 

@@ -33,9 +33,9 @@ from orchid.access.authenticators.static_token import StaticTokenAuthenticator
 from orchid.access.authenticators.union import UnionAuthenticator, UnionTokenAuthenticator
 from orchid.access.authenticators.webhook_token import WebhookTimes, WebhookTokenAuthenticator
 from orchid.access.authorizers.rbac import RBAC
-from orchid.access.https_client import HttpsClient, read_kubeconfig
 from orchid.access.issued_metrics import IssuedCounts
 from orchid.access.issuing import InvalidIssuingSettings, IssuingSettings, TokenIssuer
+from orchid.access.json_endpoint import JsonEndpoint
 from orchid.access.oidc.authenticator import OidcAuthenticator
 from orchid.access.oidc.configuration import (
     Configuration,
@@ -73,6 +73,7 @@ from orchid.engine.interfaces import AdmissionPolicy, Authenticator, Randomness,
 from orchid.kinds import namespace
 from orchid.kinds.certificate_authority import CertificateAuthority, profile
 from orchid.kinds.issued_certificate import IssuedCertificate
+from orchid.outbound.remote import read_kubeconfig
 from orchid.settings import BadSettings, Given, Settings
 
 log = logging.getLogger(__name__)
@@ -358,10 +359,10 @@ def _terms_of(platform: TermsOf, authorities: KindCache[CertificateAuthority]) -
     return lambda signer: platform(signer) or own(signer)
 
 
-def _remote(flag: str, path: str) -> HttpsClient:
+def _remote(flag: str, path: str) -> JsonEndpoint:
     """A webhook, as a kubeconfig describes it."""
     try:
-        return HttpsClient(read_kubeconfig(Path(path)))
+        return JsonEndpoint(read_kubeconfig(Path(path)))
     except (ValueError, Refusal) as problem:
         raise BadSettings(f"--{flag}: {problem}") from None
 

@@ -23,12 +23,13 @@ from orchid.access.authorizers.node import NodeAuthorizer
 from orchid.access.authorizers.rbac import RBAC
 from orchid.access.authorizers.union import ListingAuthorizer, Member, Union
 from orchid.access.authorizers.webhook import Webhook, WebhookSettings
-from orchid.access.https_client import HttpsClient, read_kubeconfig
+from orchid.access.json_endpoint import JsonEndpoint
 from orchid.clock import Clock
 from orchid.credentials.files import read_bounded
 from orchid.credentials.refusals import Refusal
 from orchid.engine.cache.feed import Feed
 from orchid.expressions.cel import Compiler
+from orchid.outbound.remote import read_kubeconfig
 from orchid.settings import BadSettings, Given, Settings
 
 log = logging.getLogger(__name__)
@@ -164,7 +165,7 @@ class Authorization:
         remote = read_kubeconfig(Path(settings.kubeconfig))
         return Webhook(
             self._settings.names,
-            HttpsClient(remote, timeout=settings.timeout),
+            JsonEndpoint(remote, timeout=settings.timeout),
             self._clock.monotonic,
             settings,
             name=wanted.name,

@@ -14,10 +14,8 @@ from pathlib import Path
 
 from orchid.access.authenticators.in_process import InProcessCallers
 from orchid.access.bootstrap_policy import LEADER_ELECTION, ControllerRights
-from orchid.access.https_client import Remote
 from orchid.approval.platform_signers import platform_profiles
 from orchid.client.client import Client
-from orchid.client.transport import TlsTransport
 from orchid.clock import Clock
 from orchid.controllers.running import CONTROLLERS, EVENTS, LEADER
 from orchid.controllers.runtime.context import ControllerContext, Signer, list_url
@@ -29,6 +27,8 @@ from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import TokenSigner
 from orchid.data_directory import DataDirectory
 from orchid.engine.catalog import Catalog
+from orchid.outbound.https_client import HttpsClient
+from orchid.outbound.remote import Remote
 from orchid.server.sockets.in_process import InProcessTransport
 from orchid.server.sockets.messages import Handler, Peer
 from orchid.settings import BadSettings, Settings
@@ -37,6 +37,11 @@ from orchid.wire.naming import Naming
 from orchid.wire.user import AUTHENTICATED, UserInfo
 
 CLUSTER = "cluster"  # the authority that all platform signers share
+
+# Of the controllers' calls to a server elsewhere.
+MAX_ANSWER = 256 << 20
+TIMEOUT = 60.0
+KEPT_CONNECTIONS = 32
 
 
 def user_agent(names: Naming) -> str:
@@ -102,12 +107,12 @@ class RemoteClients:
     """One client for all, to a server elsewhere."""
 
     def __init__(self, remote: Remote, catalog: Catalog, names: Naming) -> None:
-        self._transport = TlsTransport(
-            remote.url,
-            remote.tls,
+        self._transport = HttpsClient(
+            remote,
+            max_answer=MAX_ANSWER,
+            timeout=TIMEOUT,
+            keeps=KEPT_CONNECTIONS,
             user_agent=user_agent(names),
-            bearer=remote.bearer,
-            server_name=remote.server_name,
         )
         self._client = Client(self._transport, catalog)
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from orchid import data_directory
 from orchid.access.authorizers.union import Union
-from orchid.access.https_client import InvalidRemote, read_kubeconfig
 from orchid.assembly import controlling
 from orchid.assembly.kinds import stored_kinds
 from orchid.assembly.ledger import sequenced
@@ -19,6 +18,7 @@ from orchid.clock import SystemClock
 from orchid.controllers.running import run_controllers
 from orchid.engine.catalog import Catalog
 from orchid.kinds import subject_access_review
+from orchid.outbound.remote import InvalidRemote, read_kubeconfig
 from orchid.server.sockets.listener import bind
 from orchid.settings import BadSettings, Settings
 from orchid.store.retention import Retention

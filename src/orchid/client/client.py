@@ -21,9 +21,12 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from orchid.client.transport import JSON, Answer, ServerRefused, ServerUnreachable, Transport
+from orchid.client.transport import Transport
 from orchid.engine.catalog import Catalog
 from orchid.engine.kind import Kind
+from orchid.outbound.answer import Answer
+from orchid.outbound.failures import CallFailed
+from orchid.outbound.https_client import JSON, ServerRefused
 from orchid.wire import errors
 from orchid.wire.codec.documents import encode
 from orchid.wire.errors import ApiError, Expired
@@ -250,7 +253,7 @@ class Client:
                         yield [event for event in batch if event.type != BOOKMARK]
             except ServerRefused as refusal:
                 raise _error(refusal.answer) from None
-            except ServerUnreachable:
+            except CallFailed:
                 pass  # opened again below, where it stopped
             if not told:
                 await asyncio.sleep(pause)

@@ -11,12 +11,12 @@ import logging
 from datetime import date
 
 from orchid.client.client import Client
-from orchid.client.transport import ServerUnreachable
 from orchid.clock import Clock
 from orchid.controllers.clean_token_secrets import SINCE, read_date
 from orchid.controllers.runtime.loop import Running
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.secret import Secret
+from orchid.outbound.failures import CallFailed
 from orchid.wire.errors import ApiError
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
@@ -59,14 +59,14 @@ class LabelTokenSecrets(Running):
             change = {"metadata": {"labels": {self._names.last_used_label: day.isoformat()}}}
             try:
                 await self._client.patch(Secret, name, namespace, change)
-            except (ApiError, ServerUnreachable) as problem:
+            except (ApiError, CallFailed) as problem:
                 log.debug("token_use.lost", extra={"secret": f"{namespace}/{name}", "why": problem})
 
     async def _keep_tracking(self) -> None:
         while True:
             try:
                 await self.ensure_tracking()
-            except (ApiError, ServerUnreachable) as problem:
+            except (ApiError, CallFailed) as problem:
                 log.warning("token_use.not_tracked", extra={"why": str(problem)})
             await asyncio.sleep(EVERY_SECONDS)
 

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Final
 
 from orchid.client.client import Client
-from orchid.client.transport import ServerUnreachable
 from orchid.clock import Clock
 from orchid.controllers.runtime.leader import micro_time
 from orchid.kinds.lease import Lease, LeaseSpec
+from orchid.outbound.failures import CallFailed
 from orchid.wire.errors import ApiError, NotFound
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
@@ -63,7 +63,7 @@ class ReportApplied:
             self._changed.clear()
             try:
                 await self.report()
-            except (ApiError, ServerUnreachable) as problem:
+            except (ApiError, CallFailed) as problem:
                 log.debug("server.not_reported", extra={"why": str(problem)})
                 await asyncio.sleep(1.0)
             await asyncio.sleep(PAUSE)
@@ -73,7 +73,7 @@ class ReportApplied:
 
     async def leave(self) -> None:
         """Take the Lease away: nobody waits for a server that serves no more."""
-        with contextlib.suppress(ApiError, ServerUnreachable, TimeoutError):
+        with contextlib.suppress(ApiError, CallFailed, TimeoutError):
             async with asyncio.timeout(1.0):
                 await self._client.delete(Lease, self.name, self._names.system_namespace)
 

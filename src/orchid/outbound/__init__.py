@@ -1,1 +1,1 @@
-"""What every call to another server needs: kubeconfig files, and TLS settings."""
+"""What every call to another server needs: kubeconfig files, TLS settings, the HTTPS client."""

@@ -1,19 +1,21 @@
 """The client's verbs and its following, against a real server in memory and over TLS."""
 
 import asyncio
+import dataclasses
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from orchid.access.https_client import read_kubeconfig
 from orchid.client import client as client_module
 from orchid.client.client import ADDED, DELETED, LISTED, MODIFIED, Client, ListSelection
-from orchid.client.transport import ServerUnreachable, TlsTransport
 from orchid.credentials.secret import SecretValue as Hidden
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.role import ClusterRole
+from orchid.outbound.failures import CallFailed
+from orchid.outbound.https_client import HttpsClient
+from orchid.outbound.remote import InvalidRemote, Remote, read_kubeconfig
 from orchid.server.sockets.in_process import InProcessTransport, _Reading
 from orchid.wire.errors import (
     AlreadyExists,
@@ -49,13 +51,19 @@ async def client(world: Beside, request: pytest.FixtureRequest) -> AsyncIterator
     listener = world.server.listener()
     await listener.start("127.0.0.1", 0)
     port = listener.port
-    remote = read_kubeconfig(world.server.files.kubeconfig)
-    transport = TlsTransport(f"https://127.0.0.1:{port}", remote.tls, user_agent="tests/1")
+    transport = over_tls(world, port)
     try:
         yield Client(transport, world.admin.catalog)
     finally:
         await transport.close()
         await listener.drain(0.0)
+
+
+def over_tls(world: Beside, port: int) -> HttpsClient:
+    """The client's way over TLS to a listener of this server, as its administrator."""
+    found = read_kubeconfig(world.server.files.kubeconfig)
+    here = dataclasses.replace(found, url=f"https://127.0.0.1:{port}")
+    return HttpsClient(here, max_answer=256 << 20, keeps=4, user_agent="tests/1")
 
 
 def config(name: str, namespace: str = "default", **data: str) -> ConfigMap:
@@ -179,7 +187,7 @@ async def test_unread_stream_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None
     assert reading.closed
     pieces = reading.pieces()
     assert await anext(pieces) == b"1234567812345678"
-    with pytest.raises(ServerUnreachable):
+    with pytest.raises(CallFailed):
         await anext(pieces)
 
 
@@ -190,8 +198,7 @@ async def test_connections_are_kept_and_replaced_when_the_server_dropped_them(
     listener = world.server.listener()
     await listener.start("127.0.0.1", 0)
     port = listener.port
-    remote = read_kubeconfig(world.server.files.kubeconfig)
-    transport = TlsTransport(f"https://127.0.0.1:{port}", remote.tls, user_agent="tests/1")
+    transport = over_tls(world, port)
     client = Client(transport, world.admin.catalog)
 
     await client.find(ConfigMap, "a", "default")
@@ -202,7 +209,7 @@ async def test_connections_are_kept_and_replaced_when_the_server_dropped_them(
     first._writer.transport.abort()
     await client.find(ConfigMap, "a", "default")
     await listener.drain(0.0)
-    with pytest.raises(ServerUnreachable):
+    with pytest.raises(CallFailed):
         await client.find(ConfigMap, "a", "default")
     await transport.close()
 
@@ -220,14 +227,10 @@ async def test_server_with_an_unknown_certificate_gets_no_credential(world: Besi
         asked.append(1)
         return Hidden("secret-token")
 
-    transport = TlsTransport(
-        f"https://127.0.0.1:{port}",
-        ssl.create_default_context(),
-        user_agent="tests/1",
-        bearer=bearer,
-    )
+    stranger = Remote(f"https://127.0.0.1:{port}", ssl.create_default_context(), bearer=bearer)
+    transport = HttpsClient(stranger, max_answer=1 << 20)
 
-    with pytest.raises(ServerUnreachable, match="TLS failed") as failure:
+    with pytest.raises(CallFailed, match="TLS failed") as failure:
         await Client(transport, world.admin.catalog).get(ConfigMap, "a", "default")
     await listener.drain(0.0)
 
@@ -236,5 +239,5 @@ async def test_server_with_an_unknown_certificate_gets_no_credential(world: Besi
 
 def test_address_that_is_not_https_is_refused() -> None:
     """A credential is never sent in the clear."""
-    with pytest.raises(ValueError, match="is not an https address"):
-        TlsTransport("http://127.0.0.1:1", ssl.create_default_context(), user_agent="x")
+    with pytest.raises(InvalidRemote, match="is not an https address"):
+        Remote("http://127.0.0.1:1", ssl.create_default_context())

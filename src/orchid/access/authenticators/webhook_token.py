@@ -16,9 +16,9 @@ from datetime import datetime, timedelta
 import msgspec
 
 from orchid.access.authenticators.audiences import Audiences, shared
-from orchid.access.https_client import OutboundFailed
 from orchid.clock import Clock
 from orchid.engine.interfaces import Authenticated, Rejected
+from orchid.outbound.failures import CallFailed
 from orchid.wire.naming import Naming
 from orchid.wire.user import UserInfo
 
@@ -64,7 +64,7 @@ _decode = msgspec.json.Decoder(_Review).decode
 
 
 class WebhookTokenAuthenticator:
-    """Have a remote server judge tokens. `post` is HttpsClient.post_patiently, or a test's."""
+    """Have a remote server judge tokens. `post` is JsonEndpoint.post_patiently, or a test's."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class WebhookTokenAuthenticator:
         try:
             async with self._room:
                 return await self._post(body)
-        except OutboundFailed as failure:
+        except CallFailed as failure:
             raise Rejected(f"webhook token review failed: {failure}") from None
 
     def _read(self, body: bytes, wanted: Audiences) -> Authenticated | None:

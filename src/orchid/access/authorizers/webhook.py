@@ -5,7 +5,8 @@ longer than others, both within a bounded number; failures are never kept. A ser
 answer has no opinion, unless the settings say that silence means no. Conditions (conditions.py) may
 keep requests from it.
 
-How the call is made (TLS, credentials, retries, sizes) is https_client.py's business.
+How the call is made (TLS, credentials, sizes) is in outbound/https_client.py, retries are in
+json_endpoint.py.
 """
 
 import functools
@@ -19,11 +20,13 @@ import msgspec
 from orchid.access.authorizers.conditions import Conditions, ConditionsFailed
 from orchid.access.authorizers.metrics import AuthorizationMetrics
 from orchid.access.authorizers.review_spec import spec_of
-from orchid.access.https_client import TIMEOUT, OutboundFailed, TimedOut, patiently
+from orchid.access.json_endpoint import patiently
 from orchid.clock import Monotonic
 from orchid.engine.interfaces import Authorizer, Decision, Verdict
 from orchid.engine.request import Target
 from orchid.kinds.self_subject_rules_review import RuleLister, SubjectRulesReviewStatus
+from orchid.outbound.failures import CallFailed, TimedOut
+from orchid.outbound.https_client import TIMEOUT
 from orchid.wire.naming import Naming
 from orchid.wire.struct import Wire
 from orchid.wire.user import UserInfo
@@ -37,7 +40,7 @@ _NOT_ASKED = Decision(Verdict.NO_OPINION)
 
 
 class JsonCall(Protocol):
-    """A server that takes JSON and answers with JSON, or raises OutboundFailed."""
+    """A server that takes JSON and answers with JSON, or raises CallFailed."""
 
     async def post(self, body: bytes) -> bytes: ...
 
@@ -146,7 +149,7 @@ class Webhook:
         call = functools.partial(self._call, _encode(review))
         try:
             return decision_of((await patiently(call)).status)
-        except OutboundFailed as failure:
+        except CallFailed as failure:
             raise Unanswered(str(failure), result_of(failure)) from None
 
     async def _call(self, body: bytes) -> _Answer:
@@ -155,7 +158,7 @@ class Webhook:
         try:
             answer = _decode(await self._remote.post(body))
             result = "success"
-        except OutboundFailed as failure:
+        except CallFailed as failure:
             result = result_of(failure)
             raise
         except msgspec.DecodeError:  # it quotes what was received
@@ -186,7 +189,7 @@ def decision_of(status: _Status | None) -> Decision:
     return Decision(Verdict.ALLOW if status.allowed else Verdict.NO_OPINION, status.reason)
 
 
-def result_of(failure: OutboundFailed) -> str:
+def result_of(failure: CallFailed) -> str:
     """What the metrics call a failure."""
     late = isinstance(failure, TimedOut) or getattr(failure, "status", 0) == GATEWAY_TIMEOUT
     return "timeout" if late else "error"

@@ -13,11 +13,13 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from orchid.access.https_client import HttpsClient, InvalidRemote, OutboundFailed, Remote, trusting
+from orchid.access.json_endpoint import JsonEndpoint
 from orchid.access.oidc.configuration import IssuerSettings
 from orchid.clock import Clock
 from orchid.credentials.keys import VerificationKey, read_jwks
 from orchid.credentials.refusals import Refusal
+from orchid.outbound.failures import CallFailed
+from orchid.outbound.remote import InvalidRemote, Remote, trusting
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +41,7 @@ def fetching(settings: IssuerSettings, *, timeout: float = 30.0) -> Fetch:
     tls = trusting(settings.authorities)
 
     async def fetch(url: str) -> bytes:
-        return await HttpsClient(Remote(url, tls), timeout=timeout).get()
+        return await JsonEndpoint(Remote(url, tls), timeout=timeout).get()
 
     return fetch
 
@@ -101,7 +103,7 @@ class KeySource:
         try:
             await self._take()
             self._settle("")
-        except (OutboundFailed, InvalidRemote, Refusal, KeyUnfit) as failure:
+        except (CallFailed, InvalidRemote, Refusal, KeyUnfit) as failure:
             self._settle(str(failure))
         finally:
             self._fetching = False

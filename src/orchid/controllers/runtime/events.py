@@ -14,9 +14,9 @@ from datetime import datetime
 from typing import NamedTuple
 
 from orchid.client.client import Client
-from orchid.client.transport import ServerUnreachable
 from orchid.clock import Clock
 from orchid.kinds.event import Event, EventSource
+from orchid.outbound.failures import CallFailed
 from orchid.wire.errors import ApiError, NotFound
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.references import ObjectReference
@@ -70,7 +70,7 @@ class EventRecorder:
             said, event = await self._waiting.get()
             try:
                 await self._write(said, event)
-            except (ApiError, ServerUnreachable) as problem:
+            except (ApiError, CallFailed) as problem:
                 log.debug("event.lost", extra={"reason": event.reason, "why": str(problem)})
 
     def _within_budget(self) -> bool:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from orchid.client.client import Client
-from orchid.client.transport import ServerUnreachable
 from orchid.clock import Clock
 from orchid.kinds.lease import Lease, LeaseSpec
+from orchid.outbound.failures import CallFailed
 from orchid.wire.errors import ApiError
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.struct import replace
@@ -72,7 +72,7 @@ class Leader:
             finally:
                 self.leading = False
                 # Nobody waits long for this: without an answer the Lease runs out by itself.
-                with contextlib.suppress(ApiError, ServerUnreachable, TimeoutError):
+                with contextlib.suppress(ApiError, CallFailed, TimeoutError):
                     async with asyncio.timeout(self._terms.retry):
                         await self._give_back()
             log.warning("leader.lost", extra={"identity": self.identity})
@@ -123,7 +123,7 @@ class Leader:
     async def _attempt(self) -> bool:
         try:
             return await self.try_to_hold()
-        except (ApiError, ServerUnreachable) as problem:
+        except (ApiError, CallFailed) as problem:
             log.debug("leader.failed", extra={"why": str(problem)})
             return False
 
@@ -159,7 +159,7 @@ class Leader:
         try:
             async with asyncio.timeout(max(left, 0.0)):
                 self.leading = await self.try_to_hold()
-        except (ApiError, ServerUnreachable, TimeoutError) as problem:
+        except (ApiError, CallFailed, TimeoutError) as problem:
             log.warning("leader.not_renewed", extra={"why": str(problem)})
             return False
         return True

@@ -22,9 +22,9 @@ from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
-from orchid.client.transport import ServerUnreachable
 from orchid.controllers.runtime.work_queue import BackOff, WorkQueue
 from orchid.credentials.refusals import Refusal
+from orchid.outbound.failures import CallFailed
 from orchid.wire.errors import ApiError, Conflict, Expired
 from orchid.wire.meta import Object
 
@@ -124,7 +124,7 @@ class Worker(Running, Generic[K, V]):
             await lost
         except Expired:
             log.info("controller.starts_over", extra={"controller": self.name})
-        except (ApiError, ServerUnreachable) as problem:
+        except (ApiError, CallFailed) as problem:
             extra = {"controller": self.name, "why": str(problem)}
             log.warning("controller.lost", extra=extra)
         finally:
@@ -140,7 +140,7 @@ class Worker(Running, Generic[K, V]):
             except (TryAgain, Conflict) as reason:
                 pause = self.queue.failed(key)
                 log.debug("controller.waits", extra=self._about(key, reason, pause))
-            except (ApiError, ServerUnreachable, Refusal) as problem:
+            except (ApiError, CallFailed, Refusal) as problem:
                 pause = self.queue.failed(key)
                 log.warning("controller.failed", extra=self._about(key, problem, pause))
             except Exception as problem:
@@ -266,7 +266,7 @@ class Sweeper(Running):
         while True:
             try:
                 await self.sweep()
-            except (ApiError, ServerUnreachable) as problem:
+            except (ApiError, CallFailed) as problem:
                 failures += 1
                 extra = {"controller": self.name, "why": str(problem)}
                 log.warning("controller.failed", extra=extra)

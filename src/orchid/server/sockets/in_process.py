@@ -12,14 +12,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from orchid.client.transport import (
-    JSON,
-    Answer,
-    Pieces,
-    ServerRefused,
-    ServerUnreachable,
-    Transport,
-)
+from orchid.client.transport import Transport
+from orchid.outbound.answer import Answer
+from orchid.outbound.failures import AnswerRefused, ServerUnreachable, TimedOut
+from orchid.outbound.https_client import JSON, Pieces, ServerRefused
 from orchid.server.sockets.messages import Chunk, Handler, HttpRequest, Peer, Response, Sink
 
 MAX_UNREAD = 64 << 20  # one batch of a busy server fits many times over
@@ -40,11 +36,11 @@ class InProcessTransport:
             async with asyncio.timeout(TIMEOUT):
                 answer = await self._handler(request)
         except TimeoutError:
-            raise ServerUnreachable(f"no answer within {TIMEOUT:g} seconds") from None
+            raise TimedOut(f"no answer within {TIMEOUT:g} seconds") from None
         if isinstance(answer, Response):
             return Answer(answer.status, answer.body)
         answer.open(_Reading.closed_one())
-        raise ServerUnreachable("the answer is a stream")
+        raise AnswerRefused("the answer is a stream")
 
     @asynccontextmanager
     async def stream(self, target: str) -> AsyncIterator[Pieces]:

@@ -13,8 +13,8 @@ from orchid.access.authenticators.webhook_token import (
     WebhookTimes,
     WebhookTokenAuthenticator,
 )
-from orchid.access.https_client import OutboundFailed, OutboundUnreachable
 from orchid.engine.interfaces import Rejected
+from orchid.outbound.failures import CallFailed, ServerUnreachable
 from orchid.wire.naming import KUBERNETES, ORCH
 from tests.unit.access.presenting import API, FakeClock
 
@@ -27,7 +27,7 @@ JANE = {
 class Remote:
     """Answers with a status, or fails."""
 
-    def __init__(self, status: Any = None, failure: OutboundFailed | None = None) -> None:
+    def __init__(self, status: Any = None, failure: CallFailed | None = None) -> None:
         self.status = status
         self.failure = failure
         self.sent: list[dict[str, Any]] = []
@@ -121,7 +121,7 @@ async def test_verdict_for_one_audience_is_not_used_for_another() -> None:
 
 async def test_failures_are_refusals_and_never_remembered() -> None:
     """An unreachable webhook accepts nobody, and is asked again at once."""
-    remote = Remote(failure=OutboundUnreachable("connection failed: refused"))
+    remote = Remote(failure=ServerUnreachable("connection failed: refused"))
     tokens = authenticator(remote)
 
     for _ in range(2):

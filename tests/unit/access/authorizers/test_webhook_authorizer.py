@@ -11,8 +11,9 @@ import pytest
 from orchid.access.authorizers import webhook as webhook_module
 from orchid.access.authorizers.metrics import AuthorizationMetrics
 from orchid.access.authorizers.webhook import Webhook, WebhookSettings
-from orchid.access.https_client import OutboundRefused, TimedOut, patiently
+from orchid.access.json_endpoint import patiently
 from orchid.engine.interfaces import Verdict
+from orchid.outbound.failures import AnswerRefused, TimedOut
 from orchid.wire.naming import ORCH
 from orchid.wire.user import UserInfo
 from tests.unit.access.policy_world import BOB, ask, ask_path
@@ -194,7 +195,7 @@ FAILED_OPEN = "apiserver_authorization_webhook_evaluations_fail_open_total"
     [
         (b'{"status": {"allowed": true}}', "success"),
         (TimedOut("no answer"), "timeout"),
-        (OutboundRefused("answered with status 504", 403), "error"),
+        (AnswerRefused("answered with status 504", 403), "error"),
         (b"not json", "error"),
     ],
 )
@@ -215,7 +216,7 @@ async def test_calls_are_counted_by_what_became_of_them(answer: Any, result: str
 async def test_every_attempt_is_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that helps after a pause leaves two counts, and nothing failed open."""
     metrics = AuthorizationMetrics()
-    answers = [OutboundRefused("answered with status 504", 504), b'{"status": {"allowed": true}}']
+    answers = [AnswerRefused("answered with status 504", 504), b'{"status": {"allowed": true}}']
 
     class Recovering:
         async def post(self, body: bytes) -> bytes:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from orchid.access.https_client import OutboundRefused
 from orchid.access.oidc.authenticator import OidcAuthenticator
 from orchid.access.oidc.configuration import (
     ClaimMapping,
@@ -19,10 +18,11 @@ from orchid.credentials.keys import SigningKey, generate
 from orchid.credentials.tokens import TokenSigner
 from orchid.engine.interfaces import Rejected
 from orchid.expressions.cel import Expression, ExpressionInput
+from orchid.outbound.failures import AnswerRefused
 from orchid.wire.naming import ORCH
 from tests.extras import needs_cel
-from tests.unit.access.loopback import PEM, serving
 from tests.unit.access.presenting import API, START, FakeClock
+from tests.unit.outbound.loopback import PEM, serving
 
 A, B = "https://a.example", "https://b.example/tenant"
 KEY_A, KEY_B, NEW_KEY = generate(), generate(), generate()
@@ -58,7 +58,7 @@ class Web:
         if self.gate is not None:
             await self.gate.wait()
         if url not in self.pages:
-            raise OutboundRefused("answered with status 404", 404)
+            raise AnswerRefused("answered with status 404", 404)
         page = self.pages[url]
         return page if isinstance(page, bytes) else json.dumps(page).encode()
 

@@ -7,11 +7,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 from orchid.client.client import Client, ListSelection
-from orchid.client.transport import Answer, Pieces, ServerUnreachable, Transport
+from orchid.client.transport import Transport
 from orchid.controllers.runtime import loop
 from orchid.controllers.runtime.loop import Controller, Start, Sweeper, Worker
 from orchid.controllers.runtime.work_queue import BackOff
 from orchid.kinds.config_map import ConfigMap
+from orchid.outbound.answer import Answer
+from orchid.outbound.failures import CallFailed
+from orchid.outbound.https_client import Pieces
 from orchid.wire.meta import ObjectMeta
 from tests.unit.controllers.beside import PATIENCE, Beside
 
@@ -93,7 +96,7 @@ class Fragile:
                 continue
             piece.cancel()
             self.cut.clear()
-            raise ServerUnreachable("cut by the test")
+            raise CallFailed("cut by the test")
 
     async def close(self) -> None:
         await self._inner.close()
@@ -232,7 +235,7 @@ async def test_sweep_that_fails_is_repeated(world: Beside) -> None:
         async def sweep(self) -> None:
             self.tries += 1
             if self.tries < 3:
-                raise ServerUnreachable("away")
+                raise CallFailed("away")
             done.set()
             await asyncio.Event().wait()
 

@@ -1,0 +1,87 @@
+"""One address that takes JSON or gives it: a webhook, a document with keys.
+
+`JsonEndpoint` makes one request per connection and takes only a success for an answer. `patiently`
+makes a call again while that may help. How the bytes travel, and what can go wrong on the way, is
+in outbound/https_client.py and outbound/failures.py.
+"""
+
+import asyncio
+import functools
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from orchid.outbound.failures import AnswerRefused, CallFailed
+from orchid.outbound.https_client import TIMEOUT, HttpsClient
+from orchid.outbound.remote import Remote
+
+T = TypeVar("T")
+
+MAX_ANSWER = 1 << 20
+LONGEST_RETRY_AFTER = 30.0
+
+_OK = range(200, 300)
+_REDIRECT = range(300, 400)
+
+
+async def patiently(
+    call: Callable[[], Awaitable[T]],
+    *,
+    attempts: int = 5,
+    pause: float = 0.5,
+    sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+) -> T:
+    """Make a call; while that may help, make it again after pauses that grow by half."""
+    for left in range(attempts - 1, -1, -1):
+        try:
+            return await call()
+        except CallFailed as failure:
+            if not failure.can_retry or not left:
+                raise
+            # Jitter, so that many callers do not come back in the same instant.
+            jitter = pause * (1 + 0.2 * random.random())  # noqa: S311 - no secret
+            await sleep(max(jitter, min(failure.retry_after, LONGEST_RETRY_AFTER)))
+        pause *= 1.5
+    raise AssertionError("the last attempt returns or raises")
+
+
+class JsonEndpoint:
+    """Single requests to the address of one remote."""
+
+    def __init__(
+        self, remote: Remote, *, timeout: float = TIMEOUT, max_answer: int = MAX_ANSWER
+    ) -> None:
+        self._client = HttpsClient(remote, timeout=timeout, max_answer=max_answer)
+
+    async def get(self) -> bytes:
+        """Fetch a document; anything but a success raises AnswerRefused."""
+        return await self._call("GET", b"")
+
+    async def post(self, body: bytes) -> bytes:
+        """Send JSON, give the body of the answer; anything but a success raises AnswerRefused."""
+        return await self._call("POST", body)
+
+    async def post_patiently(
+        self,
+        body: bytes,
+        *,
+        attempts: int = 5,
+        pause: float = 0.5,
+        sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+    ) -> bytes:
+        """Send JSON; while that may help, try again (`patiently`)."""
+        call = functools.partial(self.post, body)
+        return await patiently(call, attempts=attempts, pause=pause, sleep=sleep)
+
+    async def _call(self, method: str, body: bytes) -> bytes:
+        # A handler is first driven without a task of its own, which a timeout needs.
+        await asyncio.sleep(0)
+        answer = await self._client.send(method, body=body)
+        status = answer.status
+        if status in _OK:
+            return answer.body
+        if status in _REDIRECT:
+            raise AnswerRefused(
+                f"answered with a redirect ({status}), which is not followed", status
+            )
+        raise AnswerRefused(f"answered with status {status}", status, answer.retry_after)

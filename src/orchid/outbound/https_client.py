@@ -1,0 +1,231 @@
+"""HTTPS to one server: requests with their whole answers, and answers that go on for hours.
+
+Start with `HttpsClient`: webhooks, issuers' keys and the controllers' API calls all go through it.
+HTTP/1.1, always TLS with a verified name. Never follows a redirect: whoever answers could send our
+credentials elsewhere. Never reads more than a stated size, and never waits longer than a stated
+time; a stream may go on once its head has come. What can go wrong is in failures.py.
+
+Nothing is sent twice, except on a kept connection that ends without a byte of an answer: the server
+had closed it already.
+"""
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+from urllib.parse import urlsplit
+
+from orchid.outbound.answer import Answer, AnswerReader
+from orchid.outbound.failures import AnswerRefused, CallFailed, ServerUnreachable, TimedOut
+from orchid.outbound.remote import Remote
+from orchid.version import __version__
+
+JSON: Final = "application/json"
+TIMEOUT: Final = 30.0
+USER_AGENT: Final = f"orchid/{__version__}"
+
+_READ_SIZE: Final = 256 * 1024
+_HTTPS_PORT: Final = 443
+_OK: Final = 200
+
+Pieces = AsyncIterator[bytes]
+
+
+class ServerRefused(Exception):
+    """A stream was not opened; `answer` says why."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(f"answered with status {answer.status}")
+        self.answer = answer
+
+
+class HttpsClient:
+    """Requests to one remote; up to `keeps` connections are kept for the next ones."""
+
+    def __init__(
+        self,
+        remote: Remote,
+        *,
+        max_answer: int,
+        timeout: float = TIMEOUT,
+        keeps: int = 0,
+        user_agent: str = USER_AGENT,
+    ) -> None:
+        parts = urlsplit(remote.url)
+        assert parts.hostname is not None  # Remote saw to it
+        self._host = parts.hostname
+        self._port = parts.port or _HTTPS_PORT
+        self._prefix = parts.path.rstrip("/")
+        self._own_target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self._remote = remote
+        self._max_answer = max_answer
+        self._timeout = timeout
+        self._keeps = keeps
+        self._idle: deque[_Connection] = deque()
+        self._fixed = f"Host: {parts.netloc}\r\nUser-Agent: {user_agent}\r\nAccept: {JSON}\r\n"
+        if not keeps:
+            self._fixed += "Connection: close\r\n"
+
+    async def send(
+        self, method: str, target: str = "", body: bytes = b"", media: str = JSON
+    ) -> Answer:
+        """Send one request and wait for the whole answer.
+
+        `target` is a path below the remote's own; without one, the remote's own address is meant.
+        """
+        data = self._request(method, target, body, media)
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._exchange(data)
+        except TimeoutError:
+            raise TimedOut(f"no answer within {self._timeout:g} seconds") from None
+
+    @asynccontextmanager
+    async def stream(self, target: str) -> AsyncIterator[Pieces]:
+        """Open a stream; raises ServerRefused unless the answer is a success."""
+        connection = await self._open(self._request("GET", target, b"", JSON))
+        try:
+            yield connection.pieces()
+        finally:
+            connection.close()
+
+    async def close(self) -> None:
+        while self._idle:
+            self._idle.popleft().close()
+
+    # Inside
+
+    async def _open(self, data: bytes) -> "_Connection":
+        """A connection on which the head of a successful answer has come."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                connection = await self._connect()
+                try:
+                    connection.write(data)
+                    if await connection.status() != _OK:
+                        raise ServerRefused(await connection.whole())
+                except BaseException:
+                    connection.close()
+                    raise
+                return connection
+        except TimeoutError:
+            raise TimedOut(f"no answer within {self._timeout:g} seconds") from None
+
+    async def _exchange(self, data: bytes) -> Answer:
+        while True:
+            kept = self._kept()
+            connection = kept or await self._connect()
+            try:
+                connection.write(data)
+                answer = await connection.whole()
+            except ServerUnreachable:
+                connection.close()
+                if kept is None or connection.heard:
+                    raise
+                continue  # the server had dropped the kept connection; nothing was carried out
+            except BaseException:
+                connection.close()
+                raise
+            self._keep(connection)
+            return answer
+
+    def _kept(self) -> "_Connection | None":
+        while self._idle:
+            connection = self._idle.pop()  # the one used last is the one most likely still open
+            if connection.usable:
+                return connection
+            connection.close()
+        return None
+
+    def _keep(self, connection: "_Connection") -> None:
+        if connection.usable and len(self._idle) < self._keeps:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    async def _connect(self) -> "_Connection":
+        remote = self._remote
+        try:
+            reader, writer = await asyncio.open_connection(
+                self._host,
+                self._port,
+                ssl=remote.tls,
+                server_hostname=remote.server_name or self._host,
+            )
+        except OSError as error:
+            raise _failure(error) from None
+        return _Connection(reader, writer, self._max_answer)
+
+    def _request(self, method: str, target: str, body: bytes, media: str) -> bytes:
+        where = self._prefix + target if target else self._own_target
+        head = f"{method} {where} HTTP/1.1\r\n{self._fixed}"
+        if body or method not in ("GET", "DELETE"):
+            head += f"Content-Type: {media}\r\nContent-Length: {len(body)}\r\n"
+        if self._remote.bearer is not None:
+            head += f"Authorization: Bearer {self._remote.bearer().reveal()}\r\n"
+        return f"{head}\r\n".encode("latin-1") + body
+
+
+class _Connection:
+    """One connection, and the answer being read from it."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, max_answer: int
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._max_answer = max_answer
+        self._answer = AnswerReader(max_answer)
+        self.heard = False  # whether anything of the answer has come
+
+    @property
+    def usable(self) -> bool:
+        """Whether another request may be sent on it."""
+        ended = self._reader.at_eof() or self._writer.is_closing()
+        return self._answer.leaves_open and not ended
+
+    def write(self, data: bytes) -> None:
+        self._answer, self.heard = AnswerReader(self._max_answer), False
+        self._writer.write(data)
+
+    async def status(self) -> int:
+        """Wait for the head of the answer."""
+        while not self._answer.has_head:
+            await self._read()
+        return self._answer.status
+
+    async def whole(self) -> Answer:
+        """Wait for the whole answer."""
+        answer = self._answer
+        while not answer.complete:
+            await self._read()
+        return Answer(answer.status, answer.take_body(), answer.retry_after)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """What comes of the body, until its end."""
+        while True:
+            if piece := self._answer.take_body():
+                yield piece
+            if self._answer.complete:
+                return
+            await self._read()
+
+    def close(self) -> None:
+        # A polite TLS farewell could take for ever.
+        self._writer.transport.abort()
+
+    async def _read(self) -> None:
+        try:
+            data = await self._reader.read(_READ_SIZE)
+        except OSError as error:
+            raise _failure(error) from None
+        self.heard = self.heard or bool(data)
+        self._answer.feed(data)
+
+
+def _failure(error: OSError) -> CallFailed:
+    if isinstance(error, ssl.SSLError):
+        return AnswerRefused(f"TLS failed: {error.reason or 'handshake'}")
+    return ServerUnreachable(f"connection failed: {error.strerror or 'closed'}")

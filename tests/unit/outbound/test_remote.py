@@ -1,0 +1,142 @@
+"""Servers to call: which addresses and which kubeconfig files are good enough."""
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from orchid.access.json_endpoint import JsonEndpoint
+from orchid.credentials.secret import SecretValue
+from orchid.outbound.remote import InvalidRemote, Remote, read_kubeconfig, trusting
+from tests.unit.outbound.loopback import CA, OK, PEM, serving
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://a.example/x",
+        "https://",
+        "https://user:pw@a.example/",
+        "https://a.example/#x",
+        "https://a.example:0/",
+        "https://a.example:99999/",
+        "https://a .example/",
+        "https://a.example/\r\nX: y",
+        "ftp://a",
+        "",
+    ],
+)
+def test_unfit_address_is_refused_at_start(url: str) -> None:
+    """Only https, only a plain address."""
+    with pytest.raises(InvalidRemote):
+        Remote(url, trusting(PEM))
+
+
+def b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def kubeconfig(server: str, user: dict[str, object], **cluster: object) -> str:
+    return yaml.safe_dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+            "clusters": [
+                {
+                    "name": "k",
+                    "cluster": {
+                        "server": server,
+                        "certificate-authority-data": b64(PEM.encode()),
+                        **cluster,
+                    },
+                }
+            ],
+            "users": [{"name": "u", "user": user}],
+        }
+    )
+
+
+async def test_kubeconfig_with_a_client_certificate_presents_it(tmp_path: Path) -> None:
+    """Inline certificate and key are shown to the server."""
+    leaf = CA.issue_cert("client.example")
+    user = {
+        "client-certificate-data": b64(leaf.cert_chain_pems[0].bytes()),
+        "client-key-data": b64(leaf.private_key_pem.bytes()),
+    }
+    path = tmp_path / "config"
+    async with serving(OK) as server:
+        path.write_text(kubeconfig(server.url, dict(user)))
+
+        await JsonEndpoint(read_kubeconfig(path)).post(b"{}")
+
+    assert server.client_certificates == [True]
+
+
+async def test_kubeconfig_token_file_is_read_at_each_call(tmp_path: Path) -> None:
+    """A rotated token counts without a restart; the token does not print."""
+    token, path = tmp_path / "token", tmp_path / "config"
+    token.write_text("first\n")
+    async with serving(OK) as server:
+        path.write_text(kubeconfig(server.url, {"tokenFile": "token"}))
+        found = read_kubeconfig(path)
+        await JsonEndpoint(found).post(b"{}")
+        token.write_text("second\n")
+        await JsonEndpoint(found).post(b"{}")
+
+    assert b"Authorization: Bearer first\r\n" in server.requests[0]
+    assert b"Authorization: Bearer second\r\n" in server.requests[1]
+    assert "first" not in repr(found)
+
+
+def test_static_token_of_a_kubeconfig_is_kept_as_a_secret(tmp_path: Path) -> None:
+    """It is handed out as a SecretValue, whose text does not print."""
+    path = tmp_path / "config"
+    path.write_text(kubeconfig("https://a.example", {"token": "s3cret"}))
+
+    bearer = read_kubeconfig(path).bearer
+
+    assert bearer is not None
+    assert bearer() == SecretValue("s3cret")
+
+
+@pytest.mark.parametrize(
+    ("user", "cluster"),
+    [
+        ({"exec": {"command": "x"}}, {}),
+        ({"auth-provider": {"name": "x"}}, {}),
+        ({"username": "u", "password": "p"}, {}),
+        ({"client-certificate-data": "AAAA"}, {}),
+        ({"client-certificate-data": "AAAA", "client-key-data": "AAAA"}, {}),
+        ({"client-certificate": "missing", "client-key": "missing"}, {}),
+        ({"token": "two words"}, {}),
+        ({"token": 5}, {}),
+        ({}, {"insecure-skip-tls-verify": True}),
+        ({}, {"proxy-url": "http://x"}),
+        ({}, {"tls-server-name": 5}),
+        ({}, {"certificate-authority-data": "AAAA"}),
+        ({}, {"certificate-authority-data": "!"}),
+    ],
+)
+def test_unusable_kubeconfig_is_a_start_up_error(
+    tmp_path: Path, user: dict[str, object], cluster: dict[str, object]
+) -> None:
+    """What we do not do is refused by name, not ignored."""
+    path = tmp_path / "config"
+    path.write_text(kubeconfig("https://a.example", user, **cluster))
+
+    with pytest.raises(InvalidRemote):
+        read_kubeconfig(path)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", json.dumps({"current-context": "x"}), "\x00"])
+def test_file_that_is_no_kubeconfig_is_a_start_up_error(tmp_path: Path, text: str) -> None:
+    """Empty, another shape, no YAML, or a context that is not there."""
+    path = tmp_path / "config"
+    path.write_text(text)
+
+    with pytest.raises(InvalidRemote):
+        read_kubeconfig(path)
