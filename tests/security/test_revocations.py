@@ -7,12 +7,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from orchid.server.sockets.messages import Peer
 from orchid.wire.naming import ORCH
 from orchid.wire.text import timestamp
 from tests.api.world import ALICE, Answer, Api
-from tests.security.certified import Certified, cluster_authority, issued, other_authority
+from tests.security.certified import Certified, cluster_authority, issued, other_authority, twin
 from tests.security.test_watches_end import prepared, watching
 from tests.unit.controllers.beside import MovingClock
 from tests.unit.credentials import samples
@@ -183,6 +186,24 @@ async def test_all_certificates_of_a_signer_go_and_the_next_one_works(server: Ap
     assert await known(server, peer=old) == 401
     assert await known(server, peer=new) == 201
     assert await known(server, peer=unrecorded) == 201
+
+
+async def test_a_certificate_that_shares_a_number_with_ours_does_not_go_with_it(
+    server: Api,
+) -> None:
+    """Numbers are one authority's own: what is on record is another certificate."""
+    _, ours = await on_record(server, "jane")
+    original = x509.load_der_x509_certificate(ours.certificate or b"")
+    key = serialization.load_pem_private_key(
+        (server.server.files.path / "ca.key").read_bytes(), password=None
+    )
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    other = Peer("127.0.0.1:2", twin(original, key))
+
+    await revoked(server, "all", authority={"signerName": ORCH.client_signer})
+
+    assert await known(server, peer=ours) == 401
+    assert await known(server, peer=other) == 201
 
 
 async def test_a_certificate_of_an_authority_that_is_not_ours_is_refused_by_fingerprint(

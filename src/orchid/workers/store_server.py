@@ -112,10 +112,10 @@ class StoreServer:
         size = sum(len(event.value or b"") + len(event.previous or b"") for event in batch.events)
         whole = batch.events and size <= LARGEST_TOLD
         news = packed(Happened(*batch) if whole else Moved(batch.revision))
-        before, self.told = self.told, batch.revision
+        self.told = batch.revision
         self._counter.value = batch.revision
         for session in self._sessions:
-            session.tell(news, before, batch.revision)
+            session.tell(news, batch.revision)
         self._answer_waiting()
 
     def _answer_waiting(self) -> None:
@@ -215,9 +215,9 @@ class Session(asyncio.Protocol):
         self.write(packed(message))
         self._server.joined(self)
 
-    def tell(self, news: bytes, before: Revision, revision: Revision) -> None:
+    def tell(self, news: bytes, revision: Revision) -> None:
         """Pass on what happened, unless too much is unread; then `_catch_up` will tell the rest."""
-        if self._told == before and self.writable.is_set():
+        if self.writable.is_set():
             self._told = revision
             self.write(news)
 

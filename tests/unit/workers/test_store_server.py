@@ -21,7 +21,7 @@ from orchid.store.memory import MemoryStore
 from orchid.store.sqlite.store import SQLiteStore
 from orchid.workers import remote_store, store_server
 from orchid.workers.framing import Reader
-from orchid.workers.messages import Happened, Ready, from_parent
+from orchid.workers.messages import Done, Happened, Ready, from_parent
 from orchid.workers.remote_store import RemoteStore
 from orchid.workers.store_server import Session
 from tests.unit.store.suite import ALL, delete, events_until, put
@@ -143,6 +143,39 @@ async def test_answer_never_overtakes_the_change_it_belongs_to(
 
     assert known == revision
     assert (batch.revision, [event.key for event in batch.events]) == (revision, ["a"])
+
+
+async def test_commit_is_not_answered_before_everybody_was_told(
+    parent: Parent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However late the store tells of a change, its answer comes after that."""
+    worker, _ = await parent.connect(), await parent.connect()
+    committed, written, untold = asyncio.Event(), [], []
+    server, really_answer, really_tell = (
+        parent.server,
+        parent.server._answer_at,
+        parent.server._tell,
+    )
+
+    def answer_at(revision: Revision, session: Session, answer: Any) -> None:
+        really_answer(revision, session, answer)
+        committed.set()
+
+    monkeypatch.setattr(server, "_answer_at", answer_at)
+    monkeypatch.setattr(server, "_tell", untold.append)  # the news stays with the store for now
+    monkeypatch.setattr(Session, "write", lambda _, data: written.append(data))
+    committing = asyncio.create_task(put(worker, "a", b"1"))
+    async with asyncio.timeout(10):
+        await committed.wait()
+        before = list(written)
+        while not untold:  # noqa: ASYNC110 -- the store tells when it does
+            await asyncio.sleep(0.001)
+    really_tell(untold[0])
+    committing.cancel()
+
+    assert before == []
+    kinds = [type(from_parent(frame)) for data in written for frame in Reader().feed(data)]
+    assert kinds == [Happened, Happened, Done]
 
 
 async def test_history_behind_the_newest_revision_is_empty_and_comes_at_once(

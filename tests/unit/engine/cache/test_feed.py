@@ -129,6 +129,24 @@ async def test_a_new_feed_remembers_the_past_that_the_store_keeps(world: Engine)
     assert again.cache(world.config_maps).get("ns", "a") is None
 
 
+async def test_what_is_still_there_was_not_there_before_it_was_made(world: Engine) -> None:
+    """The past of what the feed has loaded is remembered, not done again: nobody is told of it."""
+    first = await world.make("a")
+    await world.merge("a", {"data": {"k": "1"}})
+
+    again = Feed(world.store, world.catalog)
+    heard: list[Any] = []
+    again.cache(world.config_maps).listen("ear", heard.append)
+    async with following(again):
+        await again.wait_loaded()
+        changes = list(again.cache(world.config_maps).since(first.revision - 1))
+
+    assert [(t.old and t.old.object.data, t.new and t.new.object.data) for t in changes] == [
+        (None, {}), ({}, {"k": "1"}),
+    ]  # fmt: skip
+    assert heard == []
+
+
 async def test_history_is_forgotten_with_the_stores(world: Engine) -> None:
     """What the store has compacted is no longer there to be watched from."""
     made = [await world.make(f"m{i}") for i in range(4)]

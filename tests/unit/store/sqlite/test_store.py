@@ -414,6 +414,25 @@ async def test_failed_backup_leaves_the_last_one(
     assert files_beside(target) == before
 
 
+async def test_damaged_data_gives_no_backup(store: SQLiteStore, path: Path, tmp_path: Path) -> None:
+    """Pages are copied as they are; what cannot be read back is found out now, not when needed."""
+    for number in range(100):
+        await put(store, f"k{number}", bytes(1_000))
+    store._file.writing.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    (root,) = (
+        store._file.writing.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'log'").get,
+    )
+    size = store._file.writing.pragma("page_size")
+    with path.open("r+b") as file:
+        file.seek((root - 1) * size)
+        file.write(bytes(size))
+
+    with pytest.raises(StoreUnusable, match="damaged"):
+        await store.backup(tmp_path / "backup.db")
+
+    assert not (tmp_path / "backup.db").exists()
+
+
 async def test_backup_onto_the_data_itself_is_refused(store: SQLiteStore, path: Path) -> None:
     """The one target that would destroy what it saves."""
     with pytest.raises(ValueError, match="itself"):
