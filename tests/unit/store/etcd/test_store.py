@@ -285,26 +285,31 @@ async def test_watch_that_missed_commits_for_good_says_so(
 
 
 async def test_change_told_without_its_past_is_asked_for_again(
-    store: EtcdStore, monkeypatch: pytest.MonkeyPatch
+    store: EtcdStore, second: EtcdStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """etcd may leave out what was before; the watch resumes, and watchers get the whole event."""
-    really_take = etcd_history.EtcdHistory._take
+    told: list[bool] = []
+    really_take = store._history._take
 
-    def take_once_without(history: etcd_history.EtcdHistory, answer: WatchResponse) -> None:
-        if answer.events:
-            monkeypatch.setattr(etcd_history.EtcdHistory, "_take", really_take)
-            now = answer.events[0].kv
-            answer = WatchResponse(events=[EtcdEvent(kv=now)])
-        really_take(history, answer)
+    def take_first_without(answer: WatchResponse) -> None:
+        events = answer.events
+        if any(event.kv.key.endswith(b"/a") for event in events):
+            told.append(True)
+            if len(told) == 1:
+                answer = WatchResponse(events=[EtcdEvent(kv=event.kv) for event in events])
+        really_take(answer)
 
     first = await put(store, "a", b"1")
-    monkeypatch.setattr(etcd_history.EtcdHistory, "_take", take_once_without)
+    monkeypatch.setattr(store._history, "_take", take_first_without)
+    other = await put(second, "b", b"1")  # what the watch was about to take before
+    await events_until(store, other, after=first)
 
-    second = await put(store, "a", b"2", first)
+    later = await put(second, "a", b"2", first)  # by another server: only the watch can tell of it
 
-    assert await events_until(store, second, after=first) == [
-        StoreEvent("a", b"2", second, b"1", first)
+    assert await events_until(store, later, after=other) == [
+        StoreEvent("a", b"2", later, b"1", first)
     ]
+    assert len(told) == 2
 
 
 async def test_keys_written_by_other_hands_are_told_to_watchers(
