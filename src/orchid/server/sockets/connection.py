@@ -5,8 +5,7 @@ is held, up to a limit, and then the client is made to wait. So it is when the c
 its answers: nothing is read for it until it does. `deadline` is the moment by which something must
 have happened; listener.py calls `expire` when it has not.
 
-Who sends a body is asked as soon as the head is there: one whom we do not answer is told so before
-the body is read, and what is kept of unfinished requests of unknown callers is counted.
+Who sends a body is asked before it is read: see unfinished.py.
 
 A connection never interprets a request: that is the handler's work.
 """
@@ -17,7 +16,7 @@ from typing import cast
 
 from orchid.server.sockets.budget import network_of
 from orchid.server.sockets.listener_state import ListenerState, plain
-from orchid.server.sockets.messages import CallerStanding, HttpRequest, Response, Stream
+from orchid.server.sockets.messages import CallerStanding, Response, Stream
 from orchid.server.sockets.peer import peer_of
 from orchid.server.sockets.reader import BETWEEN, BODY, CLOSE_SILENTLY, HEAD, Arrived, RequestReader
 from orchid.server.sockets.streaming import (
@@ -29,6 +28,7 @@ from orchid.server.sockets.streaming import (
     closed_stream,
     open_on,
 )
+from orchid.server.sockets.unfinished import UnfinishedRequest
 from orchid.server.sockets.websocket import SWITCHING, WebSocketStream
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -49,9 +49,7 @@ class Connection(asyncio.Protocol):
     """The asyncio protocol of one client."""
 
     __slots__ = (
-        "_address",
         "_closing",
-        "_counted",
         "_current",
         "_eof",
         "_held",
@@ -60,10 +58,10 @@ class Connection(asyncio.Protocol):
         "_proceeding",
         "_reader",
         "_reading_paused",
-        "_sender",
         "_service",
         "_timed_phase",
         "_transport",
+        "_unfinished",
         "_unsent",
         "_yielding",
         "blocked",
@@ -72,13 +70,11 @@ class Connection(asyncio.Protocol):
 
     _transport: asyncio.Transport
     _reader: RequestReader
+    _unfinished: UnfinishedRequest
 
     def __init__(self, service: ListenerState, *, peer_is_verified: bool = False) -> None:
         self._service = service
         self._peer_is_verified = peer_is_verified
-        self._address = ""  # by which it is counted while nobody knows who it is
-        self._counted = False  # whether unread bytes of it are
-        self._sender: CallerStanding | None = None  # of the request whose body is arriving
         self._current: PendingRequest | PendingRecognition | OpenStream | None = None
         self._held = bytearray()
         self._eof = False
@@ -105,10 +101,11 @@ class Connection(asyncio.Protocol):
             request_timeout=limits.request_timeout,
         )
         self.deadline = self._service.monotonic() + limits.header_timeout
-        self._address = network_of(transport.get_extra_info("peername"))
+        address = network_of(transport.get_extra_info("peername"))
+        self._unfinished = UnfinishedRequest(self._service, self, self._reader, self._held, address)
         self._service.connections.add(self)
-        self._service.unknown.hold(self, self._address)
-        self._service.drop_excess(self._address)
+        self._service.unknown.hold(self, address)
+        self._service.drop_excess(address)
         if self._service.draining:
             self._close()
 
@@ -210,7 +207,7 @@ class Connection(asyncio.Protocol):
             self._reading_paused = True
             self._transport.pause_reading()
         if isinstance(self._current, PendingRecognition):
-            self._count_unread()
+            self._unfinished.count()
 
     def _proceed(self) -> None:
         """Answer what has arrived, as far as it goes without waiting."""
@@ -277,58 +274,21 @@ class Connection(asyncio.Protocol):
             reader.wants_continue = False
             self._transport.write(_CONTINUE)
 
-    # Unfinished requests
-
     def _may_go_on(self, reader: RequestReader) -> bool:
         """Ask who sends a body, and count what unknown callers leave unfinished."""
-        if reader.arriving is not None and self._sender is None:
-            self._ask_who(reader.arriving)
-            if self._sender is None or reader.ready:
+        unfinished = self._unfinished
+        if reader.arriving is not None and unfinished.sender is None:
+            self._current = unfinished.ask(reader.arriving, self._recognized)
+            if reader.ready:
                 return False
-        if self._sender is not CallerStanding.KNOWN:
-            self._count_unread()
-        return not self._closing
+        if unfinished.sender is not CallerStanding.KNOWN:
+            unfinished.count()
+        return self._current is None and not self._closing
 
-    def _count_unread(self) -> None:
-        self._counted = True
-        size = self._reader.unread_bytes + len(self._held)
-        self._service.unread.hold(self, self._address, size)
-        self._service.drop_excess(self._address)
-
-    def _ask_who(self, request: HttpRequest) -> None:
-        service = self._service
-        if service.recognize is None:
-            self._sender = CallerStanding.UNKNOWN
-            return
-        context = service.context.copy()
-        asking = service.recognize(request)
-        try:
-            awaited = context.run(asking.send, None)
-        except StopIteration as done:
-            self._take_recognition(done.value)
-        except Exception:  # the request itself will meet it again, and say so
-            self._sender = CallerStanding.UNKNOWN
-        else:
-            rest = carry_on(asking, awaited)
-            self._current = PendingRecognition(self._recognized, service, rest, context)
-            self._count_unread()
-
-    def _recognized(self, found: CallerStanding) -> None:
+    def _recognized(self, sender: CallerStanding) -> None:
         self._current = None
-        self._take_recognition(found)
+        self._unfinished.recognize(sender)
         self._proceed()
-
-    def _take_recognition(self, found: CallerStanding) -> None:
-        self._sender = found
-        if found is CallerStanding.KNOWN:
-            self._stop_counting()
-        elif found is CallerStanding.REFUSED:
-            self._reader.give_up_body()
-
-    def _stop_counting(self) -> None:
-        if self._counted:
-            self._counted = False
-            self._service.unread.release(self)
 
     # Answering
 
@@ -337,9 +297,10 @@ class Connection(asyncio.Protocol):
         service = self._service
         service.requests += 1
         self._timed_phase = None
-        self._sender = None
-        if self._counted:
-            self._stop_counting()
+        unfinished = self._unfinished
+        unfinished.sender = None
+        if unfinished.counted:
+            unfinished.release()
         context = service.context.copy()
         answer: Answer
         try:

@@ -1,0 +1,76 @@
+"""Requests whose body is still arriving: who sends it, and how much of it is kept meanwhile.
+
+Who sends a body is asked as soon as the head is there: a caller whom we refuse is told so before
+the body is read. Bytes of callers who are not known are counted, all together and by address;
+beyond the limits the oldest of their connections are ended (`ListenerState.drop_excess`).
+"""
+
+from collections.abc import Callable
+
+from orchid.server.sockets.listener_state import ListenerState, OpenConnection
+from orchid.server.sockets.messages import CallerStanding, HttpRequest
+from orchid.server.sockets.reader import RequestReader
+from orchid.server.sockets.streaming import PendingRecognition, carry_on
+
+
+class UnfinishedRequest:
+    """The request that is arriving on one connection."""
+
+    __slots__ = ("_address", "_connection", "_held", "_reader", "_service", "counted", "sender")
+
+    def __init__(
+        self,
+        service: ListenerState,
+        connection: OpenConnection,
+        reader: RequestReader,
+        held: bytearray,
+        address: str,
+    ) -> None:
+        self._service = service
+        self._connection = connection
+        self._reader = reader
+        self._held = held  # read from the socket, but not by the reader
+        self._address = address
+        self.sender: CallerStanding | None = None  # None: not asked yet, or not answered
+        self.counted = False  # whether its bytes are
+
+    def ask(
+        self, request: HttpRequest, answered: Callable[[CallerStanding], None]
+    ) -> PendingRecognition | None:
+        """Ask who sends a request; if that takes time, `answered` is called when it is known."""
+        service = self._service
+        if service.recognize is None:
+            self.sender = CallerStanding.UNKNOWN
+            return None
+        context = service.context.copy()
+        asking = service.recognize(request)
+        try:
+            awaited = context.run(asking.send, None)
+        except StopIteration as done:
+            self.recognize(done.value)
+        except Exception:  # the request itself will meet it again, and say so
+            self.sender = CallerStanding.UNKNOWN
+        else:
+            return PendingRecognition(answered, service, carry_on(asking, awaited), context)
+        return None
+
+    def recognize(self, sender: CallerStanding) -> None:
+        """Take note of who sends it; the body of a caller whom we refuse is not read."""
+        self.sender = sender
+        if sender is CallerStanding.KNOWN:
+            self.release()
+        elif sender is CallerStanding.REFUSED:
+            self._reader.give_up_body()
+
+    def count(self) -> None:
+        """Count what has arrived; that may end this connection, or another."""
+        self.counted = True
+        size = self._reader.unread_bytes + len(self._held)
+        self._service.unread.hold(self._connection, self._address, size)
+        self._service.drop_excess(self._address)
+
+    def release(self) -> None:
+        """Stop counting."""
+        if self.counted:
+            self.counted = False
+            self._service.unread.release(self._connection)
