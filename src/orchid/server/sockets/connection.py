@@ -15,10 +15,11 @@ from math import inf
 from typing import cast
 
 from orchid.server.sockets.budget import network_of
+from orchid.server.sockets.known_head import Arrived
 from orchid.server.sockets.listener_state import ListenerState, plain
 from orchid.server.sockets.messages import CallerStanding, Response, Stream
 from orchid.server.sockets.peer import peer_of
-from orchid.server.sockets.reader import BETWEEN, BODY, CLOSE_SILENTLY, HEAD, Arrived, RequestReader
+from orchid.server.sockets.reader import BETWEEN, BODY, CLOSE_SILENTLY, HEAD, RequestReader
 from orchid.server.sockets.streaming import (
     Answer,
     OpenStream,
