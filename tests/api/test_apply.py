@@ -194,10 +194,12 @@ async def test_a_version_in_the_body_is_a_precondition(server: Api) -> None:
 
 
 async def test_a_dry_run_applies_nothing(server: Api) -> None:
-    """The answer is as if, the server as before."""
-    answer = await apply(server, config(), query="&dryRun=All")
+    """The answer is as if, with the version that was sent; the server is as before."""
+    new = config(metadata={"resourceVersion": "7"})
+    answer = await apply(server, new, query="&dryRun=All")
 
     assert answer.status == 201
+    assert answer.json["metadata"]["resourceVersion"] == "7"
     assert (await server.call("GET", f"{SA}/a")).status == 404
 
 

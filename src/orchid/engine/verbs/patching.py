@@ -173,7 +173,10 @@ class Patching:
         )
         if new.metadata.resource_version:
             parse_version(new.metadata.resource_version, of="")
-        new = wiped(new.with_meta(resource_version=""))
+            # As in a PUT: what is only tried is shown with the version that was sent.
+            if not request.options.dry_run:
+                new = new.with_meta(resource_version="")
+        new = wiped(new)
         creating = request.with_target(replace(request.target, verb="create"))
         await may_create()
         return await self._creating.create_prepared(kind, new, creating)
