@@ -1,4 +1,4 @@
-"""Who may do what to a certificate request: verbs by callers, impersonated or not.
+"""Who may do what to a request and its signer: verbs by callers, impersonated or not.
 
 Alice creates the request. She and Bob have every right there is for its signer, short of being
 administrators; Carol has none. Each row of the table is one verb, each column one caller.
@@ -19,6 +19,8 @@ from tests.unit.credentials import samples
 
 REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"
 BUNDLES = "/apis/certificates.orch.io/v1beta1/clustertrustbundles"
+AUTHORITIES = "/apis/identity.orch.io/v1alpha1/certificateauthorities"
+REVOCATIONS = "/apis/identity.orch.io/v1alpha1/credentialrevocations"
 RBAC = "/apis/rbac.authorization.orch.io/v1"
 GROUP = "rbac.authorization.orch.io"
 SIGNER = "example.com/web"
@@ -39,13 +41,18 @@ RULES = [
         "apiGroups": ["certificates.orch.io"],
         "resources": ["signers"],
         "resourceNames": [SIGNER],
-        "verbs": ["approve", "sign", "attest"],
+        "verbs": ["approve", "sign", "attest", "revoke"],
     },
     {
         "apiGroups": ["identity.orch.io"],
         "resources": ["approvalpolicies"],
         "resourceNames": ["web"],
         "verbs": ["use"],
+    },
+    {
+        "apiGroups": ["identity.orch.io"],
+        "resources": ["credentialrevocations"],
+        "verbs": ["create"],
     },
     {"apiGroups": [""], "resources": ["users", "groups"], "verbs": ["impersonate"]},
 ]
@@ -67,18 +74,18 @@ CALLERS: dict[str, tuple[str, dict[str, str]]] = {
 
 # yes; no: the right is missing; eyes: it is one's own request.
 TABLE = """
-                  create  use  approve  sign  attest
-owner             yes     yes  eyes     yes   yes
-other             yes     yes  yes      yes   yes
-admin             yes     yes  yes      yes   yes
-nobody            no      no   no       no    no
-owner as other    yes     yes  eyes     yes   yes
-other as owner    yes     yes  eyes     yes   yes
-owner as admin    yes     yes  eyes     yes   yes
-admin as owner    yes     yes  eyes     yes   yes
-admin as other    yes     yes  yes      yes   yes
-admin as nobody   no      no   no       no    no
-nobody as owner   no      no   no       no    no
+                  create  use  approve  sign  attest  revoke
+owner             yes     yes  eyes     yes   yes     yes
+other             yes     yes  yes      yes   yes     yes
+admin             yes     yes  yes      yes   yes     yes
+nobody            no      no   no       no    no      no
+owner as other    yes     yes  eyes     yes   yes     yes
+other as owner    yes     yes  eyes     yes   yes     yes
+owner as admin    yes     yes  eyes     yes   yes     yes
+admin as owner    yes     yes  eyes     yes   yes     yes
+admin as other    yes     yes  yes      yes   yes     yes
+admin as nobody   no      no   no       no    no      no
+nobody as owner   no      no   no       no    no      no
 """
 
 
@@ -154,7 +161,22 @@ async def attest(server: Api, call: Call) -> Answer:
     return await call("POST", BUNDLES, {"metadata": {"name": "example.com:web:a"}, "spec": bundle})
 
 
-VERBS = {"create": create, "use": use, "approve": approve, "sign": sign, "attest": attest}
+async def revoke(server: Api, call: Call) -> Answer:
+    """The certificates of a signer of ours, all of them."""
+    authority = {"signerName": SIGNER, "key": {}, "subject": {"commonName": "Web CA"}}
+    await server.make(AUTHORITIES, {"metadata": {"name": "web"}, "spec": authority})
+    taken = {"authority": {"signerName": SIGNER}, "reason": "cACompromise"}
+    return await call("POST", REVOCATIONS, {"metadata": {"name": "a"}, "spec": taken})
+
+
+VERBS: dict[str, Callable[[Api, Call], Awaitable[Answer]]] = {
+    "create": create,
+    "use": use,
+    "approve": approve,
+    "sign": sign,
+    "attest": attest,
+    "revoke": revoke,
+}
 
 
 @pytest.mark.parametrize(("caller", "verb", "cell"), cells())
@@ -186,3 +208,17 @@ async def test_a_setting_opens_it_for_all(tmp_path: Path) -> None:
         )
 
     assert answer.status == 200
+
+
+async def test_no_other_verb_revokes(server: Api) -> None:
+    """Whoever approves, signs and attests for a signer takes nothing back by that."""
+    role = (await server.call("GET", f"{RBAC}/clusterroles/all")).json
+    for rule in role["rules"]:
+        rule["verbs"] = [verb for verb in rule["verbs"] if verb != "revoke"]
+    await server.call("PUT", f"{RBAC}/clusterroles/all", role)
+
+    answer = await revoke(
+        server, lambda method, target, sent: server.call(method, target, sent, token=BOB)
+    )
+
+    assert answer.status == 403
