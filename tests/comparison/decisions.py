@@ -185,6 +185,12 @@ def namespace_of_parent(found: Found, ours: Answer, theirs: Answer) -> bool:
     return ours["status"] == theirs["status"] == NOT_FOUND and missing
 
 
+def version_before_namespace(found: Found, ours: Answer, theirs: Answer) -> bool:
+    return "strconv.ParseUint" in message(ours) and (
+        theirs["status"] == NOT_FOUND and message(theirs).startswith("namespaces ")
+    )
+
+
 def plain_right(found: Found, ours: Answer, theirs: Answer) -> bool:
     both = ours["status"] == theirs["status"] == FORBIDDEN
     return both and "cannot impersonate resource" in message(ours) and ON_REQUEST in message(theirs)
@@ -275,6 +281,9 @@ LISTED: dict[str, Decides] = {
     "a watch in the form of a list gives objects; there, an empty stream": metadata_in_watch,
     "of what is under an object the object is looked for, then its namespace": (
         namespace_of_parent
+    ),
+    "a resourceVersion that is no number is told before a namespace that is missing": (
+        version_before_namespace
     ),
 }
 
