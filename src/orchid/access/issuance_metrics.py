@@ -3,7 +3,8 @@
 Certificate requests are counted when their outcome appears, whoever wrote it: every server counts
 all of them, so that several servers agree. Tokens are counted by the server that was asked.
 
-Labels come from closed sets: platform signers have their names, all others are `other`.
+Labels come from closed sets: platform signers and those of authorities that exist have their names,
+up to a number; all others are `other`.
 """
 
 import dataclasses
@@ -14,6 +15,7 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import ObjectChange
 from orchid.engine.kind import Acting, Endpoint
 from orchid.engine.request import Request
+from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import DENIED, FAILED, CertificateSigningRequest
 from orchid.kinds.token_request import TokenRequest
 from orchid.metrics import Counter
@@ -23,6 +25,7 @@ from orchid.wire.naming import Naming
 ISSUED: Final = "issued"
 REFUSED: Final = "refused"
 OTHER: Final = "other"
+MOST_NAMED: Final = 100  # signers of authorities that have a label of their own
 BOUND_TO: Final = {"Pod": "pod", "Secret": "secret", "Node": "node"}
 
 # Without one of these there is no outcome; most requests need not be decoded.
@@ -54,6 +57,8 @@ class IssuanceMetrics:
                 names.legacy_signer,
             )
         )
+        self._authorities = feed.of(CertificateAuthority)
+        self._named: set[str] = set()  # signers of authorities that were counted by name
         feed.of(CertificateSigningRequest).listen(self, self._told)
 
     def _told(self, changes: list[ObjectChange[CertificateSigningRequest]]) -> None:
@@ -61,7 +66,19 @@ class IssuanceMetrics:
             outcome = outcome_of(change.new)
             if change.new is not None and outcome and outcome != outcome_of(change.old):
                 signer = change.new.object.spec.signer_name
-                self.certificates.count(signer if signer in self._signers else OTHER, outcome)
+                self.certificates.count(self._label(signer), outcome)
+
+    def _label(self, signer: str) -> str:
+        if signer in self._signers or signer in self._named:
+            return signer
+        if len(self._named) < MOST_NAMED and self._has_authority(signer):
+            self._named.add(signer)
+            return signer
+        return OTHER
+
+    def _has_authority(self, signer: str) -> bool:
+        found = self._authorities.scan()
+        return any(entry.object.spec.signer_name == signer for entry in found)
 
     def counting(self, endpoint: Endpoint) -> Endpoint:
         """The endpoint of tokens, with its answers counted."""

@@ -2,12 +2,13 @@
 
 import pytest
 
-from orchid.access.issuance_metrics import IssuanceMetrics
+from orchid.access.issuance_metrics import MOST_NAMED, IssuanceMetrics
 from orchid.access.issuing import IssuingSettings, TokenIssuer
 from orchid.credentials.keys import generate
 from orchid.credentials.tokens import TokenSigner
 from orchid.engine.request import Request, Target
 from orchid.kinds import token_request
+from orchid.kinds.certificate_authority import CertificateAuthority, CertificateAuthoritySpec
 from orchid.kinds.certificate_signing_request import (
     APPROVED,
     DENIED,
@@ -77,6 +78,39 @@ async def test_signers_that_are_not_ours_are_one(here: World, metrics: IssuanceM
     assert [(dict(each.labels), each.value) for each in samples] == [
         ({"signer": "other", "outcome": "issued"}, 3)
     ]
+
+
+async def test_signers_of_authorities_have_their_names(
+    here: World, metrics: IssuanceMetrics
+) -> None:
+    """An authority that exists is one that somebody with the right has made."""
+    own = CertificateAuthority(
+        metadata=ObjectMeta(name="web", uid="uid-web"),
+        spec=CertificateAuthoritySpec(signer_name="example.com/web"),
+    )
+    await here.put(own)
+    await here.put(asked_of("example.com/web").with_condition(DENIED, "No"))
+    await here.put(asked_of("example.com/not", "bob").with_condition(DENIED, "No"))
+    await here.delete(own)
+    await here.put(asked_of("example.com/web", "carol").with_condition(DENIED, "No"))
+
+    assert metrics.certificates.value("example.com/web", "denied") == 2
+    assert metrics.certificates.value("other", "denied") == 1
+
+
+async def test_names_of_authorities_are_bounded(here: World, metrics: IssuanceMetrics) -> None:
+    """Whoever makes and deletes authorities all day does not fill the page of metrics."""
+    for number in range(MOST_NAMED + 1):
+        own = CertificateAuthority(
+            metadata=ObjectMeta(name="a", uid="uid-a"),
+            spec=CertificateAuthoritySpec(signer_name=f"example.com/{number}"),
+        )
+        await here.put(own)
+        asked = asked_of(f"example.com/{number}", f"r{number}")
+        await here.put(asked.with_condition(DENIED, "No"))
+
+    assert metrics.certificates.value(f"example.com/{MOST_NAMED - 1}", "denied") == 1
+    assert metrics.certificates.value("other", "denied") == 1
 
 
 async def test_words_in_an_annotation_are_no_outcome(here: World, metrics: IssuanceMetrics) -> None:

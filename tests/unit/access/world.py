@@ -8,7 +8,14 @@ from typing import TypeVar
 
 from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
-from orchid.kinds import certificate_signing_request, node, pod, secret, service_account
+from orchid.kinds import (
+    certificate_authority,
+    certificate_signing_request,
+    node,
+    pod,
+    secret,
+    service_account,
+)
 from orchid.store.interface import ABSENT, Change
 from orchid.store.memory import MemoryStore
 from orchid.wire.codec.documents import encode
@@ -51,8 +58,15 @@ class World:
 @asynccontextmanager
 async def world() -> AsyncIterator[World]:
     catalog = Catalog(
-        [declare(ORCH) for declare in (pod.declare, secret.declare, node.declare)]
-        + [service_account.declare(ORCH), certificate_signing_request.declare(ORCH)]
+        kind.declare(ORCH)
+        for kind in (
+            pod,
+            secret,
+            node,
+            service_account,
+            certificate_signing_request,
+            certificate_authority,
+        )
     )
     store = MemoryStore()
     feed = Feed(store, catalog)
