@@ -1,6 +1,10 @@
 """Authorities of one's own by command, and what programs that are not ours make of their chains."""
 
+import contextlib
+import os
+import pty
 import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -99,14 +103,50 @@ def test_a_key_of_another_certificate_is_not_imported(admin: Person) -> None:
     admin.types("ca", "show", "broken", code=1)
 
 
+DEPENDENTS = "1 live certificate, 0 open requests and 1 trust bundle"
+
+
 def test_deleting_says_what_depends_on_it(admin: Person) -> None:
-    """On the side, where a pipe does not see it."""
+    """On the side, where a pipe does not see it; and where nobody can be asked, it takes a flag."""
     certified(admin, "gone", "ECDSA-P256")
 
-    told: subprocess.CompletedProcess[str] = admin.types("ca", "delete", "gone")
+    refused = admin.types("ca", "delete", "gone", code=1)
+    kept = admin.types("ca", "list").stdout
+    told: subprocess.CompletedProcess[str] = admin.types("ca", "delete", "gone", "--yes")
 
+    assert "if you mean it, add --yes" in refused.stderr
+    assert DEPENDENTS in refused.stderr
+    assert "example.com/gone" in kept
     assert told.stdout == "deleted gone\n"
-    assert "1 live certificate, 0 open requests and 1 trust bundle" in told.stderr
+    assert DEPENDENTS in told.stderr
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1)])
+def test_deleting_asks_who_sits_at_a_terminal(admin: Person, answer: str, code: int) -> None:
+    """What depends on it stands above the question, once."""
+    certified(admin, f"asked-{answer}", "ECDSA-P256")
+    words = ("ca", "delete", f"asked-{answer}", "--kubeconfig", str(admin.kubeconfig))
+
+    status, shown = at_terminal(sys.executable, "-m", "orchid", *words, says=f"{answer}\n")
+
+    assert status == code
+    assert shown.count(DEPENDENTS) == 1
+    assert shown.index(DEPENDENTS) < shown.index("[y/N]")
+    admin.types("ca", "show", f"asked-{answer}", code=1 - code)
+
+
+def at_terminal(*command: str, says: str) -> tuple[int, str]:
+    """Run a command on a terminal of its own, answer what it asks, and read all that it shows."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        os.write(ours, says.encode())
+        shown = b""
+        with contextlib.suppress(OSError):  # so ends a terminal that nobody writes to any more
+            while read := os.read(ours, 4096):
+                shown += read
+    os.close(ours)
+    return process.returncode, shown.decode()
 
 
 def test_a_bundle_is_named_or_found_by_its_signer(admin: Person) -> None:

@@ -4,7 +4,7 @@
     orchid ca import web --signer example.com/web --cert ca.crt --key ca.key
     orchid ca list                                  which there are, and when each ends
     orchid ca show web                              its state, its terms, its certificate
-    orchid ca delete web                            a key that the server made goes with it
+    orchid ca delete web                            asks first; a key made by the server goes too
 
 Certificates are asked for with `orchid csr new NAME --signer example.com/web`; whoever verifies
 them takes `orchid bundle show --signer example.com/web --pem`.
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from orchid.commands.terminal import times
+from orchid.commands.terminal.asking import confirmed
 from orchid.commands.terminal.connection import CommandRefused, Json, ServerConnection, path
 from orchid.commands.terminal.objects import Column, completed, name_of, show_list
 from orchid.commands.terminal.output import USAGE, Cell, Complaint, facts, say, tell
@@ -39,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             ),
             ("list", "list authorities", _no_arguments, _list),
             ("show", "show an authority", _show_arguments, _show),
-            ("delete", "delete some; keys that the server made go too", _names_argument, _delete),
+            ("delete", "delete some; keys that the server made go too", _delete_arguments, _delete),
         ),
     )
 
@@ -183,8 +184,9 @@ def _name_argument(parser: argparse.ArgumentParser) -> None:
     completed(parser.add_argument("name", metavar="NAME"), "authority")
 
 
-def _names_argument(parser: argparse.ArgumentParser) -> None:
+def _delete_arguments(parser: argparse.ArgumentParser) -> None:
     completed(parser.add_argument("names", metavar="NAME", nargs="+"), "authority")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
@@ -238,11 +240,22 @@ def _certificate_facts(text: str) -> list[tuple[str, Any]]:
 
 
 def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    return for_each(
-        chosen,
-        chosen.names,
-        lambda name: (f"deleted {name}", server.delete(place(server, name))),
-    )
+    def delete(name: str) -> tuple[str, Json]:
+        if not chosen.yes:
+            _insist(server, name)
+        return f"deleted {name}", server.delete(place(server, name))
+
+    return for_each(chosen, chosen.names, delete)
+
+
+def _insist(server: ServerConnection, name: str) -> None:
+    """Have the server say what depends on an authority, and the person whether it goes."""
+    server.delete(place(server, name), dry_run=True)
+    meant = confirmed(f"Delete the authority {name}? Nothing can be issued with it again.")
+    if meant is None:
+        raise Complaint("an authority is deleted for good; if you mean it, add --yes", USAGE)
+    if not meant:
+        raise Complaint("not deleted")
 
 
 # -- reading answers -----------------------------------------------------------------------

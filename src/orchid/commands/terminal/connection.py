@@ -16,7 +16,6 @@ import json
 import os
 import socket
 import ssl
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from http.client import HTTPException
@@ -25,6 +24,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from orchid.commands.terminal import kubeconfig_file
+from orchid.commands.terminal.asking import confirmed
 from orchid.commands.terminal.kubeconfig_file import FoundKubeconfig
 from orchid.commands.terminal.output import USAGE, Complaint, printable, remark
 from orchid.outbound import tls
@@ -94,6 +94,7 @@ class ServerConnection:
         self.files = found.paths
         self._is_meant = is_meant
         self._has_told = False
+        self._warnings: set[str] = set()  # what the server has warned of, told once
         parts = urlsplit(access.server)
         if parts.scheme != "https" or not parts.hostname:
             raise Complaint(f"{found}: {access.server!r} is no https address", USAGE)
@@ -129,8 +130,8 @@ class ServerConnection:
     def put(self, place: str, body: Json) -> Json:
         return self._json("PUT", place, body)
 
-    def delete(self, place: str) -> Json:
-        return self._json("DELETE", place)
+    def delete(self, place: str, *, dry_run: bool = False) -> Json:
+        return self._json("DELETE", f"{place}?dryRun=All" if dry_run else place)
 
     def text(self, place: str) -> tuple[int, str]:
         """The status and text of a page that is no object."""
@@ -245,14 +246,13 @@ class ServerConnection:
         if self._is_meant or self.is_orchid:
             return
         where = f"{self.access.server}, the server of {self.source}, is not an Orchid"
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        self._is_meant = bool(meant := confirmed(f"{where}. Change it?"))
+        if meant is None:
             raise Complaint(
                 f"{where}; if you mean it, say so with --context or --kubeconfig", USAGE
             )
-        print(f"{where}. Change it? [y/N] ", end="", file=sys.stderr, flush=True)
-        if sys.stdin.readline(64).strip().lower() not in ("y", "yes"):
+        if not meant:
             raise Complaint("nothing was changed")
-        self._is_meant = True
 
     def _exchange(self, method: str, place: str, body: Json | None) -> tuple[int, bytes]:
         data = None if body is None else json.dumps(body).encode()
@@ -271,7 +271,10 @@ class ServerConnection:
             raise Complaint(f"{self.access.server} answered with more than can be read")
         for warning in answer.headers.get_all("Warning") or ():
             # 299 - "text": what the server wants a person to know.
-            remark(f"warning: {printable(warning.partition(' - ')[2].strip(chr(34)))}")
+            told = printable(warning.partition(" - ")[2].strip('"'))
+            if told not in self._warnings:
+                self._warnings.add(told)
+                remark(f"warning: {told}")
         return answer.status, found
 
     def _refusal(self, status: int, value: Any) -> str:
