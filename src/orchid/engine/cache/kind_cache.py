@@ -5,14 +5,15 @@ each `ObjectChange`: the object before and after.
 """
 
 import logging
-from bisect import bisect_left, insort
-from collections import ChainMap, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from orchid.engine.cache.entry import Entry, UnreadableBytes
+from orchid.engine.cache.snapshot import Snapshot
+from orchid.engine.cache.sorted_keys import SortedKeys
 from orchid.engine.kind import Kind
-from orchid.store.interface import Revision, StoreEvent
+from orchid.store.interface import Revision, Span, StoreEvent
 from orchid.wire.errors import NotFound, StoreReadError
 from orchid.wire.meta import Object
 
@@ -61,7 +62,7 @@ class KindCache(Generic[T]):
         self.oldest: Revision = 0  # one can still watch after this revision
         self.revision: Revision = 0  # of the newest change to this kind
         self.listeners: dict[object, CacheListener[T]] = {}
-        self._keys: list[str] = []
+        self._keys = SortedKeys()
         self._joined: dict[str, tuple[Revision, bytes]] = {}
 
     def get(self, namespace: str, name: str) -> Entry[T] | None:
@@ -85,51 +86,29 @@ class KindCache(Generic[T]):
             if found:
                 raise StoreReadError(self.kind.about(), found[:MOST_UNREADABLE_TOLD])
 
-    def keys(self, prefix: str, start: str = "") -> list[str]:
-        """The keys under a prefix, from `start` on, in order."""
-        keys = self._keys
-        low = bisect_left(keys, max(prefix, start))
-        high = bisect_left(keys, prefix[:-1] + chr(ord(prefix[-1]) + 1))
-        return keys[low:high]
+    def under(self, prefix: str, start: str = "") -> Snapshot[T]:
+        """The entries under a prefix, from the key `start` on."""
+        return Snapshot(self._keys, self.entries, max(prefix, start), Span.prefix(prefix).end)
 
     def scan(self, namespace: str = "") -> Iterator[Entry[T]]:
         """Every entry, or those of one namespace, in key order."""
         prefix = self.kind.key_prefix + (f"{namespace}/" if namespace else "")
-        for key in self.keys(prefix):
-            yield self.entries[key]
+        return iter(self.under(prefix))
 
-    def as_of(
-        self, revision: Revision, prefix: str, start: str = ""
-    ) -> tuple[list[str], Mapping[str, Entry[T]]]:
-        """The keys under a prefix and their entries as they stood at a remembered revision."""
+    def as_of(self, revision: Revision, prefix: str, start: str = "") -> Snapshot[T]:
+        """The entries under a prefix as they stood at a remembered revision."""
         before: dict[str, Entry[T] | None] = {}
         for change in self.since(revision):
             before.setdefault(change.key, change.old)
-        keys = self.keys(prefix, start)
-        if not before:
-            return keys, self.entries
-        then = {}
-        for key, entry in before.items():
-            if not key.startswith(prefix) or key < start:
-                continue
-            place = bisect_left(keys, key)
-            there = place < len(keys) and keys[place] == key
-            if entry is None:
-                if there:
-                    del keys[place]
-            else:
-                then[key] = entry
-                if not there:
-                    keys.insert(place, key)
-        return keys, ChainMap(then, self.entries)
+        end = Span.prefix(prefix).end
+        return Snapshot(self._keys, self.entries, max(prefix, start), end, before)
 
     def joined_tails(self, prefix: str) -> bytes:
         """Every tail under a prefix as the items of a list, joined once per change."""
         known = self._joined.get(prefix)
         if known is not None and known[0] == self.revision:
             return known[1]
-        entries = self.entries
-        items = b",{".join([entries[key].tail for key in self.keys(prefix)])
+        items = b",{".join([entry.tail for entry in self.under(prefix)])
         if len(items) <= LARGEST_JOINED_LIST:
             if len(self._joined) >= MOST_JOINED_LISTS:
                 self._joined.clear()
@@ -170,7 +149,7 @@ class KindCache(Generic[T]):
         """Begin anew with what the store holds, without a past."""
         self.entries = entries
         self.unreadable = unreadable or {}
-        self._keys = sorted(entries)
+        self._keys = SortedKeys(entries)
         self._joined.clear()
         self.changes.clear()
         self.oldest, self.revision = oldest, 0
@@ -187,10 +166,10 @@ class KindCache(Generic[T]):
         if new is not None:
             self.entries[event.key] = new
             if old is None:
-                insort(self._keys, event.key)
+                self._keys.add(event.key)
         elif old is not None:
             del self.entries[event.key]
-            del self._keys[bisect_left(self._keys, event.key)]
+            self._keys.remove(event.key)
         change = ObjectChange(event.key, new, old, event.revision)
         self.remember(change)
         return change

@@ -5,15 +5,16 @@ from which key on (continue), and whether the feed still shows that revision. If
 history does.
 """
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from orchid.engine.cache.entry import Entry, UnreadableBytes
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.cache.objects import unavailable
+from orchid.engine.cache.snapshot import Snapshot
+from orchid.engine.cache.sorted_keys import SortedKeys
 from orchid.engine.kind import Kind
 from orchid.engine.request import NO_OPTIONS, Options, Request
 from orchid.engine.verbs import continue_token
@@ -48,8 +49,7 @@ class Whole(Generic[T]):
         self._prefix = prefix
 
     def __iter__(self) -> Iterator[Entry[T]]:
-        entries = self._cache.entries
-        return (entries[key] for key in self._cache.keys(self._prefix))
+        return iter(self._cache.under(self._prefix))
 
     def joined_tails(self) -> bytes:
         return self._cache.joined_tails(self._prefix)
@@ -171,10 +171,7 @@ class Listing:
         cache.require_readable(prefix)
         if selection.everything and not start and limit <= 0:
             return Listed(Whole(cache, prefix), self._feed.revision)
-        keys = cache.keys(prefix, start)
-        return self._page(
-            selection, prefix, Snapshot(keys, cache.entries), self._feed.revision, limit
-        )
+        return self._page(selection, prefix, cache.under(prefix, start), self._feed.revision, limit)
 
     async def _at(
         self, selection: Selection[T], prefix: str, start: str, revision: int, limit: int
@@ -184,64 +181,66 @@ class Listing:
         cache = self._feed.cache(selection.kind)
         cache.require_readable(prefix)
         if revision >= cache.oldest:
-            snapshot = Snapshot(*cache.as_of(revision, prefix, start))
-        else:
+            snapshot = cache.as_of(revision, prefix, start)
+            return self._page(selection, prefix, snapshot, revision, limit)
+        if limit <= 0 or not selection.everything:
             snapshot = await self._from_history(selection.kind, prefix, start, revision)
-        return self._page(selection, prefix, snapshot, revision, limit)
+            return self._page(selection, prefix, snapshot, revision, limit)
+        snapshot = await self._from_history(selection.kind, prefix, start, revision, limit + 1)
+        listed = self._page(selection, prefix, snapshot, revision, limit)
+        listed.remaining = None  # the store was asked for no more than this page
+        return listed
 
     async def _from_history(
-        self, kind: Kind[T], prefix: str, start: str, revision: int
-    ) -> "Snapshot[T]":
+        self, kind: Kind[T], prefix: str, start: str, revision: int, limit: int = 0
+    ) -> Snapshot[T]:
         """What the feed no longer remembers, the store may."""
         span = store.Span.prefix(prefix)
         if start:
             span = store.Span(start, span.end)
         try:
-            page = await self._store.read(span, at=revision)
+            page = await self._store.read(span, at=revision, limit=limit)
         except store.Compacted:
             raise Expired(LIST_TOO_OLD) from None
         except store.StoreError as failure:
             raise unavailable(failure) from failure
         found = {r.key: _entry(kind, r) for r in page.records}
-        return Snapshot(list(found), found)
+        return Snapshot(SortedKeys(found), found, span.start, span.end)
 
     def _page(
         self,
         selection: Selection[T],
         prefix: str,
-        snapshot: "Snapshot[T]",
+        snapshot: Snapshot[T],
         revision: int,
         limit: int,
     ) -> Listed[T]:
         """The first entries of a snapshot that are selected, and how to go on behind them."""
-        keys, entries = self._narrowed(selection, prefix, snapshot)
+        entries = iter(self._narrowed(selection, prefix, snapshot))
         if limit <= 0:
-            return Listed(list(selected(selection, (entries[key] for key in keys))), revision)
+            return Listed(list(selected(selection, entries)), revision)
         chosen: list[Entry[T]] = []
-        for position, key in enumerate(keys):
-            entry = entries[key]
+        for position, entry in enumerate(entries, start=1):
             if selection.everything or selection.matches(entry):
                 chosen.append(entry)
-                if len(chosen) == limit and position + 1 < len(keys):
+                if len(chosen) == limit and next(entries, None) is not None:
                     return Listed(
                         chosen,
                         revision,
-                        continue_token.encode(key[len(prefix) :], revision, self._names),
-                        len(keys) - position - 1 if selection.everything else None,
+                        continue_token.encode(entry.key[len(prefix) :], revision, self._names),
+                        len(snapshot) - position if selection.everything else None,
                     )
         return Listed(chosen, revision)
 
     def _narrowed(
-        self, selection: Selection[T], prefix: str, snapshot: "Snapshot[T]"
-    ) -> "Snapshot[T]":
-        """With `metadata.name=x` inside one collection there is at most one key to look at."""
+        self, selection: Selection[T], prefix: str, snapshot: Snapshot[T]
+    ) -> Iterable[Entry[T]]:
+        """With `metadata.name=x` inside one collection there is at most one object to look at."""
         kind = selection.kind
         if selection.name is None or (kind.namespaced and prefix == kind.key_prefix):
             return snapshot
-        key = f"{prefix}{selection.name}"
-        place = bisect_left(snapshot.keys, key)
-        found = snapshot.keys[place : place + 1]
-        return snapshot._replace(keys=found if found == [key] else [])
+        found = snapshot.get(f"{prefix}{selection.name}")
+        return [] if found is None else [found]
 
 
 def _entry(kind: Kind[T], record: store.Record) -> Entry[T]:
@@ -249,13 +248,6 @@ def _entry(kind: Kind[T], record: store.Record) -> Entry[T]:
         return Entry.read(kind, record.key, record.value, record.revision)
     except UnreadableBytes:
         raise StoreReadError(kind.about(), [record.key.removeprefix(kind.key_prefix)]) from None
-
-
-class Snapshot(NamedTuple, Generic[T]):
-    """Keys in order, and where their entries are."""
-
-    keys: list[str]
-    entries: Mapping[str, Entry[T]]
 
 
 def selected(selection: Selection[T], entries: Iterable[Entry[T]]) -> Iterable[Entry[T]]:

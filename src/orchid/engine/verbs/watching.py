@@ -119,9 +119,7 @@ class Watching:
                 except Timeout as late:
                     watch.error = late
                     return
-            keys = watch.cache.keys(watch.prefix)
-            entries = [watch.cache.entries[key] for key in keys]
-            watch.initial = list(selected(watch.selection, entries))
+            watch.initial = list(selected(watch.selection, watch.cache.under(watch.prefix)))
             watch.ends_initial = options.allow_watch_bookmarks and not listing_rules
             watch.after = self._feed.revision
         elif from_start:
