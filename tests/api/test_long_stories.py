@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from orchid.engine.cache import kind_cache
 from orchid.engine.verbs import continue_token, delete
 from orchid.store.interface import Change
 from orchid.wire.naming import ORCH
@@ -54,13 +53,13 @@ async def test_a_collection_of_several_pages_is_deleted_whole(
     assert (rest.status, none.json["items"]) == (200, [])
 
 
-async def test_a_watch_from_before_the_history_is_told_so(
-    server: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """More changes than are kept: 410, and never a stream with a hole in it."""
-    monkeypatch.setattr(kind_cache, "LONGEST_HISTORY", 5)
-    before = (await server.account("first"))["metadata"]["resourceVersion"]
-    made = [await server.account(f"later-{number}") for number in range(7)]
+async def test_a_watch_from_before_the_history_is_told_so(server: Api) -> None:
+    """More bytes of changes than are kept: 410, and never a stream with a hole in it."""
+    large = {"large": "x" * 100_000}
+    history = server.server.feed.history
+    history.most = history.spent + 550_000  # room for five of them, and no more
+    before = (await server.account("first", annotations=large))["metadata"]["resourceVersion"]
+    made = [await server.account(f"later-{number}", annotations=large) for number in range(7)]
     kept = made[1]["metadata"]["resourceVersion"]
 
     gone = await server.call("GET", f"{ACCOUNTS}?watch=1&resourceVersion={before}")

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from orchid.server import watch_stream as stream_module
-from orchid.store.interface import Span
 from tests.api.world import BOB, Api, api
 
 SA = "/api/v1/namespaces/default/serviceaccounts"
@@ -237,8 +236,7 @@ async def test_a_name_scoped_right_is_enough_for_a_watch_of_that_name(server: Ap
 async def test_a_watcher_hears_when_history_is_lost(server: Api) -> None:
     """If the feed must load anew, the stream ends with a 410, so that the client lists again."""
     async with server.watch(f"{SA}?watch=1") as stream:
-        feed = server.server.feed
-        feed._load(await server.server.store.read(Span.all()))
+        await server.server.feed._load()
         events = await stream.rest()
 
     assert [event["object"]["code"] for event in events] == [410]

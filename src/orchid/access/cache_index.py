@@ -35,7 +35,7 @@ class CacheIndex(Generic[T]):
         self._seen = 0  # every change up to this revision is in the index
         self._oldest = 0  # up to here the cache may forget changes: they had been seen
         self._entries: dict[str, Entry[T]] | None = None
-        cache.listen(self, self._told)
+        cache.listen(self, self._told, lost=self.catch_up)
 
     def catch_up(self) -> None:
         """Take in what is new. Costs next to nothing when there is nothing."""
@@ -44,7 +44,7 @@ class CacheIndex(Generic[T]):
             # Loading the feed put a new dictionary in place, possibly without a single change.
             self._build()
         elif cache.revision != self._seen:
-            if cache.oldest != self._oldest:
+            if cache.oldest > max(self._seen, self._oldest):
                 self._build()  # what was forgotten meanwhile may not have been seen
             else:
                 self._take_in(cache.since(self._seen))

@@ -1,8 +1,8 @@
 """Memory: fewer looks by the collector, larger pages, and nothing kept that is of no more use.
 
-`settle` is called once, before the first request, `give_back` when many connections have come at
-once. What they ask of the system is a favour: where it knows nothing of that, the server runs as
-well, a tenth slower and somewhat larger.
+`prepare` is called before the objects are loaded and `settle` when they are, before the first
+request; `give_back` when many connections have come at once. What they ask of the system is a
+favour: where it knows nothing of that, the server runs as well, a tenth slower and somewhat larger.
 """
 
 import ctypes
@@ -20,15 +20,21 @@ _COLLAPSE: Final = 25  # MADV_COLLAPSE of Linux 6.1 and later
 _MAPPINGS: Final = Path("/proc/self/maps")
 
 
+def prepare() -> None:
+    """Have no collector look for garbage among objects that are being loaded: there is none."""
+    gc.collect()
+    gc.disable()
+
+
 def settle() -> None:
     """Spare the collector what was loaded at start, and the processor most of its page walks.
 
     Requests make many small objects and hardly any cycles, and touch memory all over: in a virtual
     machine, finding their small pages takes longer than reading them.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, 20, 50)
+    gc.enable()
     if sys.platform == "linux":
         with suppress(OSError, AttributeError, ValueError):
             _enlarge_pages()

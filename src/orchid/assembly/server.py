@@ -322,6 +322,7 @@ class Assembly:
         with the server.
         """
         listener = self.listener()
+        memory.prepare()
         async with asyncio.TaskGroup() as tasks:
             background = [tasks.create_task(work) for work in (self.feed.run(), *beside)]
             await (self.start() if prepares else self.feed.wait_loaded())

@@ -35,7 +35,7 @@ def list_body(kind: Kind[Any], meta: ListMeta, listed: Listed[Any], form: Form) 
 
 
 def entry_message(entry: Entry[Any]) -> bytes:
-    forms = _forms(entry)
+    forms = entry.shared_forms()
     found = forms.get(_WHOLE)
     if found is None:
         found = forms[_WHOLE] = message_of(entry.kind.type).encode(entry.object)
@@ -43,15 +43,9 @@ def entry_message(entry: Entry[Any]) -> bytes:
 
 
 def entry_metadata(entry: Entry[Any]) -> bytes:
-    forms = _forms(entry)
+    forms = entry.shared_forms()
     found = forms.get(_METADATA)
     if found is None:
         message = message_of(ObjectMeta).encode(entry.meta)
         found = forms[_METADATA] = metadata_message(message)
     return found
-
-
-def _forms(entry: Entry[Any]) -> dict[Any, bytes]:
-    if entry.forms is None:
-        entry.forms = {}
-    return entry.forms

@@ -26,15 +26,18 @@ def test_settled_process_keeps_its_data() -> None:
     program = (
         "import gc, hashlib\n"
         "from orchid.assembly import memory\n"
+        "memory.prepare()\n"
+        "assert not gc.isenabled()\n"
         "data = [str(n) * 20 for n in range(50_000)]\n"
         "before = hashlib.sha256(''.join(data).encode()).hexdigest()\n"
         "memory.settle()\n"
         "assert hashlib.sha256(''.join(data).encode()).hexdigest() == before\n"
-        "print(gc.get_freeze_count() > 0, gc.get_threshold()[0] == memory.YOUNG_OBJECTS)\n"
+        "print(gc.get_freeze_count() > 0, gc.get_threshold()[0] == memory.YOUNG_OBJECTS,\n"
+        "      gc.isenabled())\n"
     )
 
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
 
-    assert done.stdout.split() == ["True", "True"]
+    assert done.stdout.split() == ["True", "True", "True"]

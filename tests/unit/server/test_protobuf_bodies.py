@@ -36,7 +36,7 @@ def kind() -> Kind[Any]:
 
 @pytest.fixture
 def entry(kind: Kind[Any]) -> Entry[Any]:
-    return Entry(kind, kind.key("n", "a"), STORED, 7)
+    return Entry.stored(kind, kind.key("n", "a"), STORED, 7)
 
 
 def test_message_is_made_once(entry: Entry[Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,7 @@ EVERYWHERE = ""  # the namespace of what a ClusterRoleBinding grants
 # asks ever new questions makes the others ask theirs once more, and nothing worse.
 MOST_REMEMBERED = 16_000_000
 ALLOWANCE = 400
+MOST_SHARED_ROLES = 10_000
 
 Caller = tuple[str, tuple[str, ...]]  # a user name and its groups
 
@@ -77,7 +78,8 @@ class Bindings:
 
     def __init__(self) -> None:
         self._held: dict[tuple[str, str, str], dict[str, Held]] = {}
-        self._places: dict[str, set[tuple[str, str, str]]] = {}
+        self._places: dict[str, tuple[tuple[str, str, str], ...]] = {}
+        self._roles: dict[RoleRef, RoleRef] = {}  # one of a kind for all bindings that name it
 
     def put(self, key: str, binding: RoleBinding | ClusterRoleBinding | None) -> None:
         """Take in a binding that is new, changed or, if it is None, gone."""
@@ -104,15 +106,18 @@ class Bindings:
         return [found[key] for key in sorted(found)]
 
     def _add(self, key: str, binding: RoleBinding | ClusterRoleBinding) -> None:
-        places = self._places[key] = set()
+        if len(self._roles) > MOST_SHARED_ROLES:
+            self._roles.clear()
+        role = self._roles.setdefault(binding.role_ref, binding.role_ref)
+        places: dict[tuple[str, str, str], None] = {}
         for subject in binding.subjects:
             place = place_of(subject, binding.namespace)
             if place is None or place in places:
                 continue
-            places.add(place)
-            title = title_of(binding, subject)
-            held = Held(key, title, binding.role_ref, binding.namespace)
+            places[place] = None
+            held = Held(key, title_of(binding, subject), role, binding.namespace)
             self._held.setdefault(place, {})[key] = held
+        self._places[key] = tuple(places)
 
 
 class RBAC:

@@ -1,10 +1,12 @@
 """Entry: one object at one revision, as the bytes that will be sent.
 
 The stored JSON gets its resourceVersion put in once, when the change arrived. It is decoded only
-when somebody asks for `.object`, and then only once.
+when somebody asks for `.object`, and stays so as long as few others were decoded since.
 """
 
-from typing import Any, Generic, TypeVar
+from collections import deque
+from threading import Lock
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -15,6 +17,8 @@ from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.struct import Wire, replace
 
 T = TypeVar("T", bound=Object)
+
+DECODED_BYTES: Final = 8 << 20  # of entries that are kept in another form besides their bytes
 
 
 class UnreadableBytes(ValueError):
@@ -28,25 +32,30 @@ class _Meta(Wire):
 _decode_meta = msgspec.json.Decoder(_Meta).decode
 
 
-class Entry(Generic[T]):
-    """One object at one revision. Immutable; a change makes a new entry."""
+class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
+    """One object at one revision. What it says never changes; a change makes a new entry.
 
-    __slots__ = ("_meta", "_object", "forms", "key", "kind", "revision", "tail")
+    Nothing in an entry refers back to it, so that the garbage collector need not look at millions.
+    """
 
-    def __init__(self, kind: Kind[T], key: str, value: bytes, revision: Revision) -> None:
-        self.kind = kind
-        self.key = key
-        self.revision = revision
-        self.tail = with_revision(_behind_head(kind, value), revision)
-        self._meta: ObjectMeta | None = None
-        self._object: T | None = None
-        self.forms: dict[Any, bytes] | None = None  # other encodings of it, made once
+    kind: Kind[T]
+    key: str
+    tail: bytes  # what follows kind and apiVersion
+    revision: Revision
+    _meta: ObjectMeta | None = None
+    _object: T | None = None
+    forms: dict[Any, bytes] | None = None  # other encodings of it, made once
+
+    @classmethod
+    def stored(cls, kind: Kind[T], key: str, value: bytes, revision: Revision) -> "Entry[T]":
+        """The entry of bytes that this server has written."""
+        return cls(kind, key, with_revision(_behind_head(kind, value), revision), revision)
 
     @classmethod
     def read(cls, kind: Kind[T], key: str, value: bytes, revision: Revision) -> "Entry[T]":
         """The entry of bytes that somebody else may have written; raises UnreadableBytes."""
         try:
-            entry = cls(kind, key, value, revision)
+            entry = cls.stored(kind, key, value, revision)
             kind.decoder.stored(entry.data)
         except (ValueError, RecursionError) as problem:
             raise UnreadableBytes(key) from problem
@@ -55,21 +64,14 @@ class Entry(Generic[T]):
     @classmethod
     def unsaved(cls, kind: Kind[T], new: T) -> "Entry[T]":
         """An object that is answered but not stored: a dry run, or a kind that acts."""
-        entry = cls.__new__(cls)
-        entry.kind, entry.key, entry.revision = kind, "", 0
-        entry.tail = encode(new)[len(kind.head) :]
-        entry._meta, entry._object, entry.forms = None, new, None
-        return entry
+        return cls(kind, "", encode(new)[len(kind.head) :], 0, None, new)
 
     def at(self, revision: Revision) -> "Entry[T]":
         """The same content at another revision: what a deletion shows."""
-        other = Entry.__new__(Entry)
-        other.kind, other.key, other.revision = self.kind, self.key, revision
-        other.tail = self.tail.replace(
+        tail = self.tail.replace(
             b'"resourceVersion":"%d"' % self.revision, b'"resourceVersion":"%d"' % revision, 1
         )
-        other._meta = other._object = other.forms = None
-        return other
+        return Entry(self.kind, self.key, tail, revision)
 
     def served_as(self, kind: Kind[T]) -> "Entry[T]":
         """The same object in one of the versions of its kind; its bytes are shared if they fit."""
@@ -79,13 +81,8 @@ class Entry(Generic[T]):
             renamed = Entry.unsaved(kind, as_kind(kind, self.object))
             renamed.key, renamed.revision = self.key, self.revision
             return renamed
-        if self.forms is None:
-            self.forms = {}
-        other = Entry.__new__(Entry)
-        other.kind, other.key, other.revision = kind, self.key, self.revision
-        other.tail, other.forms = self.tail, self.forms
-        other._meta, other._object = self._meta, None
-        return other
+        forms = self.shared_forms()
+        return Entry(kind, self.key, self.tail, self.revision, self._meta, None, forms)
 
     @property
     def data(self) -> bytes:
@@ -97,17 +94,59 @@ class Entry(Generic[T]):
         found = self._object
         if found is None:
             found = self._object = self.kind.decoder.stored(self.data)
+            _lately_used.keep(self)
         return found
 
     @property
     def meta(self) -> ObjectMeta:
         """Its metadata alone, which is cheaper to decode than the object."""
-        if self._object is not None:
-            return self._object.metadata
+        whole = self._object
+        if whole is not None:
+            return whole.metadata
         found = self._meta
         if found is None:
             found = self._meta = _decode_meta(self.data).metadata
+            _lately_used.keep(self)
         return found
+
+    def shared_forms(self) -> dict[Any, bytes]:
+        """Where its other encodings are kept."""
+        found = self.forms
+        if found is None:
+            found = self.forms = {}
+            _lately_used.keep(self)
+        return found
+
+    def shrink(self) -> None:
+        """Keep the bytes alone; all else can be made of them."""
+        self._meta = self._object = self.forms = None
+
+
+class LatelyUsed:
+    """Entries that are kept in another form besides their bytes: those used last, and no more.
+
+    Among a million accounts, each that is looked at once must not stay decoded for ever.
+    """
+
+    def __init__(self, most: int = DECODED_BYTES) -> None:
+        self._most = most
+        self._entries: deque[Entry[Any]] = deque()
+        self._lock = Lock()  # long lists are encoded beside the event loop
+        self.kept_bytes = 0
+
+    def keep(self, entry: Entry[Any]) -> None:
+        if not entry.revision:
+            return  # it is not stored, and gone as soon as it is answered
+        with self._lock:
+            self._entries.append(entry)
+            self.kept_bytes += len(entry.tail)
+            while self.kept_bytes > self._most:
+                oldest = self._entries.popleft()
+                self.kept_bytes -= len(oldest.tail)
+                oldest.shrink()
+
+
+_lately_used = LatelyUsed()
 
 
 def as_kind(kind: Kind[T], one: Object) -> T:

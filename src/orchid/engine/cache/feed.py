@@ -16,20 +16,28 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypeVar
 
 from orchid.engine.cache.entry import Entry
-from orchid.engine.cache.kind_cache import KindCache, ObjectChange, past_change, read_or_none
+from orchid.engine.cache.kind_cache import (
+    HistoryBudget,
+    KindCache,
+    ObjectChange,
+    past_change,
+    read_or_none,
+)
 from orchid.engine.catalog import Catalog
 from orchid.engine.kind import Kind
 from orchid.engine.seat import SEAT
 from orchid.ledger.places import OBJECTS
 from orchid.store.interface import (
+    LATEST,
     Batch,
     Compacted,
     FutureRevision,
     Page,
+    Record,
     Revision,
     Store,
     StoreError,
@@ -43,6 +51,8 @@ log = logging.getLogger(__name__)
 
 YIELD_EVERY = 50  # listeners told before others get a turn of the loop
 MOST_UNTOLD = 100  # batches; beyond that no more are taken in until all were told
+RECORDS_PER_PAGE = 5_000  # read at once; what is done with them keeps others waiting
+TELL_EVERY = 100_000  # objects loaded before the log has another line
 _TOLD = object()  # what a telling that has come to its end gives
 FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0  # seconds before a store that failed is asked again
 
@@ -55,7 +65,10 @@ class Feed:
         self.told: Revision = 0  # up to here every listener has heard of everything
         self._store = store
         self._catalog = catalog
-        self._caches: dict[type, KindCache[Any]] = {k.type: KindCache(k) for k in catalog.stored}
+        self.history = HistoryBudget()
+        self._caches: dict[type, KindCache[Any]] = {
+            kind.type: KindCache(kind, self.history) for kind in catalog.stored
+        }
         self._waiting: list[tuple[Revision, asyncio.Future[None]]] = []
         self._loaded = asyncio.Event()
         self._position: Revision | None = None  # up to here events were taken in; None: nowhere
@@ -149,7 +162,7 @@ class Feed:
     async def _follow(self) -> None:
         """Take in one batch after the other, from where we are, or else from the start."""
         if self._position is None:
-            self._position = self._load(await self._store.read(OBJECTS))
+            self._position = await self._load()
         else:
             await self._store.revision()  # a watch is silent also while nobody is there
         self.following = True
@@ -208,37 +221,43 @@ class Feed:
         for cache in self._caches.values():
             cache.forget_before(revision)
 
-    def _load(self, page: Page) -> Revision:
+    async def _load(self) -> Revision:
         """Put everything on its cache, and say after which revision to go on.
 
         The first time, that is the oldest one, so that clients which were here before a restart
-        can go on too. Later it is that of the page: whoever reads meanwhile must find the entries
+        can go on too. Later it is that of the pages: whoever reads meanwhile must find the entries
         and the revision that belongs to them.
         """
+        found = {cache: LoadedObjects() for cache in self._caches.values()}
+        async for page in self._pages():
+            for record in page.records:
+                cache = self._cache_of(record.key)
+                if cache is not None:
+                    found[cache].take(cache.kind, record)
         self._untold.clear()  # whoever was not told is told that something is missing
-        found: dict[KindCache[Any], dict[str, Entry[Any]]] = {s: {} for s in self._caches.values()}
-        unreadable: dict[KindCache[Any], dict[str, Revision]] = {s: {} for s in found}
-        for record in page.records:
-            cache = self._cache_of(record.key)
-            if cache is None:
-                continue
-            entry = read_or_none(cache.kind, record.key, record.value, record.revision)
-            if entry is None:
-                unreadable[cache][record.key] = record.revision
-            else:
-                found[cache][record.key] = entry
-        again = self.loaded
-        oldest = page.revision if again else page.oldest
-        for cache, entries in found.items():
-            cache.load(entries, oldest, unreadable[cache])
+        oldest = page.revision if self.loaded else page.oldest
+        for cache, objects in found.items():
+            cache.load(objects.entries, oldest, objects.unreadable)
         self._loaded_at = page.revision
         if oldest >= page.revision:
             self._advance(page.revision)
         self.told = self.revision
-        if again:
-            for cache in found:
-                _tell_lost(cache)
+        for cache in found:
+            _tell_lost(cache)
         return oldest
+
+    async def _pages(self) -> AsyncIterator[Page]:
+        """Everything in the store as of now, a part at a time; the log tells how far it is."""
+        span, at, count = OBJECTS, LATEST, 0
+        while True:
+            page = await self._store.read(span, at=at, limit=RECORDS_PER_PAGE)
+            yield page
+            count, before = count + len(page.records), count
+            if count // TELL_EVERY > before // TELL_EVERY:
+                log.info("feed.loading", extra={"objects": count})
+            if not page.more:
+                return
+            span, at = span.after(page.records[-1].key), page.revision
 
     def _cache_of(self, key: str) -> KindCache[Any] | None:
         kind = self._catalog.of_key(key)
@@ -255,6 +274,21 @@ class Feed:
                 elif not future.done():
                     future.set_result(None)
             self._waiting = still
+
+
+class LoadedObjects:
+    """What a load has found of one kind."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Entry[Any]] = {}
+        self.unreadable: dict[str, Revision] = {}
+
+    def take(self, kind: Kind[Any], record: Record) -> None:
+        entry = read_or_none(kind, record.key, record.value, record.revision)
+        if entry is None:
+            self.unreadable[record.key] = record.revision
+        else:
+            self.entries[record.key] = entry
 
 
 def _tell_lost(cache: KindCache[Any]) -> None:

@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import msgspec
+
 from orchid.engine.cache.entry import Entry, UnreadableBytes
 from orchid.engine.cache.snapshot import Snapshot
 from orchid.engine.cache.sorted_keys import SortedKeys
@@ -22,26 +24,54 @@ log = logging.getLogger(__name__)
 T = TypeVar("T", bound=Object)
 
 MOST_UNREADABLE_TOLD = 100  # names of objects in one error
-LONGEST_HISTORY = 102_400  # changes kept per kind, whatever their age
+HISTORY_BYTES = 128 << 20  # of changes that are kept, of all kinds together
+OVERHEAD = 400  # bytes of one change besides the objects in it
 LARGEST_JOINED_LIST, MOST_JOINED_LISTS = (
     1 << 20,
     8,
 )  # lists kept ready, per kind: bytes of one, how many
 
 
-class ObjectChange(Generic[T]):
+class ObjectChange(msgspec.Struct, Generic[T], eq=False, gc=False):
     """One change on a cache: what was there, what is there now, and at which revision."""
 
-    __slots__ = ("forms", "key", "new", "old", "revision")
+    key: str
+    new: Entry[T] | None
+    old: Entry[T] | None
+    revision: Revision
+    forms: dict[Any, Any] = {}  # its encodings as an event, shared by all watchers
 
-    def __init__(
-        self, key: str, new: Entry[T] | None, old: Entry[T] | None, revision: Revision
-    ) -> None:
-        self.key = key
-        self.new = new
-        self.old = old
-        self.revision = revision
-        self.forms: dict[Any, Any] = {}  # its encodings as an event, shared by all watchers
+    @property
+    def weight(self) -> int:
+        """Bytes that are kept for its sake: the old object, and the new one as an event."""
+        old, new = self.old, self.new
+        return OVERHEAD + (len(old.tail) if old else 0) + (len(new.tail) if new else 0)
+
+
+class HistoryBudget:
+    """The bytes that the past of all kinds may take together; who has most of them gives first."""
+
+    def __init__(self, most: int = HISTORY_BYTES) -> None:
+        self.most = most
+        self.spent = 0
+        self._caches: list[KindCache[Any]] = []
+
+    def shared_by(self, cache: "KindCache[Any]") -> None:
+        self._caches.append(cache)
+
+    def spend(self, weight: int) -> None:
+        self.spent += weight
+        if self.spent > self.most:
+            self._make_room()
+
+    def regain(self, weight: int) -> None:
+        self.spent -= weight
+
+    def _make_room(self) -> None:
+        """Drop somewhat more than is needed, so that not every change has to look for room."""
+        while self.spent > self.most - self.most // 64:
+            largest = max(self._caches, key=lambda cache: cache.kept_bytes)
+            largest.drop_oldest()
 
 
 class CacheListener(NamedTuple, Generic[T]):
@@ -54,11 +84,14 @@ class CacheListener(NamedTuple, Generic[T]):
 class KindCache(Generic[T]):
     """All objects of one kind, in key order, and its recent past."""
 
-    def __init__(self, kind: Kind[T]) -> None:
+    def __init__(self, kind: Kind[T], budget: HistoryBudget | None = None) -> None:
         self.kind = kind
+        self._budget = budget or HistoryBudget()
+        self._budget.shared_by(self)
         self.entries: dict[str, Entry[T]] = {}
         self.unreadable: dict[str, Revision] = {}  # keys with bytes that are no object of the kind
         self.changes: deque[ObjectChange[T]] = deque()
+        self.kept_bytes = 0  # what the changes weigh
         self.oldest: Revision = 0  # one can still watch after this revision
         self.revision: Revision = 0  # of the newest change to this kind
         self.listeners: dict[object, CacheListener[T]] = {}
@@ -151,14 +184,24 @@ class KindCache(Generic[T]):
         self.unreadable = unreadable or {}
         self._keys = SortedKeys(entries)
         self._joined.clear()
-        self.changes.clear()
+        while self.changes:
+            self.drop_oldest()
         self.oldest, self.revision = oldest, 0
 
     def remember(self, change: ObjectChange[T]) -> None:
         self.changes.append(change)
         self.revision = change.revision
-        if len(self.changes) > LONGEST_HISTORY:
-            self.oldest = self.changes.popleft().revision
+        weight = change.weight
+        self.kept_bytes += weight
+        self._budget.spend(weight)
+
+    def drop_oldest(self) -> None:
+        """Forget the oldest change: nobody can watch from before it any more."""
+        change = self.changes.popleft()
+        self.oldest = change.revision
+        weight = change.weight
+        self.kept_bytes -= weight
+        self._budget.regain(weight)
 
     def apply(self, event: StoreEvent) -> ObjectChange[T]:
         old = self.entries.get(event.key)
@@ -186,7 +229,7 @@ class KindCache(Generic[T]):
     def forget_before(self, revision: Revision) -> None:
         """Drop the changes up to a revision that the store has compacted."""
         while self.changes and self.changes[0].revision <= revision:
-            self.changes.popleft()
+            self.drop_oldest()
         self.oldest = max(self.oldest, revision)
 
 

@@ -114,7 +114,7 @@ class Objects:
         for companion in companions:
             changes += self._inserted(companion, request)
         revision = await self._commit(changes)
-        entry = Entry(stored, key, value, revision)
+        entry = Entry.stored(stored, key, value, revision)
         return entry if stored is kind else entry.served_as(kind)
 
     def _inserted(self, new: Object, request: Request) -> list[store.Change]:

@@ -13,7 +13,7 @@ from orchid.engine.cache.kind_cache import KindCache, ObjectChange
 from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import SystemRandomness
 from orchid.kinds import config_map
-from orchid.store.interface import Batch, Change, Revision, Span
+from orchid.store.interface import ABSENT, LATEST, Batch, Change, Page, Revision, Span
 from orchid.store.memory import MemoryStore
 from orchid.wire import errors
 from orchid.wire.naming import KUBERNETES, ORCH
@@ -257,7 +257,7 @@ def test_an_entry_stored_under_another_naming_is_read() -> None:
     value = old.head + b'"metadata":{"name":"a","namespace":"n","uid":"u"},"data":{"x":"y"}}'
     foreign = value.replace(b'"v1"', b'"something.much/longer"')
 
-    entry = Entry(config_map.declare(KUBERNETES), "k", foreign, 7)
+    entry = Entry.stored(config_map.declare(KUBERNETES), "k", foreign, 7)
 
     assert entry.object.data == {"x": "y"}
     assert b'"uid":"u","resourceVersion":"7"' in entry.data
@@ -269,7 +269,7 @@ def test_a_deletion_shows_the_old_content_at_its_own_revision() -> None:
         config_map.declare(ORCH).head
         + b'"metadata":{"name":"a","uid":"u","annotations":{"x":"\\"resourceVersion\\":\\"7\\""}}}'
     )
-    entry = Entry(config_map.declare(ORCH), "k", value, 7).at(9)
+    entry = Entry.stored(config_map.declare(ORCH), "k", value, 7).at(9)
 
     assert entry.object.metadata.resource_version == "9"
     assert entry.object.metadata.annotations == {"x": '"resourceVersion":"7"'}
@@ -290,7 +290,7 @@ async def test_a_list_after_loading_anew_shows_what_was_loaded() -> None:
     def loaded(name: str) -> dict[str, Entry[Any]]:
         key = kind.key("ns", name)
         data = kind.head + b'"metadata":{"name":"%b","namespace":"ns","uid":"u"}}' % name.encode()
-        return {key: Entry(kind, key, data, 1)}
+        return {key: Entry.stored(kind, key, data, 1)}
 
     cache.load(loaded("old"), 0)
     before = cache.joined_tails(kind.key_prefix)
@@ -300,6 +300,59 @@ async def test_a_list_after_loading_anew_shows_what_was_loaded() -> None:
     assert b'"old"' in before
     assert b'"new"' in after
     assert b'"old"' not in after
+
+
+async def test_a_store_of_many_pages_is_loaded_whole(
+    world: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Objects are read a page at a time, at one revision, and the log says how far it is."""
+    monkeypatch.setattr(feed_module, "RECORDS_PER_PAGE", 3)
+    monkeypatch.setattr(feed_module, "TELL_EVERY", 5)
+    for number in range(11):
+        await world.make(f"m{number:02d}")
+    again = Feed(world.store, world.catalog)
+
+    with caplog.at_level("INFO", logger=feed_module.__name__):
+        async with following(again):
+            await again.wait_loaded()
+
+    found = [entry.meta.name for entry in again.cache(world.config_maps).scan()]
+    told = [vars(line)["objects"] for line in caplog.records if line.msg == "feed.loading"]
+    assert found == [f"m{number:02d}" for number in range(11)]
+    assert told == [6, 11]
+
+
+class WritingWhileRead(MemoryStore):
+    """Another server writes behind every page that is read."""
+
+    async def read(self, span: Span, *, at: Revision = LATEST, limit: int = 0) -> Page:
+        page = await super().read(span, at=at, limit=limit)
+        if page.more:
+            key = f"core/configmaps/ns/z{await self.revision()}"
+            await self.commit([Change(key, b"no object", ABSENT)])
+        return page
+
+
+async def test_what_is_written_during_a_load_is_taken_in_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All pages show the revision of the first; later writes arrive as changes, each once."""
+    monkeypatch.setattr(feed_module, "RECORDS_PER_PAGE", 2)
+    store = WritingWhileRead()
+    kind = config_map.declare(ORCH)
+    for name in "abcde":
+        body = kind.head + b'"metadata":{"name":"%b","namespace":"ns","uid":"u"}}' % name.encode()
+        await store.commit([Change(kind.key("ns", name), body, ABSENT)])
+    before = await store.revision()
+    feed = Feed(store, Catalog([kind]))
+
+    async with following(feed):
+        await feed.wait_loaded()
+        await feed.reach(await store.revision())
+
+    cache = feed.cache(kind)
+    assert [entry.meta.name for entry in cache.scan()] == list("abcde")
+    assert list(cache.unreadable.values()) == list(range(before + 1, feed.revision + 1))
 
 
 class SlowReplay(MemoryStore):
