@@ -7,8 +7,9 @@ Writes  a Secret with a new key in the system namespace, once; a trust bundle fo
 Never   makes a second key for an authority that had one, nor signs (sign_requests.py)
 
 Secret and bundle belong to their authority, so that they go with it. A bundle whose authority has
-got another certificate stays until it is past: what it verifies is still about. Secrets are read
-when an authority changes and every half minute; nobody need let us watch all Secrets.
+got another certificate stays until it is past: what it verifies is still about. Secrets of the
+system namespace, where keys usually are, are watched; one elsewhere is read when its authority
+changes and every half minute, so that nobody need let us watch all Secrets.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from orchid.controllers.follow_authorities import (
     CERTIFICATE,
     KEY,
     SecretMissing,
+    SecretPlace,
     read_authority,
     secret_place,
 )
@@ -43,7 +45,7 @@ from orchid.kinds.role import CORE, READ, may_record_events, rule
 from orchid.kinds.secret import Secret
 from orchid.wire.conditions import FALSE, READY, TRUE, Condition, with_condition
 from orchid.wire.errors import AlreadyExists
-from orchid.wire.meta import ObjectMeta, OwnerReference
+from orchid.wire.meta import Object, ObjectMeta, OwnerReference
 from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
 from orchid.wire.text import timestamp
@@ -70,7 +72,12 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         self._names = names
         self._clock = clock
         self._events = events
-        self.triggers = (Trigger(ListSelection(ClusterTrustBundle), self._owner_of),)
+        home = names.system_namespace
+        self.triggers = (
+            Trigger(ListSelection(ClusterTrustBundle), self._owner_of),
+            # Every authority is looked at in the beginning, so only changes are of interest.
+            Trigger(ListSelection(Secret, home, existing=False, read_as=Object), self._kept_in),
+        )
 
     async def reconcile(self, found: CertificateAuthority) -> float | None:
         if found.metadata.deletion_timestamp is not None:
@@ -188,6 +195,12 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             if owner.kind == kind:
                 yield "", owner.name
 
+    async def _kept_in(self, event: WatchedChange[Secret]) -> AsyncIterator[Key]:
+        changed = SecretPlace(event.object.namespace, event.object.name)
+        async for authority in self._client.scan(AUTHORITIES):
+            if secret_place(authority, self._names) == changed:
+                yield "", authority.name
+
     # -- the status --------------------------------------------------------------------------
 
     async def _tell(self, before: CertificateAuthority, after: CertificateAuthority) -> None:
@@ -265,6 +278,6 @@ CONTROLLER = ControllerDeclaration(
         rule(("get",), CORE, ("secrets",)),
         may_record_events(names),
     ),
-    rights_at_home=lambda names: (rule(("create",), CORE, ("secrets",)),),
+    rights_at_home=lambda names: (rule(("create", "list", "watch"), CORE, ("secrets",)),),
     build=build,
 )

@@ -249,6 +249,24 @@ async def test_a_lost_key_is_told_and_not_replaced(world: Beside) -> None:
     assert await world.admin.find(Secret, place, world.names.system_namespace) is None
 
 
+async def test_what_becomes_of_a_key_at_home_is_seen_at_once(world: Beside) -> None:
+    """Lost and brought back, without waiting for the next look; a Secret of others is not ours."""
+    async with world.running(KEEPER):
+        made = await create(world)
+        await until_ready(world)
+        home, place = world.names.system_namespace, f"authority-{made.metadata.uid}"
+        secret = await world.admin.get(Secret, place, home)
+        await world.admin.delete(Secret, place, home)
+
+        lost = await until_not_ready(world, "KeyLost")
+        again = ObjectMeta(name=place, namespace=home)
+        await world.admin.create(replace(secret, metadata=again))
+        ready = await until_ready(world)
+
+    assert not lost.is_ready
+    assert ready.status.certificate.encode() == secret.data["tls.crt"]
+
+
 async def test_an_authority_from_a_secret_signs_and_follows_it(world: Beside) -> None:
     """Another authority in the Secret is used from then on; the old bundle stays while valid."""
     first = await bring_authority(world, "first")
