@@ -20,6 +20,7 @@ CONFLICT, INVALID = 409, 422
 APPLY = "application/apply-patch+yaml"
 ON_REQUEST = "cannot impersonate-on:"
 UNREADABLE = "ignoreStoreReadErrorWithClusterBreakingPotential"
+UNREADABLE_VERB = "unsafe-delete-ignore-read-errors"
 REDACTED, UNSHOWN = "<secret contents redacted>", "no value is shown"
 STATUS_SENT = re.compile(rb'"status"|^status:', re.MULTILINE)
 # Type names and ways of printing that belong to the language of the reference.
@@ -197,7 +198,8 @@ def plain_right(found: Found, ours: Answer, theirs: Answer) -> bool:
 
 
 def unreadable_objects(found: Found, ours: Answer, theirs: Answer) -> bool:
-    return UNREADABLE in found.asked.request.target and UNREADABLE in message(ours)
+    told = UNREADABLE in message(ours) or UNREADABLE_VERB in message(ours)
+    return UNREADABLE in found.asked.request.target and told
 
 
 def both_bookmarks(found: Found, ours: Answer, theirs: Answer) -> bool:
