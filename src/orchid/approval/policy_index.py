@@ -1,9 +1,9 @@
 """PolicyIndex: of many policies, quickly those that select a case.
 
 Start with `candidates`. A policy stands under what its selectors say plainly: a whole name, or the
-beginning or the end of one where a pattern has a star. Looking up a name tries itself and those of
-its beginnings and ends that are as long as some pattern's. So a thousand policies for a thousand
-teams cost a request a few look-ups.
+beginning or the end of one where a pattern has a star, or what is between two stars. Looking up a
+name tries itself and those of its parts that are as long as some pattern's. So a thousand policies
+for a thousand teams cost a request some look-ups.
 """
 
 from collections import Counter
@@ -13,7 +13,8 @@ from orchid.approval.compiled import ACCOUNT_PREFIX, CompiledPolicy
 from orchid.approval.patterns import STAR
 from orchid.wire.user import UserInfo
 
-WHOLE, BEGINNING, END = "whole", "beginning", "end"
+WHOLE, BEGINNING, END, INSIDE = "whole", "beginning", "end", "inside"
+LONGEST_INSIDE = 32  # characters between two stars by which a policy is found; bounds the look-ups
 Key = tuple[str, str, str]  # what sort of name, which part of it, and the text
 ANY: Key = ("", "", "")
 
@@ -25,6 +26,7 @@ class PolicyIndex:
         self._policies: dict[str, CompiledPolicy] = {}
         self._places: dict[Key, dict[Key, dict[str, CompiledPolicy]]] = {}
         self._sizes: Counter[tuple[str, str, int]] = Counter()
+        self._known: Counter[Key] = Counter()
 
     def __len__(self) -> int:
         return len(self._policies)
@@ -41,6 +43,7 @@ class PolicyIndex:
                 place = self._places.setdefault(signer, {}).setdefault(requester, {})
                 place[policy.name] = policy
         self._sizes.update(map(_size, signers | requesters))
+        self._known.update(signers | requesters)
 
     def remove(self, name: str) -> None:
         old = self._policies.pop(name, None)
@@ -51,6 +54,7 @@ class PolicyIndex:
             for requester in requesters:
                 self._clear(signer, requester, name)
         self._sizes -= Counter(map(_size, signers | requesters))
+        self._known -= Counter(signers | requesters)
 
     def candidates(self, signer_name: str, user: UserInfo) -> list[CompiledPolicy]:
         """Those that select such a case, by name."""
@@ -67,16 +71,14 @@ class PolicyIndex:
         return sorted(chosen, key=lambda policy: policy.name)
 
     def _keys(self, sort: str, text: str) -> Iterator[Key]:
-        """Everything under which a policy may stand that selects this name."""
-        for known, part, size in self._sizes:
-            if known != sort or size > len(text):
-                continue
-            if part == BEGINNING:
-                yield sort, part, text[:size]
-            elif part == END:
-                yield sort, part, text[len(text) - size :]
-            elif size == len(text):
-                yield sort, part, text
+        """Everything under which a policy stands that may select this name."""
+        known = self._known
+        for wanted, part, size in self._sizes:
+            if wanted == sort and size <= len(text):
+                for piece in _pieces(part, size, text):
+                    key = (sort, part, piece)
+                    if key in known:
+                        yield key
 
     def _clear(self, signer: Key, requester: Key, name: str) -> None:
         there = self._places[signer]
@@ -105,10 +107,24 @@ def _keys_of(sort: str, patterns: Iterable[str]) -> set[Key]:
 def _key(sort: str, pattern: str) -> Key:
     if STAR not in pattern:
         return sort, WHOLE, pattern
-    beginning, *_, end = pattern.split(STAR)
+    beginning, *between, end = pattern.split(STAR)
     if beginning:
         return sort, BEGINNING, beginning
-    return (sort, END, end) if end else ANY
+    if end:
+        return sort, END, end
+    inside = max(between, key=len, default="")
+    return (sort, INSIDE, inside[-LONGEST_INSIDE:]) if inside else ANY
+
+
+def _pieces(part: str, size: int, text: str) -> Iterable[str]:
+    """What of a name may stand in a pattern: as long as it is there, and in that place."""
+    if part == BEGINNING:
+        return (text[:size],)
+    if part == END:
+        return (text[len(text) - size :],)
+    if part == INSIDE:
+        return {text[start : start + size] for start in range(len(text) - size + 1)}
+    return (text,) if size == len(text) else ()
 
 
 def _size(key: Key) -> tuple[str, str, int]:

@@ -11,9 +11,9 @@ from orchid.approval.policy_index import PolicyIndex
 from orchid.wire.user import UserInfo
 from tests.unit.approval.cases import SIGNER, WEB, policy
 
-SIGNERS = ("example.com/web", "example.com/*", "*/web", "*", "e*b", "other.com/x")
+SIGNERS = ("example.com/web", "example.com/*", "*/web", "*", "e*b", "*com*", "*x*l*", "other.com/x")
 USERS = ("alice", "system:serviceaccount:web:builder", "*")
-GROUPS = ("dev", "system:serviceaccounts:web", "system:*")
+GROUPS = ("dev", "system:serviceaccounts:web", "system:*", "*accounts*", "*e*")
 ACCOUNTS = ("web/builder", "web/*", "ci/builder")
 
 
@@ -80,6 +80,7 @@ def test_a_policy_that_changed_or_went_is_no_longer_found() -> None:
         lambda number: {"serviceAccounts": [f"team-{number}/builder"]},
         lambda number: {"groups": [f"team-{number:04}*"]},
         lambda number: {"users": [f"*-{number}"]},
+        lambda number: {"users": [f"*r-{number:03}*"]},
     ],
 )
 def test_policies_of_other_teams_are_not_even_looked_at(
