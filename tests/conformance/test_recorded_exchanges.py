@@ -11,6 +11,7 @@ from functools import cache
 
 import pytest
 
+from tests.conformance.etcd_revisions import use_up_small_revisions
 from tests.conformance.exchanges import (
     TOKENS,
     UNTIL_SECONDS,
@@ -68,6 +69,7 @@ def stored_in(store: str, running: ExitStack) -> tuple[str, ...]:
         require_program("etcd")
         cluster = running.enter_context(etcd_process.running())
         asyncio.run(cluster.wait_healthy())
+        asyncio.run(use_up_small_revisions(cluster.urls[0]))
         return ("--etcd-servers", cluster.urls[0])
     return {"sqlite": (), "workers": ("--workers", "3")}[store]
 

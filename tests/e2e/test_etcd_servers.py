@@ -17,8 +17,7 @@ from typing import Any
 
 import pytest
 
-from orchid.store.etcd.client import EtcdClient, TLSFiles
-from orchid.store.etcd.messages import TXN, PutRequest, RequestOp, TxnRequest
+from tests.conformance.etcd_revisions import use_up_small_revisions
 from tests.conformance.exchanges import (
     TOKENS,
     Caller,
@@ -196,19 +195,6 @@ def test_objects_move_from_a_file_to_etcd_and_back(etcd: str, tmp_path: Path) ->
     assert len(before) > 60  # the accounts, and the roles that a server begins with
     assert there == before
     assert home == left == {uid: each for uid, each in before.items() if each[1] != "a19"}
-
-
-async def use_up_small_revisions(etcd: str) -> None:
-    """Bring etcd to revisions of five digits: the recordings do not know shorter ones in a text."""
-    client = EtcdClient([etcd], TLSFiles(), timeout=10)
-    put = PutRequest(key=b"/elsewhere", value=b"")
-    for _ in range(100):
-        await asyncio.gather(*(client.call(TXN, only(put)) for _ in range(100)))
-    await client.close()
-
-
-def only(put: PutRequest) -> TxnRequest:
-    return TxnRequest(success=[RequestOp(request_put=put)])
 
 
 def sent(server: Https, method: str, target: str, body: Any = None) -> Any:
