@@ -120,23 +120,23 @@ JOBS: dict[str, tuple[int, Job]] = {
     "get": (38, lambda number: ("GET", f"{ACCOUNTS}/a{number:d}", None)),
     "list": (50, lambda _: ("GET", ACCOUNTS, None)),
     "selfsubjectreview": (
-        65,
+        52,
         lambda _: ("POST", f"/apis/{AUTHENTICATION}/selfsubjectreviews", {}),
     ),
     "tokenrequest": (
-        176,
+        132,
         lambda number: (
             "POST",
             f"{ACCOUNTS}/a{number:d}/token",
             {"spec": {"audiences": ["x"], "expirationSeconds": 3600}},
         ),
     ),
-    "create": (227, account),
-    "csr-create": (244, signing_request),
+    "create": (138, account),
+    "csr-create": (160, signing_request),
 }
 
 
-TOKEN_REVIEW = 121
+TOKEN_REVIEW = 86
 
 
 async def cheapest(server: Api, job: Job) -> int:

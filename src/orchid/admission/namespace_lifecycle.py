@@ -40,17 +40,21 @@ class NamespaceLifecycle(AdmissionPolicy):
         self._authorizer = authorizer
         self._creators = frozenset(creators)
         self._namespaces = namespaces
+        self._prefix = namespaces.kind.key_prefix
         self._ensure = ensure
         self._immortal = frozenset({"default", names.system_namespace, names.public_namespace})
+
+    def concerns(self, kind: Kind[Any]) -> bool:
+        return kind is self._namespaces.kind or (kind.namespaced and kind.acts is None)
 
     async def admit(
         self, request: Request, kind: Kind[Any], new: Object, old: Object | None
     ) -> Object:
         """Refuse early: where an object may live comes before whether it is well formed."""
-        if not kind.namespaced or kind.acts is not None:
+        if not kind.namespaced:
             return new
         await self._feed.fresh()
-        entry = self._namespaces.get("", request.namespace)
+        entry = self._namespaces.entries.get(self._prefix + request.target.namespace)
         if entry is None:
             if self._ensure is None or not (old or await self._may_create(request)):
                 raise NotFound(ErrorSubject("", "namespaces", request.namespace))
@@ -86,10 +90,8 @@ class NamespaceLifecycle(AdmissionPolicy):
             self._ensure is not None
             and new is not None
             and old is None
-            and kind.namespaced
-            and kind.acts is None
             and not request.options.dry_run
-            and self._namespaces.get("", request.namespace) is None
+            and self._prefix + request.target.namespace not in self._namespaces.entries
         ):
             await self._ensure(request.namespace)
 

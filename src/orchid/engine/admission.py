@@ -1,7 +1,7 @@
 """Ask the admission policies, in the order in which the assembly lists them."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 from orchid.engine.interfaces import AdmissionPolicy
 from orchid.engine.kind import Kind
@@ -20,6 +20,23 @@ class _Asked(NamedTuple):
     accompanying: Policies
 
 
+class _AskedOf(dict[Kind[Any], _Asked]):
+    """Found once for each kind."""
+
+    def __init__(self, policies: Sequence[AdmissionPolicy]) -> None:
+        super().__init__()
+        self._policies = policies
+
+    def __missing__(self, kind: Kind[Any]) -> _Asked:
+        concerned = [one for one in self._policies if one.concerns(kind)]
+        asked = self[kind] = _Asked(
+            tuple(one for one in concerned if issubclass(kind.type, one.admits)),
+            tuple(one for one in concerned if issubclass(kind.type, one.reviews)),
+            tuple(one for one in concerned if issubclass(kind.type, one.accompanies)),
+        )
+        return asked
+
+
 class Admission:
     """All the policies as one.
 
@@ -27,35 +44,23 @@ class Admission:
     """
 
     def __init__(self, policies: Sequence[AdmissionPolicy]) -> None:
-        self._policies = tuple(policies)
-        self._asked: dict[type[Object], _Asked] = {}
+        self._asked = _AskedOf(policies)
 
     async def admit(self, request: Request, kind: Kind[T], new: T, old: T | None) -> T:
-        for policy in self._of(kind).admitting:
-            new = cast(T, await policy.admit(request, kind, new, old))
+        for policy in self._asked[kind].admitting:
+            new = await policy.admit(request, kind, new, old)
         return new
 
     async def review(
         self, request: Request, kind: Kind[Any], new: Object | None, old: Object | None
     ) -> None:
-        for policy in self._of(kind).reviewing:
+        for policy in self._asked[kind].reviewing:
             await policy.review(request, kind, new, old)
 
     async def companions(
         self, request: Request, kind: Kind[Any], new: Object, old: Object
     ) -> tuple[Object, ...]:
         found: tuple[Object, ...] = ()
-        for policy in self._of(kind).accompanying:
+        for policy in self._asked[kind].accompanying:
             found += await policy.companions(request, kind, new, old)
         return found
-
-    def _of(self, kind: Kind[Any]) -> _Asked:
-        """Those that are asked about objects of a kind; found once per kind."""
-        asked = self._asked.get(kind.type)
-        if asked is None:
-            asked = self._asked[kind.type] = _Asked(
-                tuple(one for one in self._policies if issubclass(kind.type, one.admits)),
-                tuple(one for one in self._policies if issubclass(kind.type, one.reviews)),
-                tuple(one for one in self._policies if issubclass(kind.type, one.accompanies)),
-            )
-        return asked

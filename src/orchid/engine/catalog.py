@@ -29,7 +29,6 @@ class Catalog:
             for endpoint in (None, *kind.endpoints)
             if not ((endpoint and endpoint.kind) or kind).confidential
         }
-        self._by_prefix = {k.key_prefix: k for k in self.stored}
 
     @property
     def stored(self) -> tuple[Kind[Any], ...]:
@@ -46,11 +45,6 @@ class Catalog:
     def is_confidential(self, target: Target) -> bool:
         """Whether what is sent and answered may hold secrets. What nobody knows, may."""
         return target.is_resource and (target.group, target.full_resource) not in self._open
-
-    def of_key(self, key: str) -> Kind[Any] | None:
-        """The kind whose objects stand under this store key."""
-        word, plural, _ = key.split("/", 2)
-        return self._by_prefix.get(f"{word}/{plural}/")
 
     def group_versions(self) -> list[tuple[str, str]]:
         return list(dict.fromkeys((kind.group, kind.version) for kind in self.kinds))

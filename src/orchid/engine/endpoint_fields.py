@@ -32,6 +32,7 @@ def blank_unwritten(kind: Kind[T], new: T) -> T:
     return new
 
 
+@functools.cache
 def resets(kind: Kind[Any], endpoint: Endpoint | None) -> tuple[str, ...]:
     """The paths that nobody comes to own through an endpoint, as few as say it all."""
     unwritable = _unwritable(kind, endpoint)

@@ -126,10 +126,13 @@ class AdmissionPolicy:
     reviews: tuple[type[Object], ...] = ()
     accompanies: tuple[type[Object], ...] = ()
 
-    async def admit(self, request: Request, kind: "Kind[Any]", new: Any, old: Any) -> Object:
+    def concerns(self, kind: "Kind[Any]") -> bool:
+        """Whether objects of a listed kind are its concern at all; asked once for each kind."""
+        return True
+
+    async def admit(self, request: Request, kind: "Kind[Any]", new: Any, old: Any) -> Any:
         """Change or refuse an object before it is prepared and validated."""
-        checked: Object = new
-        return checked
+        return new
 
     async def review(self, request: Request, kind: "Kind[Any]", new: Any, old: Any) -> None:
         """Refuse a valid change (`new` is None for a delete). May change nothing."""

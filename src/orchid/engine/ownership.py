@@ -4,6 +4,7 @@ The rules themselves work on plain JSON values and are in `patch/managed_fields.
 bridge from and to objects.
 """
 
+import functools
 from collections.abc import Hashable
 from typing import Any, TypeVar
 
@@ -11,14 +12,15 @@ import msgspec
 
 from orchid.engine.endpoint_fields import resets, without_resets
 from orchid.engine.kind import Endpoint, Kind
+from orchid.engine.outline import Outline, outline_of
 from orchid.engine.patch import managed_fields
 from orchid.engine.request import Request
-from orchid.wire.codec.documents import encode, to_builtins
+from orchid.wire.codec.documents import to_builtins
 from orchid.wire.meta import ManagedFieldsEntry, Object
-from orchid.wire.schema import Fields, Mapping, Node, Sequence
 from orchid.wire.text import timestamp, whole_seconds
 
 T = TypeVar("T", bound=Object)
+Owners = tuple[ManagedFieldsEntry, ...]
 
 MOST_OUTLINES = 4096
 LARGEST_OUTLINED = 4096  # bytes of a body; a larger one is seldom like another
@@ -31,12 +33,20 @@ class Ownership:
         # The fields of new objects by their outline: most that are made look like one before.
         self._created: dict[Hashable, dict[str, Any]] = {}
 
-    def after_create(self, kind: Kind[T], new: T, request: Request) -> T:
+    def after_create(self, kind: Kind[T], new: T, request: Request) -> Owners:
+        """Who owns what of a new object: its managed fields."""
         if new.metadata.managed_fields:
-            return self._tracked(kind, None, None, new, request)
-        fields = self._fields_of_new(kind, without_resets(kind, new), request)
+            return self._tracked(kind, None, None, without_resets(kind, new), request)
+        key = (kind, _outline_of(kind)(msgspec.to_builtins(new)))
+        fields = self._created.get(key)
+        if fields is None:
+            fields = self._fields_of_new(kind, new, request)
+            if len(self._created) >= MOST_OUTLINES:
+                self._created.clear()
+            if request.body_weight <= LARGEST_OUTLINED:
+                self._created[key] = fields
         if not fields:
-            return new
+            return ()
         entry = ManagedFieldsEntry(
             manager=request.manager,
             operation=managed_fields.UPDATE,
@@ -46,19 +56,12 @@ class Ownership:
             fields_v1=fields,
             subresource=request.target.subresource,
         )
-        return new.with_meta(managed_fields=(entry,))
+        return (entry,)
 
-    def _fields_of_new(self, kind: Kind[T], sent: T, request: Request) -> dict[str, Any]:
-        key = (kind, outline(kind.schema, msgspec.to_builtins(sent)))
-        known = self._created.get(key)
-        if known is None:
-            entries = self._entries(kind, None, None, to_builtins(sent), request)
-            known = entries[0]["fieldsV1"] if entries else {}
-            if len(self._created) >= MOST_OUTLINES:
-                self._created.clear()
-            if request.body_weight <= LARGEST_OUTLINED:
-                self._created[key] = known
-        return known
+    def _fields_of_new(self, kind: Kind[T], new: T, request: Request) -> dict[str, Any]:
+        sent = to_builtins(without_resets(kind, new))
+        entries = self._entries(kind, None, None, sent, request)
+        return entries[0]["fieldsV1"] if entries else {}
 
     def after_update(
         self, kind: Kind[T], endpoint: Endpoint | None, old: T, new: T, request: Request
@@ -67,7 +70,8 @@ class Ownership:
         if not old.metadata.managed_fields and (endpoint is not None or not sent):
             # What nobody tracks is not tracked by updates; no need to look at its fields.
             return new.with_meta(managed_fields=()) if sent else new
-        return self._tracked(kind, endpoint, to_builtins(old), new, request)
+        owners = self._tracked(kind, endpoint, to_builtins(old), new, request)
+        return new.with_meta(managed_fields=owners)
 
     def _tracked(
         self,
@@ -76,14 +80,9 @@ class Ownership:
         live: dict[str, Any] | None,
         new: T,
         request: Request,
-    ) -> T:
-        sent = to_builtins(without_resets(kind, new) if live is None else new)
-        entries = self._entries(kind, endpoint, live, sent, request)
-        if not entries:
-            return new.with_meta(managed_fields=()) if new.metadata.managed_fields else new
-        return new.with_meta(
-            managed_fields=msgspec.convert(entries, tuple[ManagedFieldsEntry, ...])
-        )
+    ) -> Owners:
+        entries = self._entries(kind, endpoint, live, to_builtins(new), request)
+        return msgspec.convert(entries, tuple[ManagedFieldsEntry, ...]) if entries else ()
 
     def _entries(
         self,
@@ -107,16 +106,6 @@ class Ownership:
         )
 
 
-def outline(node: Node | None, value: Any) -> Hashable:
-    """What of a new object decides which fields are set: names, and whether there is anything.
-
-    Of a list whose elements are owned one by one, the elements themselves.
-    """
-    if isinstance(value, dict):
-        if isinstance(node, Fields):
-            return tuple([(name, outline(node.get(name), item)) for name, item in value.items()])
-        inner = node.values if isinstance(node, Mapping) else None
-        return tuple([(name, outline(inner, item)) for name, item in value.items()])
-    if isinstance(value, list | tuple) and isinstance(node, Sequence) and not node.atomic:
-        return encode(value)
-    return None if value is None else bool(value)
+@functools.cache
+def _outline_of(kind: Kind[Any]) -> Outline:
+    return outline_of(kind.schema, resets(kind, None))

@@ -83,5 +83,7 @@ def declare(names: Naming, token: Endpoint | None = None) -> Kind[ServiceAccount
 
 def with_secret_names_only(account: ServiceAccount) -> ServiceAccount:
     """Cut every secret reference down to its name: it can only mean this namespace."""
+    if not account.secrets:
+        return account
     named = tuple(ObjectReference(name=secret.name) for secret in account.secrets)
     return account if named == account.secrets else replace(account, secrets=named)

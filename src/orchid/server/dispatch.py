@@ -15,7 +15,7 @@ from orchid.engine.cache.entry import Entry
 from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import Authorizer
 from orchid.engine.kind import LARGEST_BODY, Endpoint, Kind
-from orchid.engine.offload import body_weight, offload
+from orchid.engine.offload import LARGE_BYTES, body_weight, offload
 from orchid.engine.request import Request, Target
 from orchid.engine.verbs.all_verbs import Verbs
 from orchid.engine.verbs.create import in_namespace
@@ -220,20 +220,17 @@ class Dispatch:
 
     async def _create(self, exchange: Exchange, request: Request, route: Route) -> Answer:
         kind, endpoint = route
-        if endpoint is not None and endpoint.kind is not None:
-            return await self._act_under(exchange, request, endpoint.kind)
+        action = endpoint.kind if endpoint else None
+        if action is not None:
+            kind, endpoint = action, None
         self._negotiate(exchange, kind, endpoint)
         new = await self._sent_new(exchange, request, kind)
         if kind.acts:
-            entry = await self._verbs.creating.act(kind, new, request)
+            entry = await self._verbs.creating.act(kind, new, request, under=action is not None)
         else:
             entry = await self._verbs.creating.create(kind, new, request)
-        return await entry_answer(exchange, 201, entry)
-
-    async def _act_under(self, exchange: Exchange, request: Request, kind: Kind[Any]) -> Answer:
-        self._negotiate(exchange, kind, None)
-        new = await self._sent_new(exchange, request, kind)
-        entry = await self._verbs.creating.act(kind, new, request, under=True)
+        if exchange.form.is_kept:
+            return entry_response(exchange, 201, entry)
         return await entry_answer(exchange, 201, entry)
 
     async def _update(self, exchange: Exchange, request: Request, route: Route) -> Answer:
@@ -363,26 +360,31 @@ class Dispatch:
     async def _decoded(
         self, exchange: Exchange, request: Request, kind: Kind[Any], media: str, body: bytes
     ) -> Any:
-        request.body_weight = body_weight(body, may_be_yaml=media == YAML)
+        request.body_weight = weight = (
+            body_weight(body, may_be_yaml=True) if media == YAML else len(body)
+        )
+        decode = functools.partial(self._decode, request, kind, media, body)
+        new = decode() if weight <= LARGE_BYTES else await offload(weight, decode)
+        exchange.observed.sent = new
+        return new
 
-        def decode() -> Any:
-            if media == PROTOBUF:
-                return decode_message(self._catalog, kind, body)
-            return decode_object(self._catalog, kind, body, request, yaml=media == YAML)
-
-        exchange.observed.sent = await offload(request.body_weight, decode)
-        return exchange.observed.sent
+    def _decode(self, request: Request, kind: Kind[Any], media: str, body: bytes) -> Any:
+        if media == PROTOBUF:
+            return decode_message(self._catalog, kind, body)
+        return decode_object(self._catalog, kind, body, request, yaml=media == YAML)
 
     def _write_options(self, exchange: Exchange, request: Request, kind: str, patch: str) -> None:
         query = exchange.query
+        request.manager = exchange.head.manager
+        if not query and patch != "apply":
+            return
         options = parse.write_options(query)
-        if query or patch == "apply":
-            refuse_if_any(
-                ErrorSubject(self._names.meta, kind),
-                parse.write_option_errors(query, options, patch=patch),
-            )
+        refuse_if_any(
+            ErrorSubject(self._names.meta, kind),
+            parse.write_option_errors(query, options, patch=patch),
+        )
         request.options = options
-        request.manager = options.field_manager or exchange.head.manager
+        request.manager = options.field_manager or request.manager
 
     def _delete_options(
         self, exchange: Exchange, request: Request, *, collection: bool = False

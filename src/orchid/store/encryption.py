@@ -10,7 +10,7 @@ place does not open there. Keys, revisions and deletions are not hidden.
 """
 
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
@@ -115,7 +115,13 @@ class EncryptedStore:
         records = [self._opened_record(record) for record in page.records]
         return Page(records, page.revision, page.more, page.oldest)
 
-    async def commit(self, changes: Sequence[Change]) -> Revision:
+    def commit(self, changes: Sequence[Change]) -> Awaitable[Revision]:
+        for change in changes:
+            if change.key.startswith(self._prefixes):
+                return self._commit_sealed(changes)
+        return self._store.commit(changes)
+
+    async def _commit_sealed(self, changes: Sequence[Change]) -> Revision:
         try:
             return await self._store.commit([self._sealed(change) for change in changes])
         except RevisionConflict as conflict:
@@ -127,9 +133,11 @@ class EncryptedStore:
     async def watch(self, span: Span, *, after: Revision) -> AsyncGenerator[Batch, None]:
         async with aclosing(self._store.watch(span, after=after)) as batches:
             async for batch in batches:
-                if any(event.key.startswith(self._prefixes) for event in batch.events):
-                    events = tuple(self._opened_event(event) for event in batch.events)
-                    yield Batch(events, batch.revision)
+                for event in batch.events:
+                    if event.key.startswith(self._prefixes):
+                        events = tuple(map(self._opened_event, batch.events))
+                        yield Batch(events, batch.revision)
+                        break
                 else:
                     yield batch
 

@@ -32,9 +32,11 @@ Start with `Store`. What can go wrong:
 A caller's mistake (an empty key, two changes to one key, a negative limit) is a ValueError.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
+
+import msgspec
 
 Revision = int
 
@@ -104,8 +106,7 @@ class Page:
     oldest: Revision  # the oldest revision that can still be read at, or watched after
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """Set a key, or delete it when `value` is None, if it is still at `expected`."""
 
     key: str
@@ -143,7 +144,7 @@ class Store(Protocol):
         """
         ...
 
-    async def commit(self, changes: Sequence[Change]) -> Revision:
+    def commit(self, changes: Sequence[Change]) -> Awaitable[Revision]:
         """Make all the changes as one revision, or raise RevisionConflict and make none.
 
         Once it returns, the changes are on disk, and every watcher finds them without waiting.
@@ -243,24 +244,23 @@ class StoreFull(StoreUnavailable):
 
 
 def check_changes(changes: Sequence[Change]) -> None:
-    """Refuse, as every backend must, a commit that could not mean anything."""
+    """Refuse, as every backend must, a commit that could not mean anything.
+
+    No backend could keep every key: not an empty one, nor one with NUL or that is no valid Unicode.
+    """
     if not 0 < len(changes) <= MAX_CHANGES:
         raise ValueError(f"a commit holds 1 to {MAX_CHANGES} changes, not {len(changes)}")
     for change in changes:
-        check_key(change.key)
+        key = change.key
+        if not key or "\0" in key:
+            raise ValueError(f"not a key: {key!r}")
+        key.encode()  # a lone surrogate raises UnicodeEncodeError, which is a ValueError
         if change.expected < ABSENT:
             raise ValueError(f"{change.key!r}: no key is ever at revision {change.expected}")
         if change.value is None and change.expected == ABSENT:
             raise ValueError(f"{change.key!r}: deleting what is absent changes nothing")
     if len(changes) > 1 and len({change.key for change in changes}) < len(changes):
         raise ValueError("a commit may change a key only once")
-
-
-def check_key(key: str) -> None:
-    """Refuse a key that some backend could not keep: empty, with NUL, or not valid Unicode."""
-    if not key or "\0" in key:
-        raise ValueError(f"not a key: {key!r}")
-    key.encode()  # a lone surrogate raises UnicodeEncodeError, which is a ValueError
 
 
 def check_read(at: Revision, limit: int) -> None:

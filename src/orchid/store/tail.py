@@ -18,7 +18,6 @@ from orchid.store.interface import (
     Compacted,
     Revision,
     Span,
-    StoreEvent,
     StoreUnavailable,
 )
 
@@ -52,11 +51,14 @@ class Tail:
 
     def append(self, batch: Batch) -> None:
         """Add what was committed, and wake everyone who waits."""
-        self._batches.append(batch)
+        batches = self._batches
+        batches.append(batch)
         self._events += len(batch.events)
         self._bytes += _weight(batch)
         self.revision = batch.revision
-        while len(self._batches) > 1 and self._is_heavy():
+        while len(batches) > 1 and (
+            self._events > self._max_events or self._bytes > self._max_bytes
+        ):
             self._drop()
         self._ring()
 
@@ -86,26 +88,23 @@ class Tail:
         else:
             batches = [batch for batch in self._batches if batch.revision > revision]
         start, end = span.start, span.end
-        events = tuple(
-            event
-            for batch in batches
-            for event in batch.events
-            if start <= event.key and (not end or event.key < end) and event.revision > revision
-        )
-        return Batch(events, newest.revision)
+        events = []
+        for batch in batches:
+            for event in batch.events:
+                key = event.key
+                if start <= key and (not end or key < end) and event.revision > revision:
+                    events.append(event)
+        return Batch(tuple(events), newest.revision)
 
-    async def moved(self) -> None:
-        """Wait until the tail has grown, or was interrupted or closed."""
+    def bell(self) -> asyncio.Future[None]:
+        """What rings when the tail has grown, or was interrupted or closed."""
         bell = asyncio.get_running_loop().create_future()
         self._waiting.append(bell)
-        try:
-            await bell
-        finally:
-            if not bell.done() or bell.cancelled():
-                self._waiting = [other for other in self._waiting if other is not bell]
+        return bell
 
-    def _is_heavy(self) -> bool:
-        return self._events > self._max_events or self._bytes > self._max_bytes
+    def forget(self, bell: asyncio.Future[None]) -> None:
+        """Nobody waits for it any more."""
+        self._waiting = [other for other in self._waiting if other is not bell]
 
     def _drop(self) -> None:
         batch = self._batches.popleft()
@@ -138,7 +137,12 @@ async def follow(
         if tail.interruptions > interruptions:
             raise StoreUnavailable(tail.interrupted)
         if after >= tail.revision:
-            await tail.moved()
+            bell = tail.bell()
+            try:
+                await bell
+            except BaseException:  # whoever waited was cancelled
+                tail.forget(bell)
+                raise
             continue
         batch = tail.after(span, after) if after >= tail.floor else await replay(span, after)
         after = batch.revision
@@ -146,8 +150,7 @@ async def follow(
 
 
 def _weight(batch: Batch) -> int:
-    return sum(_size(event) for event in batch.events)
-
-
-def _size(event: StoreEvent) -> int:
-    return len(event.value or b"") + len(event.previous or b"")
+    weight = 0
+    for event in batch.events:
+        weight += len(event.value or b"") + len(event.previous or b"")
+    return weight

@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
+from orchid.engine.kind import Kind
 from orchid.kinds import (
     certificate_authority,
     certificate_signing_request,
@@ -40,16 +41,15 @@ class World:
         """Store an object, in place of an older one of its name if there is one."""
         kind = self.catalog.of(type(new))
         new = replace(new, kind=kind.name, api_version=kind.api_version)
-        await self._commit(kind.key(new.namespace, new.name), encode(new))
+        await self._commit(kind, new, encode(new))
         return new
 
     async def delete(self, gone: Object) -> None:
         kind = self.catalog.of(type(gone))
-        await self._commit(kind.key(gone.namespace, gone.name), None)
+        await self._commit(kind, gone, None)
 
-    async def _commit(self, key: str, value: bytes | None) -> None:
-        kind = self.catalog.of_key(key)
-        assert kind is not None
+    async def _commit(self, kind: Kind[Any], one: Object, value: bytes | None) -> None:
+        key = kind.key(one.namespace, one.name)
         there = self.feed.cache(kind).entries.get(key)
         await self.store.commit([Change(key, value, there.revision if there else ABSENT)])
         await self.feed.fresh()

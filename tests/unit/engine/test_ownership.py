@@ -2,13 +2,15 @@
 
 import asyncio
 import json
+from collections.abc import Hashable
 from typing import Any
 
 import pytest
 
-from orchid.engine.ownership import outline
+from orchid.engine.outline import outline_of
 from orchid.engine.verbs.patching import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from orchid.engine.verbs.request_body import decode_object
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.schema import schema_of
 from tests.unit.engine.world import Engine
@@ -115,12 +117,26 @@ async def test_two_who_apply_a_new_object_at_once_both_succeed(world: Engine) ->
 
 def test_outline_tells_apart_what_is_owned_and_nothing_else() -> None:
     """Two new objects with one outline own the same fields, whatever their values are."""
-    schema = schema_of(ServiceAccount)
+    outline = outline_of(schema_of(ServiceAccount))
 
-    one = outline(schema, {"metadata": {"labels": {"a": "1"}}, "secrets": [{"name": "x"}]})
-    same = outline(schema, {"metadata": {"labels": {"a": "2"}}, "secrets": [{"name": "x"}]})
-    label = outline(schema, {"metadata": {"labels": {"b": "1"}}, "secrets": [{"name": "x"}]})
-    element = outline(schema, {"metadata": {"labels": {"a": "1"}}, "secrets": [{"name": "y"}]})
+    one = outline({"metadata": {"labels": {"a": "1"}}, "secrets": [{"name": "x"}]})
+    same = outline({"metadata": {"labels": {"a": "2"}}, "secrets": [{"name": "x"}]})
+    label = outline({"metadata": {"labels": {"b": "1"}}, "secrets": [{"name": "x"}]})
+    element = outline({"metadata": {"labels": {"a": "1"}}, "secrets": [{"name": "y"}]})
+    empty = outline({"metadata": {"labels": {"a": ""}}, "secrets": [{"name": "x"}]})
 
     assert one == same
-    assert len({one, label, element}) == 3
+    assert len({one, label, element, empty}) == 4
+
+
+def test_outline_does_not_see_what_is_left_out() -> None:
+    """What nobody comes to own may be anything; the fields beside it still count."""
+    schema = schema_of(CertificateSigningRequest)
+    outline = outline_of(schema, ("spec.username", "status"))
+
+    def of(**spec: str) -> Hashable:
+        return outline({"spec": spec, "status": {"certificate": spec.get("signerName")}})
+
+    assert of(username="a") == of(username="")
+    assert of(signerName="a") != of(signerName="")
+    assert of(username="a") != of(signerName="a")

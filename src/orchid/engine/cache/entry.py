@@ -49,14 +49,17 @@ class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
     @classmethod
     def stored(cls, kind: Kind[T], key: str, value: bytes, revision: Revision) -> "Entry[T]":
         """The entry of bytes that this server has written."""
-        return cls(kind, key, with_revision(_behind_head(kind, value), revision), revision)
+        head = kind.head
+        # Behind kind and apiVersion, which may be those of another naming or version.
+        start = len(head) if value.startswith(head) else value.index(b'"metadata":')
+        return cls(kind, key, with_revision(value[start:], revision), revision)
 
     @classmethod
     def read(cls, kind: Kind[T], key: str, value: bytes, revision: Revision) -> "Entry[T]":
         """The entry of bytes that somebody else may have written; raises UnreadableBytes."""
         try:
             entry = cls.stored(kind, key, value, revision)
-            kind.decoder.stored(entry.data)
+            kind.decoder.stored(kind.head + entry.tail)
         except (ValueError, RecursionError) as problem:
             raise UnreadableBytes(key) from problem
         return entry
@@ -154,13 +157,6 @@ def as_kind(kind: Kind[T], one: Object) -> T:
     if not isinstance(one, kind.type):
         one = msgspec.convert(one, kind.type, from_attributes=True)
     return replace(one, kind=kind.name, api_version=kind.api_version)
-
-
-def _behind_head(kind: Kind[Any], value: bytes) -> bytes:
-    """What follows kind and apiVersion, which may be those of another naming or version."""
-    if value.startswith(kind.head):
-        return value[len(kind.head) :]
-    return value[value.index(b'"metadata":') :]
 
 
 def with_revision(tail: bytes, revision: Revision) -> bytes:

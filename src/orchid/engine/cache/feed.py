@@ -64,12 +64,13 @@ class Feed:
         self.revision: Revision = 0
         self.told: Revision = 0  # up to here every listener has heard of everything
         self._store = store
-        self._catalog = catalog
         self.history = HistoryBudget()
         self._caches: dict[type, KindCache[Any]] = {
             kind.type: KindCache(kind, self.history) for kind in catalog.stored
         }
+        self._by_prefix = {one.kind.key_prefix: one for one in self._caches.values()}
         self._waiting: list[tuple[Revision, asyncio.Future[None]]] = []
+        self.loaded = False
         self._loaded = asyncio.Event()
         self._position: Revision | None = None  # up to here events were taken in; None: nowhere
         self._loaded_at: Revision = 0  # events up to here are in what was loaded
@@ -82,10 +83,6 @@ class Feed:
 
     def of(self, type_: type[T]) -> KindCache[T]:
         return self._caches[type_]
-
-    @property
-    def loaded(self) -> bool:
-        return self._loaded.is_set()
 
     async def wait_loaded(self) -> None:
         await self._loaded.wait()
@@ -138,26 +135,23 @@ class Feed:
 
     async def run(self) -> None:
         """Load everything and follow the store, through all its troubles, until cancelled."""
+        wait = FIRST_WAIT
         try:
-            await self._follow_always()
+            while True:
+                try:
+                    await self._follow()
+                except (Compacted, FutureRevision) as gap:
+                    log.warning("feed.history_lost: %s", gap)
+                    self._position = None
+                except StoreError as failure:
+                    log.warning("feed.store_failed: %s", failure)
+                finally:
+                    wait = FIRST_WAIT if self.following else min(wait * 2, LONGEST_WAIT)
+                    self.following = False
+                await asyncio.sleep(wait)
         finally:
             if self._teller is not None:
                 self._teller.cancel()
-
-    async def _follow_always(self) -> None:
-        wait = FIRST_WAIT
-        while True:
-            try:
-                await self._follow()
-            except (Compacted, FutureRevision) as gap:
-                log.warning("feed.history_lost: %s", gap)
-                self._position = None
-            except StoreError as failure:
-                log.warning("feed.store_failed: %s", failure)
-            finally:
-                wait = FIRST_WAIT if self.following else min(wait * 2, LONGEST_WAIT)
-                self.following = False
-            await asyncio.sleep(wait)
 
     async def _follow(self) -> None:
         """Take in one batch after the other, from where we are, or else from the start."""
@@ -260,12 +254,14 @@ class Feed:
             span, at = span.after(page.records[-1].key), page.revision
 
     def _cache_of(self, key: str) -> KindCache[Any] | None:
-        kind = self._catalog.of_key(key)
-        return self._caches[kind.type] if kind else None
+        word, plural, _ = key.split("/", 2)
+        return self._by_prefix.get(f"{word}/{plural}/")
 
     def _advance(self, revision: Revision) -> None:
         self.revision = revision
-        self._loaded.set()
+        if not self.loaded:
+            self.loaded = True
+            self._loaded.set()
         if self._waiting:
             still = []
             for wanted, future in self._waiting:

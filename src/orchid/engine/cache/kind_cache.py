@@ -106,7 +106,7 @@ class KindCache(Generic[T]):
         key = kind.key(namespace, name)
         entry = self.entries.get(key)
         if entry is not None:
-            return entry if entry.kind is kind else entry.served_as(kind)
+            return entry if entry.kind.head == kind.head else entry.served_as(kind)
         if key in self.unreadable:
             raise StoreReadError(kind.about(name), [key.removeprefix(kind.key_prefix)])
         raise NotFound(kind.about(name))
@@ -189,6 +189,7 @@ class KindCache(Generic[T]):
         self.oldest, self.revision = oldest, 0
 
     def remember(self, change: ObjectChange[T]) -> None:
+        """Keep a change for those who watch from before it."""
         self.changes.append(change)
         self.revision = change.revision
         weight = change.weight
@@ -205,7 +206,13 @@ class KindCache(Generic[T]):
 
     def apply(self, event: StoreEvent) -> ObjectChange[T]:
         old = self.entries.get(event.key)
-        new = self._taken_in(event.key, event.value, event.revision)
+        new = None
+        if self.unreadable:
+            self.unreadable.pop(event.key, None)
+        if event.value is not None:
+            new = read_or_none(self.kind, event.key, event.value, event.revision)
+            if new is None:  # as good as gone for those here
+                self.unreadable[event.key] = event.revision
         if new is not None:
             self.entries[event.key] = new
             if old is None:
@@ -216,15 +223,6 @@ class KindCache(Generic[T]):
         change = ObjectChange(event.key, new, old, event.revision)
         self.remember(change)
         return change
-
-    def _taken_in(self, key: str, value: bytes | None, revision: Revision) -> Entry[T] | None:
-        """What an event leaves at a key; what cannot be read is as good as gone for those here."""
-        if self.unreadable:
-            self.unreadable.pop(key, None)
-        new = None if value is None else read_or_none(self.kind, key, value, revision)
-        if new is None and value is not None:
-            self.unreadable[key] = revision
-        return new
 
     def forget_before(self, revision: Revision) -> None:
         """Drop the changes up to a revision that the store has compacted."""

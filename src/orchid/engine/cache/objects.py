@@ -5,7 +5,7 @@ try again.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from orchid.engine.cache.entry import Entry, as_kind
@@ -70,19 +70,19 @@ class Objects:
         await self.feed.fresh()
         return self.feed.cache(kind).find(kind, namespace, name)
 
-    async def insert(self, kind: Kind[T], new: T, request: Request) -> Entry[T]:
-        return await self._write(kind, new, None, request)
+    def insert(self, kind: Kind[T], new: T, request: Request) -> Awaitable[Entry[T]]:
+        return self._write(kind, new, None, request)
 
-    async def replace(
+    def replace(
         self,
         kind: Kind[T],
         new: T,
         old: Entry[T],
         request: Request,
         companions: Iterable[Object] = (),
-    ) -> Entry[T]:
+    ) -> Awaitable[Entry[T]]:
         """Replace an object; its companions are new objects that the same commit brings."""
-        return await self._write(kind, new, old, request, companions)
+        return self._write(kind, new, old, request, companions)
 
     async def remove(self, old: Entry[T], request: Request) -> store.Revision:
         change = store.Change(old.key, None, old.revision)
@@ -107,15 +107,19 @@ class Objects:
         request: Request,
         companions: Iterable[Object] = (),
     ) -> Entry[T]:
-        key, stored = kind.key(new.namespace, new.name), kind.stored
+        key, stored = kind.key(new.metadata.namespace, new.metadata.name), kind.stored
         value = stored_form(new if stored is kind else as_kind(stored, new))
         change = store.Change(key, value, old.revision if old else store.ABSENT)
-        changes = [change, *_recorded(kind, new, old, request)]
+        changes = [change]
+        if kind.records is not None:
+            changes += _recorded(kind, new, old, request)
         for companion in companions:
             changes += self._inserted(companion, request)
         revision = await self._commit(changes)
-        entry = Entry.stored(stored, key, value, revision)
-        return entry if stored is kind else entry.served_as(kind)
+        entry = self.feed.cache(kind).entries.get(key)
+        if entry is None or entry.revision != revision:  # it has changed again
+            entry = Entry.stored(stored, key, value, revision)
+        return entry if entry.kind.head == kind.head else entry.served_as(kind)
 
     def _inserted(self, new: Object, request: Request) -> list[store.Change]:
         kind = self.feed.of(type(new)).kind
@@ -134,7 +138,8 @@ class Objects:
         except store.StoreError as failure:
             raise unavailable(failure) from failure
         # Whoever is told of a write finds it in force: a binding grants, a deleted account is out.
-        await self.feed.reach_within(revision, PATIENCE)
+        if revision > self.feed.revision:
+            await self.feed.reach_within(revision, PATIENCE)
         return revision
 
     async def catch_up(self, raced: Raced) -> None:

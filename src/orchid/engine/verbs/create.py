@@ -4,6 +4,7 @@ The order is the function `create`, read from top to bottom. A kind that acts st
 `create` does its work and its answer is the answer.
 """
 
+import functools
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ from orchid.engine.cache.objects import Objects, Raced
 from orchid.engine.endpoint_fields import blank_unwritten
 from orchid.engine.interfaces import Randomness
 from orchid.engine.kind import Kind
-from orchid.engine.offload import offload
+from orchid.engine.offload import LARGE_BYTES, offload
 from orchid.engine.ownership import Ownership
 from orchid.engine.request import Request
 from orchid.wire.errors import (
@@ -47,23 +48,22 @@ class Creating:
         self._ownership = ownership
         self._random = randomness
 
-    async def create(self, kind: Kind[T], new: T, request: Request) -> Entry[T]:
-        new = in_namespace(kind, new, request.namespace)
-        new = wiped(new)
-        new = deduplicated(new, request)
-        sent = new
-        new = await offload(
-            request.body_weight, lambda: self._ownership.after_create(kind, sent, request)
-        )
-        return await self.create_prepared(kind, new, request)
-
-    async def create_prepared(self, kind: Kind[T], new: T, request: Request) -> Entry[T]:
-        """Create what already has its managed fields; apply comes in here."""
-        generated = not new.name and bool(new.metadata.generate_name)
+    async def create(
+        self, kind: Kind[T], new: T, request: Request, *, has_owners: bool = False
+    ) -> Entry[T]:
+        """Create an object; one that apply has made already `has_owners` of its fields."""
+        new = wiped(kind, new, request)
+        if not has_owners:
+            if new.metadata.owner_references:
+                new = deduplicated(new, request)
+            new = await self._owned(kind, new, request)
+        generated = not new.metadata.name and new.metadata.generate_name
         for _ in range(NAME_ATTEMPTS if generated else 1):
             candidate = await self._checked(kind, new, request)
             try:
-                return await self._insert(kind, candidate, request)
+                if request.options.dry_run:
+                    return await self._tried(kind, candidate)
+                return await self._objects.insert(kind, candidate, request)
             except Raced as raced:
                 await self._objects.catch_up(raced)
         raise self._taken(kind, candidate)
@@ -72,61 +72,65 @@ class Creating:
         self, kind: Kind[T], new: T, request: Request, *, under: bool = False
     ) -> Entry[T]:
         """Create an object of an acting kind; `under` another object its metadata is kept."""
-        new = in_namespace(kind, blank_unwritten(kind, new), request.namespace)
-        if not under:
-            new = wiped(new)
-        sent = new
-        if kind.answers_metadata or sent.metadata.managed_fields:  # what is sent is judged
-            new = await offload(
-                request.body_weight, lambda: self._ownership.after_create(kind, sent, request)
-            )
+        new = blank_unwritten(kind, new)
+        new = (
+            in_namespace(kind, new, request.target.namespace)
+            if under
+            else wiped(kind, new, request)
+        )
+        if kind.answers_metadata or new.metadata.managed_fields:  # what is sent is judged
+            new = await self._owned(kind, new, request)
         new = await self._admission.admit(request, kind, new, None)
         if kind.acts is None:
             raise NotFound(kind.about(new.name))
         return Entry.unsaved(kind, await kind.acts.create(new, request))
 
+    async def _owned(self, kind: Kind[T], new: T, request: Request) -> T:
+        """The object with its managed fields."""
+        if request.body_weight <= LARGE_BYTES:
+            owners = self._ownership.after_create(kind, new, request)
+        else:
+            work = functools.partial(self._ownership.after_create, kind, new, request)
+            owners = await offload(request.body_weight, work)
+        return replace(new, metadata=replace(new.metadata, managed_fields=owners))
+
     async def _checked(self, kind: Kind[T], new: T, request: Request) -> T:
         """Everything between decoding and storing."""
         new = await self._admission.admit(request, kind, new, None)
         new = self._stamped(new, request)
-        new = blank_unwritten(kind, new)
-        new = prepared = kind.rules.prepare_for_create(new, request)
-
-        def found() -> tuple[FieldError, ...]:
-            metadata = creation_errors(
-                prepared.metadata,
-                namespaced=kind.namespaced,
-                name_errors=kind.rules.name_errors,
-                only_known_finalizers=kind.rules.only_known_finalizers,
-            )
-            return gathered(chain(metadata, kind.rules.validate(prepared)))
-
-        errors = await offload(request.body_weight, found)
+        if kind.creates is not None:
+            new = blank_unwritten(kind, new)
+        new = kind.rules.prepare_for_create(new, request)
+        if request.body_weight <= LARGE_BYTES:
+            errors = _errors(kind, new)
+        else:
+            errors = await offload(request.body_weight, functools.partial(_errors, kind, new))
         if errors:
             refuse_if_any(kind.about_kind(new.name), errors)
         for warning in kind.rules.warnings(new, None):
             request.warn(warning)
         await self._admission.review(request, kind, new, None)
+        if new.metadata.resource_version and not request.options.dry_run:
+            refuse_set_version(new)
         return new
 
     def _stamped(self, new: T, request: Request) -> T:
         """Give the object its name, its uid and its time of birth."""
-        name = new.name
-        if not name and new.metadata.generate_name:
-            name = new.metadata.generate_name[:LONGEST_BASE] + self._random.suffix()
-        return new.with_meta(
-            name=name, uid=self._random.uid(), creation_timestamp=whole_seconds(request.now)
-        )
+        meta = new.metadata
+        name = meta.name
+        if not name and meta.generate_name:
+            name = meta.generate_name[:LONGEST_BASE] + self._random.suffix()
+        born = whole_seconds(request.now)
+        meta = replace(meta, name=name, uid=self._random.uid(), creation_timestamp=born)
+        return replace(new, metadata=meta)
 
-    async def _insert(self, kind: Kind[T], new: T, request: Request) -> Entry[T]:
-        if request.options.dry_run:
-            await self._objects.feed.fresh()
-            there = self._objects.cache(kind).get(new.namespace, new.name)
-            if there is not None:
-                raise Raced(there.revision)
-            return Entry.unsaved(kind, new)
-        refuse_set_version(new)
-        return await self._objects.insert(kind, new, request)
+    async def _tried(self, kind: Kind[T], new: T) -> Entry[T]:
+        """What a create would have stored."""
+        await self._objects.feed.fresh()
+        there = self._objects.cache(kind).get(new.namespace, new.name)
+        if there is not None:
+            raise Raced(there.revision)
+        return Entry.unsaved(kind, new)
 
     def _taken(self, kind: Kind[Any], new: Object) -> Exception:
         about = kind.about(new.name)
@@ -137,26 +141,42 @@ class Creating:
         return StillTerminating(about) if terminating else AlreadyExists(about)
 
 
+def _errors(kind: Kind[T], new: T) -> tuple[FieldError, ...]:
+    rules = kind.rules
+    metadata = creation_errors(
+        new.metadata,
+        namespaced=kind.namespaced,
+        name_errors=rules.name_errors,
+        only_known_finalizers=rules.only_known_finalizers,
+    )
+    return gathered(chain(metadata, rules.validate(new)))
+
+
 def in_namespace(kind: Kind[T], new: T, namespace: str) -> T:
     """Put the object where the URL says; it may not say otherwise itself."""
+    namespace = place(kind, new, namespace)
+    return new if new.metadata.namespace == namespace else new.with_meta(namespace=namespace)
+
+
+def place(kind: Kind[Any], new: Object, namespace: str) -> str:
+    """The namespace of an object: that of the URL, which it may not contradict."""
+    said = new.metadata.namespace
     if not kind.namespaced:
-        return new.with_meta(namespace="") if new.namespace else new
-    if not new.namespace:
-        return new.with_meta(namespace=namespace)
-    if new.namespace != namespace:
+        return ""
+    if said and said != namespace:
         raise BadRequest(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
-    return new
+    return namespace
 
 
-def wiped(new: T) -> T:
-    """Take away what only the server decides."""
-    meta = new.metadata
+def wiped(kind: Kind[T], new: T, request: Request) -> T:
+    """A new object in its place, without what only the server decides."""
     return replace(
         new,
         metadata=replace(
-            meta,
+            new.metadata,
+            namespace=place(kind, new, request.target.namespace),
             self_link="",
             uid="",
             creation_timestamp=None,

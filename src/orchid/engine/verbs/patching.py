@@ -15,7 +15,7 @@ from orchid.engine.offload import offload
 from orchid.engine.ownership import Ownership
 from orchid.engine.patch import json_patch, merge_patch, server_side_apply, strategic_merge
 from orchid.engine.request import Request
-from orchid.engine.verbs.create import Creating, deduplicated, in_namespace, wiped
+from orchid.engine.verbs.create import Creating, deduplicated, in_namespace
 from orchid.engine.verbs.read import parse_version
 from orchid.engine.verbs.request_body import NO_OWNERS, resets_ownership
 from orchid.engine.verbs.update import Updating, require_name
@@ -176,10 +176,9 @@ class Patching:
             # As in a PUT: what is only tried is shown with the version that was sent.
             if not request.options.dry_run:
                 new = new.with_meta(resource_version="")
-        new = wiped(new)
         creating = request.with_target(replace(request.target, verb="create"))
         await may_create()
-        return await self._creating.create_prepared(kind, new, creating)
+        return await self._creating.create(kind, new, creating, has_owners=True)
 
     def _applied(
         self,

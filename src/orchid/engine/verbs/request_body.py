@@ -41,8 +41,11 @@ def decode_object(
         new, findings = kind.decoder.decode(body, yaml=yaml, findings=mode != "Ignore")
     except Undecodable as failure:
         raise undecodable(kind, body, failure, yaml=yaml) from None
-    _require_readable_version(kind, new, body)
-    new = as_kind(catalog, kind, new)
+    if new.kind != kind.name or new.api_version != kind.api_version:
+        _require_readable_version(kind, new, body)
+        new = _identified(catalog, kind, new)
+    if kind.defaults:
+        new = kind.defaults(new)
     if findings:
         if mode == "Strict":
             raise cannot_be_handled(kind.name, kind.api_version, kind, strict_error(findings))
@@ -93,14 +96,8 @@ def decode_message(catalog: Catalog, kind: Kind[T], body: bytes) -> T:
     return kind.defaults(new) if kind.defaults else new
 
 
-def as_kind(catalog: Catalog, kind: Kind[T], new: T) -> T:
-    """Check what the body says it is, fill in what it left out, and put in the defaults."""
-    if new.kind != kind.name or new.api_version != kind.api_version:
-        new = _identified(catalog, kind, new)
-    return kind.defaults(new) if kind.defaults else new
-
-
 def _identified(catalog: Catalog, kind: Kind[T], new: T) -> T:
+    """Check what the body says it is, and fill in what it left out."""
     name, api_version = shown(new.kind) or kind.name, shown(new.api_version)
     if api_version.count("/") > 1:
         raise BadRequest(

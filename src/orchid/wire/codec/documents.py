@@ -13,12 +13,12 @@ the client. It never guesses: a string is no number and a number is no string.
 import functools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from orchid.wire.codec.bounds import count_check_of, require_few_values
+from orchid.wire.codec.bounds import MOST_VALUES, count_check_of, require_few_values
 from orchid.wire.codec.field_validation import FieldValidation, Malformed, Pairs, Undecodable
 from orchid.wire.codec.json_errors import syntax_fault
 from orchid.wire.codec.quick_check import Odd, quick_check_of
@@ -90,13 +90,10 @@ class Decoder(Generic[T]):
     def __init__(self, type_: type[T], schema: Fields | None = None) -> None:
         self.type = type_
         self.schema = schema or schema_of(type_)
-        self._typed = msgspec.json.Decoder(type_)
+        # Decode what this server has written: no nulls, nothing unknown, nothing to report.
+        self.stored: Callable[[bytes], T] = msgspec.json.Decoder(type_).decode
         self._glance = quick_check_of(self.schema)
         self._require_counts = count_check_of(self.schema)
-
-    def stored(self, data: bytes) -> T:
-        """Decode what this server has written: no nulls, nothing unknown, nothing to report."""
-        return self._typed.decode(data)
 
     def decode(
         self, body: bytes, *, yaml: bool = False, findings: bool = True
@@ -105,23 +102,24 @@ class Decoder(Generic[T]):
         if yaml:
             return self._decode_yaml(body, findings)
         value = plain(body)
-        self._require_counts(value)
         try:
             typed = msgspec.convert(value, self.type)  # text is not read, nor kept, a second time
             keys = self._glance(value)
         except (msgspec.ValidationError, Odd):
+            self._require_counts(value)
             return self._shaped(_with_repeats(body) if findings else value, findings)
-        if findings and _may_repeat_keys(body, keys):
+        # Every key has a colon, and mostly nothing else has.
+        if findings and body.count(_COLON) != keys and _may_repeat_keys(body, keys):
             return self._shaped(_with_repeats(body), findings)
         return typed, []
 
     def convert(self, value: Any, *, findings: bool = False) -> tuple[T, list[str]]:
         """The same from a decoded document; a dict cannot repeat a key."""
-        self._require_counts(value)
         try:
             typed = msgspec.convert(value, self.type)
             self._glance(value)
         except (msgspec.ValidationError, Odd):
+            self._require_counts(value)
             return self._shaped(value, findings)
         return typed, []
 
@@ -159,7 +157,8 @@ def convert(value: Any, type_: type[T]) -> T:
 
 def plain(body: bytes) -> Any:
     """Any JSON document as dicts and lists; raises Malformed when it is none."""
-    require_few_values(body)
+    if len(body) > MOST_VALUES:
+        require_few_values(body)
     try:
         return _PLAIN.decode(body)
     except msgspec.ValidationError as fault:
@@ -211,12 +210,10 @@ _COLON, _BACKSLASH = b":\\"
 def _may_repeat_keys(body: bytes, keys: int) -> bool:
     """Whether the text might hold more keys than the decoded document. Never wrongly says no.
 
-    Every key has a colon, and mostly nothing else has. It follows a quote or a blank, so counting
-    those is counting at least all keys. JSON inside a string has quotes of its own, with a
-    backslash before them; they are taken off again unless a second backslash makes that uncertain.
+    The colon of a key follows a quote or a blank, so counting those is counting at least all keys.
+    JSON inside a string has quotes of its own, with a backslash before them; they are taken off
+    again unless a second backslash makes that uncertain.
     """
-    if body.count(_COLON) == keys:
-        return False
     colons = body.count(b'":')
     for blank in _BLANKS:
         if blank in body:

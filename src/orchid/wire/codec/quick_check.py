@@ -32,8 +32,9 @@ class Odd(Exception):
 def quick_check_of(schema: Fields) -> QuickCheck:
     """A function that counts all keys of a document already known to have the right types.
 
-    It raises Odd at unknown fields, at times that are not in form, at integers beyond 64 bits, and
-    at anything of a wrong type in those parts that are kept as plain dicts.
+    It raises Odd at unknown fields, at times that are not in form, at integers beyond 64 bits, at
+    lists with more items than declared, and at anything of a wrong type in those parts that are
+    kept as plain dicts.
     """
     return _check_fields(schema, schema.open, {})
 
@@ -52,8 +53,8 @@ def _quick_check(node: Node, raw: bool, known: _Known, encoding: str = "") -> Qu
             return _check_fields(node, raw or node.open, known)
         case Mapping(values=values):
             return _check_mapping(_quick_check(values, raw, known), raw)
-        case Sequence(items=items):
-            return _check_sequence(_quick_check(items, raw, known), raw)
+        case Sequence(items=items, most=most):
+            return _check_sequence(_quick_check(items, raw, known), raw, most)
 
 
 class _Closed(dict[str, QuickCheck | None]):
@@ -87,11 +88,16 @@ def _check_fields(node: Fields, raw: bool, known: _Known) -> QuickCheck:
 
     known[id(node), raw] = glance
     for name, field in node.fields.items():
-        members[name] = _quick_check(field.node, raw, known, encoding_of(field))
+        look = _quick_check(field.node, raw, known, encoding_of(field))
+        assert look is not len or not field.nullable  # null has no length
+        members[name] = look
     return glance
 
 
 def _check_mapping(values: QuickCheck | None, raw: bool) -> QuickCheck:
+    if values is None and not raw:
+        return len  # known to be a dict of strings
+
     def glance(value: Any) -> int:
         if type(value) is not dict:
             return _odd(value)
@@ -102,12 +108,12 @@ def _check_mapping(values: QuickCheck | None, raw: bool) -> QuickCheck:
     return glance
 
 
-def _check_sequence(items: QuickCheck | None, raw: bool) -> QuickCheck | None:
-    if items is None and not raw:
+def _check_sequence(items: QuickCheck | None, raw: bool, most: int | None) -> QuickCheck | None:
+    if items is None and not raw and most is None:
         return None
 
     def glance(value: Any) -> int:
-        if type(value) is not list:
+        if type(value) is not list or (most is not None and len(value) > most):
             return _odd(value)
         return sum(map(items, value)) if items else 0
 

@@ -10,6 +10,7 @@ and once for the kind, and each look judges what the object holds and how it cha
 every finding in the causes, so the repetition is part of the answer.
 """
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -29,6 +30,8 @@ from orchid.wire.meta import ManagedFieldsEntry, ObjectMeta, OwnerReference, Tim
 from orchid.wire.naming import PLAIN_FINALIZERS
 from orchid.wire.options import MANAGER_LENGTH, manager_errors
 from orchid.wire.rules.names import (
+    are_labels,
+    is_label,
     label_errors,
     label_value_errors,
     path_segment_errors,
@@ -71,6 +74,9 @@ def creation_errors(
     only_known_finalizers: bool = True,
 ) -> Iterator[FieldError]:
     """Everything wrong with the metadata of a new object, in the order clients know."""
+    if _is_plain(meta, namespaced):
+        yield from map(functools.partial(invalid, NAME, meta.name), name_errors(meta.name, False))
+        return
     yield from _place_errors(meta, namespaced, name_errors)
     yield from _content_errors(meta)
     yield from _finalizer_errors(meta.finalizers)
@@ -130,6 +136,18 @@ def dedup_owner_references(
         seen.add(reference)
     moment = " after mutating admission happens" if after_admission else ""
     return tuple(kept), _DUPLICATE_OWNERS.format(moment=moment, uids=", ".join(repeated))
+
+
+def _is_plain(meta: ObjectMeta, namespaced: bool) -> bool:
+    """Whether there is nothing to find but in the name, as with most objects; seen at a glance."""
+    return bool(
+        meta.name
+        and not (meta.generate_name or meta.annotations or meta.owner_references or meta.finalizers)
+        and meta.generation >= 0
+        and (is_label(meta.namespace) if namespaced else not meta.namespace)
+        and (not meta.labels or are_labels(meta.labels))
+        and (not meta.managed_fields or all(map(_is_ordinary, meta.managed_fields)))
+    )
 
 
 def _place_errors(

@@ -9,7 +9,7 @@ Nothing here raises, and every rule runs in time linear in its input, however ho
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 NameRule = Callable[[str, bool], tuple[str, ...]]
 
@@ -23,6 +23,9 @@ _NAME_PART_PATTERN = r"[A-Za-z0-9]++(?:[-_.]++[A-Za-z0-9]++)*+"
 _LABEL = re.compile(_LABEL_PATTERN).fullmatch
 _SUBDOMAIN = re.compile(rf"{_LABEL_PATTERN}(?:\.{_LABEL_PATTERN})*+").fullmatch
 _NAME_PART = re.compile(_NAME_PART_PATTERN).fullmatch
+_QUALIFIED = re.compile(
+    rf"(?:{_LABEL_PATTERN}(?:\.{_LABEL_PATTERN})*+/)?{_NAME_PART_PATTERN}"
+).fullmatch
 
 LABEL_LENGTH = 63
 SUBDOMAIN_LENGTH = 253
@@ -69,6 +72,8 @@ def subdomain_errors(name: str, prefix: bool = False) -> tuple[str, ...]:
     """Labels joined by dots, as most objects are named."""
     if prefix:
         name = without_trailing_dash(name)
+    elif len(name) <= SUBDOMAIN_LENGTH and _SUBDOMAIN(name):
+        return ()
     return _subdomain(name, "characters")
 
 
@@ -105,6 +110,21 @@ def label_value_errors(value: str) -> tuple[str, ...]:
         return ()
     found = _length_error(value, LABEL_LENGTH, "bytes")
     return found if _NAME_PART(value) else (*found, _NOT_A_VALUE)
+
+
+def is_label(name: str) -> bool:
+    """Whether `label_errors` finds nothing."""
+    return len(name) <= LABEL_LENGTH and _LABEL(name) is not None
+
+
+def are_labels(labels: Mapping[str, str]) -> bool:
+    """Whether nothing is wrong with these labels. Never wrongly says yes; of long keys, says no."""
+    for key, value in labels.items():
+        if len(key) > LABEL_LENGTH or not _QUALIFIED(key):
+            return False
+        if value and (len(value) > LABEL_LENGTH or not _NAME_PART(value)):
+            return False
+    return True
 
 
 def without_trailing_dash(prefix: str) -> str:
