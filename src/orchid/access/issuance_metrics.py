@@ -105,15 +105,20 @@ class _CountedTokens:
         try:
             made = await self._asked.create(new, request)
         except ApiError:
-            self._metrics.count_token(new, request.namespace, REFUSED)
+            self._metrics.count_token(new, request.target.namespace, REFUSED)
             raise
-        self._metrics.count_token(new, request.namespace, ISSUED)
+        self._metrics.count_token(new, request.target.namespace, ISSUED)
         return made
 
 
 def outcome_of(entry: Entry[CertificateSigningRequest] | None) -> str:
     """What became of a request, or "" while nothing has."""
-    if entry is None or not any(sign in entry.tail for sign in _SIGNS):
+    if entry is None:
+        return ""
+    for sign in _SIGNS:
+        if sign in entry.tail:
+            break
+    else:
         return ""
     found = entry.object
     if found.is_issued:

@@ -71,6 +71,9 @@ class Bound:
     node: Reference | None = None
 
 
+NOT_BOUND = Bound()
+
+
 class TokenIssuer:
     """Make tokens for accounts that exist."""
 
@@ -101,7 +104,7 @@ class TokenIssuer:
 
     async def account_uid(self, namespace: str, name: str) -> str:
         await self._feed.fresh()
-        entry = self._accounts.get(namespace, name)
+        entry = self._accounts.entries.get(self._accounts.kind.key(namespace, name))
         if entry is None:
             raise NotFound(ErrorSubject("", "serviceaccounts", name))
         return entry.meta.uid
@@ -137,9 +140,13 @@ class TokenIssuer:
 
     async def sign(self, wanted: TokenRequest, bound: Bound | None, now: datetime) -> IssuedToken:
         """Make the token that a complete request asks for."""
-        now = await self._after_revocation((wanted.namespace, wanted.name), now)
-        claims, account = self._claims(wanted, bound or Bound(), now)
+        if self._revocations is not None:
+            account_name = (wanted.metadata.namespace, wanted.metadata.name)
+            until = self._revocations.account_until(account_name)
+            if now.timestamp() < until + 1:
+                now = await _after(until, now)
         signer = self._signer()
+        claims, account = self._claims(signer.issuer, wanted, bound or NOT_BOUND, now)
         try:
             if signer.slow:
                 # An RSA signature takes milliseconds in which the loop would serve nobody.
@@ -154,51 +161,40 @@ class TokenIssuer:
             self._counted(signer.kid, wanted.metadata.uid, claims.exp)
         return IssuedToken(token.reveal(), f"JTI={claims.jti}")
 
-    async def _after_revocation(self, account: tuple[str, str], now: datetime) -> datetime:
-        """Wait for the second after those whose tokens are revoked: `iat` counts whole seconds."""
-        until = -1 if self._revocations is None else self._revocations.account_until(account)
-        if int(now.timestamp()) > until:
-            return now
-        wait = until + 1 - now.timestamp()
-        if wait > LONGEST_WAIT:  # the clock of whoever revoked is ahead of ours
-            raise Unavailable("tokens of this account were revoked just now; try again")
-        await asyncio.sleep(wait)
-        return now + timedelta(seconds=wait)
-
     def close(self) -> None:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _claims(
-        self, wanted: TokenRequest, bound: Bound, now: datetime
+        self, issuer: str, wanted: TokenRequest, bound: Bound, now: datetime
     ) -> tuple[Claims, AccountClaims]:
-        seconds = wanted.spec.expiration_seconds
+        meta, seconds = wanted.metadata, wanted.spec.expiration_seconds
         assert seconds is not None
         issued_at = int(now.timestamp())
-        extended = self._is_extended(wanted, bound)
+        extended = bound.pod is not None and self._is_extended(wanted)
         claims = Claims(
             aud=wanted.spec.audiences or (),
             exp=issued_at + (self._extended_seconds if extended else seconds),
             iat=issued_at,
-            iss=self._signer().issuer,
+            iss=issuer,
             jti=self._random.uid(),
             nbf=issued_at,
-            sub=f"system:serviceaccount:{wanted.namespace}:{wanted.name}",
+            sub=f"system:serviceaccount:{meta.namespace}:{meta.name}",
         )
         account = AccountClaims(
-            namespace=wanted.namespace,
+            namespace=meta.namespace,
             node=bound.node,
             pod=bound.pod,
             secret=bound.secret,
-            serviceaccount=Reference(wanted.name, wanted.metadata.uid),
+            serviceaccount=Reference(meta.name, meta.uid),
             warnafter=issued_at + seconds if extended else None,
         )
         return claims, account
 
-    def _is_extended(self, wanted: TokenRequest, bound: Bound) -> bool:
+    def _is_extended(self, wanted: TokenRequest) -> bool:
+        """Whether a token that is bound to a Pod lasts longer than it was asked to."""
         return (
             self._extends
-            and bound.pod is not None
             and wanted.spec.expiration_seconds == EXTENDED_WHEN
             and all(audience in self.api_audiences for audience in wanted.spec.audiences or ())
         )
@@ -207,6 +203,15 @@ class TokenIssuer:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sign-token")
         return self._threads
+
+
+async def _after(until: int, now: datetime) -> datetime:
+    """Wait for the second after those whose tokens are revoked: `iat` counts whole seconds."""
+    wait = until + 1 - now.timestamp()
+    if wait > LONGEST_WAIT:  # the clock of whoever revoked is ahead of ours
+        raise Unavailable("tokens of this account were revoked just now; try again")
+    await asyncio.sleep(wait)
+    return now + timedelta(seconds=wait)
 
 
 def group_and_version(api_version: str) -> tuple[str, str]:

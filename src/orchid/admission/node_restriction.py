@@ -27,7 +27,7 @@ from orchid.wire.errors import ErrorSubject, Forbidden, NotFound
 from orchid.wire.meta import Object, OwnerReference
 from orchid.wire.naming import Naming
 from orchid.wire.text import quote
-from orchid.wire.user import NODE_PREFIX, node_name
+from orchid.wire.user import NODE_PREFIX, NODES, node_name
 
 
 class NodeRestriction(AdmissionPolicy):
@@ -45,6 +45,8 @@ class NodeRestriction(AdmissionPolicy):
     async def admit(
         self, request: Request, kind: Kind[Any], new: Object, old: Object | None
     ) -> Object:
+        if NODES not in request.user.groups:
+            return new
         node = self._caller(request, kind, new)
         if node is None:
             return new

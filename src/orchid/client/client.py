@@ -243,8 +243,8 @@ class Client:
             try:
                 async with self._transport.stream(self._watch_target(wanted, position)) as pieces:
                     async for lines in _lines(pieces):
-                        batch = [
-                            WatchedChange[T](event.type, event.object, decoder)
+                        batch: list[WatchedChange[T]] = [
+                            WatchedChange(event.type, event.object, decoder)
                             for event in map(_event, lines)
                         ]
                         _refuse_error(batch)

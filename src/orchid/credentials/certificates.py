@@ -6,13 +6,13 @@ to be asked first. Two certificates are the same only if all their bytes are (`s
 numbers and key ids can be forged.
 """
 
-import contextlib
 import hashlib
 import hmac
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import lru_cache
+from typing import NamedTuple, cast
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -35,6 +35,8 @@ from orchid.credentials.refusals import (
 )
 
 _MAX_CERTIFICATE = 128 * 1024
+_USUAL_SIZE, _REMEMBERED = 4096, 64
+_USUAL_NAME, _REMEMBERED_NAMES = 512, 256
 
 _UNREADABLE = "x509: malformed certificate"
 _UNREADABLE_FOR = (
@@ -93,6 +95,14 @@ def parse(data: bytes) -> x509.Certificate:
     return certificate
 
 
+def parse_once(data: bytes) -> x509.Certificate:
+    """`parse`, remembering the last few good ones: one is validated first, and then recorded."""
+    return _parse_usual(data) if len(data) <= _USUAL_SIZE else parse(data)
+
+
+_parse_usual = lru_cache(maxsize=_REMEMBERED)(parse)
+
+
 def parse_blocks(text: bytes | str) -> list[x509.Certificate]:
     """Read issued certificates from PEM text; the first problem ends the reading.
 
@@ -109,7 +119,7 @@ def parse_blocks(text: bytes | str) -> list[x509.Certificate]:
             raise MalformedCertificate("no PEM block headers are permitted")
         if not block.data:
             raise MalformedCertificate("found CERTIFICATE PEM block containing 0 certificates")
-        found.extend(parse(data) for data in _concatenated(block.data))
+        found.extend(map(parse_once, _concatenated(block.data)))
     if not found:
         raise MalformedCertificate("must contain at least one CERTIFICATE PEM block")
     return found
@@ -163,9 +173,10 @@ def identify(data: bytes) -> Identity:
 
 def read_contents(certificate: x509.Certificate, data: bytes) -> CertificateContents:
     """Read the names of a certificate and its DER: the subject by us, the rest by the library."""
-    names: x509.SubjectAlternativeName | Sequence[x509.GeneralName] = ()
-    with contextlib.suppress(x509.ExtensionNotFound):
-        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    names: Iterable[x509.GeneralName] = ()
+    for extension in certificate.extensions:
+        if extension.oid == x509.SubjectAlternativeName.oid:
+            names = cast(x509.SubjectAlternativeName, extension.value)
     found: dict[type, list[object]] = {}
     for name in names:
         found.setdefault(type(name), []).append(name.value)
@@ -279,12 +290,21 @@ def _fault(data: bytes) -> str:
 
 
 def _read_name(data: bytes, name: der.Element) -> DistinguishedName:
+    encoded = data[name.begin : name.stop]
     try:
-        return read_subject(data, name)
+        # The names of authorities come again and again, and a subject several times in a row.
+        return _usual_name(encoded) if len(encoded) <= _USUAL_NAME else _name(encoded)
     except BadString as error:
         raise MalformedCertificate(f"x509: invalid RDNSequence: {error}") from None
     except der.NotDer:
         raise MalformedCertificate("x509: invalid RDNSequence") from None
+
+
+def _name(encoded: bytes) -> DistinguishedName:
+    return read_subject(encoded, der.element(encoded, 0, len(encoded)))
+
+
+_usual_name = lru_cache(maxsize=_REMEMBERED_NAMES)(_name)
 
 
 def _uid(subject: DistinguishedName) -> str:

@@ -41,7 +41,7 @@ def read_issued(chain: bytes) -> IssuedFacts:
     block = pem.first(chain)
     if block is None:
         raise MalformedCertificate("must contain at least one CERTIFICATE PEM block")
-    certificate = certificates.parse(block.data)
+    certificate = certificates.parse_once(block.data)
     found = {type(one.value): one.value for one in certificate.extensions}
     authority = found.get(x509.AuthorityKeyIdentifier)
     key_id = getattr(authority, "key_identifier", None) or b""

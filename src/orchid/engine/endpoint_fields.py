@@ -18,18 +18,16 @@ T = TypeVar("T", bound=Object)
 
 def keep_unwritten(kind: Kind[T], endpoint: Endpoint | None, new: T, old: T) -> T:
     """On update: fields that this endpoint may not write keep their stored value."""
-    for path in _unwritable(kind, endpoint):
-        new = _copied(kind.schema, path.split("."), new, old)
-    return new
+    parts = _parts_of(kind, _unwritable(kind, endpoint))
+    return _with_parts(parts, new, old) if parts else new
 
 
 def blank_unwritten(kind: Kind[T], new: T) -> T:
     """On create: fields that a create may not set are empty."""
     if kind.creates is None:
         return new
-    for path in _complement(kind, kind.creates):
-        new = _copied(kind.schema, path.split("."), new, _blank(kind.type))
-    return new
+    parts = _parts_of(kind, _complement(kind, kind.creates))
+    return _with_parts(parts, new, _blank(kind.type)) if parts else new
 
 
 @functools.cache
@@ -43,9 +41,8 @@ def resets(kind: Kind[Any], endpoint: Endpoint | None) -> tuple[str, ...]:
 
 def without_resets(kind: Kind[T], new: T) -> T:
     """A new object without what nobody comes to own by creating it, however large that is."""
-    for path in resets(kind, None):
-        new = _copied(kind.schema, path.split("."), new, _blank(kind.type))
-    return new
+    parts = _parts_of(kind, resets(kind, None))
+    return _with_parts(parts, new, _blank(kind.type)) if parts else new
 
 
 def _unwritable(kind: Kind[Any], endpoint: Endpoint | None) -> tuple[str, ...]:
@@ -72,14 +69,31 @@ def _unwritten(schema: Fields, prefix: str, writes: tuple[str, ...]) -> list[str
     return found
 
 
-def _copied(schema: Fields, path: list[str], new: Any, old: Any) -> Any:
-    known = schema.fields[path[0]]
-    name = known.python_name
-    if len(path) == 1:
-        return replace(new, **{name: getattr(old, name)})
-    assert isinstance(known.node, Fields)
-    inner = _copied(known.node, path[1:], getattr(new, name), getattr(old, name))
-    return replace(new, **{name: inner})
+Parts = dict[str, Any]  # fields by their Python names: None for all of one, else parts of it
+
+
+@functools.cache
+def _parts_of(kind: Kind[Any], paths: tuple[str, ...]) -> Parts:
+    """The same paths as a tree."""
+    tree: Parts = {}
+    for path in paths:
+        parts, schema = tree, kind.schema
+        *outer, last = path.split(".")
+        for name in outer:
+            known = schema.fields[name]
+            assert isinstance(known.node, Fields)
+            parts, schema = parts.setdefault(known.python_name, {}), known.node
+        parts[schema.fields[last].python_name] = None
+    return tree
+
+
+def _with_parts(parts: Parts, new: Any, old: Any) -> Any:
+    """A value with these parts of another."""
+    taken = {}
+    for name, inner in parts.items():
+        there = getattr(old, name)
+        taken[name] = _with_parts(inner, getattr(new, name), there) if inner else there
+    return replace(new, **taken)
 
 
 @functools.cache

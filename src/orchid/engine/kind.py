@@ -188,5 +188,7 @@ class Kind(Generic[T]):
         """This kind in a validation error: `CertificateSigningRequest.certificates.orch.io "x"`."""
         return ErrorSubject(self.stored.group, self.name, name)
 
-    def endpoint(self, name: str) -> Endpoint | None:
-        return next((endpoint for endpoint in self.endpoints if endpoint.name == name), None)
+    @cached_property
+    def endpoint(self) -> Callable[[str], Endpoint | None]:
+        """Find an endpoint by its name."""
+        return {endpoint.name: endpoint for endpoint in self.endpoints}.get

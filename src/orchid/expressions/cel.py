@@ -128,11 +128,13 @@ class ExpressionInput:
             raise ValueUnfit("too many or too deeply nested values")
         if isinstance(value, str):
             return self._text(value)
+        if isinstance(value, (list, tuple)):
+            return [self._copy(one, levels - 1) for one in value] if value else []
         if value is None or isinstance(value, (bool, datetime)):
             return value
         if isinstance(value, (int, float)):
             return _number(value)
-        if isinstance(value, Mapping):
+        if isinstance(value, (dict, Mapping)):
             return {self._text(key): self._copy(one, levels - 1) for key, one in value.items()}
         return [self._copy(one, levels - 1) for one in value]
 

@@ -51,8 +51,10 @@ DENIED: Final = "Denied"
 FAILED: Final = "Failed"
 TRUE: Final = "True"
 DECISIONS: Final = {APPROVED: "request.approved", DENIED: "request.denied"}
+OPPOSITES: Final = {APPROVED: DENIED, DENIED: APPROVED}
 
 SPEC: Final = Path() / "spec"
+USAGES, SIGNER_NAME = SPEC / "usages", SPEC / "signerName"
 CONDITIONS: Final = Path() / "status" / "conditions"
 CERTIFICATE: Final = Path() / "status" / "certificate"
 
@@ -128,7 +130,7 @@ class CertificateSigningRequestStatus(Wire):
 
     def has(self, type_: str) -> bool:
         """Whether a condition of this type is there; its status is not looked at."""
-        return type_ in [condition.type for condition in self.conditions]
+        return bool(self.conditions) and type_ in types_of(self.conditions)
 
 
 class CertificateSigningRequest(Object):
@@ -198,7 +200,7 @@ class Rules(Strategy[CertificateSigningRequest]):
         yield from request_errors(spec.request)
         if not (spec.request or spec.signer_name or spec.usages):
             # Who asks for nothing is told all that one usually says.
-            yield required(SPEC / "usages")
+            yield required(USAGES)
         yield from usage_errors(spec.usages)
         yield from self._signer_errors(spec.signer_name)
         yield from lifetime_errors(spec.expiration_seconds)
@@ -212,9 +214,9 @@ class Rules(Strategy[CertificateSigningRequest]):
     def _signer_errors(self, name: str) -> Iterator[FieldError]:
         if name == self._legacy_signer:
             text = "the legacy signerName is not allowed via this API version"
-            yield invalid(SPEC / "signerName", name, text)
+            yield invalid(SIGNER_NAME, name, text)
         else:
-            yield from signer_name_errors(SPEC / "signerName", name)
+            yield from signer_name_errors(SIGNER_NAME, name)
 
 
 class ApprovalRules(Strategy[CertificateSigningRequest]):
@@ -297,7 +299,7 @@ def decisions(
 ) -> Iterator[Fact]:
     """For the ledger: each approval and denial, once."""
     for type_, told in DECISIONS.items():
-        if new and new.has(type_) and not (old and old.has(type_)):
+        if new and new.status.has(type_) and not (old and old.status.has(type_)):
             yield Fact(
                 told,
                 {"signer": new.spec.signer_name},
@@ -321,14 +323,13 @@ def request_errors(request: bytes | None) -> Iterator[FieldError]:
 
 
 def usage_errors(usages: tuple[str, ...]) -> Iterator[FieldError]:
-    path = SPEC / "usages"
     for index, usage in enumerate(usages):
         if usage not in ALL_USAGES:
-            yield unsupported(path[index], usage, ALL_USAGES)
+            yield unsupported(USAGES[index], usage, ALL_USAGES)
     seen: set[str] = set()
     for index, usage in enumerate(usages):
         if usage in seen:
-            yield duplicate(path[index], usage)
+            yield duplicate(USAGES[index], usage)
         seen.add(usage)
 
 
@@ -341,8 +342,8 @@ def lifetime_errors(seconds: int | None) -> Iterator[FieldError]:
 # --- conditions -------------------------------------------------------------------------------
 
 
-def count(conditions: Conditions, type_: str) -> int:
-    return [condition.type for condition in conditions].count(type_)
+def types_of(conditions: Conditions) -> list[str]:
+    return [condition.type for condition in conditions]
 
 
 def with_stored_decision(
@@ -352,7 +353,7 @@ def with_stored_decision(
     conditions = new.status.conditions
     for type_ in (APPROVED, DENIED):
         stored = [there for there in old.status.conditions if there.type == type_]
-        if stored and len(stored) == count(conditions, type_):
+        if stored and len(stored) == types_of(conditions).count(type_):
             following = iter(stored)
             conditions = tuple(
                 next(following) if sent.type == type_ else sent for sent in conditions
@@ -384,7 +385,7 @@ def timed(
 
 def condition_errors(new: Conditions, old: Conditions) -> Iterator[FieldError]:
     """Judge every condition by itself and beside the others; stored faults may stay."""
-    stored = [condition.type for condition in old]
+    stored = types_of(old)
     may_contradict = APPROVED in stored and DENIED in stored
     may_repeat = len(set(stored)) < len(stored)
     seen: set[str] = set()
@@ -401,9 +402,6 @@ def condition_errors(new: Conditions, old: Conditions) -> Iterator[FieldError]:
         seen.add(type_)
 
 
-OPPOSITES: Final = {APPROVED: DENIED, DENIED: APPROVED}
-
-
 def status_errors(
     condition: CertificateSigningRequestCondition, path: Path
 ) -> Iterator[FieldError]:
@@ -416,16 +414,18 @@ def status_errors(
 
 
 def removal_errors(new: Conditions, old: Conditions) -> Iterator[FieldError]:
+    now, before = types_of(new), types_of(old)
     for type_ in (APPROVED, DENIED, FAILED):
-        if count(new, type_) < count(old, type_):
+        if now.count(type_) < before.count(type_):
             yield forbidden(
                 CONDITIONS, f"updates may not remove a condition of type {quote(type_)}"
             )
 
 
 def addition_errors(new: Conditions, old: Conditions, *types: str) -> Iterator[FieldError]:
+    now, before = types_of(new), types_of(old)
     for type_ in types:
-        if count(new, type_) > count(old, type_):
+        if now.count(type_) > before.count(type_):
             yield forbidden(CONDITIONS, f"updates may not add a condition of type {quote(type_)}")
 
 

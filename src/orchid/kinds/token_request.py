@@ -7,17 +7,17 @@ in the answer and nowhere else: not in an error, a warning or the audit record.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any, Protocol
 
+import msgspec
 from msgspec import field
 
 from orchid.engine.kind import LARGEST_REVIEW, Endpoint, Kind, Scope
 from orchid.engine.request import Request
-from orchid.wire.errors import Conflict, ErrorSubject, Invalid, refuse_if_any
+from orchid.wire.errors import Conflict, ErrorSubject, Invalid
 from orchid.wire.fields import METADATA, FieldError, Path, invalid
-from orchid.wire.meta import Object, Time
+from orchid.wire.meta import Object, ObjectMeta, Time
 from orchid.wire.naming import Naming
 from orchid.wire.struct import Wire, always, confidential, describe, null, proto, replace
 from orchid.wire.text import whole_seconds
@@ -80,12 +80,14 @@ class TokenRequest(Object):
     ] = field(default_factory=TokenRequestStatus)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class IssuedToken:
+class IssuedToken(msgspec.Struct, frozen=True):
     """A signed token, and the id under which later audit records will name it."""
 
     token: str
     credential_id: str
+
+    def __repr__(self) -> str:
+        return f"IssuedToken({self.credential_id})"
 
 
 class Issuer(Protocol):
@@ -113,18 +115,21 @@ class RequestToken:
         self._issuer = issuer
 
     async def create(self, new: TokenRequest, request: Request) -> TokenRequest:
-        about = ErrorSubject(self._group, "TokenRequest", request.name)
-        refuse_other_name(about, new, request)
-        uid = await self._issuer.account_uid(request.namespace, request.name)
-        refuse_other_uid(about, new, uid)
+        namespace, name = request.target.namespace, request.target.name
+        about = ErrorSubject(self._group, "TokenRequest", name)
+        refuse_other_name(about, new.metadata, namespace, name)
+        uid = await self._issuer.account_uid(namespace, name)
+        if new.metadata.uid:
+            refuse_other_uid(about, new.metadata.uid, uid)
         new = self._filled_in(new, request, uid)
-        # The reference leaves the name out of this one error.
-        refuse_if_any(about._replace(name=""), spec_errors(new.spec))
+        if errors := tuple(spec_errors(new.spec)):
+            # The reference leaves the name out of this one error.
+            raise Invalid(ErrorSubject(self._group, "TokenRequest"), errors)
         bound = None
         if new.spec.bound_object_ref is not None:
-            reference = new.spec.bound_object_ref
-            bound = self._issuer.bind(reference, request.namespace, request.name)
-        new = self._shortened(new, request)
+            bound = self._issuer.bind(new.spec.bound_object_ref, namespace, name)
+        if self._issuer.longest_seconds:
+            new = self._shortened(new, request)
         issued = await self._issuer.sign(new, bound, request.now)
         request.annotate(self._audit_key, issued.credential_id)
         assert new.spec.expiration_seconds is not None
@@ -141,16 +146,16 @@ class RequestToken:
             spec = replace(spec, expiration_seconds=DEFAULT_SECONDS)
         metadata = replace(
             new.metadata,
-            name=request.name,
-            namespace=request.namespace,
+            name=request.target.name,
+            namespace=request.target.namespace,
             uid=uid,
             creation_timestamp=whole_seconds(request.now),
         )
-        return replace(new, metadata=metadata, spec=spec, status=TokenRequestStatus())
+        return replace(new, metadata=metadata, spec=spec)
 
     def _shortened(self, new: TokenRequest, request: Request) -> TokenRequest:
         wanted, longest = new.spec.expiration_seconds or 0, self._issuer.longest_seconds
-        if not longest or wanted <= longest:
+        if wanted <= longest:
             return new
         request.warn(f"requested expiration of {wanted} seconds shortened to {longest} seconds")
         return replace(new, spec=replace(new.spec, expiration_seconds=longest))
@@ -179,23 +184,22 @@ def with_default_lifetime(sent: TokenRequest) -> TokenRequest:
     return replace(sent, spec=replace(sent.spec, expiration_seconds=DEFAULT_SECONDS))
 
 
-def refuse_other_name(about: ErrorSubject, new: TokenRequest, request: Request) -> None:
+def refuse_other_name(about: ErrorSubject, sent: ObjectMeta, namespace: str, name: str) -> None:
     """A body that names an account must name the one in the path."""
     errors = []
-    if new.name and new.name != request.name:
+    if sent.name and sent.name != name:
         text = "must match the service account name if specified"
-        errors.append(invalid(METADATA / "name", new.name, text))
-    if new.namespace and new.namespace != request.namespace:
+        errors.append(invalid(METADATA / "name", sent.name, text))
+    if sent.namespace and sent.namespace != namespace:
         text = "must match the service account namespace if specified"
-        errors.append(invalid(METADATA / "namespace", new.namespace, text))
+        errors.append(invalid(METADATA / "namespace", sent.namespace, text))
     if errors:
         raise Invalid(about, errors)
 
 
-def refuse_other_uid(about: ErrorSubject, new: TokenRequest, uid: str) -> None:
+def refuse_other_uid(about: ErrorSubject, sent: str, uid: str) -> None:
     """Whoever names a uid means that very account, not a later one of the same name."""
-    sent = new.metadata.uid
-    if sent and sent != uid:
+    if sent != uid:
         raise Conflict(
             about,
             f"the UID in the token request ({sent}) does not match "

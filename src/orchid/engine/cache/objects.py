@@ -71,7 +71,7 @@ class Objects:
         return self.feed.cache(kind).find(kind, namespace, name)
 
     def insert(self, kind: Kind[T], new: T, request: Request) -> Awaitable[Entry[T]]:
-        return self._write(kind, new, None, request)
+        return self._write(kind, new, None, request, value=stored_form(new))
 
     def replace(
         self,
@@ -79,10 +79,15 @@ class Objects:
         new: T,
         old: Entry[T],
         request: Request,
+        *,
+        value: bytes,
         companions: Iterable[Object] = (),
     ) -> Awaitable[Entry[T]]:
-        """Replace an object; its companions are new objects that the same commit brings."""
-        return self._write(kind, new, old, request, companions)
+        """Replace an object by another, which is encoded in `value`.
+
+        Its companions are new objects that the same commit brings.
+        """
+        return self._write(kind, new, old, request, value=value, companions=companions)
 
     async def remove(self, old: Entry[T], request: Request) -> store.Revision:
         change = store.Change(old.key, None, old.revision)
@@ -105,10 +110,13 @@ class Objects:
         new: T,
         old: Entry[T] | None,
         request: Request,
+        *,
+        value: bytes,
         companions: Iterable[Object] = (),
     ) -> Entry[T]:
         key, stored = kind.key(new.metadata.namespace, new.metadata.name), kind.stored
-        value = stored_form(new if stored is kind else as_kind(stored, new))
+        if stored is not kind:
+            value = stored_form(as_kind(stored, new))
         change = store.Change(key, value, old.revision if old else store.ABSENT)
         changes = [change]
         if kind.records is not None:

@@ -72,12 +72,12 @@ class Creating:
         self, kind: Kind[T], new: T, request: Request, *, under: bool = False
     ) -> Entry[T]:
         """Create an object of an acting kind; `under` another object its metadata is kept."""
-        new = blank_unwritten(kind, new)
-        new = (
-            in_namespace(kind, new, request.target.namespace)
-            if under
-            else wiped(kind, new, request)
-        )
+        if kind.creates is not None:
+            new = blank_unwritten(kind, new)
+        if not under:
+            new = wiped(kind, new, request)
+        elif new.metadata.namespace != request.target.namespace:
+            new = in_namespace(kind, new, request.target.namespace)
         if kind.answers_metadata or new.metadata.managed_fields:  # what is sent is judged
             new = await self._owned(kind, new, request)
         new = await self._admission.admit(request, kind, new, None)

@@ -14,10 +14,11 @@ from orchid.engine.cache.entry import Entry, with_revision
 from orchid.engine.cache.objects import Objects, Raced, stored_form
 from orchid.engine.endpoint_fields import keep_unwritten
 from orchid.engine.kind import Endpoint, Kind
-from orchid.engine.offload import offload
+from orchid.engine.offload import LARGE_BYTES, offload
 from orchid.engine.ownership import Ownership
 from orchid.engine.patch.managed_fields import same_but_times
 from orchid.engine.request import Request
+from orchid.engine.strategy import Strategy
 from orchid.engine.verbs.create import deduplicated, in_namespace
 from orchid.engine.verbs.read import parse_version
 from orchid.wire.codec.documents import to_builtins
@@ -71,8 +72,11 @@ class Updating:
         """Apply a change to the newest object until it wins, or the client's version is stale."""
         while True:
             entry = await self._objects.current(kind, request.namespace, request.name)
-            weight = request.body_weight + len(entry.data)
-            changed = await offload(weight, functools.partial(change, entry))
+            if request.body_weight + len(entry.tail) <= LARGE_BYTES:
+                changed = change(entry)
+            else:
+                weight = request.body_weight + len(entry.tail)
+                changed = await offload(weight, functools.partial(change, entry))
             new = await self._checked(kind, endpoint, changed, entry, request)
             try:
                 return await self._store(kind, new, entry, request)
@@ -88,19 +92,10 @@ class Updating:
         require_version(kind, new, entry)
         new = replace(new, metadata=carried_over(new.metadata, old.metadata))
         new = keep_unwritten(kind, endpoint, new, old)
-        new = prepared = rules.prepare_for_update(new, old, request)
-
-        def found() -> tuple[FieldError, ...]:
-            metadata = update_errors(
-                prepared.metadata,
-                old.metadata,
-                namespaced=kind.namespaced,
-                name_errors=kind.rules.name_errors_on_update,
-                only_known_finalizers=kind.rules.only_known_finalizers,
-            )
-            return gathered(itertools.chain(metadata, rules.validate_update(prepared, old)))
-
-        errors = await offload(request.body_weight + len(entry.data), found)
+        new = rules.prepare_for_update(new, old, request)
+        judge = functools.partial(_errors, kind, rules, new, old)
+        weight = request.body_weight + len(entry.tail)
+        errors = judge() if weight <= LARGE_BYTES else await offload(weight, judge)
         if errors:
             refuse_if_any(kind.about_kind(new.name), errors)
         for warning in rules.warnings(new, old):
@@ -117,12 +112,15 @@ class Updating:
             and not is_held(kind, new)
         ):
             return await self._finish_deletion(kind, new, entry, request)
-        if is_unchanged(new, entry) and not self._objects.is_stale(entry.key):
+        value = stored_form(new)
+        if is_unchanged(new, value, entry) and not self._objects.is_stale(entry.key):
             return entry
         if request.options.dry_run:
             return Entry.unsaved(kind, new.with_meta(resource_version=str(entry.revision)))
         beside = await self._admission.companions(request, kind, new, entry.object)
-        return await self._objects.replace(kind, new, entry, request, beside)
+        return await self._objects.replace(
+            kind, new, entry, request, value=value, companions=beside
+        )
 
     async def _finish_deletion(
         self, kind: Kind[T], new: T, entry: Entry[T], request: Request
@@ -133,15 +131,25 @@ class Updating:
         return Entry.unsaved(kind, new.with_meta(resource_version=str(entry.revision)))
 
 
+def _errors(kind: Kind[T], rules: Strategy[Any], new: T, old: T) -> tuple[FieldError, ...]:
+    metadata = update_errors(
+        new.metadata,
+        old.metadata,
+        namespaced=kind.namespaced,
+        name_errors=kind.rules.name_errors_on_update,
+        only_known_finalizers=kind.rules.only_known_finalizers,
+    )
+    return gathered(itertools.chain(metadata, rules.validate_update(new, old)))
+
+
 def is_held(kind: Kind[T], one: T) -> bool:
     """Whether an object that is being deleted has to stay for now."""
     return bool(one.metadata.finalizers) or kind.rules.holds_deletion(one)
 
 
-def is_unchanged(new: Object, entry: Entry[Any]) -> bool:
-    """Whether storing this would change nothing but, at most, the times of managed fields."""
-    data = stored_form(new)
-    tail = with_revision(data[len(entry.kind.head) :], entry.revision)
+def is_unchanged(new: Object, value: bytes, entry: Entry[Any]) -> bool:
+    """Whether storing this value would change nothing but, at most, times of managed fields."""
+    tail = with_revision(value[len(entry.kind.head) :], entry.revision)
     if tail == entry.tail:
         return True
     # Times have one length, so a difference in times alone leaves the length as it was.

@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 from orchid.client.transport import Transport
 from orchid.outbound.answer import Answer
@@ -29,6 +30,8 @@ class InProcessTransport:
         self._handler = handler
         self._peer = peer
         self._user_agent = user_agent
+        # Headers, and what others found out from them, by the media type of the body: a few.
+        self._heads: dict[str, tuple[dict[str, str], dict[str, Any]]] = {}
 
     async def send(self, method: str, target: str, body: bytes = b"", media: str = JSON) -> Answer:
         request = self._request(method, target, body, media)
@@ -59,10 +62,13 @@ class InProcessTransport:
 
     def _request(self, method: str, target: str, body: bytes, media: str) -> HttpRequest:
         path, _, query = target.partition("?")
-        headers = {"user-agent": self._user_agent}
-        if body:
-            headers["content-type"] = media
-        return HttpRequest(method, target, path, query, headers, self._peer, body=body)
+        head = self._heads.get(media)
+        if head is None:
+            head = ({"user-agent": self._user_agent, "content-type": media}, {})
+            self._heads[media] = head
+        return HttpRequest(
+            method, target, path, query, head[0], self._peer, body=body, head_memo=head[1]
+        )
 
 
 class _Reading:

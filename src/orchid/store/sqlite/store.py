@@ -59,12 +59,12 @@ class SQLiteStore:
         check_read(at, limit)
         return await self._ask(lambda db: sqlite_tables.read(db, span, at, limit))
 
-    def commit(self, changes: Sequence[Change]) -> asyncio.Future[Revision]:
+    async def commit(self, changes: Sequence[Change]) -> Revision:
         self._check_open()
         check_changes(changes)
         answer: asyncio.Future[Revision] = self._loop.create_future()
         self._writer.put(QueuedCommit(tuple(changes), answer))
-        return answer
+        return await answer
 
     def watch(self, span: Span, *, after: Revision) -> AsyncGenerator[Batch, None]:
         return follow(self._tail, span, after, self._replay)

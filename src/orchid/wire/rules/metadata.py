@@ -102,6 +102,10 @@ def update_errors(
 ) -> Iterator[FieldError]:
     """Everything wrong with changed metadata, each finding as often as the reference repeats it."""
     changes = gathered(_change_errors(new, old))
+    if not changes and _is_plain(new, namespaced):
+        for rule in (path_segment_errors, name_errors):
+            yield from map(functools.partial(invalid, NAME, new.name), rule(new.name, False))
+        return
     content = gathered(_content_errors(new))
     finalizers = gathered(_finalizer_errors(new.finalizers))
     managed = gathered(_managed_fields_errors(new.managed_fields))
@@ -296,7 +300,8 @@ def _is_ordinary(entry: ManagedFieldsEntry) -> bool:
         and entry.manager.isascii()
         and entry.manager.isprintable()
         and len(entry.manager) <= MANAGER_LENGTH
-        and not entry.subresource
+        and entry.subresource.isascii()
+        and len(entry.subresource) <= SUBRESOURCE_LENGTH
     )
 
 
