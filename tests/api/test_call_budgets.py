@@ -124,7 +124,7 @@ JOBS: dict[str, tuple[int, Job]] = {
         lambda _: ("POST", f"/apis/{AUTHENTICATION}/selfsubjectreviews", {}),
     ),
     "tokenrequest": (
-        132,
+        100,
         lambda number: (
             "POST",
             f"{ACCOUNTS}/a{number:d}/token",
@@ -132,7 +132,7 @@ JOBS: dict[str, tuple[int, Job]] = {
         ),
     ),
     "create": (138, account),
-    "csr-create": (160, signing_request),
+    "csr-create": (148, signing_request),
 }
 
 

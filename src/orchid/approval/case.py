@@ -70,10 +70,14 @@ class Case:
     texts: dict[str, tuple[str, ...]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        found, subject = self.certificate, self.certificate.subject
+        found = self.certificate
+        subject: dict[str, tuple[str, ...]] = {}
+        for part in found.subject.attributes:
+            if part.value is not None:
+                subject[part.oid] = (*subject.get(part.oid, ()), part.value)
         texts = {
-            **{name: subject.values(oid) for name, oid in SUBJECT_TEXTS.items()},
-            **{name: subject.values(oid) for name, oid in SUBJECT_LISTS.items()},
+            **{name: subject.get(oid, ()) for name, oid in SUBJECT_TEXTS.items()},
+            **{name: subject.get(oid, ()) for name, oid in SUBJECT_LISTS.items()},
             "dnsNames": found.dns_names,
             "ipAddresses": tuple(map(str, found.ip_addresses)),
             "uris": found.uris,

@@ -14,7 +14,7 @@ and the caller starts over. Nothing is retried otherwise, and nothing is kept.
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
@@ -126,9 +126,9 @@ class Client:
 
     # -- one object ------------------------------------------------------------------------
 
-    async def get(self, type_: type[T], name: str, namespace: str = "") -> T:
+    def get(self, type_: type[T], name: str, namespace: str = "") -> Coroutine[Any, Any, T]:
         kind = self.catalog.of(type_)
-        return await self._object(type_, "GET", self._path(kind, namespace, name))
+        return self._object(type_, "GET", self._path(kind, namespace, name))
 
     async def find(self, type_: type[T], name: str, namespace: str = "") -> T | None:
         """The object, or None if there is none."""
@@ -137,21 +137,21 @@ class Client:
         except errors.NotFound:
             return None
 
-    async def create(self, new: T) -> T:
+    def create(self, new: T) -> Coroutine[Any, Any, T]:
         kind = self.catalog.of(type(new))
-        path = self._path(kind, new.namespace)
-        return await self._object(type(new), "POST", path + _IGNORING, _body(kind, new))
+        path = self._path(kind, new.metadata.namespace)
+        return self._object(type(new), "POST", path + _IGNORING, _body(kind, new))
 
-    async def update(self, new: T, endpoint: str = "") -> T:
+    def update(self, new: T, endpoint: str = "") -> Coroutine[Any, Any, T]:
         """Replace an object; if it carries a resourceVersion, only that version of it."""
         kind = self.catalog.of(type(new))
-        path = self._path(kind, new.namespace, new.name)
+        path = self._path(kind, new.metadata.namespace, new.metadata.name)
         if endpoint:
             path += f"/{endpoint}"
-        return await self._object(type(new), "PUT", path + _IGNORING, _body(kind, new))
+        return self._object(type(new), "PUT", path + _IGNORING, _body(kind, new))
 
-    async def update_status(self, new: T) -> T:
-        return await self.update(new, "status")
+    def update_status(self, new: T) -> Coroutine[Any, Any, T]:
+        return self.update(new, "status")
 
     async def patch(self, type_: type[T], name: str, namespace: str, change: dict[str, Any]) -> T:
         """Merge a change into an object (RFC 7396)."""
@@ -290,7 +290,9 @@ class Client:
     async def _object(
         self, type_: type[T], method: str, path: str, body: bytes = b"", media: str = JSON
     ) -> T:
-        answer = await self._sent(method, path, body, media)
+        answer = await self._transport.send(method, path, body, media)
+        if answer.status >= 300:  # noqa: PLR2004 -- no success
+            raise _error(answer)
         found: T = _decoder(type_).decode(answer.body)
         return found
 

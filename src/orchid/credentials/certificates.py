@@ -224,6 +224,10 @@ class _Parts(NamedTuple):
 
 
 def _find_parts(data: bytes) -> _Parts:
+    return _usual_parts(data) if len(data) <= _USUAL_SIZE else _parts(data)
+
+
+def _parts(data: bytes) -> _Parts:
     try:
         outer = der.expect(data, 0, len(data), der.SEQUENCE)
         body = der.expect(data, outer.start, outer.stop, der.SEQUENCE)
@@ -237,6 +241,9 @@ def _find_parts(data: bytes) -> _Parts:
     except der.NotDer:
         raise MalformedCertificate(_fault(data)) from None
     return _Parts(serial, issuer, subject)
+
+
+_usual_parts = lru_cache(maxsize=_REMEMBERED)(_parts)
 
 
 def _load(data: bytes) -> x509.Certificate:

@@ -127,7 +127,8 @@ class ExpressionInput:
         if self._values > MOST_VALUES or not levels:
             raise ValueUnfit("too many or too deeply nested values")
         if isinstance(value, str):
-            return self._text(value)
+            self._note(value)
+            return value
         if isinstance(value, (list, tuple)):
             return [self._copy(one, levels - 1) for one in value] if value else []
         if value is None or isinstance(value, (bool, datetime)):
@@ -135,14 +136,15 @@ class ExpressionInput:
         if isinstance(value, (int, float)):
             return _number(value)
         if isinstance(value, (dict, Mapping)):
-            return {self._text(key): self._copy(one, levels - 1) for key, one in value.items()}
+            self._note(*value)
+            return {key: self._copy(one, levels - 1) for key, one in value.items()}
         return [self._copy(one, levels - 1) for one in value]
 
-    def _text(self, text: str) -> str:
-        if "\0" in text:
-            raise ValueUnfit("a text with a NUL character")
-        self._texts.append(text)
-        return text
+    def _note(self, *texts: str) -> None:
+        for text in texts:
+            if "\0" in text:
+                raise ValueUnfit("a text with a NUL character")
+        self._texts += texts
 
 
 class Expression:

@@ -16,6 +16,7 @@ permits what is asked for is the signer's: see credentials/profiles.py.
 """
 
 import hashlib
+import operator
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Annotated, Final
@@ -51,6 +52,7 @@ DENIED: Final = "Denied"
 FAILED: Final = "Failed"
 TRUE: Final = "True"
 DECISIONS: Final = {APPROVED: "request.approved", DENIED: "request.denied"}
+TYPE: Final = operator.attrgetter("type")  # of a condition
 OPPOSITES: Final = {APPROVED: DENIED, DENIED: APPROVED}
 
 SPEC: Final = Path() / "spec"
@@ -130,7 +132,7 @@ class CertificateSigningRequestStatus(Wire):
 
     def has(self, type_: str) -> bool:
         """Whether a condition of this type is there; its status is not looked at."""
-        return bool(self.conditions) and type_ in types_of(self.conditions)
+        return type_ in map(TYPE, self.conditions)
 
 
 class CertificateSigningRequest(Object):
@@ -342,10 +344,6 @@ def lifetime_errors(seconds: int | None) -> Iterator[FieldError]:
 # --- conditions -------------------------------------------------------------------------------
 
 
-def types_of(conditions: Conditions) -> list[str]:
-    return [condition.type for condition in conditions]
-
-
 def with_stored_decision(
     new: CertificateSigningRequest, old: CertificateSigningRequest
 ) -> CertificateSigningRequest:
@@ -353,7 +351,7 @@ def with_stored_decision(
     conditions = new.status.conditions
     for type_ in (APPROVED, DENIED):
         stored = [there for there in old.status.conditions if there.type == type_]
-        if stored and len(stored) == types_of(conditions).count(type_):
+        if stored and len(stored) == list(map(TYPE, conditions)).count(type_):
             following = iter(stored)
             conditions = tuple(
                 next(following) if sent.type == type_ else sent for sent in conditions
@@ -385,7 +383,7 @@ def timed(
 
 def condition_errors(new: Conditions, old: Conditions) -> Iterator[FieldError]:
     """Judge every condition by itself and beside the others; stored faults may stay."""
-    stored = types_of(old)
+    stored = list(map(TYPE, old))
     may_contradict = APPROVED in stored and DENIED in stored
     may_repeat = len(set(stored)) < len(stored)
     seen: set[str] = set()
@@ -414,7 +412,7 @@ def status_errors(
 
 
 def removal_errors(new: Conditions, old: Conditions) -> Iterator[FieldError]:
-    now, before = types_of(new), types_of(old)
+    now, before = list(map(TYPE, new)), list(map(TYPE, old))
     for type_ in (APPROVED, DENIED, FAILED):
         if now.count(type_) < before.count(type_):
             yield forbidden(
@@ -423,7 +421,7 @@ def removal_errors(new: Conditions, old: Conditions) -> Iterator[FieldError]:
 
 
 def addition_errors(new: Conditions, old: Conditions, *types: str) -> Iterator[FieldError]:
-    now, before = types_of(new), types_of(old)
+    now, before = list(map(TYPE, new)), list(map(TYPE, old))
     for type_ in types:
         if now.count(type_) > before.count(type_):
             yield forbidden(CONDITIONS, f"updates may not add a condition of type {quote(type_)}")

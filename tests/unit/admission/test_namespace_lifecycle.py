@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from orchid.admission.namespace_lifecycle import NamespaceLifecycle
+from orchid.engine.admission import Admission
 from orchid.kinds.namespace import Namespace
 from orchid.kinds.node import Node
 from orchid.kinds.service_account import ServiceAccount
@@ -51,7 +52,7 @@ async def judge(
     """Both hooks, as the engine calls them."""
     kind = here.catalog.of(type(new if new is not None else old))
     request = a_request(ask("create", kind.plural, "ci" if kind.namespaced else ""), **options)
-    policy = lifecycle(here, ensure)
+    policy = Admission([lifecycle(here, ensure)])
     if new is not None:
         assert await policy.admit(request, kind, new, old) is new
     await policy.review(request, kind, new, old)
@@ -157,7 +158,7 @@ async def test_acting_kinds_need_no_namespace(here: World) -> None:
     request = a_request(ask("create", "serviceaccounts/token", "ci", "app"))
     new = TokenRequest()
 
-    assert await lifecycle(here, None).admit(request, TOKENS, new, None) is new
+    assert await Admission([lifecycle(here, None)]).admit(request, TOKENS, new, None) is new
 
 
 @pytest.mark.parametrize("creators", [("eve",), ("someone", "dev")])

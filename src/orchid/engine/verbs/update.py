@@ -6,7 +6,7 @@ else was faster, unless the client named the version it wants to change.
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from orchid.engine.admission import Admission
@@ -48,19 +48,21 @@ class Updating:
         self._admission = admission
         self._ownership = ownership
 
-    async def replace(
+    def replace(
         self, kind: Kind[T], endpoint: Endpoint | None, new: T, request: Request
-    ) -> Entry[T]:
+    ) -> Awaitable[Entry[T]]:
         """PUT: the client sent the whole object."""
-        new = in_namespace(kind, new, request.namespace)
+        new = in_namespace(kind, new, request.target.namespace)
         require_name(new, request)
-        new = deduplicated(new, request)
+        if new.metadata.owner_references:
+            new = deduplicated(new, request)
 
         def change(entry: Entry[T]) -> T:
-            require_uid(kind, new, entry.meta.uid)
+            if new.metadata.uid:
+                require_uid(kind, new, entry.meta.uid)
             return self._ownership.after_update(kind, endpoint, entry.object, new, request)
 
-        return await self.change(kind, endpoint, change, request)
+        return self.change(kind, endpoint, change, request)
 
     async def is_missing(self, kind: Kind[Any], request: Request) -> bool:
         await self._objects.feed.fresh()
@@ -71,7 +73,8 @@ class Updating:
     ) -> Entry[T]:
         """Apply a change to the newest object until it wins, or the client's version is stale."""
         while True:
-            entry = await self._objects.current(kind, request.namespace, request.name)
+            target = request.target
+            entry = await self._objects.current(kind, target.namespace, target.name)
             if request.body_weight + len(entry.tail) <= LARGE_BYTES:
                 changed = change(entry)
             else:
@@ -158,15 +161,15 @@ def is_unchanged(new: Object, value: bytes, entry: Entry[Any]) -> bool:
 
 
 def require_name(new: Object, request: Request) -> None:
-    if not new.name:
+    said, name = new.metadata.name, request.target.name
+    if not said:
         raise BadRequest(
-            f"the name of the object ({request.name} based on URL) was undeterminable: "
+            f"the name of the object ({name} based on URL) was undeterminable: "
             "name must be provided"
         )
-    if new.name != request.name:
+    if said != name:
         raise BadRequest(
-            f"the name of the object ({shown(new.name)}) does not match the name on the URL "
-            f"({request.name})"
+            f"the name of the object ({shown(said)}) does not match the name on the URL ({name})"
         )
 
 
