@@ -35,7 +35,7 @@ def test_nothing_is_wrong_with_a_good_server(tmp_path: Path) -> None:
     with running_server(tmp_path / "data") as server:
         code, found = examined(server)
 
-    good = ("store", "server", "version", "server clock", "issuer", "roles")
+    good = ("store", "server", "version", "server clock", "issuer", "secrets", "roles")
     assert code == 0
     assert {found[check]["state"] for check in good} == {"good"}
 
@@ -56,6 +56,22 @@ def test_lost_role_and_unreachable_issuer_are_told(tmp_path: Path) -> None:
     assert "restart" in found["roles"]["advice"]
     assert found["issuer"]["state"] == "wrong"
     assert "https://127.0.0.1:1 cannot be reached" in found["issuer"]["text"]
+
+
+def test_secrets_sealed_with_a_lost_key_are_told(tmp_path: Path) -> None:
+    """A server with another key than the store was written with runs, and cannot read them."""
+    flags = ("--token-auth-file", str(TOKENS))
+    secrets = "/api/v1/namespaces/default/secrets"
+    with running_server(tmp_path / "data", *flags) as server, Https(server.port) as client:
+        client.send("POST", secrets, {"metadata": {"name": "sealed"}}, token=ADMIN)
+    (tmp_path / "data" / "encryption.yaml").unlink()
+    with running_server(tmp_path / "data", *flags) as server:
+        code, found = examined(server)
+
+    assert code == 1
+    assert found["secrets"]["state"] == "wrong"
+    assert "default/sealed" in found["secrets"]["text"]
+    assert "--encryption-provider-config" in found["secrets"]["advice"]
 
 
 def test_server_that_runs_but_does_not_answer_is_told(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from orchid.store.interface import ABSENT, Change, Span
 from orchid.store.sqlite.store import SQLiteStore
+from orchid.wire.naming import SEALED_VALUE
 from tests.unit.store import etcd_process
 
 
@@ -35,6 +36,33 @@ async def contents(directory: Path) -> list[tuple[str, bytes]]:
         return [(each.key, each.value) for each in (await store.read(Span.all())).records]
     finally:
         await store.close()
+
+
+@pytest.mark.system_package("etcd")
+async def test_what_is_sealed_needs_its_key_on_the_other_side_too(tmp_path: Path) -> None:
+    """Sealed values are moved as they are, and the command says with what they are read."""
+    await fill(tmp_path / "first", 3)
+    store = await SQLiteStore.open(tmp_path / "first" / "orchid.db")
+    await store.commit([Change("/secret", SEALED_VALUE + b"aesgcm:v1:key1:", ABSENT)])
+    await store.close()
+    own = tmp_path / "first" / "encryption.yaml"
+    own.touch(0o600)
+    with etcd_process.running() as cluster:
+        await cluster.wait_healthy()
+        urls = ",".join(member.url for member in cluster.members)
+
+        there = await asyncio.to_thread(
+            migrate, "--from", str(tmp_path / "first"), "--to-etcd", urls
+        )
+        home = await asyncio.to_thread(
+            migrate, "--from-etcd", urls, "--to", str(tmp_path / "second")
+        )
+
+    told = "sealed are 1 of them: start"
+    assert there.stdout.splitlines()[1] == (
+        f"{told} every server with --encryption-provider-config {own}"
+    )
+    assert home.stdout.splitlines()[1].startswith(f"{told} the server with the same")
 
 
 @pytest.mark.system_package("etcd")

@@ -46,6 +46,8 @@ def run(chosen: argparse.Namespace) -> int:
         say("yes" if allowed else "no")
         if status.get("reason"):
             remark(Cell(status["reason"]).text)
+        elif not allowed and not chosen.group and "/" not in chosen.user:
+            remark("a person's groups are known from their credential alone: name them by --group")
     return 0 if allowed else REFUSED
 
 

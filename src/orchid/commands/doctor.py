@@ -7,6 +7,7 @@ will be wrong soon is a warning. A new check is one function in a list of diagno
 
 import argparse
 import os
+import pwd
 from typing import TYPE_CHECKING
 
 from orchid.commands.serving_flags import add_settings, settings_of
@@ -50,12 +51,18 @@ def installation(chosen: argparse.Namespace) -> "Installation":
         raise Complaint(f"there is no directory {root}; say where it is with --data-dir", USAGE)
     owner = root.stat().st_uid
     if owner != os.geteuid():
-        raise Complaint(
-            f"{root} belongs to uid {owner}; look as that user: sudo -u '#{owner}' orchid doctor",
-            USAGE,
-        )
+        raise Complaint(f"{root} belongs to {_other_user(owner)}", USAGE)
     files = located(settings)
     return Installation(settings, files, times.now(), connected(files.kubeconfig))
+
+
+def _other_user(uid: int) -> str:
+    """Somebody else, and how to look as they do."""
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}; look as that user"
+    return f"{name}; look as that user, as root with: runuser -u {name} -- orchid doctor"
 
 
 def examined(here: "Installation") -> list[tuple[str, "Finding"]]:

@@ -3,7 +3,8 @@
     orchid migrate --from orchid-data --to-etcd https://a:2379,https://b:2379
     orchid migrate --from-etcd https://a:2379 --to orchid-data
 
-No server may run on either side meanwhile, and the target must be empty. The source stays as it is.
+Sealed values stay sealed: the server that reads them next needs the same keys, and the command says
+so. No server may run on either side meanwhile, and the target must be empty. The source stays as it is.
 What is moved and how it is proved: store/migrate.py.
 """
 
@@ -14,9 +15,10 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchid.commands.backup import DATABASE
+from orchid.commands.backup import DATABASE, ENCRYPTION
 from orchid.commands.terminal.output import USAGE, Complaint, say
 from orchid.commands.terminal.progress import Bar
+from orchid.wire.naming import SEALED_VALUE
 
 if TYPE_CHECKING:
     from orchid.store.interface import Store
@@ -52,7 +54,17 @@ def run(chosen: argparse.Namespace) -> int:
     except StoreError as problem:
         raise Complaint(str(problem)) from None
     say(f"moved {done.records} objects (SHA-256 {done.digest}); begins at revision {done.target}")
+    if done.sealed:
+        say(f"sealed are {done.sealed} of them: {_with_their_key(chosen.source)}")
     return 0
+
+
+def _with_their_key(source: Path | None) -> str:
+    """How a server is started that can read what was sealed."""
+    own = source / ENCRYPTION if source else None
+    if own is not None and own.is_file():
+        return f"start every server with --encryption-provider-config {own}"
+    return "start the server with the same --encryption-provider-config as before"
 
 
 async def _migrate(chosen: argparse.Namespace) -> "Migrated":
@@ -69,7 +81,7 @@ async def _migrate(chosen: argparse.Namespace) -> "Migrated":
             def report(progress: "Progress") -> None:
                 bar.show(progress.step, progress.done, progress.total)
 
-            return await migrate(source, target, report=report)
+            return await migrate(source, target, SEALED_VALUE, report=report)
 
 
 async def _embedded(directory: Path) -> "Store":

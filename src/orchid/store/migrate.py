@@ -50,13 +50,16 @@ class Migrated:
     digest: str  # SHA-256 over all keys and values, the same for source and target
     source: Revision  # what was copied
     target: Revision  # the target's oldest and newest revision
+    sealed: int  # records that can be read with their key alone
 
 
 @dataclass
 class _Sum:
     """Records counted and added up."""
 
+    mark: bytes  # how a sealed value begins
     records: int = 0
+    sealed: int = 0
 
     def __post_init__(self) -> None:
         self._hash = hashlib.sha256()
@@ -68,6 +71,7 @@ class _Sum:
         self._hash.update(key)
         self._hash.update(record.value)
         self.records += 1
+        self.sealed += record.value.startswith(self.mark)
 
     def digest(self) -> str:
         return self._hash.hexdigest()
@@ -77,16 +81,19 @@ Report = Callable[[Progress], None]
 
 
 async def migrate(
-    source: Store, target: Store, *, report: Report = lambda progress: None
+    source: Store, target: Store, mark: bytes, *, report: Report = lambda progress: None
 ) -> Migrated:
-    """Copy all records and prove it. Raises NotMigrated, or what either store raises."""
+    """Copy all records and prove it. Raises NotMigrated, or what either store raises.
+
+    Sealed values, which begin with the mark, are copied as they are and counted.
+    """
     if (await target.read(Span.all(), limit=1)).records:
         raise NotMigrated("the target is not empty")
     start = await source.revision()
-    wanted = await _add_up(source, start, "count", 0, report)
+    wanted = await _add_up(source, start, _Sum(mark), "count", 0, report)
     await _copy(source, start, target, wanted.records, report)
     end = await target.revision()
-    found = await _add_up(target, end, "verify", wanted.records, report)
+    found = await _add_up(target, end, _Sum(mark), "verify", wanted.records, report)
     if await source.revision() != start:
         raise NotMigrated("the source was written to meanwhile; the copy is not complete")
     if await target.revision() != end:
@@ -94,7 +101,7 @@ async def migrate(
     if (wanted.records, wanted.digest()) != (found.records, found.digest()):
         raise NotMigrated(f"{found.records} records arrived of {wanted.records}, or they differ")
     await target.compact(end)
-    return Migrated(found.records, found.digest(), start, end)
+    return Migrated(found.records, found.digest(), start, end, found.sealed)
 
 
 async def _copy(source: Store, at: Revision, target: Store, total: int, report: Report) -> None:
@@ -113,8 +120,9 @@ async def _copy(source: Store, at: Revision, target: Store, total: int, report: 
     report(Progress("copy", done + len(waiting), total))
 
 
-async def _add_up(store: Store, at: Revision, step: str, total: int, report: Report) -> _Sum:
-    result = _Sum()
+async def _add_up(
+    store: Store, at: Revision, result: _Sum, step: str, total: int, report: Report
+) -> _Sum:
     async for record in _records(store, at):
         result.add(record)
         if result.records % RECORDS_PER_READ == 0:

@@ -4,6 +4,7 @@ import asyncio
 import datetime
 import json
 import os
+import pwd
 import shutil
 import socket
 from collections.abc import Callable
@@ -246,7 +247,8 @@ def test_directory_of_somebody_else_is_not_judged(
     monkeypatch.setattr(doctor.os, "geteuid", lambda: data.stat().st_uid + 1)
 
     assert cli.main(["doctor", "--data-dir", str(data)]) == 2
-    assert "sudo -u" in capsys.readouterr().err
+    whose = pwd.getpwuid(data.stat().st_uid).pw_name
+    assert f"runuser -u {whose} -- orchid doctor" in capsys.readouterr().err
 
 
 def test_every_check_has_a_name_of_its_own_and_a_sentence() -> None:

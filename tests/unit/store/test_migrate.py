@@ -24,6 +24,8 @@ from orchid.store.sqlite.store import SQLiteStore
 from tests.unit.store.etcd_process import running
 from tests.unit.store.suite import ALL, delete, put, read_pairs
 
+SEALED = b"sealed:"
+
 
 @pytest.fixture
 async def filled() -> MemoryStore:
@@ -37,6 +39,7 @@ async def filled() -> MemoryStore:
     await put(store, "large/1", b"x" * 900_000)
     await put(store, "large/2", b"y" * 900_000)
     await put(store, "empty", b"")
+    await put(store, "secret", SEALED + b"secret")
     return store
 
 
@@ -63,14 +66,15 @@ async def test_store_goes_to_etcd_and_back(
     """After both ways every key and value is what it was, and the digests agree."""
     back = await SQLiteStore.open(tmp_path / "back.db")
 
-    first = await migrate(filled, sqlite)
-    second = await migrate(sqlite, etcd)
-    third = await migrate(etcd, back)
+    first = await migrate(filled, sqlite, SEALED)
+    second = await migrate(sqlite, etcd, SEALED)
+    third = await migrate(etcd, back, SEALED)
 
     pairs = await read_pairs(filled)
     assert await read_pairs(sqlite) == await read_pairs(etcd) == await read_pairs(back) == pairs
     assert first.digest == second.digest == third.digest
     assert first.records == second.records == third.records == len(pairs)
+    assert first.sealed == second.sealed == third.sealed == 1
     await back.close()
 
 
@@ -78,7 +82,7 @@ async def test_old_revisions_are_refused_in_the_copy(filled: MemoryStore) -> Non
     """A client that comes with a revision of the source is sent to list again."""
     target = MemoryStore()
 
-    done = await migrate(filled, target)
+    done = await migrate(filled, target, SEALED)
 
     assert done.target == await target.revision() == (await target.read(ALL)).oldest
     with pytest.raises(Compacted):
@@ -87,7 +91,7 @@ async def test_old_revisions_are_refused_in_the_copy(filled: MemoryStore) -> Non
 
 async def test_empty_store_is_copied_too() -> None:
     """Nothing to copy is not an error."""
-    done = await migrate(MemoryStore(), MemoryStore())
+    done = await migrate(MemoryStore(), MemoryStore(), SEALED)
 
     assert (done.records, done.target) == (0, 1)
 
@@ -98,7 +102,7 @@ async def test_target_with_records_is_left_alone(filled: MemoryStore) -> None:
     await put(target, "theirs", b"1")
 
     with pytest.raises(NotMigrated, match="not empty"):
-        await migrate(filled, target)
+        await migrate(filled, target, SEALED)
 
     assert (await target.read(ALL)).records == [Record("theirs", b"1", 2)]
 
@@ -110,7 +114,7 @@ async def test_progress_is_told_to_the_end(
     monkeypatch.setattr(migrating, "RECORDS_PER_READ", 100)
     told: list[Progress] = []
 
-    await migrate(filled, MemoryStore(), report=told.append)
+    await migrate(filled, MemoryStore(), SEALED, report=told.append)
 
     records = len((await filled.read(ALL)).records)
     for step in ("count", "copy", "verify"):
@@ -155,7 +159,7 @@ async def test_copy_that_is_not_one_is_noticed(
     monkeypatch.setattr(migrating, "RECORDS_PER_READ", 100)
 
     with pytest.raises(NotMigrated):
-        await migrate(filled, target())
+        await migrate(filled, target(), SEALED)
 
 
 async def test_source_that_moves_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +170,7 @@ async def test_source_that_moves_is_noticed(monkeypatch: pytest.MonkeyPatch) -> 
         await put(source, f"k{n}", b"")
 
     with pytest.raises(NotMigrated, match="source"):
-        await migrate(source, MemoryStore())
+        await migrate(source, MemoryStore(), SEALED)
 
 
 async def test_store_that_fails_is_told_as_it_is(filled: MemoryStore) -> None:
@@ -175,4 +179,4 @@ async def test_store_that_fails_is_told_as_it_is(filled: MemoryStore) -> None:
     await target.close()
 
     with pytest.raises(StoreUnavailable):
-        await migrate(filled, target)
+        await migrate(filled, target, SEALED)

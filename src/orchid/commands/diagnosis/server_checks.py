@@ -19,7 +19,7 @@ from orchid.assembly.controlling import controller_rights
 from orchid.commands import status, whoami
 from orchid.commands.diagnosis.findings import Check, Finding, Installation, good, note, wrong
 from orchid.commands.terminal import kubeconfig_file, times
-from orchid.commands.terminal.connection import ServerConnection
+from orchid.commands.terminal.connection import CommandRefused, ServerConnection, path
 from orchid.commands.terminal.kubeconfig_file import FoundKubeconfig
 from orchid.commands.terminal.output import Complaint
 from orchid.credentials import keys
@@ -132,6 +132,20 @@ def fetched(url: str, here: Installation) -> dict[str, Any]:
     return document
 
 
+def secrets(here: Installation) -> Asked:
+    """What lies sealed in the store can be read with the keys that the server has."""
+    for server in _running(here):
+        try:
+            found = server.count(path("api", "v1", "secrets"))
+        except CommandRefused as refused:
+            yield wrong(
+                f"secrets cannot be read: {refused}",
+                "start the server with the --encryption-provider-config that they were sealed with",
+            )
+        else:
+            yield good(f"{found} secrets can be read")
+
+
 def roles(here: Installation) -> Asked:
     """Every role and binding that a server starts with is there."""
     given = here.settings.given
@@ -183,5 +197,6 @@ SERVER_CHECKS: Final[dict[str, Check]] = {
     "version": version,
     "server clock": clocks,
     "issuer": issuer,
+    "secrets": secrets,
     "roles": roles,
 }

@@ -288,8 +288,8 @@ class ServerConnection:
             )
         if status == FORBIDDEN:
             return (
-                f"{text}\nYou are {who}. An administrator can permit it with a role and a "
-                "binding; `orchid whoami` shows as whom the server knows you."
+                f"{text}\nYou are {who}. `orchid whoami` shows as whom the server knows you; an "
+                "administrator gives rights with `orchid grant`."
             )
         return text
 

@@ -148,7 +148,8 @@ def _draw(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> bool:
     longest_word = max(len(word) for text in texts for word in text[-1].split() or [""])
     if sum(widths[:-1]) + GAP * (len(widths) - 1) + EDGES + longest_word > console.width:
         for row in rows:
-            facts((title.capitalize(), cell) for title, cell in zip(titles, row, strict=True))
+            known = [(name, cell) for name, cell in zip(titles, row, strict=True) if cell.text]
+            facts((name.capitalize(), cell) for name, cell in known)
             say("")
         return True
     from rich.box import SIMPLE_HEAD
