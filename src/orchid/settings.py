@@ -28,6 +28,10 @@ class BadSettings(ValueError):
     """A setting that cannot be used; the text says which and why."""
 
 
+class NotAvailable(BadSettings):
+    """What a setting names is not there now; trying again may help."""
+
+
 class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
     """Every setting as it is written, before it is checked."""
 

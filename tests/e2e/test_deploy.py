@@ -114,6 +114,42 @@ def _tokens() -> tuple[str, str]:
     return "--token-auth-file", str(TOKENS)
 
 
+# --- supervisord -------------------------------------------------------------------------------
+
+
+@pytest.mark.system_package("supervisord")
+def test_supervisord_starts_a_killed_server_again(tmp_path: Path) -> None:
+    """With the shipped program section; a stop is awaited, and the server drains."""
+    port = free_port()
+    settings = tmp_path / "orchid.toml"
+    settings.write_text(f'data-dir = "{tmp_path}/data"\nlisten = "127.0.0.1:{port}"\n')
+    program = (DEPLOY / "supervisor" / "orchid.conf").read_text()
+    user = next(line for line in program.splitlines() if line.startswith("user="))
+    for shipped, here in (
+        ("/opt/orchid/bin/orchid", f"{sys.executable} -m orchid"),
+        ("/etc/orchid", str(tmp_path)),
+        ("/var/lib/orchid", str(tmp_path)),
+        ("/var/log/orchid", str(tmp_path)),
+        (user, ""),
+    ):
+        assert shipped in program
+        program = program.replace(shipped, here)
+    whole = tmp_path / "supervisord.conf"
+    whole.write_text(f"[supervisord]\nnodaemon=true\n{program}")
+    command = ("supervisord", "-c", str(whole), "-l", "log", "-j", "pid", "-d", str(tmp_path))
+
+    with running(*command, log=tmp_path / "supervisord.log"):
+        until(lambda: status(port, "/readyz") == 200, "the server is started")
+        lock = tmp_path / "data" / "orchid.db-lock"
+        first = lock.read_text()
+        os.kill(int(first), 9)
+        until(lambda: lock.read_text() not in ("", first), "another server is started")
+        until(lambda: status(port, "/readyz") == 200, "it serves")
+
+    assert status(port, "/readyz") == 0
+    assert "server.stopping" in (tmp_path / "orchid.log").read_text()
+
+
 # --- containers --------------------------------------------------------------------------------
 
 
@@ -203,6 +239,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         configuration = prometheus_configuration(folder, server.port, server.kubeconfig)
         command = ("prometheus", f"--config.file={configuration}", "--log.level=warn")
         command += (f"--web.listen-address=127.0.0.1:{port}", f"--storage.tsdb.path={folder}/tsdb")
+        command += (f"--web.console.templates={configuration.parent}",)
         with running(*command, log=folder / "prometheus.log"):
             address = f"http://127.0.0.1:{port}"
 
@@ -270,6 +307,24 @@ def test_every_query_of_the_dashboard_gives_an_answer(prometheus: str) -> None:
 
     assert len(queries) > 15
     assert empty == []
+
+
+@pytest.mark.system_package("prometheus")
+def test_page_of_prometheus_itself_shows_the_server(prometheus: str) -> None:
+    """Without Grafana: every part of the page has rows, and they say that all is well."""
+
+    def filled() -> str:
+        with urllib.request.urlopen(f"{prometheus}/consoles/orchid.html", timeout=20) as answer:
+            page: str = answer.read().decode()
+        return page if "processor of" in page else ""  # a rate needs two readings
+
+    page = until(filled, "every rate is known")
+    parts = page.split("<section>")[1:]
+
+    assert len(parts) > 5
+    assert [part for part in parts if "<tr>" not in part] == []
+    assert 'class="good">answers' in page
+    assert 'class="bad"' not in page
 
 
 @pytest.mark.system_package("prometheus")

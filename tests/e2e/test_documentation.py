@@ -2,16 +2,23 @@
 
 By its language: `console` is typed and its output compared (here, in test_readme_walk.py and in
 test_mtls_page.py); `yaml` is read by the part of the server that it is for, objects of the API by a
-running server; `toml` holds settings; `python` is run; `sh`, for what belongs on a real machine,
-must be shell whose `orchid` commands exist with these flags; `nginx` is used by its own test.
-`text` is output, or a picture. Any other block, and one without a language, is a mistake.
+running server; `toml` holds settings; `python` is run; `sh` is run beside a server; `nginx` is used
+by its own test. `text` is output, or a picture. Any other block is a mistake.
+
+Shell that needs more than a server says what: `sh needs=systemd` is typed by test_systemd.py on a
+real systemd. For the rest, named and counted in `ONLY_READ`, the shell is parsed, and its commands,
+flags, files and make targets must exist. Commands within sentences must exist too.
 """
 
+import argparse
 import base64
+import os
 import re
 import shlex
 import subprocess
+import sys
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -41,11 +48,23 @@ from tests.e2e.test_readme_walk import Walk, steps
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^( *)```([^\n`]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DEPLOY = ROOT / "deploy" / "README.md"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), DEPLOY]
+TYPED_ELSEWHERE = {"systemd": ["deploy/README.md", "docs/operations.md"]}
+ONLY_READ = {
+    "network": 1,  # make setup fetches packages; the tests run in what it made
+    "supervisord": 1,  # its configuration is run by test_deploy.py
+    "docker": 1,
+    "cluster": 3,
+    "damage": 1,  # a store that is broken; tests/api/test_unreadable_objects.py breaks one
+}
 WALKED_ELSEWHERE = {"README.md", "mtls.md"}
 SECRET = base64.b64encode(bytes(32)).decode()
 SUBSTITUTED = re.compile(r"\$\([^)]*\)")
-ORCHID = re.compile(r"^(?:\$ )?orchid [^#|>\n]*", re.MULTILINE)
+ORCHID = re.compile(r"^(?:\$ |runuser -u orchid -- )?(orchid [^#|>\n]*)", re.MULTILINE)
+SHIPPED = re.compile(r"\bdeploy/[\w-]+/[\w./-]+")
+MADE = re.compile(r"\bmake ([a-z-]+)")
+INLINE = re.compile(r"(?<!`)`(orchid [^`]+)`(?!`)")
 
 
 class Block(NamedTuple):
@@ -54,13 +73,15 @@ class Block(NamedTuple):
     place: str
     language: str
     text: str
+    needs: str = ""
 
 
 def blocks(page: Path) -> Iterator[Block]:
     text = page.read_text()
     for match in FENCE.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
-        yield Block(f"{page.name}:{line}", match[2], match[3])
+        language, _, needs = match[2].partition(" needs=")
+        yield Block(f"{page.relative_to(ROOT)}:{line}", language, match[3], needs)
 
 
 ALL = [block for page in PAGES for block in blocks(page)]
@@ -100,10 +121,48 @@ def read_toml(text: str) -> None:
 
 
 def read_shell(text: str) -> None:
+    """Parse shell that is not run here; what it names must exist."""
     subprocess.run(["bash", "-n", "-c", text], check=True, capture_output=True)
-    for command in ORCHID.findall(SUBSTITUTED.sub("x", text)):
+    joined = SUBSTITUTED.sub("x", text).replace("\\\n", " ")
+    for command in ORCHID.findall(joined):
         words = shlex.split(command)[1:]
         cli.build(words[:1]).parse_args(words)
+    missing = [path for path in SHIPPED.findall(text) if not (ROOT / path).exists()]
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    missing += [target for target in MADE.findall(text) if target not in targets]
+    assert missing == []
+
+
+def run_shell(text: str, server: ServerConnection) -> None:
+    """Type shell as the administrator of a running server; every command must succeed."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    home = str(Path.cwd())
+    subprocess.run(
+        ["bash", "-e", "-c", text],
+        env={"PATH": path, "HOME": home, "KUBECONFIG": str(server.files[0])},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=120,
+        check=True,
+    )
+
+
+def known(words: list[str]) -> bool:
+    """Whether a command within a sentence, which may end early, is one with these flags."""
+    parser: argparse.ArgumentParser = cli.build(words[:1])
+    flags: set[str] = set()
+    for word in words:
+        inner = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+        flags |= {option for each in parser._actions for option in each.option_strings}
+        if word.startswith("-"):
+            if word.partition("=")[0] not in flags:
+                return False
+        elif inner and word.isalpha() and word.islower() and word not in inner[0].choices:
+            return False
+        elif inner and word in inner[0].choices:
+            parser = inner[0].choices[word]
+            flags |= {option for each in parser._actions for option in each.option_strings}
+    return True
 
 
 def run_python(text: str) -> None:
@@ -146,8 +205,11 @@ def try_block(block: Block, server: ServerConnection) -> None:
     """Run or decode a block; raises whatever is wrong with it."""
     if block.language == "yaml":
         read_yaml(block.text, server)
-        return
-    {"toml": read_toml, "sh": read_shell, "python": run_python}[block.language](block.text)
+    elif block.language == "sh" and not block.needs:
+        run_shell(block.text, server)
+    else:
+        tried = {"toml": read_toml, "sh": read_shell, "python": run_python}
+        tried[block.language](block.text)
 
 
 # -- the tests ---------------------------------------------------------------------------------
@@ -160,6 +222,27 @@ def test_every_block_says_what_it_is() -> None:
     assert [block.place for block in ALL if block.language not in known] == []
 
 
+def test_blocks_that_are_not_run_are_named_and_counted() -> None:
+    """Whoever adds one that no test types says so here, and why it cannot be."""
+    needs = [block.needs for block in ALL if block.needs not in ("", *TYPED_ELSEWHERE)]
+    typed = {block.place.partition(":")[0] for block in ALL if block.needs in TYPED_ELSEWHERE}
+
+    assert Counter(needs) == ONLY_READ
+    assert sorted(typed) == TYPED_ELSEWHERE["systemd"]
+
+
+def test_commands_within_sentences_exist() -> None:
+    """A command or flag that was renamed is renamed where it is spoken of, too."""
+    unknown = [
+        f"{page.name}: {command}"
+        for page in PAGES
+        for command in INLINE.findall(FENCE.sub("", page.read_text()))
+        if not known(command.replace("…", "x").replace("[", "").replace("]", "").split()[1:])
+    ]
+
+    assert unknown == []
+
+
 @pytest.mark.parametrize(
     "block",
     [block for block in ALL if block.language in ("yaml", "toml", "sh", "python")],
@@ -168,7 +251,7 @@ def test_every_block_says_what_it_is() -> None:
 def test_block_is_what_the_server_takes(
     block: Block, server: ServerConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Settings, configurations and objects are read; shell has commands and flags that exist."""
+    """Settings, configurations and objects are read; shell is run, or at least could be."""
     monkeypatch.chdir(tmp_path)
 
     try_block(block, server)
@@ -198,8 +281,13 @@ def test_commands_of_a_page_do_what_it_shows(page: Path, tmp_path: Path) -> None
     ("language", "text"),
     [
         ("toml", 'lisen = "127.0.0.1:6443"\n'),
-        ("sh", "orchid serve --no-such-flag x\n"),
-        ("sh", "if then\n"),
+        ("sh", "orchid account new ci/a --no-such-flag x\n"),
+        ("sh", "orchid csr fetch nobody\ntrue\n"),
+        ("sh needs=cluster", "orchid serve --no-such-flag x\n"),
+        ("sh needs=cluster", "runuser -u orchid -- orchid doctor --no-such-flag\n"),
+        ("sh needs=cluster", "install deploy/systemd/no-such-file /etc\n"),
+        ("sh needs=cluster", "make no-such-target\n"),
+        ("sh needs=cluster", "if then\n"),
         ("python", "undefined()\n"),
         ("yaml", "apiVersion: audit.orch.io/v1\nkind: Policy\nrules: [{level: Evrything}]\n"),
         ("yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a, lables: {}}\n"),
@@ -219,8 +307,15 @@ def test_wrong_block_is_found(
     """Each way to try a block fails on a wrong one."""
     monkeypatch.chdir(tmp_path)
 
+    name, _, needs = language.partition(" needs=")
     with pytest.raises((Exception, SystemExit)):
-        try_block(Block("wrong", language, text), server)
+        try_block(Block("wrong", name, text, needs), server)
+
+
+@pytest.mark.parametrize("wrong", ["orchid accounts list", "orchid account list --nam", "orchid q"])
+def test_wrong_command_within_a_sentence_is_found(wrong: str) -> None:
+    """A command, an action or a flag that there is not."""
+    assert not known(wrong.split()[1:])
 
 
 def test_wrong_output_is_found(tmp_path: Path) -> None:

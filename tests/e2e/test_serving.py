@@ -2,6 +2,7 @@
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,20 @@ def test_starts_again_after_a_kill(start_server: StartServer) -> None:
     assert second.is_ready()
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_supervisor_is_told_that_it_serves(tmp_path: Path, workers: str) -> None:
+    """systemd starts it with Type=notify and waits for this word, whoever serves then."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
+        supervisor.bind(str(tmp_path / "notify"))
+        supervisor.settimeout(60)
+        told = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
+        with running_server(tmp_path / "data", "--workers", workers, env=told) as server:
+            word = supervisor.recv(100)
+            ready = server.is_ready()
+
+    assert (word, ready) == (b"READY=1", True)
+
+
 def test_unknown_flag_is_a_clear_message(tmp_path: Path) -> None:
     """A flag that does not exist ends the program with exit code 2 and without a traceback."""
     with (
@@ -46,6 +61,17 @@ def test_unknown_flag_is_a_clear_message(tmp_path: Path) -> None:
         pass
 
     assert "Traceback" not in str(failure.value)
+
+
+def test_store_that_does_not_answer_is_no_mistake_of_the_settings(tmp_path: Path) -> None:
+    """Exit code 1 in place of 2: a supervisor that tries again may well succeed."""
+    nobody = ("--etcd-servers", "http://127.0.0.1:1")
+
+    with (
+        pytest.raises(ServerFailed, match=r"exit code 1 [\s\S]*the store cannot be opened"),
+        running_server(tmp_path / "data", *nobody),
+    ):
+        pass
 
 
 def test_a_second_server_on_a_directory_in_use_changes_nothing(

@@ -12,9 +12,17 @@ from orchid.credentials.files import read_private
 from orchid.credentials.refusals import Refusal
 from orchid.server.audit import policy as audit_policy
 from orchid.server.audit.log_file import AuditLog, AuditLogUnusable
-from orchid.settings import BadSettings, Settings
+from orchid.settings import BadSettings, NotAvailable, Settings
 from orchid.store.first_revision import first_revision
-from orchid.store.interface import ABSENT, Change, RevisionConflict, Span, Store, StoreError
+from orchid.store.interface import (
+    ABSENT,
+    Change,
+    RevisionConflict,
+    Span,
+    Store,
+    StoreError,
+    StoreUnavailable,
+)
 from orchid.store.memory import MemoryStore
 from orchid.store.sqlite.store import SQLiteStore
 
@@ -29,12 +37,17 @@ async def opened_store(settings: Settings) -> AsyncIterator[Store]:
     try:
         backend = await _open(settings)
     except StoreError as problem:
-        raise BadSettings(f"the store cannot be opened: {problem}") from None
+        raise _not_opened(problem) from None
     try:
         await _refuse_another_naming(backend, settings)
         yield backend
     finally:
         await backend.close()
+
+
+def _not_opened(problem: StoreError) -> BadSettings:
+    refused = NotAvailable if isinstance(problem, StoreUnavailable) else BadSettings
+    return refused(f"the store cannot be opened: {problem}")
 
 
 async def _refuse_another_naming(backend: Store, settings: Settings) -> None:
@@ -46,7 +59,7 @@ async def _refuse_another_naming(backend: Store, settings: Settings) -> None:
                 await backend.commit([Change(NAMING, wanted.encode(), ABSENT)])
         page = await backend.read(Span.key(NAMING))
     except StoreError as problem:
-        raise BadSettings(f"the store cannot be opened: {problem}") from None
+        raise _not_opened(problem) from None
     found = page.records[0].value.decode(errors="replace")
     if found != wanted:
         raise BadSettings(

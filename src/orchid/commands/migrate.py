@@ -3,8 +3,8 @@
     orchid migrate --from orchid-data --to-etcd https://a:2379,https://b:2379
     orchid migrate --from-etcd https://a:2379 --to orchid-data
 
-Sealed values stay sealed: the server that reads them next needs the same keys, and the command says
-so. No server may run on either side meanwhile, and the target must be empty. The source stays as it is.
+Sealed values stay sealed: whoever reads them next needs the same keys, and the command says so. No
+server may run on either side meanwhile, and the target must be empty. The source stays as it is.
 What is moved and how it is proved: store/migrate.py.
 """
 

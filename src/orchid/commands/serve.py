@@ -1,11 +1,15 @@
 """`orchid serve`: start the server.
 
-Here it is only started and told what to say; what is built and run is assembly/.
+Here it is only started and told what to say; what is built and run is assembly/. A systemd that
+waits for it (Type=notify) is told when it serves.
 """
 
 import argparse
 import asyncio
+import contextlib
+import os
 import shlex
+import socket
 from typing import Any
 
 from orchid.commands.serving_flags import add_settings as configure
@@ -38,3 +42,18 @@ def _announce(settings: Any, files: Any) -> None:
         f"  {CLIENT} --kubeconfig {kubeconfig} get serviceaccounts -A\n"
         f"  curl --cacert {authority} {settings.url}/readyz"
     )
+    _notify_supervisor(os.environ.get("NOTIFY_SOCKET", ""))
+
+
+def _notify_supervisor(address: str) -> None:
+    """Tell systemd that the start is done (sd_notify(3)); it is no failure if nobody listens."""
+    if not address:
+        return
+    if address.startswith("@"):  # how an abstract socket is written
+        address = f"\0{address[1:]}"
+    with (
+        contextlib.suppress(OSError),
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor,
+    ):
+        supervisor.setblocking(False)
+        supervisor.sendto(b"READY=1", address)

@@ -1,7 +1,7 @@
 """What commands share that take the settings of a server: flags, and work until a signal.
 
 One flag for each setting, from its declaration in settings.py. A setting that cannot be used ends
-the start with one line and exit code 2.
+the start with one line and exit code 2; a store that does not answer, with 1.
 """
 
 import argparse
@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from orchid.commands.terminal.output import USAGE, Complaint
-from orchid.settings import BadSettings, Given, Many, Settings, check, read
+from orchid.commands.terminal.output import REFUSED, USAGE, Complaint
+from orchid.settings import BadSettings, Given, Many, NotAvailable, Settings, check, read
 
 Work = Callable[[Settings, asyncio.Event], Awaitable[None]]
 _NOT_SETTINGS = ("run", "config", "kubeconfig", "output")
@@ -71,13 +71,17 @@ def until_signal(chosen: argparse.Namespace, work: Work) -> int:
     try:
         uvloop.run(run())
     except BadSettings as problem:
-        raise Complaint(str(problem), USAGE) from None
+        raise _complaint(problem) from None
     except BaseExceptionGroup as group:
         foreseen = group.subgroup(BadSettings)
         if foreseen is None:
             raise
-        raise Complaint(str(foreseen.exceptions[0]), USAGE) from None
+        raise _complaint(foreseen.exceptions[0]) from None
     return 0
+
+
+def _complaint(problem: BaseException) -> Complaint:
+    return Complaint(str(problem), REFUSED if isinstance(problem, NotAvailable) else USAGE)
 
 
 def shown(default: Any) -> str:

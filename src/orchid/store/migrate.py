@@ -11,7 +11,7 @@ empty, the source must not move, and at the end both are read again and compared
 
 import hashlib
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from orchid.store.interface import (
@@ -90,10 +90,10 @@ async def migrate(
     if (await target.read(Span.all(), limit=1)).records:
         raise NotMigrated("the target is not empty")
     start = await source.revision()
-    wanted = await _add_up(source, start, _Sum(mark), "count", 0, report)
+    wanted = await _add_up(source, start, _Sum(mark), Progress("count", 0, 0), report)
     await _copy(source, start, target, wanted.records, report)
     end = await target.revision()
-    found = await _add_up(target, end, _Sum(mark), "verify", wanted.records, report)
+    found = await _add_up(target, end, _Sum(mark), Progress("verify", 0, wanted.records), report)
     if await source.revision() != start:
         raise NotMigrated("the source was written to meanwhile; the copy is not complete")
     if await target.revision() != end:
@@ -121,13 +121,13 @@ async def _copy(source: Store, at: Revision, target: Store, total: int, report: 
 
 
 async def _add_up(
-    store: Store, at: Revision, result: _Sum, step: str, total: int, report: Report
+    store: Store, at: Revision, result: _Sum, begun: Progress, report: Report
 ) -> _Sum:
     async for record in _records(store, at):
         result.add(record)
         if result.records % RECORDS_PER_READ == 0:
-            report(Progress(step, result.records, total))
-    report(Progress(step, result.records, result.records))
+            report(replace(begun, done=result.records))
+    report(replace(begun, done=result.records, total=result.records))
     return result
 
 
