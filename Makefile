@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 CODE := src tests benchmarks deploy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint fix bench overload torture mutants fuzz conformance demo-revocation lock dist install man
+.PHONY: help setup run test check lint fix bench bench-revocation overload torture mutants fuzz conformance demo-revocation lock dist install man
 
 help:
 	@sed -n 's/^# \{0,1\}//; 1,5p' Makefile
@@ -43,6 +43,11 @@ fix: .venv/.installed-dev
 
 bench: .venv/.installed-dev
 	$(BIN)/python -m benchmarks.bench $(ARGS)
+
+# What inventory, ledger, revocations and their lists cost; ten minutes or so, on an idle machine.
+bench-revocation: .venv/.installed-dev
+	scripts/system-packages
+	$(BIN)/python -m benchmarks.revocation $(ARGS)
 
 # Far more callers than the server can serve, and what each class of them got; two minutes or so.
 overload: .venv/.installed-dev

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.issuing import DIFFERENT, REQUESTS, signing_requests
-from benchmarks.setting import AUTHENTICATION, HEADERS, Stage, account, token_request
+from benchmarks.setting import AUTHENTICATION, HEADERS, TOKEN, Stage, account, token_request
 
 UNIQUE = "@N@"  # replaced by another text in every request
 RESULT = re.compile(r"RESULT (\d+) (\d+) (\d+) (\d+) (\d+) (\d+)")
@@ -46,6 +46,7 @@ class Job:
     method: str
     paths: list[str]
     bodies: list[str]
+    token: str = TOKEN  # of the caller
 
     def first(self) -> tuple[str, str, str | None]:
         """One request of its kind, to be sent by hand."""
@@ -53,7 +54,8 @@ class Job:
         return self.method, self.paths[0], body
 
     def script(self) -> str:
-        headers = (f'wrk.headers["{name}"] = "{value}"' for name, value in HEADERS.items())
+        given = {**HEADERS, "Authorization": f"Bearer {self.token}"}
+        headers = (f'wrk.headers["{name}"] = "{value}"' for name, value in given.items())
         return SCRIPT % {
             "method": self.method,
             "headers": "\n".join(headers),
@@ -67,6 +69,7 @@ class Job:
 class Load:
     """What came of it; latencies in milliseconds."""
 
+    requests: int
     per_second: float
     p50: float
     p99: float
@@ -86,7 +89,7 @@ def measure(job: Job, url: str, *, core: int, seconds: int, connections: int) ->
         raise SystemExit(f"wrk gave no result:\n{told.stdout}\n{told.stderr}")
     requests, microseconds, p50, p99, refused, broken = map(int, found.groups())
     rate = requests / (microseconds / 1e6)
-    return Load(round(rate, 1), p50 / 1000, p99 / 1000, refused, broken)
+    return Load(requests, round(rate, 1), p50 / 1000, p99 / 1000, refused, broken)
 
 
 def livez(stage: Stage) -> Job:

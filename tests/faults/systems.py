@@ -37,6 +37,7 @@ FLAGS = (
     *("--history", "24h"),  # the whole log is needed at the end
 )
 WENT_WRONG = ("request.failed", "Traceback (most recent call last)")  # what such a log says
+START_SECONDS = 120.0  # much has to be read by then, on a machine that does more than this
 MEGABYTES = 256  # of a disk: etcd takes twice 64 of them before anything is written
 
 
@@ -130,7 +131,7 @@ class Machine:
             self.data, *self._flags, port=self._port, env=self.clock.environment
         )
         self._pids.append(self.server.pid)
-        serving.wait_until_ready(self.server)
+        serving.wait_until_ready(self.server, START_SECONDS)
 
     def stop(self) -> None:
         if self.server is not None:
