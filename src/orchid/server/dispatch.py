@@ -20,7 +20,6 @@ from orchid.engine.request import Request, Target
 from orchid.engine.verbs.all_verbs import Verbs
 from orchid.engine.verbs.create import in_namespace
 from orchid.engine.verbs.delete import DeleteOptions
-from orchid.engine.verbs.listing import Listed
 from orchid.engine.verbs.patching import APPLY, MEDIA_TYPES
 from orchid.engine.verbs.request_body import decode_message, decode_object
 from orchid.engine.verbs.update import as_new, require_name
@@ -37,13 +36,12 @@ from orchid.server.negotiate import (
     require_route_accepts,
 )
 from orchid.server.respond import (
-    GZIP_ABOVE,
     compressed,
     entry_response,
     head,
+    is_large,
     list_response,
     status_response,
-    wants_compression,
 )
 from orchid.server.sockets import websocket
 from orchid.server.sockets.messages import Response, Stream
@@ -112,9 +110,7 @@ class Dispatch:
     async def __call__(self, exchange: Exchange, request: Request) -> Answer:
         route = self._route(exchange, request.target)
         answer = await self._handlers[request.target.verb](exchange, request, route)
-        if not isinstance(answer, Response) or len(answer.body) <= GZIP_ABOVE:
-            return answer
-        if wants_compression(exchange, answer):
+        if exchange.head.accepts_gzip and isinstance(answer, Response) and is_large(answer):
             return await offload(len(answer.body), functools.partial(compressed, answer))
         return answer
 
@@ -175,14 +171,22 @@ class Dispatch:
             version = query.get("resourceVersion")
             if version:
                 request.options = request.options._replace(resource_version=version[0])
-        return await entry_answer(exchange, 200, await self._verbs.reading.get(kind, request))
+        entry = await self._verbs.reading.get(kind, request)
+        if exchange.form.is_kept:
+            return entry_response(exchange, 200, entry)
+        return await entry_answer(exchange, 200, entry)
 
     async def _list(self, exchange: Exchange, request: Request, route: Route) -> Answer:
         kind, _ = route
         self._negotiate(exchange, kind, None, offered=SERVED + STREAMED)
         if exchange.query:
             request.options = parse.read_options(exchange.query)
-        return await list_answer(exchange, kind, await self._verbs.listing.page(kind, request))
+        listed = await self._verbs.listing.page(kind, request)
+        if exchange.form.is_kept and not kind.is_renamed:
+            return list_response(exchange, kind, listed)
+        listed.entries = list(listed.entries)  # as they are now, whatever changes meanwhile
+        weight = sum(len(entry.tail) for entry in listed.entries)
+        return await offload(weight, functools.partial(list_response, exchange, kind, listed))
 
     async def _watch(self, exchange: Exchange, request: Request, route: Route) -> Answer:
         kind, _ = route
@@ -428,14 +432,6 @@ async def entry_answer(exchange: Exchange, code: int, entry: Entry[Any]) -> Resp
     if exchange.form.is_kept:
         return entry_response(exchange, code, entry)
     return await offload(len(entry.data), functools.partial(entry_response, exchange, code, entry))
-
-
-async def list_answer(exchange: Exchange, kind: Kind[Any], listed: Listed[Any]) -> Response:
-    if exchange.form.is_kept and not kind.is_renamed:
-        return list_response(exchange, kind, listed)
-    listed.entries = list(listed.entries)  # as they are now, whatever changes meanwhile
-    weight = sum(len(entry.tail) for entry in listed.entries)
-    return await offload(weight, functools.partial(list_response, exchange, kind, listed))
 
 
 def require_names(request: Request) -> None:

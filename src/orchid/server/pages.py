@@ -25,7 +25,7 @@ from orchid.server.negotiate import (
     not_acceptable,
     require_route_accepts,
 )
-from orchid.server.respond import TEXT, compressed, document, head, text, wants_compression
+from orchid.server.respond import TEXT, compressed, document, head, is_large, text
 from orchid.server.sockets.messages import Response
 from orchid.version import __version__
 from orchid.wire.codec.documents import pretty
@@ -99,7 +99,7 @@ class Pages:
             raise not_acceptable(SERVED)
         data = self._discovery.documents[trimmed]
         made = document(exchange, 200, data, form, packed(data) if form.media == PROTOBUF else None)
-        return compressed(made) if wants_compression(exchange, made) else made
+        return compressed(made) if exchange.head.accepts_gzip and is_large(made) else made
 
     def _aggregate(self, exchange: Exchange, path: str, group: str, media: str) -> Response:
         items = self._discovery.aggregated(path)

@@ -76,8 +76,9 @@ def document(
     return Response(status, headers, body)
 
 
-def wants_compression(exchange: Exchange, response: Response) -> bool:
-    return len(response.body) > GZIP_ABOVE and exchange.head.accepts_gzip
+def is_large(response: Response) -> bool:
+    """Whether compressing it is worth the time, if the client takes it so."""
+    return len(response.body) > GZIP_ABOVE
 
 
 def compressed(response: Response) -> Response:
@@ -156,7 +157,7 @@ def list_response(exchange: Exchange, kind: Kind[Any], listed: Listed[Any]) -> R
 def list_data(kind: Kind[Any], meta: bytes, listed: Listed[Any]) -> bytes:
     """A list as JSON: the entries' own bytes, joined; items carry no kind and apiVersion."""
     if isinstance(listed.entries, Whole):
-        items = listed.entries.joined_tails()
+        items = listed.entries.cache.joined_tails(listed.entries.prefix)
     else:
         items = b",{".join([entry.tail for entry in listed.entries])
     head = b'{"kind":"%bList","apiVersion":"%b","metadata":%b,"items":[' % (

@@ -5,9 +5,11 @@ from which key on (continue), and whether the feed still shows that revision. If
 history does.
 """
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from orchid.engine.cache.entry import Entry, UnreadableBytes
 from orchid.engine.cache.feed import Feed
@@ -39,24 +41,17 @@ MATCH = Path() / "resourceVersionMatch"
 LIST_TOO_OLD = "The resourceVersion for the provided list is too old."
 
 
-class Whole(Generic[T]):
+class Whole(msgspec.Struct, Generic[T], eq=False):
     """Everything on a cache under a prefix; good until the next change, so use it at once."""
 
-    __slots__ = ("_cache", "_prefix")
-
-    def __init__(self, cache: KindCache[T], prefix: str) -> None:
-        self._cache = cache
-        self._prefix = prefix
+    cache: KindCache[T]
+    prefix: str
 
     def __iter__(self) -> Iterator[Entry[T]]:
-        return iter(self._cache.under(self._prefix))
-
-    def joined_tails(self) -> bytes:
-        return self._cache.joined_tails(self._prefix)
+        return iter(self.cache.under(self.prefix))
 
 
-@dataclass(slots=True)
-class Listed(Generic[T]):
+class Listed(msgspec.Struct, Generic[T], eq=False):
     """One page: its entries in order, the revision it shows, and how to go on."""
 
     entries: Sequence[Entry[T]] | Whole[T]
@@ -68,21 +63,18 @@ class Listed(Generic[T]):
 class Selection(Generic[T]):
     """Which objects of a kind: label and field selectors, checked against the kind."""
 
-    __slots__ = ("fields", "kind", "labels", "name")
+    __slots__ = ("everything", "fields", "kind", "labels", "name")
 
     def __init__(self, kind: Kind[T], options: Options) -> None:
         self.kind = kind
         self.labels = LabelMatcher.parse(options.label_selector)
         self.fields = FieldMatcher.parse(options.field_selector)
         self.name = self.fields.exact("metadata.name")
+        self.everything = self.labels.empty and self.fields.empty
 
     def require_known_fields(self) -> None:
         for name in self.fields.fields():
             refuse_unknown_field(self.kind, name)
-
-    @property
-    def everything(self) -> bool:
-        return self.labels.empty and self.fields.empty
 
     def matches(self, entry: Entry[T]) -> bool:
         if not self.labels.empty and not self.labels.matches(entry.meta.labels):
@@ -114,6 +106,12 @@ def refuse_unknown_field(kind: Kind[Any], name: str) -> None:
         )
 
 
+@functools.cache
+def _unselected(kind: Kind[T]) -> Selection[T]:
+    """All objects of a kind."""
+    return Selection(kind, NO_OPTIONS)
+
+
 class Listing:
     """The verb list."""
 
@@ -124,9 +122,9 @@ class Listing:
 
     def selection(self, kind: Kind[T], options: Options) -> Selection[T]:
         """Which objects are asked for, once there is nothing wrong with the question."""
-        selection = Selection(kind, options)
         if options is NO_OPTIONS:
-            return selection
+            return _unselected(kind)
+        selection = Selection(kind, options)
         refuse_if_any(ErrorSubject(self._names.meta, "ListOptions"), list_option_errors(options))
         selection.require_known_fields()
         return selection
@@ -135,8 +133,9 @@ class Listing:
         options = request.options
         selection = self.selection(kind, options)
         prefix = kind.key_prefix
-        if kind.namespaced and request.namespace:
-            prefix += request.namespace + "/"
+        namespace = request.target.namespace
+        if kind.namespaced and namespace:
+            prefix += namespace + "/"
         if options.continue_:
             return await self._continued(selection, prefix, options)
         version, match = options.resource_version, options.resource_version_match
@@ -168,7 +167,8 @@ class Listing:
         self, selection: Selection[T], prefix: str, start: str, limit: int
     ) -> Listed[T]:
         cache = self._feed.cache(selection.kind)
-        cache.require_readable(prefix)
+        if cache.unreadable:
+            cache.require_readable(prefix)
         if selection.everything and not start and limit <= 0:
             return Listed(Whole(cache, prefix), self._feed.revision)
         return self._page(selection, prefix, cache.under(prefix, start), self._feed.revision, limit)

@@ -75,13 +75,34 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
             for start in range(0, len(data), _PIECE_IN):
                 self.data_received(data[start : start + _PIECE_IN])
             return
-        self._incoming.write(data)
+        tls, incoming = self._tls, self._incoming
+        incoming.write(data)
         if self._protocol is None:
             self._shake_hands()
-            if not self._incoming.pending:
-                return
-        if self._protocol is not None:
-            self._read(self._protocol)
+        protocol = self._protocol
+        if protocol is None or not incoming.pending:
+            return
+        # Decrypt all that has come, and hand it over in one piece.
+        data, ended = b"", False
+        try:
+            # What lies encrypted is longer than what it says, so this is a good size to ask for.
+            data = part = tls.read(size := incoming.pending)
+            # Only a part as long as asked for may have left something of its record behind.
+            while part and (size := incoming.pending or (len(part) == size and tls.pending())):
+                part = tls.read(size)
+                data += part
+            ended = not part  # a farewell
+        except ssl.SSLWantReadError:
+            pass  # the rest of a record is still on its way
+        except ssl.SSLError:
+            ended = True  # this is no TLS
+        if self._outgoing.pending:
+            self._flush()  # an answer of the protocol itself, as to a change of keys
+        if data:
+            protocol.data_received(data)
+        if ended and not self._closing:
+            protocol.eof_received()
+            self.close()
 
     def eof_received(self) -> bool:
         """A closed socket ends the channel: TLS has no half-closed connections here."""
@@ -105,7 +126,7 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         else:
             self._failed(self)
 
-    # Handshake and reading
+    # The handshake
 
     def _shake_hands(self) -> None:
         try:
@@ -122,30 +143,6 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
             self._protocol = self._opened(self)
             self._protocol.connection_made(self)
 
-    def _read(self, protocol: asyncio.Protocol) -> None:
-        """Decrypt all that has come, and hand it over in one piece."""
-        tls, incoming = self._tls, self._incoming
-        data, ended = b"", False
-        try:
-            # What lies encrypted is longer than what it says, so this is a good size to ask for.
-            data = part = tls.read(size := incoming.pending)
-            # Only a part as long as asked for may have left something of its record behind.
-            while part and (size := incoming.pending or (len(part) == size and tls.pending())):
-                part = tls.read(size)
-                data += part
-            ended = not part  # a farewell
-        except ssl.SSLWantReadError:
-            pass  # the rest of a record is still on its way
-        except ssl.SSLError:
-            ended = True  # this is no TLS
-        if self._outgoing.pending:
-            self._flush()  # an answer of the protocol itself, as to a change of keys
-        if data:
-            protocol.data_received(data)
-        if ended and not self._closing:
-            protocol.eof_received()
-            self.close()
-
     def _flush(self) -> None:
         if self._outgoing.pending:
             self._transport.write(self._outgoing.read())
@@ -161,7 +158,8 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
             return
         view = memoryview(data)
         for start in range(0, len(view), _PIECE):
-            self.write(view[start : start + _PIECE])
+            self._tls.write(view[start : start + _PIECE])
+            self._transport.write(self._outgoing.read())
 
     def writelines(self, list_of_data: Iterable[_Bytes]) -> None:
         for data in list_of_data:
