@@ -117,8 +117,8 @@ def signing_request(number: int) -> tuple[str, str, Any]:
 
 JOBS: dict[str, tuple[int, Job]] = {
     "livez": (27, lambda _: ("GET", "/livez", None)),
-    "get": (38, lambda number: ("GET", f"{ACCOUNTS}/a{number:d}", None)),
-    "list": (50, lambda _: ("GET", ACCOUNTS, None)),
+    "get": (36, lambda number: ("GET", f"{ACCOUNTS}/a{number:d}", None)),
+    "list": (37, lambda _: ("GET", ACCOUNTS, None)),
     "selfsubjectreview": (
         52,
         lambda _: ("POST", f"/apis/{AUTHENTICATION}/selfsubjectreviews", {}),
@@ -136,7 +136,7 @@ JOBS: dict[str, tuple[int, Job]] = {
 }
 
 
-TOKEN_REVIEW = 86
+TOKEN_REVIEW = 71
 
 
 async def cheapest(server: Api, job: Job) -> int:

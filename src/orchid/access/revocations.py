@@ -33,7 +33,7 @@ class Revocations:
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
-        cache = feed.of(CredentialRevocation)
+        self.cache = cache = feed.of(CredentialRevocation)
         self._decode = cache.kind.decoder.stored
         self._records = feed.of(IssuedCertificate)
         self._cleared()

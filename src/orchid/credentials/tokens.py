@@ -19,6 +19,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Generic, NoReturn, TypeVar
 
 import msgspec
@@ -228,6 +229,12 @@ class Verified(Generic[C]):
         if self.issued_at is not None and now + leeway < self.issued_at:
             raise IssuedInFuture("service account token is issued in the future")
 
+    def valid_times(self, *, leeway: int = LEEWAY) -> tuple[float, float]:
+        """The first and the last moment at which `check_times` returns."""
+        begins = [moment for moment in (self.not_before, self.issued_at) if moment is not None]
+        since = max(begins) - leeway if begins else -inf
+        return since, inf if self.expires is None else self.expires + leeway
+
 
 class KeySet:
     """The keys of one issuer, found by id."""
@@ -297,33 +304,24 @@ class Verifier(Generic[C]):
         Raises NotAToken and WrongIssuer for what is not ours to judge, other kinds of
         TokenRefused for what is ours and wrong.
         """
-        data = self._bytes(token)
+        if len(token) > self._max_bytes:
+            raise NotAToken(f"a token has at most {self._max_bytes} bytes")
+        try:
+            data = token if isinstance(token, bytes) else token.encode("ascii")
+        except UnicodeEncodeError:
+            raise NotAToken("a token is ASCII text") from None
         digest = self._hash.copy()
         digest.update(data)
-        key = digest.digest()
+        key, cache = digest.digest(), self._cache
         # Taken out and put back at the end: the oldest entry is always the first.
-        known = self._cache.pop(key, None)
+        known = cache.pop(key, None)
         if known is None:
             known = self._prove(data)
         if known.expires is None or now <= known.expires:
-            self._remember(key, known)
+            cache[key] = known
+            if len(cache) > self._entries:
+                del cache[next(iter(cache))]
         return known
-
-    def _bytes(self, token: str | bytes) -> bytes:
-        if len(token) > self._max_bytes:
-            raise NotAToken(f"a token has at most {self._max_bytes} bytes")
-        if isinstance(token, bytes):
-            return token
-        if not token.isascii():
-            raise NotAToken("a token is ASCII text")
-        return token.encode("ascii")
-
-    def _remember(self, key: bytes, verified: Verified[C]) -> None:
-        if self._entries <= 0:
-            return
-        if len(self._cache) >= self._entries:
-            self._cache.pop(next(iter(self._cache)), None)
-        self._cache[key] = verified
 
     def _prove(self, token: bytes) -> Verified[C]:
         parts = _take_apart(token)

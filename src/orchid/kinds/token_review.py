@@ -96,8 +96,8 @@ def declare(
 
 
 def accepted(found: Authenticated, wanted: tuple[str, ...]) -> TokenReviewStatus:
-    audiences: tuple[str, ...] = ()
-    if found.audiences is not None:
+    audiences = wanted if found.audiences == wanted else ()
+    if found.audiences is not None and not audiences:
         audiences = tuple(audience for audience in wanted if audience in found.audiences)
         if not audiences:
             raise InternalError("error validating audiences")

@@ -1,5 +1,6 @@
 """Tokens: what we sign others accept, what others sign we accept, all else is refused."""
 
+import contextlib
 import hashlib
 import hmac
 import json
@@ -527,6 +528,23 @@ def test_times_are_checked_with_a_minute_of_leeway(
     else:
         with pytest.raises(refusal, match=r"^service account token "):
             verifier().verify(token, moment + offset)
+
+
+@pytest.mark.parametrize(
+    "claims", [{}, {"nbf": 50}, {"iat": 70}, {"nbf": 50, "iat": 70, "exp": 90}]
+)
+def test_the_valid_times_are_those_at_which_the_times_are_accepted(claims: dict[str, int]) -> None:
+    """So that whoever keeps them need not check each claim again."""
+    verified = verifier().open(forge(header(), {"iss": ISSUER, **claims}), 0)
+    since, until = verified.valid_times()
+    accepted = set()
+
+    for moment in range(-20, 200):
+        with contextlib.suppress(NotYetValid, IssuedInFuture, CredentialExpired):
+            verified.check_times(moment)
+            accepted.add(moment)
+
+    assert accepted == {moment for moment in range(-20, 200) if since <= moment <= until}
 
 
 def test_outside_issuers_get_no_leeway_on_expiry() -> None:

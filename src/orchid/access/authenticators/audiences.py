@@ -18,6 +18,8 @@ def shared(meant: Audiences, wanted: Audiences) -> Audiences:
 
 def with_authenticated_group(found: Authenticated) -> Authenticated:
     """Add the group of everybody who proved who they are, behind their own."""
+    if AUTHENTICATED in found.user.groups:
+        return found
     user = with_group(found.user)
     if user is found.user:
         return found

@@ -3,9 +3,11 @@
 Start with `account_verifier`, which makes the verifier whose claims these authenticators read, then
 `ServiceAccountTokenAuthenticator`. The verifier remembers proven signatures; everything else is
 looked at in every use: times, audiences, whether the account and the bound object still exist under
-the uid that the token names, and whether it was taken back (access/revocations.py). Nothing of that
-is remembered, so a deletion or a revocation is felt at once. Where the same headers come again on a
-connection, `stands` looks at all of this once more; only the token itself is not read again.
+the uid that the token names, and whether it was taken back (access/revocations.py). `Grounds` are
+what a yes rests on: while the time is within bounds, the very same objects are there and nothing
+was taken back since, it is the same yes. So a deletion or a revocation is felt at once. Where the
+same headers come again on a connection, `stands` looks at all of this once more; only the token
+itself is not read again.
 """
 
 import functools
@@ -13,6 +15,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
+
+import msgspec
 
 from orchid.access.authenticators.audiences import Audiences, shared
 from orchid.access.authenticators.secret_token import SecretTokens
@@ -30,6 +34,7 @@ from orchid.credentials.tokens import (
     Verified,
     Verifier,
 )
+from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import Authenticated, Rejected
@@ -46,6 +51,26 @@ DELETION_LEEWAY = timedelta(seconds=60)
 INVALIDATED = "service account token has been invalidated"
 
 
+Found = tuple[KindCache[Any], Entry[Any]]  # an object that is there, and where
+
+
+class Grounds(msgspec.Struct, frozen=True):
+    """What a yes to a token rests on. While all of it stands, the yes does."""
+
+    since: float
+    until: float  # seconds; the first moment counts too, for a clock may be set back
+    entries: tuple[Found, ...]  # the account, and what the token is bound to
+    revocations: KindCache[Any] | None
+    generation: int  # of the revocations
+
+    def stand(self) -> bool:
+        """Whether everything but the time is as it was."""
+        for cache, entry in self.entries:
+            if cache.entries.get(entry.key) is not entry:
+                return False
+        return self.revocations is None or self.revocations.generation == self.generation
+
+
 @dataclass(slots=True)
 class BoundToken:
     """The claims of a proven token, and the answer they make: built once per token, not per use."""
@@ -54,6 +79,7 @@ class BoundToken:
     account: AccountClaims
     user: UserInfo
     accepted: Authenticated | None = None  # for all of its audiences, from its first use on
+    grounds: Grounds | None = None  # of the last yes
 
 
 AccountVerifier = Verifier[BoundToken | LegacyClaims]
@@ -108,10 +134,15 @@ class ServiceAccountTokenAuthenticator:
         found = verified.claims
         if isinstance(found, LegacyClaims):
             return await self._authenticate_legacy(found, token, audiences)
-        good = self._shared_audiences(found.claims.aud, audiences)
+        meant = found.claims.aud
+        good = (
+            audiences if meant and meant == audiences else self._shared_audiences(meant, audiences)
+        )
         await self.refuse_ended(verified, found, now)
-        notes = self._notes(found, seconds)
-        if notes or good != found.claims.aud:
+        notes: tuple[tuple[str, str], ...] = ()
+        if not meant or found.account.warnafter is not None:
+            notes = self._notes(found, seconds)
+        if notes or good != meant:
             return Authenticated(found.user, good, notes=notes)
         if found.accepted is None:
             found.accepted = Authenticated(found.user, good, stands=self._standing(verified, found))
@@ -119,16 +150,31 @@ class ServiceAccountTokenAuthenticator:
 
     async def refuse_ended(self, verified: Verified[Any], found: BoundToken, now: datetime) -> None:
         """Refuse what was good once: its time is over, what it names is gone, it is taken back."""
-        try:
-            verified.check_times(now.timestamp())
-        except TokenRefused as refusal:
-            raise Rejected(str(refusal)) from None
+        grounds, seconds = found.grounds, now.timestamp()
+        if grounds is None or not grounds.since <= seconds <= grounds.until:
+            grounds = None
+            try:
+                verified.check_times(seconds)
+            except TokenRefused as refusal:
+                raise Rejected(str(refusal)) from None
         await self._feed.fresh()
-        self._refuse_gone(found.account, now)
+        if grounds is None or not grounds.stand():
+            found.grounds = self._judged(verified, found, now)
+
+    def _judged(self, verified: Verified[Any], found: BoundToken, now: datetime) -> Grounds | None:
+        """Look at all that a token names; give the grounds of a yes, if it may be kept."""
+        there = self._refuse_gone(found.account, now)
+        taken_back, generation = None, 0
         if self._revocations is not None:
             account = found.account.namespace, found.account.serviceaccount.name
             issued_at = found.claims.iat or 0
             self._revocations.refuse_token(account, found.claims.jti, issued_at)
+            taken_back = self._revocations.cache
+            generation = taken_back.generation
+        if any(entry.meta.deletion_timestamp is not None for _, entry in there):
+            return None  # it ends by the passing of time alone
+        since, until = verified.valid_times()
+        return Grounds(since, until, there, taken_back, generation)
 
     async def stands(self, verified: Verified[Any], found: BoundToken) -> bool:
         """Whether a token that was accepted would be accepted again, at this moment."""
@@ -170,18 +216,19 @@ class ServiceAccountTokenAuthenticator:
             )
         return good
 
-    def _refuse_gone(self, account: AccountClaims, now: datetime) -> None:
+    def _refuse_gone(self, account: AccountClaims, now: datetime) -> tuple[Found, ...]:
         """Refuse a token whose account or bound object is gone, or is another one by now."""
         namespace = account.namespace
-        self._refuse_account(namespace, account.serviceaccount, now)
+        there = [self._refuse_account(namespace, account.serviceaccount, now)]
         if account.secret is not None:
-            _refuse_object(self._secrets, namespace, account.secret, "secret", now)
+            there.append(_refuse_object(self._secrets, namespace, account.secret, "secret", now))
         if account.pod is not None:
-            _refuse_object(self._pods, namespace, account.pod, "pod", now)
+            there.append(_refuse_object(self._pods, namespace, account.pod, "pod", now))
         elif account.node is not None:
-            _refuse_object(self._nodes, "", account.node, "node", now)
+            there.append(_refuse_object(self._nodes, "", account.node, "node", now))
+        return tuple(there)
 
-    def _refuse_account(self, namespace: str, claimed: Reference, now: datetime) -> None:
+    def _refuse_account(self, namespace: str, claimed: Reference, now: datetime) -> Found:
         if not claimed.name:
             raise Rejected("resource name may not be empty")
         entry = self._accounts.get(namespace, claimed.name)
@@ -192,10 +239,9 @@ class ServiceAccountTokenAuthenticator:
             raise Rejected(f"service account UID ({live.uid}) does not match claim ({claimed.uid})")
         if live.deletion_timestamp is not None and live.deletion_timestamp < now - DELETION_LEEWAY:
             raise Rejected(f"service account {namespace}/{claimed.name} has been deleted")
+        return self._accounts, entry
 
     def _notes(self, found: BoundToken, seconds: float) -> tuple[tuple[str, str], ...]:
-        if found.claims.aud and found.account.warnafter is None:
-            return ()
         notes = []
         if not found.claims.aud:
             notes.append((self._no_audience_key, found.claims.sub))
@@ -253,7 +299,7 @@ def account_user(
 
 def _refuse_object(
     cache: KindCache[Any], namespace: str, claimed: Reference, word: str, now: datetime
-) -> None:
+) -> Found:
     entry = cache.get(namespace, claimed.name)
     if entry is None:
         raise Rejected(INVALIDATED)
@@ -265,6 +311,7 @@ def _refuse_object(
             f"{word} UID ({live.uid}) does not match "
             f"service account {word} ref claim ({claimed.uid})"
         )
+    return cache, entry
 
 
 def _listed(audiences: Audiences) -> str:

@@ -94,6 +94,7 @@ class KindCache(Generic[T]):
         self.kept_bytes = 0  # what the changes weigh
         self.oldest: Revision = 0  # one can still watch after this revision
         self.revision: Revision = 0  # of the newest change to this kind
+        self.generation = 0  # another number whenever anything here has changed
         self.listeners: dict[object, CacheListener[T]] = {}
         self._keys = SortedKeys()
         self._joined: dict[str, tuple[Revision, bytes]] = {}
@@ -113,11 +114,10 @@ class KindCache(Generic[T]):
 
     def require_readable(self, prefix: str) -> None:
         """Refuse to answer for all under a prefix while some of it cannot be read."""
-        if self.unreadable:
-            known = len(self.kind.key_prefix)
-            found = sorted(key[known:] for key in self.unreadable if key.startswith(prefix))
-            if found:
-                raise StoreReadError(self.kind.about(), found[:MOST_UNREADABLE_TOLD])
+        known = len(self.kind.key_prefix)
+        found = sorted(key[known:] for key in self.unreadable if key.startswith(prefix))
+        if found:
+            raise StoreReadError(self.kind.about(), found[:MOST_UNREADABLE_TOLD])
 
     def under(self, prefix: str, start: str = "") -> Snapshot[T]:
         """The entries under a prefix, from the key `start` on."""
@@ -187,11 +187,13 @@ class KindCache(Generic[T]):
         while self.changes:
             self.drop_oldest()
         self.oldest, self.revision = oldest, 0
+        self.generation += 1
 
     def remember(self, change: ObjectChange[T]) -> None:
         """Keep a change for those who watch from before it."""
         self.changes.append(change)
         self.revision = change.revision
+        self.generation += 1
         weight = change.weight
         self.kept_bytes += weight
         self._budget.spend(weight)

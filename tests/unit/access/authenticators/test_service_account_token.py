@@ -211,7 +211,7 @@ async def test_token_issued_in_the_future_is_refused(guard: Guard) -> None:
 
 
 async def test_deleted_account_is_felt_in_the_very_next_use(guard: Guard) -> None:
-    """The signature was verified before; the verdict is not kept."""
+    """The signature was verified before; the verdict ends with what it rests on."""
     made = token()
     assert await guard(made) is not None
 
