@@ -4,25 +4,40 @@
 gives its `Family`. Whoever counts owns them and hands them on; there is no global registry, and
 nothing is printed here (server/metrics/page.py does that).
 
+Several processes that are one server count each for itself; `joined` makes one of their families,
+each in the way it says, and `packed` and `unpacked` let them travel.
+
 Label values must come from a closed set, or a client could make series without end.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from enum import Enum
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 LabelPairs = tuple[tuple[str, str], ...]
 
 
-class Histogram:
+class Joining(Enum):
+    """How the numbers of several processes become one."""
+
+    SUM = "sum"  # each counts its own
+    MOST = "most"  # all count the same, and one of them is first
+    LEAST = "least"
+
+
+class Histogram(msgspec.Struct, array_like=True):
     """How often a value fell into which bucket; the last bucket has no upper end."""
 
-    __slots__ = ("bounds", "counts", "sum")
+    bounds: tuple[float, ...]
+    counts: list[int] = []
+    sum: float = 0.0
 
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.sum = 0.0
+    def __post_init__(self) -> None:
+        if not self.counts:
+            self.counts = [0] * (len(self.bounds) + 1)
 
     def observe(self, value: float) -> None:
         self.counts[bisect_left(self.bounds, value)] += 1
@@ -46,7 +61,8 @@ class Family(NamedTuple):
     name: str
     type: str
     help: str
-    samples: Iterable[Sample]
+    samples: list[Sample]
+    joins: Joining = Joining.SUM
 
 
 class Metric(Protocol):
@@ -62,8 +78,8 @@ class Counter:
 
     type = "counter"
 
-    def __init__(self, name: str, help_: str, *labels: str) -> None:
-        self.name, self._help, self._labels = name, help_, labels
+    def __init__(self, name: str, help_: str, *labels: str, joins: Joining = Joining.SUM) -> None:
+        self.name, self._help, self._labels, self._joins = name, help_, labels, joins
         self._values: dict[tuple[str, ...], float] = {}
 
     def count(self, *values: str) -> None:
@@ -77,7 +93,7 @@ class Counter:
             Sample(tuple(zip(self._labels, values, strict=True)), number)
             for values, number in self._values.items()
         ]
-        return Family(self.name, self.type, self._help, samples)
+        return Family(self.name, self.type, self._help, samples, self._joins)
 
     def reset(self) -> None:
         self._values.clear()
@@ -125,3 +141,51 @@ class Durations:
 def doubling(first: float, count: int) -> tuple[float, ...]:
     """Bounds of which each is twice the one before."""
     return tuple(round(first * 2**step, 6) for step in range(count))
+
+
+# --- of several processes -------------------------------------------------------------------------
+
+_families = msgspec.msgpack.Decoder(list[Family])
+
+
+def packed(families: Iterable[Family]) -> bytes:
+    """Families as they travel to another process."""
+    return msgspec.msgpack.encode(list(families))
+
+
+def unpacked(data: bytes) -> list[Family]:
+    return _families.decode(data)
+
+
+def joined(reports: Iterable[Iterable[Family]]) -> list[Family]:
+    """One family of each name, from what several processes report."""
+    known: dict[str, Family] = {}
+    values: dict[str, dict[LabelPairs, float | Histogram]] = {}
+    for families in reports:
+        for family in families:
+            known.setdefault(family.name, family)
+            found = values.setdefault(family.name, {})
+            for labels, value in family.samples:
+                before = found.get(labels)
+                found[labels] = value if before is None else _join(family.joins, before, value)
+    return [
+        family._replace(samples=[Sample(*pair) for pair in values[name].items()])
+        for name, family in known.items()
+    ]
+
+
+def lasting(families: Iterable[Family]) -> list[Family]:
+    """What stays true of a process that has ended: what it has counted, not what was so then."""
+    return [each for each in families if each.type != "gauge" and each.joins is Joining.SUM]
+
+
+def _join(joins: Joining, one: float | Histogram, other: float | Histogram) -> float | Histogram:
+    if isinstance(one, Histogram) and isinstance(other, Histogram):
+        total = Histogram(one.bounds, list(one.counts), one.sum)
+        total.add(other)
+        return total
+    assert not isinstance(one, Histogram)
+    assert not isinstance(other, Histogram)
+    if joins is Joining.SUM:
+        return one + other
+    return max(one, other) if joins is Joining.MOST else min(one, other)

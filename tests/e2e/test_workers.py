@@ -105,6 +105,32 @@ def test_write_on_one_worker_is_read_on_another_by_the_next_request(
     assert stale == []
 
 
+def requests_counted(line: Line) -> int:
+    """Creations of accounts that were answered 201, by the page of metrics."""
+    found = re.search(
+        r'^apiserver_request_total\{code="201",.*"serviceaccounts",.*verb="POST".*\} (\d+)$',
+        line.text("/metrics"),
+        re.MULTILINE,
+    )
+    return int(found[1]) if found else 0
+
+
+def test_metrics_of_any_worker_are_those_of_all(start_server: StartServer, lines: Lines) -> None:
+    """Both pages show what both have done, also when one of them is killed and replaced."""
+    server = start_server("--workers", "2", *QUIET)
+    one, other = lines.to_each(server, 2)
+    for n in range(30):
+        line = one if n % 3 else other
+        assert line.call("POST", ACCOUNTS, account(f"counted-{n}"))[0] == 201
+
+    shown = [requests_counted(one), requests_counted(other)]
+    os.kill(other.worker, signal.SIGKILL)
+    eventually(lambda: other.worker not in children(server), "the end of a worker")
+
+    assert shown == [30, 30]
+    assert requests_counted(one) == 30
+
+
 class Writing(threading.Thread):
     """Creates accounts one after the other, over a new connection whenever the last one broke."""
 

@@ -76,6 +76,10 @@ class Line:
         answer = self._send(method, path, body)
         return answer.status, json.loads(answer.read())
 
+    def text(self, path: str) -> str:
+        """A page that is not JSON."""
+        return self._send("GET", path, None).read().decode()
+
     def events(self, path: str) -> list[Any]:
         """Everything that a watch tells until its time is over."""
         return [json.loads(line) for line in self._send("GET", path, None).read().splitlines()]

@@ -1,6 +1,18 @@
 """Counters, gauges and durations: one number or histogram per set of labels."""
 
-from orchid.metrics import Counter, Durations, Gauge, Histogram, Sample, doubling
+from orchid.metrics import (
+    Counter,
+    Durations,
+    Gauge,
+    Histogram,
+    Joining,
+    Sample,
+    doubling,
+    joined,
+    lasting,
+    packed,
+    unpacked,
+)
 
 
 def test_a_counter_counts_each_set_of_labels_by_itself() -> None:
@@ -17,6 +29,7 @@ def test_a_counter_counts_each_set_of_labels_by_itself() -> None:
             Sample((("who", "a"), ("answer", "yes")), 2),
             Sample((("who", "b"), ("answer", "no")), 1),
         ],
+        Joining.SUM,
     )
     counter.reset()
     assert counter.family().samples == []
@@ -46,3 +59,43 @@ def test_durations_fall_into_buckets() -> None:
     assert sample.value.counts == [2, 0, 1, 1]
     durations.reset()
     assert durations.family().samples == []
+
+
+def test_families_of_several_processes_become_one() -> None:
+    """Each is joined in its own way, and travels without loss."""
+    reports = []
+    for number in (2, 5):
+        counter = Counter("asked_total", "Questions.", "who")
+        newest = Gauge("newest", "The newest.", joins=Joining.MOST)
+        first = Gauge("first", "The first.", joins=Joining.LEAST)
+        took = Durations("took_seconds", "How long.", (1.0,))
+        counter.count(f"only-{number}")
+        counter.count("both")
+        newest.set(number)
+        first.set(number)
+        took.observe(number / 4)
+        metrics = (counter, newest, first, took)
+        reports.append(unpacked(packed(metric.family() for metric in metrics)))
+
+    asked, most, least, durations = joined(reports)
+
+    assert {sample.labels[0][1]: sample.value for sample in asked.samples} == {
+        "only-2": 1,
+        "only-5": 1,
+        "both": 2,
+    }
+    assert (most.samples, least.samples) == ([Sample((), 5)], [Sample((), 2)])
+    assert durations.samples == [Sample((), Histogram((1.0,), [1, 1], 1.75))]
+
+
+def test_of_an_ended_process_only_what_it_counted_stays() -> None:
+    """What was so then, and what the others count as well, goes with it."""
+    counter = Counter("asked_total", "Questions.")
+    shared = Counter("seen_total", "Seen by all.", joins=Joining.MOST)
+    gauge = Gauge("open", "Open now.")
+    for metric in (counter, shared, gauge):
+        metric.count()
+
+    kept = lasting(metric.family() for metric in (counter, shared, gauge))
+
+    assert [family.name for family in kept] == ["asked_total"]

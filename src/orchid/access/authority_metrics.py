@@ -7,7 +7,7 @@ from typing import Final
 
 from orchid.engine.cache.kind_cache import KindCache
 from orchid.kinds.certificate_authority import CertificateAuthority
-from orchid.metrics import Family, Sample
+from orchid.metrics import Family, Joining, Sample
 
 NAME: Final = "orchid_certificate_authority_end_seconds"
 
@@ -26,7 +26,7 @@ class AuthorityEnds:
                 labels = (("authority", found.name), ("signer", found.spec.signer_name))
                 samples.append(Sample(labels, found.status.not_after.timestamp()))
         text = "When a certificate authority of one's own ends, since the epoch."
-        return Family(NAME, "gauge", text, samples)
+        return Family(NAME, "gauge", text, samples, Joining.MOST)
 
     def reset(self) -> None:
         """Keep telling what is so now."""

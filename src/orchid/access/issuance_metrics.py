@@ -18,7 +18,7 @@ from orchid.engine.request import Request
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import DENIED, FAILED, CertificateSigningRequest
 from orchid.kinds.token_request import TokenRequest
-from orchid.metrics import Counter
+from orchid.metrics import Counter, Joining
 from orchid.wire.errors import ApiError
 from orchid.wire.naming import Naming
 
@@ -39,6 +39,7 @@ class IssuanceMetrics:
             "Certificate requests by signer and outcome: issued, denied or failed.",
             "signer",
             "outcome",
+            joins=Joining.MOST,  # every process sees all requests
         )
         self.tokens = Counter(
             "orchid_token_requests_total",

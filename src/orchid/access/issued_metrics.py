@@ -14,7 +14,7 @@ from orchid.clock import Clock
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.kind_cache import KindCache, ObjectChange
 from orchid.kinds.issued_certificate import IssuedCertificate
-from orchid.metrics import Family, Sample
+from orchid.metrics import Family, Joining, Sample
 from orchid.wire.meta import Time
 from orchid.wire.struct import Wire
 
@@ -101,7 +101,8 @@ class _Live:
         samples = [
             Sample((("signer", signer),), live) for signer, (live, _) in self._counts.ends().items()
         ]
-        return Family(LIVE, "gauge", "Certificates that are valid, by signer.", samples)
+        text = "Certificates that are valid, by signer."
+        return Family(LIVE, "gauge", text, samples, Joining.MOST)
 
     def reset(self) -> None:
         """Keep counting: it tells what is so now."""
@@ -116,7 +117,7 @@ class _Earliest:
             Sample((("signer", signer),), end) for signer, (_, end) in self._counts.ends().items()
         ]
         text = "When the first valid certificate of a signer ends, since the epoch."
-        return Family(EARLIEST, "gauge", text, samples)
+        return Family(EARLIEST, "gauge", text, samples, Joining.LEAST)
 
     def reset(self) -> None:
         """Keep counting: it tells what is so now."""

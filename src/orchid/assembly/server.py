@@ -49,7 +49,7 @@ from orchid.server.health import Check, Health
 from orchid.server.ledger_pages import PREFIX as LEDGER
 from orchid.server.loop_watchdog import LoopWatchdog
 from orchid.server.metrics.certificate_ends import CertificateEnds
-from orchid.server.metrics.page import MetricsPage
+from orchid.server.metrics.page import MetricsPage, OtherProcesses
 from orchid.server.metrics.requests import CountedRequests
 from orchid.server.open_watches import OpenWatches
 from orchid.server.openapi.endpoints import OpenApi
@@ -86,9 +86,12 @@ class Assembly:
         files: DataDirectory,
         store: Store,
         audit: AuditRecord | None = None,
+        *,
         store_problem: Callable[[], str | None] = lambda: None,
+        others: OtherProcesses | None = None,
     ) -> None:
         names = settings.names
+        self.others = others  # those that are one server with this one
         self.store_problem = store_problem  # what the store knows to be wrong with itself
         self.settings, self.files, self.store = settings, files, store
         self.clock, self.random = SystemClock(), SystemRandomness()
@@ -194,7 +197,7 @@ class Assembly:
             [self.feed.of(type_) for type_ in RIGHTS_REST_ON],
             ends_with=[self.feed.of(type_) for type_ in TAKES_BACK],
         )
-        metrics = MetricsPage(
+        self.metrics = metrics = MetricsPage(
             requests,
             self.audit,
             self.fairness,
@@ -211,6 +214,7 @@ class Assembly:
                 self.watchdog.held,
                 self.ends.gauge,
             ),
+            others=self.others,
         )
         return Chain(
             clock=self.clock,

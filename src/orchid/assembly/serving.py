@@ -22,6 +22,7 @@ from orchid.outbound.remote import InvalidRemote, read_kubeconfig
 from orchid.server.sockets.listener import bind
 from orchid.settings import BadSettings, Settings
 from orchid.store.retention import Retention
+from orchid.workers.counts import WorkerCounts
 from orchid.workers.parent import Parent
 from orchid.workers.remote_store import RemoteStore
 
@@ -63,7 +64,11 @@ async def serve_as_worker(settings: Settings, parent: RemoteStore, stop: asyncio
     direct = opened_store(settings) if settings.given.etcd_servers else None
     async with direct or contextlib.nullcontext(parent) as store, opened_audit(settings) as audit:
         files = data_directory.located(settings)
-        server = Assembly(settings, files, store, audit, store_problem=parent.problem)
+        counts = WorkerCounts(parent)
+        server = Assembly(
+            settings, files, store, audit, store_problem=parent.problem, others=counts
+        )
+        counts.tell(server.metrics.families, server.metrics.reset)
         parent.forgotten = server.feed.forget_before
 
         async def ready() -> list[socket.socket]:

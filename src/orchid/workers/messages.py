@@ -1,10 +1,11 @@
 """What a worker and its parent say to each other, and how a store's errors travel.
 
-A worker asks (`CommitMessage`, `Read`, `Replay`, `Compact`, each with a number that the answer
-repeats) and reports (`Ready`, `UnfitMessage`, `Alive`). The parent answers (`Done`, `FoundMessage`,
-`HistoryMessage`, `RefusedMessage`), tells (`Happened`, `Moved`, `Forgotten`) and directs (`Begin`,
-`Open`, `Alive`). All go over one stream, so their order is part of their meaning:
-`Happened` comes before the `Done` of its commit.
+A worker asks (`CommitMessage`, `Read`, `Replay`, `Compact`, `Gather`, each with a number that the
+answer repeats) and reports (`Ready`, `UnfitMessage`, `Alive`, `Counted`, `ResetCounts`). The parent
+answers (`Done`, `FoundMessage`, `HistoryMessage`, `Gathered`, `RefusedMessage`), tells (`Happened`,
+`Moved`, `Forgotten`) and directs (`Begin`, `Open`, `Alive`, `Count`, `ResetCounts`). All go over
+one stream, so their order is part of their meaning: `Happened` comes before the `Done` of its
+commit.
 
 Every message is a msgpack array with a number in front; framing.py puts its length before it.
 """
@@ -67,6 +68,13 @@ class Compact(WorkerMessage, frozen=True, tag=4):
     before: Revision
 
 
+class Gather(WorkerMessage, frozen=True, tag=5):
+    """What have the others counted? With what this one has, as metrics.py packs it."""
+
+    number: int
+    counts: bytes
+
+
 # A worker reports
 
 
@@ -84,6 +92,16 @@ class UnfitMessage(WorkerMessage, frozen=True, tag=11):
 
 class Alive(WorkerMessage, frozen=True, tag=12):
     """Said once in a while by a worker, and returned by the parent."""
+
+
+class Counted(WorkerMessage, frozen=True, tag=13):
+    """What this worker has counted, because the parent has asked."""
+
+    counts: bytes
+
+
+class ResetCounts(WorkerMessage, frozen=True, tag=14):
+    """Begin to count from nothing; said by one worker, and passed on to all others."""
 
 
 # The parent answers
@@ -106,6 +124,13 @@ class HistoryMessage(WorkerMessage, frozen=True, tag=22):
     number: int
     events: tuple[StoreEvent, ...]
     revision: Revision
+
+
+class Gathered(WorkerMessage, frozen=True, tag=24):
+    """What each of the others has counted, and those that have ended."""
+
+    number: int
+    counts: list[bytes]
 
 
 class RefusedMessage(WorkerMessage, frozen=True, tag=23):
@@ -161,11 +186,15 @@ class Open(WorkerMessage, frozen=True, tag=41):
     """All is prepared: accept connections."""
 
 
-Request = CommitMessage | Read | Replay | Compact
-Report = Ready | UnfitMessage | Alive
-Answer = Done | FoundMessage | HistoryMessage | RefusedMessage
+class Count(WorkerMessage, frozen=True, tag=42):
+    """Say what you have counted."""
+
+
+Request = CommitMessage | Read | Replay | Compact | Gather
+Report = Ready | UnfitMessage | Alive | Counted | ResetCounts
+Answer = Done | FoundMessage | HistoryMessage | Gathered | RefusedMessage
 News = Happened | Moved | Forgotten
-Direction = Begin | Open | Alive
+Direction = Begin | Open | Alive | Count | ResetCounts
 
 _encode = msgspec.msgpack.Encoder().encode
 _from_worker: msgspec.msgpack.Decoder[Request | Report]

@@ -15,6 +15,7 @@ from itertools import count
 from typing import Any, Final, TypeVar, cast
 
 from orchid.clock import Monotonic
+from orchid.metrics import packed as packed_counts
 from orchid.store.interface import (
     LATEST,
     Batch,
@@ -41,9 +42,12 @@ from orchid.workers.messages import (
     Begin,
     CommitMessage,
     Compact,
+    Count,
+    Counted,
     Done,
     Forgotten,
     FoundMessage,
+    Gathered,
     Happened,
     HistoryMessage,
     Moved,
@@ -53,6 +57,7 @@ from orchid.workers.messages import (
     Ready,
     RefusedMessage,
     Replay,
+    ResetCounts,
     WorkerMessage,
     error_in,
     from_parent,
@@ -64,8 +69,8 @@ TAIL_BYTES: Final = 4 << 20  # the feed has its own copy: this one only bridges 
 BEAT_SECONDS: Final = 1.0
 SILENT_SECONDS: Final = 5.0
 
-A = TypeVar("A", Done, FoundMessage, HistoryMessage)
-Directed = Callable[[Begin | Open], None]
+A = TypeVar("A", Done, FoundMessage, HistoryMessage, Gathered)
+Directed = Callable[[Begin | Open | Count | ResetCounts], None]
 
 
 class ParentLink(asyncio.Protocol):
@@ -156,7 +161,7 @@ class ParentLink(asyncio.Protocol):
     def _take(self, message: Any) -> None:
         if isinstance(message, (Happened, Moved, Forgotten)):
             self._told(message)
-        elif isinstance(message, (Done, FoundMessage, HistoryMessage, RefusedMessage)):
+        elif isinstance(message, (Done, FoundMessage, HistoryMessage, Gathered, RefusedMessage)):
             self._settle(message)
         elif not isinstance(message, Alive):
             self._directed(message)
@@ -182,6 +187,8 @@ class RemoteStore:
         self._tail = Tail(begin.revision, begin.oldest, max_bytes=TAIL_BYTES)
         self.opened = asyncio.Event()  # the parent has said that we may serve
         self.forgotten: Callable[[Revision], None] = lambda before: None  # told of compactions
+        self.counts: Callable[[], bytes] = lambda: packed_counts([])  # of this worker
+        self.reset_counts: Callable[[], None] = lambda: None
         self.link: ParentLink  # set by `connect`
 
     @classmethod
@@ -189,11 +196,11 @@ class RemoteStore:
         """Wait for the parent's first word, and be its store here; raises StoreUnavailable."""
         begun: asyncio.Future[RemoteStore] = asyncio.get_running_loop().create_future()
 
-        def directed(message: Begin | Open) -> None:
+        def directed(message: Begin | Open | Count | ResetCounts) -> None:
             if isinstance(message, Begin):
                 begun.set_result(cls(message, SharedCounter.inherit(message.counter)))
             else:
-                begun.result().opened.set()
+                begun.result()._obey(message)
 
         parent = await ParentLink.over(
             link, lambda news: begun.result()._take(news), directed, monotonic
@@ -305,6 +312,14 @@ class RemoteStore:
             HistoryMessage, lambda number: Replay(number, span.start, span.end, after)
         )
         return Batch(found.events, found.revision)
+
+    def _obey(self, direction: Open | Count | ResetCounts) -> None:
+        if isinstance(direction, Open):
+            self.opened.set()
+        elif isinstance(direction, Count):
+            self.link.send(Counted(self.counts()))
+        else:
+            self.reset_counts()
 
     def _take(self, news: News) -> None:
         if isinstance(news, Happened):

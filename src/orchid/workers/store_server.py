@@ -22,6 +22,7 @@ from typing import Any, Final, cast
 
 from orchid.store.interface import Batch, Compacted, Page, Revision, Span, Store, StoreError
 from orchid.workers.counter import SharedCounter
+from orchid.workers.counts import GatheredCounts
 from orchid.workers.framing import Astray, Reader
 from orchid.workers.messages import (
     LARGEST_COMMIT,
@@ -29,16 +30,21 @@ from orchid.workers.messages import (
     Answer,
     CommitMessage,
     Compact,
+    Counted,
     Done,
     Forgotten,
     FoundMessage,
+    Gather,
+    Gathered,
     Happened,
     HistoryMessage,
     Moved,
     Read,
     Ready,
     Replay,
+    Report,
     Request,
+    ResetCounts,
     UnfitMessage,
     WorkerMessage,
     changes_of,
@@ -69,6 +75,7 @@ class StoreServer:
         self._sessions: set[Session] = set()
         self._unanswered: list[tuple[Revision, Session, Answer]] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self.counts = GatheredCounts()
         self.told: Revision = 0  # up to here every session knows what happened
         self.oldest: Revision = 0
 
@@ -137,6 +144,7 @@ class StoreServer:
 
     def left(self, session: "Session") -> None:
         self._sessions.discard(session)
+        self.counts.left(session)
         self._unanswered = [each for each in self._unanswered if each[1] is not session]
 
     def handle(self, session: "Session", request: Request) -> None:
@@ -160,6 +168,8 @@ class StoreServer:
             return self._read(session, request)
         if isinstance(request, Replay):
             return self._replay(session, request)
+        if isinstance(request, Gather):
+            return self._gather(session, request)
         return self._compact(session, request)
 
     async def _commit(self, session: "Session", commit: CommitMessage) -> None:
@@ -185,6 +195,13 @@ class StoreServer:
             span = Span(replay.start, replay.end)
             async with aclosing(self._store.watch(span, after=replay.after)) as batches:
                 session.answer(HistoryMessage(replay.number, *await anext(batches)))
+
+    async def _gather(self, session: "Session", gather: Gather) -> None:
+        counts = await self.counts.gather(session, gather.counts, tuple(self._sessions))
+        session.answer(Gathered(gather.number, counts))
+
+    def reset_counts(self, session: "Session") -> None:
+        self.counts.reset(session, tuple(self._sessions))
 
     async def _compact(self, session: "Session", compact: Compact) -> None:
         await self._store.compact(compact.before)
@@ -224,6 +241,9 @@ class Session(asyncio.Protocol):
     def answer(self, answer: Answer) -> None:
         self._catch_up()
         self.write(packed(answer))
+
+    def send(self, message: WorkerMessage) -> None:
+        self.write(packed(message))
 
     def write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -272,11 +292,15 @@ class Session(asyncio.Protocol):
             log.error("workers.astray: %s", problem)
             self.close()
 
-    def _take(self, message: Request | Ready | UnfitMessage | Alive) -> None:
-        if isinstance(message, (CommitMessage, Read, Replay, Compact)):
+    def _take(self, message: Request | Report) -> None:
+        if isinstance(message, (CommitMessage, Read, Replay, Compact, Gather)):
             self._server.handle(self, message)
         elif isinstance(message, Alive):
-            self.write(packed(message))
+            self.send(message)
+        elif isinstance(message, Counted):
+            self._server.counts.counted(self, message.counts)
+        elif isinstance(message, ResetCounts):
+            self._server.reset_counts(self)
         else:
             self._reported(message)
 

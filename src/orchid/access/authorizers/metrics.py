@@ -9,7 +9,7 @@ import hashlib
 from datetime import datetime
 from typing import Final
 
-from orchid.metrics import Counter, Durations, Family, Gauge, Metric, Sample
+from orchid.metrics import Counter, Durations, Family, Gauge, Joining, Metric, Sample
 
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _CONDITION_SECONDS: Final = (0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25)
@@ -109,10 +109,17 @@ class Reloads:
         name, labels = "apiserver_authorization_config_controller_", ("status", "apiserver_id_hash")
         self._count = Counter(f"{name}automatic_reloads_total", "Reloads of the file.", *labels)
         self._last = Gauge(
-            f"{name}automatic_reload_last_timestamp_seconds", "When the last one was.", *labels
+            f"{name}automatic_reload_last_timestamp_seconds",
+            "When the last one was.",
+            *labels,
+            joins=Joining.MOST,
         )
         self._in_use = Gauge(
-            f"{name}last_config_info", "The file in use, by its hash.", "apiserver_id_hash", "hash"
+            f"{name}last_config_info",
+            "The file in use, by its hash.",
+            "apiserver_id_hash",
+            "hash",
+            joins=Joining.MOST,
         )
         self.all = (self._count, self._last, self._in_use)
 

@@ -13,7 +13,7 @@ from typing import Final
 from orchid.clock import Clock
 from orchid.credentials.expiry import CertificateFile
 from orchid.credentials.refusals import Refusal
-from orchid.metrics import Gauge
+from orchid.metrics import Gauge, Joining
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,10 @@ class CertificateEnds:
 
     def __init__(self, files: Sequence[CertificateFile], clock: Clock) -> None:
         self.gauge = Gauge(
-            NAME, "When a certificate of the server's own ends, since the epoch.", "certificate"
+            NAME,
+            "When a certificate of the server's own ends, since the epoch.",
+            "certificate",
+            joins=Joining.MOST,
         )
         self._files = files
         self._clock = clock

@@ -2,18 +2,20 @@
 
 `MetricsPage` joins the counts of requests, audit and the feed, and what others count and hand in,
 with what the operating system says of the process. A family is printed by one small function.
+Where several processes are one server, whichever answers shows what all have counted.
 DELETE /metrics begins to count from nothing.
 """
 
 import os
 import resource
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
-from orchid.metrics import Family, Histogram, LabelPairs, Metric, Sample
+from orchid.metrics import Family, Histogram, Joining, LabelPairs, Metric, Sample, joined
 from orchid.server.audit.policy import LEVEL_NAMES
 from orchid.server.audit.trail import PolicyAudit
 from orchid.server.exchange import Exchange
@@ -35,6 +37,18 @@ from orchid.version import __version__
 _CONTENT_TYPE = b"Content-Type: text/plain; version=0.0.4; charset=utf-8; escaping=underscores\r\n"
 
 
+class OtherProcesses(Protocol):
+    """Those that are one server together with this one."""
+
+    async def gather(self, own: list[Family]) -> list[list[Family]]:
+        """What each of the others has counted; `own` is kept for when they ask."""
+        ...
+
+    def reset(self) -> None:
+        """Have all others begin to count from nothing."""
+        ...
+
+
 class MetricsPage:
     """The page; call it with an exchange."""
 
@@ -47,7 +61,9 @@ class MetricsPage:
         catalog: Catalog,
         *,
         counted: Iterable[Metric] = (),
+        others: OtherProcesses | None = None,
     ) -> None:
+        self._others = others
         self._requests = requests
         self._audit = audit
         self._fairness = fairness
@@ -55,18 +71,32 @@ class MetricsPage:
         self._kinds = catalog.stored
         self._counted = tuple(counted)
 
-    def __call__(self, exchange: Exchange) -> Response:
+    def __call__(self, exchange: Exchange) -> Response | Awaitable[Response]:
         if exchange.http.method == "DELETE":
-            self._requests.reset()
-            for metric in self._counted:
-                metric.reset()
+            self.reset()
+            if self._others is not None:
+                self._others.reset()
             return text(exchange, 200, "metrics reset\n")
-        return Response(200, head(exchange, _CONTENT_TYPE), self.render().encode())
+        if self._others is not None:
+            return self._of_all(exchange, self._others)
+        return answer(exchange, self.families())
+
+    async def _of_all(self, exchange: Exchange, others: OtherProcesses) -> Response:
+        own = list(self.families())
+        return answer(exchange, joined([own, *await others.gather(own)]))
 
     def render(self) -> str:
-        return masked("".join(map(rendered, self._families())))
+        """What this process has counted, as text."""
+        return page_text(self.families())
 
-    def _families(self) -> Iterator[Family]:
+    def reset(self) -> None:
+        """Begin to count from nothing."""
+        self._requests.reset()
+        for metric in self._counted:
+            metric.reset()
+
+    def families(self) -> Iterator[Family]:
+        """What this process has counted."""
         counted = {Labels(*key): series for key, series in self._requests.series.items()}
         yield from request_families(counted)
         yield from access_families(self._requests)
@@ -76,7 +106,11 @@ class MetricsPage:
         yield from self._feed_families()
         yield from process_families()
         yield Family(
-            "orchid_build_info", "gauge", "Which version this is.", [one(1, version=__version__)]
+            "orchid_build_info",
+            "gauge",
+            "Which version this is.",
+            [one(1, version=__version__)],
+            Joining.MOST,
         )
 
     def _audit_families(self) -> Iterator[Family]:
@@ -113,12 +147,14 @@ class MetricsPage:
                 one(len(cache.entries), group=cache.kind.group, resource=cache.kind.plural)
                 for cache in caches
             ],
+            Joining.MOST,
         )
         yield Family(
             "apiserver_storage_objects",
             "gauge",
             "Stored objects.",
             [one(len(s.entries), resource=str(s.kind.about())) for s in caches],
+            Joining.MOST,
         )
         yield Family(
             "orchid_feed_listeners",
@@ -129,11 +165,12 @@ class MetricsPage:
                 for cache in caches
             ],
         )
+        revision, following = self._feed.revision, int(self._feed.following)
         yield plain(
-            "orchid_feed_revision", "gauge", "The newest revision seen.", self._feed.revision
+            "orchid_feed_revision", "gauge", "The newest revision seen.", revision, Joining.MOST
         )
         yield plain(
-            "orchid_feed_following", "gauge", "1 while changes arrive.", self._feed.following
+            "orchid_feed_following", "gauge", "1 while changes arrive.", following, Joining.LEAST
         )
 
 
@@ -210,7 +247,7 @@ def process_families() -> Iterator[Family]:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     cpu = usage.ru_utime + usage.ru_stime
     yield plain("process_cpu_seconds_total", "counter", "Time on a processor.", cpu)
-    yield plain("process_start_time_seconds", "gauge", "When it started.", _STARTED)
+    yield plain("process_start_time_seconds", "gauge", "When it started.", _STARTED, Joining.LEAST)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     yield plain("process_max_fds", "gauge", "Files it may open.", most)
     try:
@@ -272,11 +309,19 @@ def one(value: float, **labels: str) -> Sample:
     return Sample(tuple(labels.items()), value)
 
 
-def plain(name: str, type_: str, help_: str, value: float) -> Family:
-    return Family(name, type_, help_, [Sample((), value)])
+def plain(name: str, type_: str, help_: str, value: float, joins: Joining = Joining.SUM) -> Family:
+    return Family(name, type_, help_, [Sample((), value)], joins)
 
 
 # --- text -----------------------------------------------------------------------------------------
+
+
+def answer(exchange: Exchange, families: Iterable[Family]) -> Response:
+    return Response(200, head(exchange, _CONTENT_TYPE), page_text(families).encode())
+
+
+def page_text(families: Iterable[Family]) -> str:
+    return masked("".join(map(rendered, families)))
 
 
 def rendered(family: Family) -> str:

@@ -13,6 +13,7 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import Authenticated, Decision, Verdict
 from orchid.kinds import config_map, service_account
+from orchid.metrics import packed, unpacked
 from orchid.server.exchange import Exchange
 from orchid.server.fairness import Fairness
 from orchid.server.head_facts import facts_of
@@ -264,3 +265,35 @@ def test_page_says_which_format_it_has(counting: Counting) -> None:
         b"Content-Type: text/plain; version=0.0.4; charset=utf-8; escaping=underscores\r\n"
         in answer.headers
     )
+
+
+class Others:
+    """Processes beside this one, which have counted what they are given."""
+
+    def __init__(self, counts: list[list[Family]]) -> None:
+        self.counts = counts
+        self.resets = 0
+
+    async def gather(self, own: list[Family]) -> list[list[Family]]:
+        return self.counts
+
+    def reset(self) -> None:
+        self.resets += 1
+
+
+async def test_the_page_joins_what_other_processes_have_counted(counting: Counting) -> None:
+    """Everything on the page travels between processes, and requests of all are added up."""
+    counting.observe("POST", ACCOUNTS, body=b"{}")
+    told = unpacked(packed(counting.page.families()))
+    counting.page._others = others = Others([told, told])
+
+    answered = counting.page(counting.exchange("GET", "/metrics"))
+    assert not isinstance(answered, Response)
+    page = (await answered).body.decode()
+    counting.page(counting.exchange("DELETE", "/metrics"))
+
+    families = {each.name: each for each in text_string_to_metric_families(page)}
+    posts = [s for s in families["apiserver_request"].samples if s.labels["verb"] == "POST"]
+    assert [sample.value for sample in posts] == [3]
+    assert families["orchid_build_info"].samples[0].value == 1
+    assert others.resets == 1

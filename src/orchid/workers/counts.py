@@ -1,0 +1,98 @@
+"""What all processes of one server have counted, so that whichever is asked can show it.
+
+In the parent, `GatheredCounts` asks every worker and keeps what each said last, also of those that
+have ended: a counter never goes back because a worker was replaced. In a worker, `WorkerCounts`
+asks the parent. A worker that does not answer in time is shown as it was when it last did.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from orchid.metrics import Family, joined, lasting, packed, unpacked
+from orchid.store.interface import StoreUnavailable
+from orchid.workers.messages import Count, Gather, Gathered, ResetCounts, WorkerMessage
+from orchid.workers.remote_store import RemoteStore
+
+PATIENCE_SECONDS: Final = 1.0
+
+
+class CountingSession(Protocol):
+    """One worker, as far as it is asked to count."""
+
+    def send(self, message: WorkerMessage) -> None: ...
+
+
+class GatheredCounts:
+    """The parent's view."""
+
+    def __init__(self) -> None:
+        self._last: dict[CountingSession, bytes] = {}
+        self._asked: dict[CountingSession, asyncio.Future[None]] = {}
+        self._ended: list[Family] = []  # what workers that are gone have counted
+
+    async def gather(
+        self, asking: CountingSession, own: bytes, sessions: Iterable[CountingSession]
+    ) -> list[bytes]:
+        """What all but the one that asks have counted."""
+        self._last[asking] = own
+        others = [session for session in sessions if session is not asking]
+        if others:
+            await asyncio.wait(map(self._ask, others), timeout=PATIENCE_SECONDS)
+        return [packed(self._ended), *(self._last[each] for each in others if each in self._last)]
+
+    def _ask(self, session: CountingSession) -> asyncio.Future[None]:
+        """Ask one worker; whoever asks while it is being asked shares its answer."""
+        waiting = self._asked.get(session)
+        if waiting is None or waiting.done():
+            waiting = self._asked[session] = asyncio.get_running_loop().create_future()
+            session.send(Count())
+        return waiting
+
+    def counted(self, session: CountingSession, counts: bytes) -> None:
+        self._last[session] = counts
+        self._answered(session)
+
+    def left(self, session: CountingSession) -> None:
+        """Keep what a worker has counted that is gone."""
+        counts = self._last.pop(session, None)
+        if counts is not None:
+            self._ended = joined([self._ended, lasting(unpacked(counts))])
+        self._answered(session)
+
+    def reset(self, asking: CountingSession, sessions: Iterable[CountingSession]) -> None:
+        """Have everybody begin from nothing, as the one that asks has done."""
+        self._last.clear()
+        self._ended = []
+        for session in sessions:
+            if session is not asking:
+                session.send(ResetCounts())
+
+    def _answered(self, session: CountingSession) -> None:
+        waiting = self._asked.pop(session, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+
+class WorkerCounts:
+    """A worker's way to what the others have counted."""
+
+    def __init__(self, parent: RemoteStore) -> None:
+        self._parent = parent
+
+    def tell(self, families: Callable[[], Iterable[Family]], reset: Callable[[], None]) -> None:
+        """Say what this worker has counted whenever the parent asks."""
+        self._parent.counts = lambda: packed(families())
+        self._parent.reset_counts = reset
+
+    async def gather(self, own: list[Family]) -> list[list[Family]]:
+        try:
+            found = await self._parent.link.ask(
+                Gathered, lambda number: Gather(number, packed(own))
+            )
+        except StoreUnavailable:
+            return []  # the parent is gone, and this worker ends with it
+        return [unpacked(counts) for counts in found.counts]
+
+    def reset(self) -> None:
+        self._parent.link.send(ResetCounts())
