@@ -187,6 +187,8 @@ async def test_the_tables_leave_nothing_out(server: Api) -> None:
     rights = rows(RIGHTS)
     served = {name: sorted(verbs) for name, _, _, verbs in endpoints(server)}
 
+    missing = sorted(served.keys() - rights.keys())
+    assert not missing, f"give {missing} a row in RIGHTS of tests/api/test_matrix.py"
     assert served == {
         name: sorted(LETTERS[letter] for letter in cells[3]) for name, cells in rights.items()
     }

@@ -44,6 +44,16 @@ def test_every_declared_field_has_a_number(name: str) -> None:
 
 
 @every_type
+def test_every_message_has_a_table_of_numbers(name: str) -> None:
+    """Messages of the reference are in numbers.txt, all others in own-numbers.txt."""
+    messages = {node.type.__name__ for node in records(schema_of(TYPES[name]))}
+
+    missing = sorted({SAME_AS.get(one, one) for one in messages} - numbers().keys())
+
+    assert not missing, f"give {missing} a line in tests/data/protobuf/own-numbers.txt"
+
+
+@every_type
 def test_numbers_and_types_are_those_of_the_reference(name: str) -> None:
     """Each field has the number and the type that the reference gives it, and none is missing."""
     for node in records(schema_of(TYPES[name])):
