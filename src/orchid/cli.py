@@ -112,7 +112,7 @@ def build(wanted: Sequence[str] | None = None) -> argparse.ArgumentParser:
             command.name,
             description=f"{command.help[0].upper()}{command.help[1:]}.",
             formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,  # a flag added later must not change what was typed before
+            allow_abbrev=False,  # a new flag must not change the meaning of an abbreviation
         )
         if wanted is None or command.name in wanted:
             module: Any = importlib.import_module(command.module)
@@ -154,7 +154,7 @@ class Parser(argparse.ArgumentParser):
         super().error(message)
 
     def _deepest(self, words: Sequence[str]) -> "Parser":
-        """The parser of the command and the action that were typed."""
+        """The parser of the command and subcommand that were typed."""
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
                 for place, word in enumerate(words):
@@ -168,7 +168,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _meant(word: str, known: Sequence[str]) -> str:
-    """A guess at what a mistyped word was to be."""
+    """The closest match for a mistyped word."""
     close = difflib.get_close_matches(word.partition("=")[0], known, n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
@@ -183,7 +183,7 @@ def _run(chosen: argparse.Namespace) -> int:
         print(f"orchid: {complaint}", file=sys.stderr)
         return complaint.code
     except BrokenPipeError:
-        # Whoever read our output has had enough; Python would complain once more at the end.
+        # The reader of our output has closed the pipe; without this Python would complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Time, as it is handed in: the time of day, and a count of seconds that never goes back.
+"""Clocks, handed in so that tests can replace them: the time of day, and a monotonic clock.
 
 `SystemClock` is the machine's; tests have clocks of their own. Whoever compares moments of the day
 asks `now`; whoever measures how long something takes asks `monotonic`.
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Protocol
 
-Monotonic = Callable[[], float]  # for those who need no time of day
+Monotonic = Callable[[], float]  # for callers that need only this of a Clock
 
 MILLISECOND = 0.001
 
@@ -19,11 +19,11 @@ class Clock(Protocol):
         """The current time in UTC."""
 
     def monotonic(self) -> float:
-        """Seconds since some moment; they never go back."""
+        """Seconds since some fixed moment; they never go back."""
 
 
 class SystemClock:
-    """The machine's time. Within a millisecond it is the same object, which costs less to give."""
+    """The machine's time. Within a millisecond the same object is returned, which is cheaper."""
 
     monotonic = staticmethod(monotonic)
 

@@ -6,8 +6,8 @@
     ledger.key           signs the ledger (Ed25519)
     encryption.yaml      seals secrets in the store
 
-The directory is 0700, keys are 0600. What is there is used; what is missing or about to
-expire is made anew, except the CA and the keys that sign or seal, which are never replaced.
+The directory is 0700, keys are 0600. Existing files are used; missing ones and certificates about
+to expire are made again, except the CA and the keys that sign or encrypt, which are never replaced.
 """
 
 import base64
@@ -111,10 +111,9 @@ def certificate_files(settings: Settings, files: DataDirectory) -> list[Certific
 
 
 def prepare(settings: Settings, now: datetime.datetime) -> DataDirectory:
-    """Make what is missing; raises BadSettings with what a person has to mend.
+    """Make what is missing; raises BadSettings for what a person has to fix.
 
-    For the owner of the directory alone: a server has its store open by now, so that a second one
-    on the same directory was refused before it could write here.
+    Only for the server that has the store open: its lock keeps a second server from writing here.
     """
     root, given = settings.data_dir, settings.given
     make(settings)
@@ -140,7 +139,7 @@ def prepare(settings: Settings, now: datetime.datetime) -> DataDirectory:
 
 
 def make(settings: Settings) -> None:
-    """Make the directory itself, or insist that it is private."""
+    """Make the directory itself; an existing one must be private."""
     root = settings.data_dir
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -163,7 +162,7 @@ def _authority(files: DataDirectory, now: datetime.datetime) -> Authority:
 
 
 def _encryption(files: DataDirectory, settings: Settings) -> None:
-    """A key for the embedded store; servers over etcd share theirs, so a person makes that one."""
+    """Make an encryption key for the embedded store; for etcd, a person makes one to share."""
     if not files.encryption.exists():
         secret = _b64(secrets.token_bytes(ENCRYPTION_KEY_BYTES))
         text = ENCRYPTION.format(api_version=f"{settings.names.server_config}/v1", secret=secret)

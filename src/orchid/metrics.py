@@ -1,4 +1,4 @@
-"""What is counted, wherever it is counted: families of samples, as Prometheus knows them.
+"""Counters, gauges and histograms: families of samples, as Prometheus defines them.
 
 `Counter`, `Gauge` and `Durations` hold one number, or one histogram, per set of label values; each
 gives its `Family`. Whoever counts owns them and hands them on; there is no global registry, and
@@ -7,7 +7,7 @@ nothing is printed here (server/metrics/page.py does that).
 Several processes that are one server count each for itself; `joined` makes one of their families,
 each in the way it says, and `packed` and `unpacked` let them travel.
 
-Label values must come from a closed set, or a client could make series without end.
+Label values must come from a closed set; otherwise a client could create series without end.
 """
 
 from bisect import bisect_left
@@ -66,7 +66,7 @@ class Family(NamedTuple):
 
 
 class Metric(Protocol):
-    """Something counted that can be printed, and begun again."""
+    """A metric that can be printed, and reset."""
 
     def family(self) -> Family: ...
 
@@ -100,7 +100,7 @@ class Counter:
 
 
 class Gauge(Counter):
-    """A number that goes up and down; it is not begun again, for it tells what is so now."""
+    """A number that goes up and down; it is not reset, since it is a current value."""
 
     type = "gauge"
 
@@ -139,7 +139,7 @@ class Durations:
 
 
 def doubling(first: float, count: int) -> tuple[float, ...]:
-    """Bounds of which each is twice the one before."""
+    """Bucket bounds, each twice the one before."""
     return tuple(round(first * 2**step, 6) for step in range(count))
 
 

@@ -344,7 +344,7 @@ def read(config: Path | None, flags: Mapping[str, Any]) -> Given:
 
 
 def written_in(path: Path | None) -> dict[str, Any]:
-    """The settings that a file has, as they stand there; none without a file."""
+    """The settings in a file, as they are written there; none without a file."""
     if path is None:
         return {}
     try:
@@ -416,7 +416,7 @@ def check(given: Given) -> Settings:
 
 
 def _url(host: str, port: int) -> str:
-    """How clients reach a host; one that listens everywhere, at least from its own machine."""
+    """The URL at which clients reach the server; a wildcard address becomes the loopback one."""
     if host in ("0.0.0.0", "::"):  # noqa: S104 -- recognised, not bound to
         host = "127.0.0.1"
     return f"https://{f'[{host}]' if ':' in host else host}:{port}"
@@ -434,7 +434,7 @@ def _together(given: Given, first: str, second: str) -> None:
 
 
 def _front_proxy(given: Given) -> None:
-    """Headers that nobody could prove are a mistake: somebody counts on them."""
+    """Refuse headers of a front proxy without its CA: nobody could prove them."""
     if given.requestheader_client_ca_file:
         return
     for name in (
@@ -453,7 +453,7 @@ def _front_proxy(given: Given) -> None:
 
 
 def _refuse_odd_url(name: str, text: str) -> None:
-    """Others will follow it from certificates, so it has to be one they can follow."""
+    """Refuse a URL that clients could not fetch: it is written into certificates."""
     if text and not (text.startswith(("http://", "https://")) and _is_plain_url(text)):
         raise BadSettings(f"--{name}: {text!r} is no address like http://pki.example.com")
 

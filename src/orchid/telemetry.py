@@ -1,15 +1,13 @@
 """Logging: one line per event, as text for people or as JSON for machines.
 
 Every module logs through the standard library (`log.info("store.opened", extra={...})`), event name
-first, values as keys. Secrets never get here: they travel in a type that prints as `***`. Should
-one come in disguise all the same, `masked` takes out whatever has the shape of a token or a private
-key before a line is written.
+first, values as keys. Secrets never get here: they travel in a type that prints as `***`. As a
+second line of defence, `masked` removes whatever looks like a token or a private key before a line
+is written. Nobody can inject lines: control characters are escaped, and text of several lines (an
+exception, or `extra={"story": ...}`) is indented below its event.
 
-Nobody writes lines of their own: control characters are escaped, and what has several lines by
-nature (an exception, or `extra={"story": ...}`) stands indented below its event.
-
-What nobody foresaw is told by `failure_story`: where it happened and what sort of error it was, but
-not the error's own text, which may quote what a client sent.
+An unexpected error is logged by `failure_story`: where it happened and its type, but not its text,
+which may quote what a client sent.
 """
 
 import datetime
@@ -42,14 +40,14 @@ _SIGNS = ("eyJ", "PRIVATE KEY", "LS0tLS1CRUdJTi")  # without one of these there 
 
 
 def masked(text: str) -> str:
-    """The text without anything that has the shape of a token or a private key."""
+    """The text without anything that looks like a token or a private key."""
     if any(sign in text for sign in _SIGNS):
         return _IN_TEXT.sub(MASK, text)
     return text
 
 
 def has_shape(data: bytes) -> bool:
-    """Whether encoded text holds anything that `masked` would take out."""
+    """Whether encoded text holds anything that `masked` would remove."""
     if b"eyJ" in data or b"PRIVATE KEY" in data or b"LS0tLS1CRUdJTi" in data:
         return _IN_BYTES.search(data) is not None
     return False
@@ -70,7 +68,7 @@ def indented(text: str) -> str:
 
 
 def failure_story(error: BaseException) -> str:
-    """Where an error came from, and of which sort it is and its causes are; never its text."""
+    """Where an error came from, with its type and the types of its causes; never its text."""
     frames = traceback.StackSummary.from_list(traceback.extract_tb(error.__traceback__))
     sorts: list[str] = []
     cause: BaseException | None = error

@@ -1,6 +1,6 @@
-"""The program of one worker process: started by workers/parent.py, never by a person.
+"""The program of one worker process, which workers/parent.py starts.
 
-Its one argument is the number of an inherited socket, over which the parent says everything else.
+Its one argument is the number of an inherited socket, over which the parent sends everything else.
 It ends when the parent asks it to (SIGTERM, then it drains) and when the parent is gone.
 """
 
@@ -29,7 +29,7 @@ HEARD_SECONDS = 30.0
 
 def main() -> int:
     """Work until told to stop; give the exit code."""
-    # The parent hears Ctrl-C as well, and stops us in order.
+    # Ctrl-C reaches the parent as well, which then stops the workers in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     return uvloop.run(work(socket.socket(fileno=int(sys.argv[1]))))
 
@@ -56,7 +56,7 @@ async def _serve(settings: Settings, store: RemoteStore) -> int:
     def end() -> None:
         stop.set()
         if not store.opened.is_set():
-            serving.cancel()  # nobody is served yet, so that there is nothing to drain
+            serving.cancel()  # no client is served yet, so there is nothing to drain
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
     await asyncio.wait([serving, store.link.lost], return_when=asyncio.FIRST_COMPLETED)
@@ -67,7 +67,7 @@ async def _serve(settings: Settings, store: RemoteStore) -> int:
         return ORPHANED
     problem = None if serving.cancelled() else _foreseen(serving.exception())
     if problem is not None:
-        # Hanging up with words on their way could lose them: the parent hangs up, having heard.
+        # Closing the socket now could lose the message; the parent closes it after reading.
         store.link.send(UnfitMessage(str(problem)))
         await asyncio.wait([store.link.lost], timeout=HEARD_SECONDS)
     await store.close()

@@ -112,7 +112,7 @@ class Keys:
 
 
 class Access:
-    """Who and may-they, for one server."""
+    """Authentication and authorization of one server."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class Access:
         self.authenticator = self._authenticator(self._anonymous_paths(outside))
 
     async def follow_keys(self, changed: Callable[[], Awaitable[None]]) -> None:
-        """Sign and verify with the keys that the files hold now."""
+        """Take up new token keys when their files change, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_AT_KEYS_EVERY)
             if self.keys.look():
@@ -199,7 +199,7 @@ class Access:
         return members
 
     def _outside(self) -> Configuration:
-        """Outside issuers, from the file or from the flags, and who may come without a name."""
+        """OIDC issuers and rules for anonymous callers, from the file or from the flags."""
         given, names, own = self.settings.given, self.settings.names, self.settings.issuers
         try:
             if given.authentication_config:
@@ -265,7 +265,7 @@ class Access:
         members.append(ClientCertificateAuthenticator(pool, self.clock, names, self.revocations))
         members.append(BearerAuthenticator(self.tokens, audiences))
         members.append(WebSocketAuthenticator(self.tokens, audiences, names))
-        # Those who are in this process present nothing at all, so they are looked for last.
+        # Callers in this process present no credential, so they are looked for last.
         members.append(self.callers)
         anonymous = AnonymousAuthenticator(anonymous_paths)
         return UnionAuthenticator(members, audiences, anonymous)
@@ -337,7 +337,7 @@ class Access:
 
 @contextmanager
 def told_as_settings() -> Iterator[None]:
-    """Tell what a person has to mend as such: a key open to others, a file that is not there."""
+    """Turn what a person has to fix into BadSettings: a key open to others, a missing file."""
     try:
         yield
     except (
@@ -350,7 +350,7 @@ def told_as_settings() -> Iterator[None]:
 
 
 def _terms_of(platform: TermsOf, authorities: KindCache[CertificateAuthority]) -> TermsOf:
-    """What each signer of ours permits: the platform's, and those of authorities of one's own."""
+    """What each signer permits: the platform's, and those of CertificateAuthorities."""
 
     def own(signer: str) -> SignerTerms | None:
         found = authorities_of(authorities, signer)

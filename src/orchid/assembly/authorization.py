@@ -1,7 +1,8 @@
-"""May they? The configured authorizers, from the file (--authorization-config) or from flags.
+"""The configured authorizers, from the file (--authorization-config) or from flags.
 
-`Authorization` has the one authorizer that everybody asks. `follow` looks at the file now and then:
-a new one that is good takes effect with the next request, a bad one is told and changes nothing.
+`Authorization` has the one authorizer that everybody asks. `follow` looks at the file every few
+seconds: a valid new file takes effect with the next request, an invalid one is logged and changes
+nothing.
 """
 
 import asyncio
@@ -75,7 +76,7 @@ class Authorization:
         return type_ in self._types
 
     async def follow(self) -> None:
-        """Take up what the file says from now on, until cancelled."""
+        """Reload the file whenever it changes, until cancelled."""
         while self._file is not None:
             await asyncio.sleep(LOOK_EVERY)
             await self.look()
@@ -85,7 +86,7 @@ class Authorization:
         assert self._file is not None
         try:
             data = await asyncio.to_thread(read_bounded, self._file)
-            # After a failure it is tried again: a kubeconfig may have been mended meanwhile.
+            # After a failure it is tried again: a kubeconfig may have been fixed meanwhile.
             if data != self._data or self._problem:
                 self._data = data
                 await self._reload(data)
@@ -97,7 +98,7 @@ class Authorization:
                 self.metrics.reloads.failed(self._clock.now())
 
     async def _reload(self, data: bytes) -> None:
-        """Raises what is wrong with the file, or with a kubeconfig that it names."""
+        """Load the file; raises if it, or a kubeconfig that it names, is invalid."""
         wanted = await asyncio.to_thread(
             read_configuration, data, self._compiler, must_have=self._types
         )

@@ -45,7 +45,7 @@ KEPT_CONNECTIONS = 32
 
 
 def user_agent(names: Naming) -> str:
-    """How controllers call themselves; the part before the slash owns the fields they write."""
+    """The user agent of controllers; the part before the slash is their field manager."""
     return f"{names.controller_lease}/{__version__}"
 
 
@@ -124,7 +124,7 @@ class RemoteClients:
 
 
 def controller_context(settings: Settings, files: DataDirectory, clock: Clock) -> ControllerContext:
-    """Everything beside the API; raises BadSettings with what a person has to mend."""
+    """What the controllers need besides the API; raises BadSettings if a file is unusable."""
     names = settings.names
 
     def issuer() -> TokenSigner:

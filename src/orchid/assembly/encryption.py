@@ -52,7 +52,7 @@ class _Keys(Wire):
 
 
 class _Identity(Wire):
-    """Takes nothing."""
+    """A provider without settings."""
 
 
 class _Provider(Wire):
@@ -75,7 +75,7 @@ class _File(Wire):
 def encrypted(
     store: Store, settings: Settings, files: DataDirectory, kinds: Sequence[Kind[Any]]
 ) -> tuple[Store, EncryptedStore | None]:
-    """The store as everybody is to see it, and the encryption in it, if there is any."""
+    """The store with encryption around it, and the encryption, if there is any."""
     given = settings.given.encryption_provider_config
     if not given and settings.given.etcd_servers:
         return store, None
@@ -106,7 +106,7 @@ def read_configuration(text: bytes, kinds: Sequence[Kind[Any]]) -> dict[str, lis
     for group in sent.resources:
         providers = [made for one in group.providers for made in _made(one)]
         for kind in kinds:
-            # The first that names a kind counts, as in the reference.
+            # The first entry that names a kind applies to it, as in Kubernetes.
             if any(_names(word, kind) for word in group.resources):
                 found.setdefault(kind.key_prefix, providers)
     return found
@@ -134,7 +134,7 @@ def _made(sent: _Provider) -> Iterator[Provider]:
 
 
 def _mark(provider: str, key: _Key) -> bytes:
-    """How the values begin that a key has sealed, as in the reference."""
+    """The prefix of values that a key has encrypted, as in Kubernetes."""
     return SEALED_VALUE + f"{provider}:v1:{key.name}:".encode()
 
 
@@ -173,7 +173,7 @@ def _provider_errors(place: Path, sent: _Provider) -> Iterator[FieldError]:
 
 
 def _key_errors(place: Path, keys: Sequence[_Key], sizes: tuple[int, ...]) -> Iterator[FieldError]:
-    """What is wrong with keys, without showing one."""
+    """What is wrong with the keys; no text shows one."""
     if not keys:
         yield required(place, "at least one key")
     names: set[str] = set()

@@ -35,7 +35,7 @@ from orchid.kinds import (
 )
 from orchid.wire.naming import Naming
 
-# A change of one of these may end what a credential or a binding allowed before.
+# A change of one of these may take rights away, so open watches are judged again.
 RIGHTS_REST_ON = (
     service_account.ServiceAccount,
     secret.Secret,
@@ -47,7 +47,7 @@ RIGHTS_REST_ON = (
     role_binding.ClusterRoleBinding,
 )
 
-# A new one of these takes a credential back.
+# A new one of these revokes a credential.
 TAKES_BACK = (credential_revocation.CredentialRevocation,)
 
 

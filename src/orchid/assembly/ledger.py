@@ -34,14 +34,14 @@ def ledger_key(files: DataDirectory) -> Ed25519PrivateKey:
 
 
 def origin(settings: Settings) -> str:
-    """What a log that begins now is called: where it can be read, without the scheme."""
+    """The origin of a new log: the address at which it can be read, without the scheme."""
     place = settings.issuers[0].partition("://")[2] or settings.issuers[0]
     return "".join(place.split()).replace("+", "-").rstrip("/") + "/ledger"
 
 
 @contextlib.asynccontextmanager
 async def sequenced(settings: Settings, files: DataDirectory, store: Store) -> AsyncIterator[None]:
-    """Give entries their places in the log meanwhile, and the last of them at the end."""
+    """Run the sequencer while the block lasts; at its end, the last entries are sequenced."""
     sequencer = Sequencer(store, ledger_key(files), origin(settings))
     running = asyncio.create_task(sequencer.run())
     try:
@@ -56,7 +56,7 @@ async def sequenced(settings: Settings, files: DataDirectory, store: Store) -> A
 
 
 def ledger_pages(settings: Settings, files: DataDirectory, store: Store) -> LedgerPages:
-    """The pages, with the name of the key for those who do not have it from elsewhere."""
+    """The pages of the ledger, one of them with its public key."""
     stored, public = StoredLog(store), ledger_key(files).public_key()
 
     async def vkey() -> str | None:

@@ -1,8 +1,8 @@
-"""Memory: fewer looks by the collector, larger pages, and nothing kept that is of no more use.
+"""Memory: fewer garbage collections, huge pages, and freed memory returned to the system.
 
 `prepare` is called before the objects are loaded and `settle` when they are, before the first
-request; `give_back` when many connections have come at once. What they ask of the system is a
-favour: where it knows nothing of that, the server runs as well, a tenth slower and somewhat larger.
+request; `give_back` when many connections have come at once. All are optional: where the system
+does not support them, the server runs a tenth slower and needs somewhat more memory.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-YOUNG_OBJECTS: Final = 20_000  # made before the collector looks at them
+YOUNG_OBJECTS: Final = 20_000  # new objects between two garbage collections
 
 _LARGE_PAGE: Final = 2 << 20
 _COLLAPSE: Final = 25  # MADV_COLLAPSE of Linux 6.1 and later
@@ -21,16 +21,16 @@ _MAPPINGS: Final = Path("/proc/self/maps")
 
 
 def prepare() -> None:
-    """Have no collector look for garbage among objects that are being loaded: there is none."""
+    """Switch garbage collection off while objects are loaded: there is no garbage yet."""
     gc.collect()
     gc.disable()
 
 
 def settle() -> None:
-    """Spare the collector what was loaded at start, and the processor most of its page walks.
+    """Exempt what was loaded at start from garbage collection, and put it on huge pages.
 
-    Requests make many small objects and hardly any cycles, and touch memory all over: in a virtual
-    machine, finding their small pages takes longer than reading them.
+    Requests make many small objects and hardly any cycles. They read memory all over the heap: with
+    small pages, address translation in a virtual machine takes longer than the reads.
     """
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, 20, 50)
@@ -41,12 +41,11 @@ def settle() -> None:
 
 
 def give_back() -> None:
-    """Return what was freed to the system.
+    """Return freed memory to the system.
 
-    A thousand handshakes at a time need thirty megabytes for a moment, and leave them in pieces
-    between what stays.
+    A thousand handshakes at once need thirty megabytes for a moment, and leave the heap fragmented.
     """
-    with suppress(OSError, AttributeError):  # not every C library can
+    with suppress(OSError, AttributeError):  # not every C library has it
         ctypes.CDLL(None).malloc_trim(0)
 
 
@@ -55,12 +54,12 @@ def _enlarge_pages() -> None:
     advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     for start, end in heaps(_MAPPINGS.read_text("ascii", "replace")):
         for page in range(-(-start // _LARGE_PAGE), end // _LARGE_PAGE):
-            # Refused where nothing is, or the system does not know how; both may be.
+            # Refused for empty ranges and by older systems; neither matters.
             advise(page * _LARGE_PAGE, _LARGE_PAGE, _COLLAPSE)
 
 
 def heaps(mappings: str) -> Iterator[tuple[int, int]]:
-    """Where the program's own data lies: writable, private, and no file."""
+    """The memory areas of the heap: writable, private, and not backed by a file."""
     for line in mappings.splitlines():
         place, access, _, _, inode, *name = line.split(maxsplit=5)
         if access == "rw-p" and inode == "0" and name in ([], ["[heap]"]):

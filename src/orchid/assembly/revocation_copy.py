@@ -1,8 +1,9 @@
-"""A copy of all revocations in a file beside the database, so that an old backup revives nothing.
+"""A copy of all revocations in a file, so that an old backup makes no revoked credential valid.
 
 Each change is appended as a line (`{"key": …, "object": …}`, the object null when it is gone). When
-a server starts on a restored database it puts back what the file has and the database lacks, unless
-it has done its work by now. With etcd there is no file: its own backups are somebody else's.
+a server starts on a restored database, it puts back what the file has and the database lacks,
+unless the revocation has expired. With etcd there is no file: whoever restores etcd has to take
+care of that.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ from orchid.store.interface import ABSENT, Change, RevisionConflict, Store
 log = logging.getLogger(__name__)
 
 FILE: Final = "revocations.jsonl"
-LONGEST: Final = 512 << 20  # bytes; nobody has so many revocations
+LONGEST: Final = 512 << 20  # bytes; far more than any number of revocations needs
 
 
 class RevocationCopy:
@@ -74,7 +75,7 @@ class RevocationCopy:
             self._cache.forget(self)
 
     async def _follow(self) -> None:
-        """Append what changes, until everything has to be written anew."""
+        """Append changes, until the whole file has to be written again."""
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -96,7 +97,7 @@ class RevocationCopy:
 
 
 def copy_of(settings: Settings, feed: Feed, store: Store, clock: Clock) -> RevocationCopy | None:
-    """The file that the settings ask for: where the database is a file, there is one."""
+    """The copy, if the store is the embedded database."""
     given = settings.given
     if given.etcd_servers or given.store != "sqlite":
         return None
@@ -134,7 +135,7 @@ def read(path: Path) -> dict[str, bytes]:
 
 
 def write(path: Path, lines: list[bytes]) -> None:
-    """Put another file in the place of this one."""
+    """Replace the file."""
     partial = path.with_name(f".{path.name}.partial")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:

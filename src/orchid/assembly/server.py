@@ -66,7 +66,7 @@ from orchid.wire.user import MASTERS, UserInfo
 log = logging.getLogger(__name__)
 
 Ready = Callable[[], Awaitable[Sequence[socket.socket]]]
-# Pages that are counted each by its own path; all others are counted together.
+# Pages that have a metric series each; all others share one.
 COUNTED_PAGES = ("/healthz", "/livez", "/readyz", "/version", "/metrics", "/api", "/apis")
 SELF = UserInfo(username="system:apiserver", groups=(MASTERS,))
 TIMEOUT = Response(
@@ -92,7 +92,7 @@ class Assembly:
     ) -> None:
         names = settings.names
         self.others = others  # those that are one server with this one
-        self.store_problem = store_problem  # what the store knows to be wrong with itself
+        self.store_problem = store_problem  # says what is wrong with the store, if anything
         self.settings, self.files, self.store = settings, files, store
         self.clock, self.random = SystemClock(), SystemRandomness()
         self.stopping = False
@@ -174,7 +174,7 @@ class Assembly:
         self.token_uses.used(namespace, name, day)
 
     async def note_token_keys(self) -> None:
-        """Have the ledger tell of keys that came or went."""
+        """Record in the ledger which token keys were added or removed."""
         keys = {key.kid: {"algorithm": key.algorithm} for key in self.access.keys.verifying.keys}
         await self._note("token-key", keys)
 
@@ -253,7 +253,7 @@ class Assembly:
         )
 
     def _openid(self) -> dict[str, Page]:
-        """The documents by which others verify our tokens, unless the issuer cannot have them."""
+        """The OpenID discovery documents; none if the issuer or a key does not allow them."""
         issuer = self.settings.issuers[0]
         uri = self.settings.given.service_account_jwks_uri or openid.default_jwks_uri(issuer)
         problem = openid.problem_with(issuer, uri, self.access.keys.verifying.keys)
@@ -305,7 +305,7 @@ class Assembly:
         await self.note_token_keys()
 
     async def run_controllers(self) -> None:
-        """Work beside the server until cancelled; what is not wanted does not run."""
+        """Run the wanted controllers until cancelled."""
         context = controlling.controller_context(self.settings, self.files, self.clock)
         await self._note("authority", controlling.authorities(context.signers))
         await run_controllers(self.wanted_controllers, self.clients, context)
@@ -320,10 +320,10 @@ class Assembly:
         listens: bool = True,
         controls: bool = True,
     ) -> None:
-        """Load, prepare, serve until `stop` is set, then drain; each part only if it is ours.
+        """Load, prepare, serve until `stop` is set, then drain; flags leave out parts.
 
-        `ready` is awaited in between, and gives the sockets to listen on. What stands `beside` ends
-        with the server.
+        `ready` is awaited before serving, and gives the sockets to listen on. The coroutines in
+        `beside` run as long as the server does.
         """
         listener = self.listener()
         memory.prepare()
@@ -358,7 +358,7 @@ class Assembly:
         self.access.issuer.close()
 
     def _upkeep(self, warns: bool) -> list[Coroutine[Any, Any, None]]:
-        """What goes on beside the requests; of several processes one warns and copies."""
+        """The background tasks; of several processes only one warns and copies revocations."""
         access = self.access
         work = [
             access.follow_keys(self.note_token_keys),
@@ -374,7 +374,7 @@ class Assembly:
         return [*work, access.oidc.run()] if access.oidc else work
 
     async def _plain_lists(self) -> Listener | None:
-        """The listener without TLS, which serves revocation lists alone, if one is wanted."""
+        """The listener without TLS, which serves only revocation lists, if one is configured."""
         given = self.settings.given.crl_listen
         if not given:
             return None
@@ -428,7 +428,7 @@ _TEXT = b"Content-Type: text/plain; charset=utf-8\r\n"
 
 def _failed(http: HttpRequest, problem: BaseException) -> Response:
     if isinstance(problem, asyncio.CancelledError):
-        # We are being stopped in the middle of it: nothing is known of its outcome.
+        # The server stops in the middle of the request: its outcome is not known.
         return Response(503, _TEXT, b"the server is stopping\n")
     log.error("request.failed", extra={"story": failure_story(problem)})
     return Response(500, _TEXT, b"internal error\n")

@@ -1,4 +1,4 @@
-"""Serve, work as one of several processes, or run the controllers alone: until told to stop."""
+"""Run a server, one of its workers, or only the controllers, until told to stop."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,8 @@ async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
     clock = SystemClock()
     data_directory.make(settings)
     async with contextlib.AsyncExitStack() as opened:
-        # The store comes first: whoever has it open owns the directory, and writes the files in it.
+        # The store comes first: its lock makes sure that only one server writes files in the
+        # directory.
         store = await opened.enter_async_context(opened_store(settings))
         files = data_directory.prepare(settings, clock.now())
         await opened.enter_async_context(sequenced(settings, files, store))
@@ -60,7 +61,7 @@ async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
 async def serve_as_worker(settings: Settings, parent: RemoteStore, stop: asyncio.Event) -> None:
     """Do the part of the work that the parent process has given to this one."""
     begin = parent.begin
-    # What other servers write is known to etcd first: there each worker asks for itself.
+    # Other servers write to etcd as well, so there each worker has its own connection.
     direct = opened_store(settings) if settings.given.etcd_servers else None
     async with direct or contextlib.nullcontext(parent) as store, opened_audit(settings) as audit:
         files = data_directory.located(settings)
@@ -93,7 +94,7 @@ async def _bound(settings: Settings) -> list[socket.socket]:
 
 
 async def control(settings: Settings, kubeconfig: Path, stop: asyncio.Event) -> None:
-    """Run the controllers of a server elsewhere until `stop` is set."""
+    """Run the controllers of a remote server until `stop` is set."""
     names = settings.names
     files = data_directory.located(settings)
     try:

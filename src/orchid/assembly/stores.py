@@ -28,7 +28,7 @@ from orchid.store.sqlite.store import SQLiteStore
 
 log = logging.getLogger(__name__)
 
-NAMING = "~server/naming"  # behind all objects, like the ledger: the feed does not load it
+NAMING = "~server/naming"  # sorts after all objects, like the ledger, so the feed does not load it
 
 
 @contextlib.asynccontextmanager
@@ -51,10 +51,10 @@ def _not_opened(problem: StoreError) -> BadSettings:
 
 
 async def _refuse_another_naming(backend: Store, settings: Settings) -> None:
-    """The first server writes down which names it speaks; others speak the same."""
+    """The first server stores which API names it uses; others must use the same."""
     wanted = settings.names.name
     try:
-        with contextlib.suppress(RevisionConflict):  # another was first
+        with contextlib.suppress(RevisionConflict):  # another server was first
             if not (await backend.read(Span.key(NAMING))).records:
                 await backend.commit([Change(NAMING, wanted.encode(), ABSENT)])
         page = await backend.read(Span.key(NAMING))
@@ -78,9 +78,9 @@ async def _open(settings: Settings) -> Store:
 
 
 async def _open_etcd(settings: Settings) -> Store:
-    # We start programs and never fork, of which gRPC would otherwise complain each time.
+    # We start new programs and never fork; without this, gRPC warns about forks each time.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
-    # Most servers run on the file, and gRPC takes a while to load.
+    # Imported only when needed: most servers use SQLite, and gRPC takes a while to load.
     try:
         from orchid.store.etcd.store import EtcdStore
     except ImportError:
@@ -106,7 +106,7 @@ async def _open_etcd(settings: Settings) -> Store:
 
 
 def _warn_of_plaintext(servers: Iterable[str]) -> None:
-    """Who writes no scheme may think that it is TLS, and everything in etcd is a secret."""
+    """An address without a scheme means plain text, which may be a mistake: etcd holds secrets."""
     for server in servers:
         if not server.startswith("https://"):
             address = server.rpartition("@")[2].removeprefix("http://")

@@ -1,14 +1,14 @@
-"""The client: typed verbs on objects, and following a kind from now on.
+"""The client: typed verbs on objects, and list-and-watch of a kind.
 
     client = Client(transport, catalog)
     account = await client.get(ServiceAccount, "default", namespace="team")
     await client.update_status(csr.with_certificate(pem))
     async for batch in client.follow(ListSelection(Namespace)): ...
 
-A refusal is raised as the same ApiError that the server raised (wire/errors.py); a server that
-cannot be reached as transport.Unreachable. `follow` lists in pages, then watches, and resumes a
-stream that ends where it stopped; when the server no longer has that position it raises Expired,
-and the caller starts over. Nothing is retried otherwise, and nothing is kept.
+A refusal is raised as the same ApiError that the server raised (wire/errors.py); a call without a
+usable answer as CallFailed (outbound/failures.py). `follow` lists in pages, then watches, and
+resumes a stream that ends where it stopped; when the server no longer has that position it raises
+Expired, and the caller starts over. Nothing is retried otherwise, and nothing is kept.
 """
 
 import asyncio
@@ -37,19 +37,19 @@ from orchid.wire.struct import Wire, replace
 T = TypeVar("T", bound=Object)
 
 MERGE_PATCH = "application/merge-patch+json"
-PAGE = 2000  # of a list: few enough to go on quickly, enough to be few
+PAGE = 2000  # objects on one page of a list
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 10.0  # between attempts to open a stream again
 
 ADDED, MODIFIED, DELETED, BOOKMARK = "ADDED", "MODIFIED", "DELETED", "BOOKMARK"
-LISTED = "LISTED"  # it was there when we began
+LISTED = "LISTED"  # it was there when the watch began
 
 
 @dataclass(frozen=True)
 class ListSelection(Generic[T]):
     """Which objects to list or follow, and as what to read them.
 
-    `read_as` reads less than there is, for those who need no more: an `Object` is metadata alone.
-    Without `existing` only what happens from now on is told.
+    `read_as` decodes only a part of each object: an `Object` has only metadata. Without `existing`,
+    only later changes are given.
     """
 
     of: type[T]
@@ -65,7 +65,7 @@ class ListSelection(Generic[T]):
 
 
 class WatchedChange(Generic[T]):
-    """One event. What it carries is decoded only when somebody looks."""
+    """One event. Its object is decoded only when somebody asks for it."""
 
     __slots__ = ("_decoder", "_object", "data", "type")
 
@@ -168,7 +168,7 @@ class Client:
         resource_version: str = "",
         propagation: str = "",
     ) -> None:
-        """Delete an object: this incarnation or version of it alone, if one is named."""
+        """Delete an object; with a uid or a version, only that one."""
         wanted = {"uid": uid, "resourceVersion": resource_version}
         options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
         if uid or resource_version:
@@ -179,7 +179,7 @@ class Client:
         await self._sent("DELETE", path, encode(options))
 
     async def delete_gone(self, type_: type[Object], old: Object, **options: str) -> None:
-        """Delete an object that may be gone already, or be another of its name by now."""
+        """Delete an object unless it is gone already, or replaced by another of its name."""
         try:
             await self.delete(type_, old.name, old.namespace, uid=old.metadata.uid, **options)
         except (errors.NotFound, errors.Conflict):
@@ -208,12 +208,12 @@ class Client:
             after = page.meta.continue_
             if not after:
                 return
-            await asyncio.sleep(0)  # a long list is no reason to keep others waiting
+            await asyncio.sleep(0)  # let other tasks run during a long list
 
     async def follow(
         self, wanted: ListSelection[T]
     ) -> AsyncGenerator[list[WatchedChange[T]], None]:
-        """What is there (LISTED), an empty batch once that is told, then what happens, for ever.
+        """Give what is there (LISTED), then an empty batch, then every change, without end.
 
         Raises Expired when events may have been missed: follow again from the beginning.
         """
@@ -352,7 +352,7 @@ def _error(answer: Answer) -> ApiError:
 
 
 def _from_status(status: Status) -> ApiError:
-    """The error that the server raised, as it was told to us."""
+    """The error that the server raised, made from its Status."""
     known = _BY_REASON.get((status.code, status.reason))
     if known is None and status.code == Expired.code:
         known = Expired

@@ -1,8 +1,7 @@
-"""The way of a client's requests: what client.py asks for.
+"""`Transport`: how the client's requests reach a server.
 
-Two have it: outbound/https_client.py over TLS, and server/sockets/in_process.py, which goes
-straight into our own chain without sockets. Nothing here retries and nothing knows what an object
-is.
+There are two: outbound/https_client.py over TLS, and server/sockets/in_process.py, which calls our
+own chain without sockets. Neither retries, and neither knows what an object is.
 """
 
 from contextlib import AbstractAsyncContextManager

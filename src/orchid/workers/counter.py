@@ -1,8 +1,8 @@
 """The newest revision, in eight bytes of memory that the parent and all workers share.
 
 The parent writes it before anyone is told of a commit; a worker reads it, in a tenth of a
-microsecond, to learn whether its own copy of the objects is behind. Without a name in any file
-system: a process gets at it only by inheriting the descriptor.
+microsecond, to learn whether its own copy of the objects is behind. The memory has no name in any
+file system: a process can reach it only by inheriting the descriptor.
 """
 
 import mmap
@@ -20,7 +20,8 @@ class SharedCounter:
         self.descriptor = descriptor
         self._owned = owned
         self._memory = mmap.mmap(descriptor, SIZE)
-        # One aligned word: the machine stores and loads it whole, so nobody sees half of it.
+        # One aligned word: the processor stores and loads it atomically, so nobody reads half of
+        # it.
         self._words = memoryview(self._memory).cast("Q")
 
     @classmethod
@@ -42,7 +43,7 @@ class SharedCounter:
         self._words[0] = revision
 
     def close(self) -> None:
-        """Let go of the memory. Safe to repeat."""
+        """Release the memory. Safe to repeat."""
         if not self._memory.closed:
             self._words.release()
             self._memory.close()

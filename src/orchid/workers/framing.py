@@ -6,7 +6,7 @@
 
 Start with `Reader`: it is fed what a socket delivers, in whatever pieces, and gives whole messages.
 `framed` makes one. Both ends are the same program and inherit their socket, so there is nothing to
-negotiate; the limit on length is against a stream that has gone astray, not against an enemy.
+negotiate; the limit on the length guards against a corrupt stream, not against an attacker.
 """
 
 import struct
@@ -21,25 +21,25 @@ _LENGTH = struct.Struct("<I")
 
 
 class Astray(Exception):
-    """What came is no message; the stream cannot be read any further."""
+    """The stream is corrupt: what came is not a message, and nothing after it can be read."""
 
 
 def framed(message: bytes) -> bytes:
-    """Put its length before a message."""
+    """Prefix a message with its length."""
     if len(message) > LARGEST:
         raise Astray(f"a message of {len(message)} bytes is too large")
     return _LENGTH.pack(len(message)) + message
 
 
 class Reader:
-    """Takes a stream apart. Keeps at most one unfinished message."""
+    """Splits a stream into messages. Keeps at most one unfinished message."""
 
     def __init__(self, largest: int = LARGEST) -> None:
         self._held = bytearray()
         self._largest = largest
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Give every message that is complete now; raises Astray at a length beyond reason."""
+        """Return every message that is complete; raises Astray if one is too long."""
         held = self._held
         held += data
         start, end = 0, len(held)

@@ -1,8 +1,8 @@
 """Starting worker processes, with a spare one kept warm.
 
-Start with `Launcher.launch`. A Python program takes most of a second to load its modules; the spare
-has done so and waits for its first word, so that whoever dies is replaced in less. It knows nothing
-yet, holds no objects, and accepts no connection before it is told to.
+Start with `Launcher.launch`. A Python program takes most of a second to load its modules. The spare
+has loaded them and waits for its first message, so that a worker that dies is replaced sooner. It
+holds no objects, and accepts no connection before it is told to.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class Launched(NamedTuple):
-    """A process that waits for its first word, and our end of the socket it will come by."""
+    """A process that waits for its first message, and our end of the socket to it."""
 
     process: asyncio.subprocess.Process
     link: socket.socket
@@ -61,17 +61,17 @@ class Launcher:
             str(link),
             stdin=asyncio.subprocess.DEVNULL,
             pass_fds=[link, self._counter, *self.descriptors(listens=listens)],
-            # It finds its modules exactly where we have found ours.
+            # The worker must import the same modules as this process.
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
 
     async def refill(self) -> None:
-        """Have a spare process, for the next one that listens."""
+        """Start a spare process for the next worker that listens, if there is none."""
         if self._spare is None and not self._closed:
             try:
                 await self._put_aside(await self.launch(listens=True))
             except OSError as problem:
-                log.warning("workers.no_spare: %s", problem)  # the next death asks again
+                log.warning("workers.no_spare: %s", problem)  # tried again at the next death
 
     async def _put_aside(self, launched: Launched) -> None:
         if self._spare is None and not self._closed:
@@ -80,9 +80,9 @@ class Launcher:
             await discard(launched)
 
     async def close(self) -> None:
-        """Let go of the sockets, and of the spare. Safe to repeat.
+        """Close the sockets and end the spare. Safe to repeat.
 
-        A worker that still accepts has its own hold on the sockets.
+        Workers that still accept have descriptors of their own for the sockets.
         """
         self._closed = True
         for bound in self._sockets:
@@ -93,7 +93,7 @@ class Launcher:
 
 
 async def discard(launched: Launched) -> None:
-    """End a process that has not begun anything."""
+    """End a process that has not started any work."""
     launched.link.close()
     tell(launched.process, signal.SIGKILL)
     await launched.process.wait()

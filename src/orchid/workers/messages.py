@@ -55,7 +55,7 @@ class Read(WorkerMessage, frozen=True, tag=2):
 
 
 class Replay(WorkerMessage, frozen=True, tag=3):
-    """The next stretch of history after a revision."""
+    """Ask for the next part of the history after a revision."""
 
     number: int
     start: str
@@ -83,15 +83,15 @@ class Ready(WorkerMessage, frozen=True, tag=10):
 
 
 class UnfitMessage(WorkerMessage, frozen=True, tag=11):
-    """A setting keeps this worker from starting; the words are for the person who set it.
+    """A setting keeps this worker from starting; the text is for the person who set it.
 
-    The last word: the parent hangs up."""
+    Nothing follows: the parent closes the connection."""
 
     problem: str
 
 
 class Alive(WorkerMessage, frozen=True, tag=12):
-    """Said once in a while by a worker, and returned by the parent."""
+    """A heartbeat: sent by a worker every second, and sent back by the parent."""
 
 
 class Counted(WorkerMessage, frozen=True, tag=13):
@@ -134,7 +134,7 @@ class Gathered(WorkerMessage, frozen=True, tag=24):
 
 
 class RefusedMessage(WorkerMessage, frozen=True, tag=23):
-    """A store's error: its name, its words, and what else it carries."""
+    """A store's error: its name, its text, and its other values."""
 
     number: int
     error: str
@@ -155,13 +155,13 @@ class Happened(WorkerMessage, frozen=True, tag=30):
 
 
 class Moved(WorkerMessage, frozen=True, tag=31):
-    """The store has come to a revision; what happened on the way is in its history."""
+    """The store is at a revision; the changes up to it are to be read from its history."""
 
     revision: Revision
 
 
 class Forgotten(WorkerMessage, frozen=True, tag=32):
-    """History up to here is gone."""
+    """The history before this revision was compacted."""
 
     oldest: Revision
 
@@ -205,7 +205,7 @@ T = TypeVar("T")
 
 
 def packed(message: WorkerMessage) -> bytes:
-    """A message as it travels."""
+    """A message as bytes."""
     return framed(_encode(message))
 
 
@@ -232,7 +232,7 @@ _BY_NAME: Final[dict[str, type[StoreError]]] = {
 
 
 def refusal(number: int, error: Exception) -> RefusedMessage:
-    """An error as it travels; one that nobody foresaw says no more than that."""
+    """An error as a message; the text of an unexpected one is not sent."""
     if isinstance(error, RevisionConflict):
         return RefusedMessage(number, "Conflict", "", key=error.key, record=error.actual)
     if isinstance(error, Compacted):
@@ -248,7 +248,7 @@ def refusal(number: int, error: Exception) -> RefusedMessage:
 
 
 def error_in(refused: RefusedMessage) -> Exception:
-    """The error that was refused with, as if the store were here."""
+    """The error in a message, as the store itself would have raised it."""
     if refused.error == "Conflict":
         return RevisionConflict(refused.key, refused.record)
     if refused.error == "Compacted":

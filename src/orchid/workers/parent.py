@@ -5,9 +5,9 @@ of this one, which has threads), tells it over an inherited socket what it is, a
 when it dies. The first worker writes what must always be there; until that is done, none accepts
 connections. When told to stop, the workers drain first; whoever opened the store closes it after.
 
-All workers accept from the same sockets, so that a connection goes to one that is there to take it:
-one that is stopped, busy or being replaced is never waited for. The parent serves no client itself,
-knows no kinds and holds no objects.
+All workers accept from the same sockets, so that a connection goes to a worker that has time for
+it: nobody waits for one that is stopped, busy or being replaced. The parent serves no client
+itself, knows no kinds and holds no objects.
 """
 
 import asyncio
@@ -32,10 +32,10 @@ from orchid.workers.store_server import Session, StoreServer
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
-SILENT_LOOKS: Final = 20  # a worker without a sign of life for so many looks is replaced
-STABLE_SECONDS: Final = 5.0  # one that lived shorter is not started again at once
+SILENT_LOOKS: Final = 20  # a worker that sent nothing during so many looks is replaced
+STABLE_SECONDS: Final = 5.0  # a worker that lived shorter is started again only after a pause
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
-LATE_SECONDS: Final = 5.0  # beyond the grace that a worker gives its clients
+LATE_SECONDS: Final = 5.0  # on top of the grace period that a worker gives its clients
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,11 @@ class Parent:
         self._monotonic = monotonic
         self._counter = SharedCounter.create()
         self._launcher = Launcher(program, self._counter.descriptor, sockets)
-        # With etcd, which other servers write to as well, each worker has a line of its own.
+        # Other servers write to etcd as well, so there each worker has its own connection to it.
         shared = MemoryStore() if settings.given.etcd_servers else store
         self._server = StoreServer(shared, self._counter)
         self._processes: dict[str, asyncio.subprocess.Process] = {}
-        self._waiting: dict[str, Session] = {}  # ready, before all is prepared
+        self._waiting: dict[str, Session] = {}  # ready, but not all is prepared yet
         self._unready = {role.name for role in roles(settings) if role.listens}
         self._stop = asyncio.Event()
         self._prepared = False
@@ -114,7 +114,7 @@ class Parent:
     # One process
 
     async def _keep(self, role: WorkerRole) -> None:
-        """Have a process for a role, one after the other."""
+        """Keep one process running for a role: start it, and start it again when it ends."""
         pause = 0.0
         while not self._stop.is_set():
             begun = self._monotonic()
@@ -136,7 +136,7 @@ class Parent:
                 await asyncio.wait_for(self._stop.wait(), min(pause, LONGEST_PAUSE))
 
     async def _life(self, role: WorkerRole) -> int:
-        """Start a process, and give its exit code when it has ended."""
+        """Start a process, wait for its end and return its exit code."""
         process, link = await self._launcher.launch(listens=role.listens)
         self._processes[role.name] = process
         session: Session | None = None
@@ -172,9 +172,10 @@ class Parent:
     async def _ended(
         self, process: asyncio.subprocess.Process, role: WorkerRole, session: Session
     ) -> int:
-        """Wait for the end; bring it about when the process has long been silent.
+        """Wait for a process to end; kill it when it has sent nothing for too long.
 
-        Looks are counted, not seconds: if it was we who were stopped, nobody else is to blame.
+        Looks are counted, not seconds: time in which the parent itself was stopped must not count
+        against the worker.
         """
         waiting = asyncio.ensure_future(process.wait())
         silent, heard = 0, session.heard
@@ -186,7 +187,7 @@ class Parent:
                 if silent >= SILENT_LOOKS:
                     log.error("workers.silent", extra={"role": role.name, "pid": process.pid})
                     tell(process, signal.SIGKILL)
-            # Its last words may still be on their way.
+            # Its last messages may still be in the socket.
             await asyncio.wait([session.ended], timeout=LOOK_SECONDS)
             return waiting.result()
         finally:

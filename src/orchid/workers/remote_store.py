@@ -65,7 +65,7 @@ from orchid.workers.messages import (
 )
 
 RECORDS_PER_READ: Final = 1000  # asked for at once; a snapshot of any size comes in such pieces
-TAIL_BYTES: Final = 4 << 20  # the feed has its own copy: this one only bridges a moment
+TAIL_BYTES: Final = 4 << 20  # small, because the feed keeps its own copy of every change
 BEAT_SECONDS: Final = 1.0
 SILENT_SECONDS: Final = 5.0
 
@@ -74,7 +74,7 @@ Directed = Callable[[Begin | Open | Count | ResetCounts], None]
 
 
 class ParentLink(asyncio.Protocol):
-    """The line to the parent: numbered questions and their answers, and what comes unasked."""
+    """The connection to the parent: numbered requests, their answers, and what is pushed."""
 
     def __init__(
         self, told: Callable[[News], None], directed: Directed, monotonic: Monotonic
@@ -88,7 +88,7 @@ class ParentLink(asyncio.Protocol):
         self._numbers = count(1)
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.heard = self._monotonic()
-        self.idle = asyncio.Event()  # no question is open
+        self.idle = asyncio.Event()  # set while no request waits for its answer
         self.idle.set()
 
     @classmethod
@@ -106,7 +106,7 @@ class ParentLink(asyncio.Protocol):
         return self
 
     async def ask(self, kind: type[A], make: Callable[[int], WorkerMessage]) -> A:
-        """Send a question, give its answer or raise what it was refused with."""
+        """Send a request, and return its answer or raise the error in it."""
         answer = await self.expect(make)
         assert isinstance(answer, kind)
         return answer
@@ -123,7 +123,7 @@ class ParentLink(asyncio.Protocol):
         return answer
 
     def silence(self) -> float:
-        """Seconds since the parent last said anything."""
+        """Seconds since the parent last sent anything."""
         return self._monotonic() - self.heard
 
     def send(self, message: WorkerMessage) -> None:
@@ -137,7 +137,7 @@ class ParentLink(asyncio.Protocol):
     # What the transport says
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's has the methods
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -170,7 +170,7 @@ class ParentLink(asyncio.Protocol):
         answer = self._waiting.pop(message.number, None)
         if not self._waiting:
             self.idle.set()
-        if answer is None or answer.done():  # whoever asked has stopped waiting
+        if answer is None or answer.done():  # the caller was cancelled
             return
         if isinstance(message, RefusedMessage):
             answer.set_exception(error_in(message))
@@ -193,7 +193,7 @@ class RemoteStore:
 
     @classmethod
     async def connect(cls, link: socket.socket, monotonic: Monotonic) -> "RemoteStore":
-        """Wait for the parent's first word, and be its store here; raises StoreUnavailable."""
+        """Wait for the parent's first message and make a store of it; raises StoreUnavailable."""
         begun: asyncio.Future[RemoteStore] = asyncio.get_running_loop().create_future()
 
         def directed(message: Begin | Open | Count | ResetCounts) -> None:
@@ -220,7 +220,8 @@ class RemoteStore:
             try:
                 return await self._read_whole(span, at, limit)
             except Compacted:
-                # A snapshot of now takes several answers; history can be cut between two.
+                # A large snapshot takes several answers, and its revision may be compacted between
+                # two.
                 if at != LATEST:
                     raise
 
@@ -241,12 +242,12 @@ class RemoteStore:
 
     async def revision(self) -> Revision:
         if self.link.lost.done():
-            # Nobody moves the counter any more, but another server may be writing to the file.
+            # The counter is no longer updated, but another server may be writing to the database.
             raise StoreUnavailable("the parent process is gone")
         return self._counter.value
 
     async def may_compact(self) -> bool:
-        return False  # the parent does
+        return False  # only the parent does
 
     async def compact(self, before: Revision) -> None:
         self._check_open()
@@ -257,7 +258,7 @@ class RemoteStore:
         self._tail.oldest = max(self._tail.oldest, done.revision)
 
     async def close(self) -> None:
-        """End the watches, wait for the answers that are due, then hang up."""
+        """End the watches, wait for the answers that are due, then close the connection."""
         self._tail.close()
         await self.link.idle.wait()
         self.link.close()
@@ -271,13 +272,13 @@ class RemoteStore:
     # Signs of life
 
     async def beat(self) -> None:
-        """Tell the parent, once a second, that this worker turns; its echo tells of the parent."""
+        """Send a heartbeat every second; the parent sends it back, so both know of each other."""
         while True:
             self.link.send(Alive())
             await asyncio.sleep(BEAT_SECONDS)
 
     def problem(self) -> str | None:
-        """What is wrong with the way to the data, if anything; for readiness."""
+        """What is wrong with the connection to the parent, if anything; for the readiness check."""
         if self.link.lost.done():
             return "the parent process is gone"
         if self.link.silence() > SILENT_SECONDS:

@@ -8,9 +8,9 @@ The order that workers rely on, for each batch: the shared counter moves, every 
 only then is any commit in the batch answered. So whoever has an answer, on whichever worker, finds
 the counter at or beyond it; and a worker's own answer never overtakes the change it belongs to.
 
-Nobody waits for a slow worker. Once too much lies unread, a session is no longer told what
-happened and its requests are not read; when there is room again, one `Moved` says how far the store
-has come, and the worker reads what it has missed from the history, at its own pace.
+Nobody waits for a slow worker. Once too much is unread, a session is sent no more changes and its
+requests are not read. When there is room again, one `Moved` gives the store's revision, and the
+worker reads what it has missed from the history, at its own pace.
 """
 
 import asyncio
@@ -55,19 +55,19 @@ from orchid.workers.messages import (
 
 log = logging.getLogger(__name__)
 
-MOST_UNREAD: Final = 8 << 20  # bytes for one worker before it is left behind
+MOST_UNREAD: Final = 8 << 20  # bytes for one worker before it is sent no more changes
 LARGEST_PAGE: Final = 4 << 20  # bytes of values in one answer; whoever wants more asks again
 LARGEST_TOLD: Final = 16 << 20  # a batch beyond this is read from the history instead
 READS_AT_ONCE: Final = 4  # per worker
 LARGEST_REQUEST: Final = LARGEST_COMMIT + (1 << 20)
 AGAIN_SECONDS: Final = 0.2
-ANY_KEY: Final = Span.key("/")  # for reads that ask where the store stands
+ANY_KEY: Final = Span.key("/")  # for reads that only ask for the store's revision
 
 Reported = Callable[[Ready | UnfitMessage], None]
 
 
 class StoreServer:
-    """Serves a store to sessions, which it does not own: the store is closed by who opened it."""
+    """Serves a store to sessions. The store is not closed here, but by whoever opened it."""
 
     def __init__(self, store: Store, counter: SharedCounter) -> None:
         self._store = store
@@ -76,24 +76,24 @@ class StoreServer:
         self._unanswered: list[tuple[Revision, Session, Answer]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self.counts = GatheredCounts()
-        self.told: Revision = 0  # up to here every session knows what happened
+        self.told: Revision = 0  # every session was sent the changes up to this revision
         self.oldest: Revision = 0
 
     async def start(self) -> None:
-        """Learn where the store stands; `run` goes on from there."""
+        """Read the store's revision; `run` goes on from there."""
         page = await self._store.read(ANY_KEY)
         self.oldest = page.oldest
         self.told = self._counter.value = await self._store.revision()
 
     async def run(self) -> None:
-        """Tell every session what happens, until cancelled."""
+        """Send every change to every session, until cancelled."""
         while True:
             try:
                 async with aclosing(self._store.watch(Span.all(), after=self.told)) as batches:
                     async for batch in batches:
                         self._tell(batch)
             except Compacted:
-                # What we have missed is gone for everyone; a worker begins anew when told so.
+                # What we have missed was compacted; workers that are sent `Moved` start over.
                 self._tell(Batch((), await self._store.revision()))
             except StoreError as failure:
                 log.warning("workers.store_failed: %s", failure)
@@ -148,7 +148,7 @@ class StoreServer:
         self._unanswered = [each for each in self._unanswered if each[1] is not session]
 
     def handle(self, session: "Session", request: Request) -> None:
-        """Begin to work on a request; its answer comes when it comes."""
+        """Start to work on a request, in a task of its own."""
         task = asyncio.get_running_loop().create_task(self._guarded(session, request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -188,7 +188,7 @@ class StoreServer:
         async with session.reading:
             await session.writable.wait()
             if replay.after >= await self._store.revision():
-                # Nothing to tell; but if that revision is in the future, say so.
+                # There is nothing to send; but a revision in the future is refused.
                 await self._store.read(ANY_KEY, at=replay.after)
                 session.answer(HistoryMessage(replay.number, (), replay.after))
                 return
@@ -210,7 +210,7 @@ class StoreServer:
 
 
 class Session(asyncio.Protocol):
-    """One worker's end of the line, as the parent sees it."""
+    """The connection to one worker."""
 
     def __init__(self, server: StoreServer, reported: Reported) -> None:
         self._server = server
@@ -221,19 +221,19 @@ class Session(asyncio.Protocol):
         self.reading = asyncio.Semaphore(READS_AT_ONCE)
         self.writable = asyncio.Event()
         self.writable.set()
-        self.heard = 0  # how often it gave a sign of life
+        self.heard = 0  # how many pieces of data have come from it
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     # What the server says
 
     def begin(self, message: WorkerMessage) -> None:
-        """The first word; from here on the worker is told everything."""
+        """Send the first message; from now on the worker gets every change."""
         self._told = self._server.told
         self.write(packed(message))
         self._server.joined(self)
 
     def tell(self, news: bytes, revision: Revision) -> None:
-        """Pass on what happened, unless too much is unread; then `_catch_up` will tell the rest."""
+        """Send a change, unless too much is unread; then `_catch_up` makes up for it."""
         if self.writable.is_set():
             self._told = revision
             self.write(news)
