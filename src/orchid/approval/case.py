@@ -13,7 +13,8 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Final
 
-from orchid.credentials import names, profiles, signing_request
+from orchid.credentials import profiles, signing_request
+from orchid.credentials.names import SUBJECT_LISTS, SUBJECT_PARTS, SUBJECT_TEXTS
 from orchid.credentials.profiles import Profile
 from orchid.credentials.refusals import NotPermitted
 from orchid.credentials.requested_certificate import (
@@ -25,17 +26,6 @@ from orchid.credentials.signing_request import SigningRequest
 from orchid.expressions.cel import NOW, REQUEST, USER, ExpressionInput
 from orchid.wire.user import UserInfo
 
-# Every list of texts in a certificate, by the name that policies and expressions give it.
-SUBJECT_LISTS: Final = {
-    "organizations": names.ORGANIZATION,
-    "organizationalUnits": names.ORGANIZATIONAL_UNIT,
-    "countries": names.COUNTRY,
-    "provinces": names.PROVINCE,
-    "localities": names.LOCALITY,
-    "streetAddresses": names.STREET,
-    "postalCodes": names.POSTAL_CODE,
-}
-SUBJECT_TEXTS: Final = {"commonName": names.COMMON_NAME, "serialNumber": names.SERIAL_NUMBER}
 NAME_LISTS: Final = ("dnsNames", "ipAddresses", "uris", "emailAddresses")
 # What an expression sees of a request, by name, with a value of the right sort.
 REQUEST_SAMPLE: Final[Mapping[str, Any]] = {
@@ -76,8 +66,7 @@ class Case:
             if part.value is not None:
                 subject[part.oid] = (*subject.get(part.oid, ()), part.value)
         texts = {
-            **{name: subject.get(oid, ()) for name, oid in SUBJECT_TEXTS.items()},
-            **{name: subject.get(oid, ()) for name, oid in SUBJECT_LISTS.items()},
+            **{name: subject.get(oid, ()) for name, oid in SUBJECT_PARTS.items()},
             "dnsNames": found.dns_names,
             "ipAddresses": tuple(map(str, found.ip_addresses)),
             "uris": found.uris,

@@ -12,9 +12,10 @@ from datetime import timedelta
 
 import msgspec
 
-from orchid.approval.case import NAME_LISTS, REQUEST_SAMPLE, SUBJECT_LISTS, SUBJECT_TEXTS, Case
+from orchid.approval.case import NAME_LISTS, REQUEST_SAMPLE, Case
 from orchid.approval.patterns import STAR, Patterns
 from orchid.approval.terms import DENY, Allowances, ApprovalPolicySpec, ApprovalRule, Requesters
+from orchid.credentials.names import SUBJECT_LISTS, SUBJECT_TEXTS
 from orchid.credentials.requested_certificate import canonical_usages
 from orchid.expressions.cel import (
     Compiler,

@@ -57,6 +57,7 @@ def _term_arguments(parser: argparse.ArgumentParser) -> None:
     for flag, words in (
         ("--usage", "what certificates may be used for (default: those of a TLS server)"),
         ("--names", "kind of alternative names: dns, ip, uri, email (default: dns, ip)"),
+        ("--subject", "part of a subject that is allowed, like commonName (default: all)"),
         ("--certifies", "sort of keys that get certificates, like ECDSA-P256 (default: most)"),
     ):
         parser.add_argument(flag, action="append", default=[], help=f"{words}; may be repeated")
@@ -129,7 +130,12 @@ def _import(chosen: argparse.Namespace, server: ServerConnection) -> int:
 
 
 def _terms(chosen: argparse.Namespace) -> Json:
-    issues: Json = {"usages": chosen.usage, "names": chosen.names, "keys": chosen.certifies}
+    issues: Json = {
+        "usages": chosen.usage,
+        "names": chosen.names,
+        "subject": chosen.subject,
+        "keys": chosen.certifies,
+    }
     if chosen.max is not None:
         issues["maxDuration"] = f"{chosen.max}s"
     if chosen.default is not None:
@@ -214,6 +220,7 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
                 ("Trust bundle", _status(found).get("trustBundle") or "none"),
                 ("Usages", issues.get("usages") or ["none"]),
                 ("Names", issues.get("names") or ["none"]),
+                ("Subjects", issues.get("subject") or ["any"]),
                 ("Certifies", issues.get("keys") or ["none"]),
                 ("Longest", issues.get("maxDuration", "")),
                 ("Usual", issues.get("defaultDuration", "")),

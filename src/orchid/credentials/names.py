@@ -24,6 +24,18 @@ ORGANIZATIONAL_UNIT = "2.5.4.11"
 COMMON_NAME = "2.5.4.3"
 SERIAL_NUMBER = "2.5.4.5"
 USER_UID = "1.3.6.1.4.1.57683.2"
+# The parts of a subject, by the names that policies, expressions and authorities give them.
+SUBJECT_LISTS = {
+    "organizations": ORGANIZATION,
+    "organizationalUnits": ORGANIZATIONAL_UNIT,
+    "countries": COUNTRY,
+    "provinces": PROVINCE,
+    "localities": LOCALITY,
+    "streetAddresses": STREET,
+    "postalCodes": POSTAL_CODE,
+}
+SUBJECT_TEXTS = {"commonName": COMMON_NAME, "serialNumber": SERIAL_NUMBER}
+SUBJECT_PARTS = {**SUBJECT_TEXTS, **SUBJECT_LISTS}
 
 # More attributes or alternative names than anyone needs; reading them would only cost time.
 MAX_NAMES = 1024

@@ -12,13 +12,13 @@ The same check runs twice, on the request and on the bytes about to be signed (a
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from urllib.parse import urlsplit
 
 from orchid.credentials.authority_keys import ML_DSA_65
-from orchid.credentials.names import Named, has_control_characters, reserved_among
+from orchid.credentials.names import SUBJECT_PARTS, Named, has_control_characters, reserved_among
 from orchid.credentials.refusals import NotPermitted
 from orchid.credentials.signing_request import SigningRequest
 from orchid.credentials.usages import (
@@ -161,12 +161,14 @@ def own_authority(
     keys: Iterable[str],
     max_duration: timedelta,
     default_duration: timedelta,
+    subject: Collection[str] = (),
     reserved_groups: Iterable[str] = (),
     wildcards: bool = False,
 ) -> Profile:
     """Certificates of an authority of one's own: nothing but what these lists allow.
 
-    `names` are of `ALTERNATIVE_NAMES`. A request without usages gets all that are permitted.
+    `names` are of `ALTERNATIVE_NAMES`, `subject` of `SUBJECT_PARTS`; without any, all parts of a
+    subject are allowed. A request without usages gets all that are permitted.
     """
     refuse_unknown(usages)
     permitted = tuple(usages)
@@ -178,6 +180,9 @@ def own_authority(
             if usage not in permitted:
                 raise NotPermitted(f"usage is not allowed: {usage}")
         _refuse_alternative_names(request, *forbidden)
+        for part, oid in SUBJECT_PARTS.items():
+            if subject and part not in subject and request.subject.values(oid):
+                raise NotPermitted(f"the subject may not have {part}")
         _refuse_nameless(request)
         if SERVER_AUTH in asked:
             _refuse_hidden_host(request)

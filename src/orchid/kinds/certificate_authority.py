@@ -18,7 +18,12 @@ from msgspec import field
 
 from orchid.credentials import certificates, profiles
 from orchid.credentials.authority_keys import ALGORITHMS, ECDSA_P256
-from orchid.credentials.names import DistinguishedName, has_control_characters, subject
+from orchid.credentials.names import (
+    SUBJECT_PARTS,
+    DistinguishedName,
+    has_control_characters,
+    subject,
+)
 from orchid.credentials.profiles import ALTERNATIVE_NAMES, MINIMUM_LIFETIME, Profile
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.usages import ALL_USAGES
@@ -125,6 +130,12 @@ class IssuingTerms(Wire):
     wildcards: Annotated[
         bool, proto(6), describe("Whether DNS names may begin with a wildcard: *.example.com.")
     ] = False
+    subject: Annotated[
+        tuple[str, ...],
+        at_most(len(SUBJECT_PARTS)),
+        proto(7),
+        describe("The parts of a subject that are allowed: commonName, ...; all, without any."),
+    ] = ()
 
 
 class CertificateAuthoritySpec(Wire):
@@ -317,6 +328,7 @@ def profile(authority: CertificateAuthority) -> Profile:
         usages=terms.usages,
         names=terms.names,
         keys=terms.keys,
+        subject=terms.subject,
         max_duration=_duration(terms.max_duration) or MINIMUM_LIFETIME,
         default_duration=_duration(terms.default_duration) or MINIMUM_LIFETIME,
         reserved_groups=(MASTERS,),
@@ -404,9 +416,8 @@ def reference_errors(reference: SecretReference) -> Iterator[FieldError]:
     ):
         if not text:
             yield required(place / name)
-        else:
-            for problem in rule(text):
-                yield invalid(place / name, text, problem)
+        for problem in rule(text) if text else ():
+            yield invalid(place / name, text, problem)
 
 
 # --- what is issued ---------------------------------------------------------------------------
@@ -418,6 +429,7 @@ def issuing_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:
     yield from choice_errors(ISSUES / "usages", terms.usages, usages)
     yield from choice_errors(ISSUES / "names", terms.names, tuple(ALTERNATIVE_NAMES))
     yield from choice_errors(ISSUES / "keys", terms.keys, ALL_KEYS)
+    yield from choice_errors(ISSUES / "subject", terms.subject, tuple(SUBJECT_PARTS))
     life = _duration(spec.duration) or LONGEST_AUTHORITY
     if life < SHORTEST_AUTHORITY:
         return  # it has been told already
@@ -480,17 +492,9 @@ def _end_cell(authority: CertificateAuthority, now: datetime) -> str:
 
 COLUMNS: Final = (
     NAME,
-    Column(
-        "Signer",
-        lambda authority, now: authority.spec.signer_name,
-        description="The signer that requests name.",
-    ),
+    Column("Signer", lambda one, now: one.spec.signer_name, description="Whom requests name."),
     Column("Key", _key_cell, description="The algorithm of its key, or where the key is."),
-    Column(
-        "Ready",
-        lambda authority, now: str(authority.is_ready),
-        description="Whether it issues.",
-    ),
+    Column("Ready", lambda one, now: str(one.is_ready), description="Whether it issues."),
     Column("Expires", _end_cell, description="How long until it ends."),
     AGE,
 )

@@ -51,6 +51,28 @@ def issue(
     return certificates.parse_blocks(chain)[0]
 
 
+@pytest.mark.parametrize(
+    ("allowed", "refused"),
+    [
+        ((), ""),
+        (("commonName", "organizations"), ""),
+        (("commonName",), "organizations"),
+        (("organizations", "countries"), "commonName"),
+    ],
+)
+def test_only_listed_parts_of_a_subject_are_allowed(allowed: tuple[str, ...], refused: str) -> None:
+    """Without a list all are; alternative names are another matter."""
+    asked = signing_request.parse(request("jane", ("dev",)))
+    own_terms = profile(usages=("client auth",), subject=allowed)
+
+    own_terms.check(parsed(DNS), ())
+    if not refused:
+        own_terms.check(asked, ())
+        return
+    with pytest.raises(NotPermitted, match=f"the subject may not have {refused}"):
+        own_terms.check(asked, ())
+
+
 def test_a_request_without_usages_gets_all_that_are_permitted() -> None:
     """Which are the usual ones of this authority; who asks for fewer gets fewer."""
     assert WEB.usages(()) == USAGES

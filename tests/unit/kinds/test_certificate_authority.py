@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from orchid.credentials import signing_request
 from orchid.credentials.authority import Authority
 from orchid.credentials.authority_keys import ALGORITHMS
+from orchid.credentials.refusals import NotPermitted
 from orchid.kinds.certificate_authority import (
     KEYS,
     NAMES,
@@ -21,6 +23,7 @@ from orchid.wire.naming import KUBERNETES, ORCH
 from orchid.wire.struct import replace
 from tests.unit.access.policy_world import ask
 from tests.unit.admission.asking import a_request
+from tests.unit.credentials import samples
 
 KIND = declare(ORCH)
 REQUEST = a_request(ask("create", "certificateauthorities"))
@@ -108,6 +111,7 @@ def test_the_defaults_are_not_above_what_is_said() -> None:
         ({"issues": {"usages": ["cert sign"]}}, "spec.issues.usages[0]", "Unsupported value"),
         ({"issues": {"names": ["dns", "dns"]}}, "spec.issues.names[1]", "Duplicate value"),
         ({"issues": {"keys": ["RSA-1024"]}}, "spec.issues.keys[0]", "Unsupported value"),
+        ({"issues": {"subject": ["dn"]}}, "spec.issues.subject[0]", '"commonName"'),
         ({"issues": {"maxDuration": "9m"}}, "spec.issues.maxDuration", "between 10m and 10y"),
         (
             {"issues": {"maxDuration": "2h", "defaultDuration": "3h"}},
@@ -171,13 +175,18 @@ def test_terms_may_change_and_are_judged() -> None:
 
 def test_the_profile_is_what_the_terms_say() -> None:
     """Usages, keys and lives of the object are those that the signer applies."""
-    terms = {"usages": ["client auth"], "keys": ["Ed25519"], "maxDuration": "48h"}
+    terms = {"usages": ["client auth"], "keys": ["ECDSA-P256"], "maxDuration": "48h"}
+    grouped = signing_request.parse(samples.request("jane", ("dev",)))
 
     made = profile(authority(issues=terms))
+    bare = profile(authority(issues={**terms, "subject": ["commonName"]}))
+    made.check(grouped, ())
+    with pytest.raises(NotPermitted, match="the subject may not have organizations"):
+        bare.check(grouped, ())
 
     assert made.signer_name == "example.com/web"
     assert made.usages(()) == ("client auth",)
-    assert made.keys == ("Ed25519",)
+    assert made.keys == ("ECDSA-P256",)
     assert made.lifetime(None) == timedelta(hours=48)
     assert made.lifetime(10**6) == timedelta(hours=48)
 
