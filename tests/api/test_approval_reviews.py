@@ -137,6 +137,24 @@ async def test_a_stored_request_is_reviewed_for_who_created_it(server: Api) -> N
     assert bob.json["status"]["outcome"] == "Leave"
 
 
+async def test_a_certificate_is_reviewed_by_who_may_see_it(server: Api) -> None:
+    """Nobody learns by a review which certificates there are."""
+    await grant(
+        server,
+        "bob",
+        "reviews",
+        apiGroups=["identity.orch.io"],
+        resources=["approvalreviews"],
+        verbs=["create"],
+    )
+    missing = await review(server, certificateName="ab12")
+    hidden = await review(server, token=BOB, certificateName="ab12")
+
+    assert (missing.status, missing.json["details"]["kind"]) == (404, "issuedcertificates")
+    assert hidden.status == 403
+    assert 'cannot get resource "issuedcertificates"' in hidden.json["message"]
+
+
 async def test_a_policy_can_be_tried_before_it_is_stored(server: Api) -> None:
     """It is asked alone, and as if everybody might use it."""
     await server.call("POST", POLICIES, body("web"))
@@ -154,6 +172,7 @@ async def test_a_policy_can_be_tried_before_it_is_stored(server: Api) -> None:
     [
         ({}, "spec"),
         ({"requestName": "r", **terms()}, "spec.request"),
+        ({"requestName": "r", "certificateName": "c"}, "spec.certificateName"),
         (terms(signerName="web"), "spec.signerName"),
         (terms(usages=["serve"]), "spec.usages[0]"),
         (terms(request=base64.b64encode(b"no request").decode()), "spec.request"),

@@ -1,5 +1,6 @@
 """`orchid policy` as a person types it, against a real server whose controllers run."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -107,6 +108,36 @@ def test_a_policy_file_is_tried_before_it_is_applied(person: Person) -> None:
     assert "Approve" in good.stdout
     assert "maxDuration 24h is below 365d" in long.stdout
     assert "not found" in person.types("policy", "show", "four", code=1).stderr
+
+
+def test_a_policy_file_is_tried_on_what_was_decided(person: Person) -> None:
+    """Also on a certificate whose request is gone; what would be the opposite is named."""
+    for name in ("six-a", "other-six", "six-b"):
+        person.types("csr", "new", name, "--group", "developers", "--for", "1h")
+    for name in ("six-a", "other-six"):
+        person.types("csr", "approve", name)
+        person.types("csr", "fetch", name)
+    person.types("csr", "delete", "other-six")
+    person.types("csr", "deny", "six-b")
+    file = Path(written(person, "six"))
+    file.write_text(f"{file.read_text()}  otherwise: deny\n")
+    typed = ("policy", "test", str(file), "--since")
+
+    told = json.loads(person.types(*typed, "1h", "-o", "json", code=1).stdout)
+    shown = person.types(*typed, "1h", code=1).stdout
+    both = person.types(*typed, "1h", "--request", "x.csr", code=2)
+
+    changed = {(one["name"], one["was"], one["outcome"]) for one in told["changed"]}
+    assert {one for one in changed if "six" in one[0]} == {
+        ("other-six", "Approved", "Deny"),
+        ("six-b", "Denied", "Approve"),
+    }
+    kept = [
+        one for one in told["counts"] if (one["was"], one["outcome"]) == ("Approved", "Approve")
+    ]
+    assert kept[0]["count"] >= 1
+    assert "1 denied would be approved" in shown
+    assert "not allowed with" in both.stderr
 
 
 def test_a_bad_file_is_told(person: Person) -> None:

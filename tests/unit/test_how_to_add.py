@@ -20,6 +20,7 @@ SHARED_BY_COMMANDS = {
     "certificate_request",
     "grants",
     "ledger_logs",
+    "policy_history",
     "request_flags",
     "requesting",
     "serving_flags",

@@ -7,13 +7,17 @@ compiled when somebody first asks, and again when it has changed.
 
 import asyncio
 from collections.abc import Iterator
+from datetime import timedelta
+from typing import TypeVar
 
 from orchid.access.denial import forbidden
-from orchid.approval.case import REQUEST_SAMPLE, TermsOf, case_of
+from orchid.approval.case import REQUEST_SAMPLE, Case, TermsOf, case_of
 from orchid.approval.compiled import CompiledPolicy
 from orchid.approval.explaining import Explainer, Explanation, RequestedTerms, explain
 from orchid.approval.terms import ApprovalPolicySpec
 from orchid.clock import Clock
+from orchid.credentials.authority import lifetime_of
+from orchid.credentials.requested_certificate import certified
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import Authorizer
 from orchid.engine.request import Target
@@ -21,9 +25,13 @@ from orchid.expressions.cel import Compiler
 from orchid.expressions.isolated import Evaluator
 from orchid.kinds.approval_policy import ApprovalPolicy, compiled
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
+from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.wire.errors import NotFound
+from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.user import UserInfo
+
+T = TypeVar("T", bound=Object)
 
 GIVEN = "(given)"  # the name of a policy that is not stored
 AT_ONCE = 16  # policies compiled before others get a turn
@@ -43,17 +51,9 @@ class PolicyExplainer:
         self._evaluator = Evaluator(REQUEST_SAMPLE)
 
     async def explain(
-        self, asked: RequestedTerms, instead: ApprovalPolicySpec | None = None
+        self, asked: RequestedTerms | Case, instead: ApprovalPolicySpec | None = None
     ) -> Explanation:
-        case = case_of(
-            asked.request,
-            signer_name=asked.signer_name,
-            usages=asked.usages,
-            expiration_seconds=asked.expiration_seconds,
-            user=asked.user,
-            now=self._clock.now(),
-            terms_of=self._terms_of,
-        )
+        case = asked if isinstance(asked, Case) else self._case(asked)
         if instead is not None:
             given = CompiledPolicy(GIVEN, "0", instead, self._compiler)
             return await explain(case, [given], _anybody, self._evaluator)
@@ -63,24 +63,53 @@ class PolicyExplainer:
 
         return await explain(case, await self._policies(), may_use, self._evaluator)
 
+    def _case(self, asked: RequestedTerms) -> Case:
+        return case_of(
+            asked.request,
+            signer_name=asked.signer_name,
+            usages=asked.usages,
+            expiration_seconds=asked.expiration_seconds,
+            user=asked.user,
+            now=self._clock.now(),
+            terms_of=self._terms_of,
+        )
+
     async def stored_request(self, name: str, caller: UserInfo) -> RequestedTerms:
-        group, resource = self._names.certificates, "certificatesigningrequests"
+        spec = (await self._seen_by(caller, CertificateSigningRequest, name)).spec
+        user = UserInfo(username=spec.username, uid=spec.uid, groups=spec.groups, extra=spec.extra)
+        return RequestedTerms(
+            spec.request or b"", spec.signer_name, spec.usages, spec.expiration_seconds, user
+        )
+
+    async def issued_certificate(self, name: str, caller: UserInfo) -> Case:
+        spec = (await self._seen_by(caller, IssuedCertificate, name)).spec
+        asked = spec.requester
+        user = UserInfo(username=asked.username, uid=asked.uid, groups=asked.groups)
+        begin, end = spec.not_before, spec.not_after
+        lifetime = lifetime_of(begin, end) if begin and end else timedelta.max
+        found = certified(spec.certificate, spec.usages, spec.key.algorithm, lifetime)
+        return Case(spec.signer_name, found, user, self._clock.now())
+
+    async def _seen_by(self, caller: UserInfo, type_: type[T], name: str) -> T:
+        """An object without a namespace, if the caller may see it."""
+        cache = self._feed.of(type_)
+        kind = cache.kind
         target = Target(
-            verb="get", is_resource=True, group=group, version="v1", resource=resource, name=name
+            verb="get",
+            is_resource=True,
+            group=kind.group,
+            version=kind.version,
+            resource=kind.plural,
+            name=name,
         )
         decision = await self._authorizer.authorize(caller, target)
         if not decision.allowed:
             raise forbidden(caller, target, decision.reason)
         await self._feed.fresh()
-        cache = self._feed.of(CertificateSigningRequest)
         entry = cache.get("", name)
         if entry is None:
-            raise NotFound(cache.kind.about(name))
-        spec = entry.object.spec
-        user = UserInfo(username=spec.username, uid=spec.uid, groups=spec.groups, extra=spec.extra)
-        return RequestedTerms(
-            spec.request or b"", spec.signer_name, spec.usages, spec.expiration_seconds, user
-        )
+            raise NotFound(kind.about(name))
+        return entry.object
 
     async def _policies(self) -> list[CompiledPolicy]:
         """Every stored policy, compiled."""

@@ -46,12 +46,15 @@ class Explanation:
 
 class Explainer(Protocol):
     async def explain(
-        self, asked: RequestedTerms, instead: ApprovalPolicySpec | None = None
+        self, asked: RequestedTerms | Case, instead: ApprovalPolicySpec | None = None
     ) -> Explanation:
         """Explain by all stored policies, or by one that is given instead; raises Refusal."""
 
     async def stored_request(self, name: str, caller: UserInfo) -> RequestedTerms:
         """What a stored request asks for; raises NotFound, or Forbidden if one may not see it."""
+
+    async def issued_certificate(self, name: str, caller: UserInfo) -> Case:
+        """What a certificate of the inventory was issued for; raises likewise, and Refusal."""
 
 
 async def explain(

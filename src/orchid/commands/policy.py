@@ -3,6 +3,7 @@
     orchid policy apply web.yaml              make a policy, or replace it
     orchid policy explain alice               what every policy makes of a stored request
     orchid policy test web.yaml --request alice.csr --signer example.com/web
+    orchid policy test web.yaml --since 30d   what it would have made of what was decided
 
 The server judges; `test` sends a policy along that is not stored. It ends with 0 if the policy
 would approve the request and with 1 if not, so that a pipeline can try policies before it applies
@@ -15,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from orchid.commands import policy_history
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import (
     NOT_FOUND,
@@ -169,7 +171,14 @@ def _explain(chosen: argparse.Namespace, server: ServerConnection) -> int:
 
 def _test_arguments(parser: argparse.ArgumentParser) -> None:
     _file_argument(parser)
-    parser.add_argument("--request", required=True, metavar="FILE", help="a request in PEM")
+    of_what = parser.add_mutually_exclusive_group(required=True)
+    of_what.add_argument("--request", metavar="FILE", help="a request in PEM")
+    of_what.add_argument(
+        "--since",
+        type=times.duration_of,
+        metavar="30d",
+        help="everything that was decided in this time, as far as the server still knows of it",
+    )
     parser.add_argument(
         "--signer", default="", help="who would sign (default: the one that the policy names)"
     )
@@ -184,6 +193,8 @@ def _test_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _test(chosen: argparse.Namespace, server: ServerConnection) -> int:
     terms = _policy(chosen.file).get("spec") or {}
+    if chosen.since is not None:
+        return policy_history.tried(chosen, server, terms, lambda spec: _reviewed(server, spec))
     spec: Json = {
         "request": base64.b64encode(_read(chosen.request)).decode(),
         "signerName": chosen.signer or _only_signer(terms),

@@ -382,3 +382,9 @@ def _serial(random: Random) -> int:
     """Make a serial number: 126 random bits, always positive, always 16 octets."""
     number = int.from_bytes(random(_SERIAL_BYTES), "big")
     return number & (1 << 127) - 1 | 1 << 126
+
+
+def lifetime_of(not_before: datetime.datetime, not_after: datetime.datetime) -> datetime.timedelta:
+    """The life that a certificate of ours was asked for, from when it begins and ends."""
+    lasts = not_after - not_before
+    return lasts if lasts >= SHORT_LIFE else lasts - BACKDATE

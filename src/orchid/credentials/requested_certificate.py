@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from cryptography import x509
 
-from orchid.credentials import der, names
+from orchid.credentials import certificates, der, names
 from orchid.credentials.names import DistinguishedName, IPAddress
 from orchid.credentials.refusals import MalformedRequest, panics_as
 from orchid.credentials.signing_request import SUBJECT_ALTERNATIVE_NAME, SigningRequest
@@ -56,6 +56,23 @@ def requested_certificate(
         uris=request.uris,
         usages=canonical_usages(usages),
         key=request.key_algorithm,
+        lifetime=lifetime,
+    )
+
+
+def certified(
+    data: bytes, usages: Sequence[str], key: str, lifetime: timedelta
+) -> RequestedCertificate:
+    """What a certificate that was signed says, as if it were asked for; raises Refusal."""
+    found = certificates.read_contents(certificates.parse(data), data)
+    return RequestedCertificate(
+        subject=found.subject,
+        dns_names=found.dns_names,
+        ip_addresses=found.ip_addresses,
+        email_addresses=found.email_addresses,
+        uris=found.uris,
+        usages=canonical_usages(usages),
+        key=key,
         lifetime=lifetime,
     )
 

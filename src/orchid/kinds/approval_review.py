@@ -11,6 +11,7 @@ from typing import Annotated, Final
 
 from msgspec import field
 
+from orchid.approval.case import Case
 from orchid.approval.explaining import Explainer, PolicyAnswer, RequestedTerms
 from orchid.approval.term_errors import term_errors
 from orchid.approval.terms import ApprovalPolicySpec
@@ -52,6 +53,9 @@ class ApprovalReviewSpec(Wire):
         proto(7),
         describe("A policy to try, alone, as if everybody might use it."),
     ] = None
+    certificate_name: Annotated[
+        str, proto(8), describe("Or the name of an IssuedCertificate: would it be issued again?")
+    ] = ""
 
 
 class ApprovalCheck(Wire):
@@ -111,13 +115,12 @@ class Explaining:
     async def create(self, new: ApprovalReview, request: Request) -> ApprovalReview:
         spec = new.spec
         refuse_if_any(self._about, self._errors(spec))
-        asked = await self._asked(spec, request)
         try:
+            asked = await self._asked(spec, request)
             found = await self._explainer.explain(asked, spec.policy)
         except Refusal as refusal:
-            place = SPEC / ("requestName" if spec.request_name else "request")
-            value = spec.request_name or spec.request
-            refuse_if_any(self._about, [invalid(place, value, str(refusal))])
+            ((name, value),) = _sources(spec).items()
+            refuse_if_any(self._about, [invalid(SPEC / name, value, str(refusal))])
             raise
         status = ApprovalReviewStatus(
             outcome=found.decision.outcome,
@@ -126,7 +129,10 @@ class Explaining:
         )
         return replace(new, status=status)
 
-    async def _asked(self, spec: ApprovalReviewSpec, request: Request) -> RequestedTerms:
+    async def _asked(self, spec: ApprovalReviewSpec, request: Request) -> RequestedTerms | Case:
+        if spec.certificate_name:
+            issued = await self._explainer.issued_certificate(spec.certificate_name, request.user)
+            return dataclasses.replace(issued, user=spec.user or issued.user)
         if spec.request_name:
             stored = await self._explainer.stored_request(spec.request_name, request.user)
             return dataclasses.replace(stored, user=spec.user or stored.user)
@@ -139,17 +145,28 @@ class Explaining:
         )
 
     def _errors(self, spec: ApprovalReviewSpec) -> Iterator[FieldError]:
-        if spec.request_name and spec.request:
-            yield forbidden(SPEC / "request", "not together with requestName")
-        elif not spec.request_name and not spec.request:
-            yield required(SPEC, "requestName or request")
-        elif spec.request:
+        sources = list(_sources(spec))
+        if not sources:
+            yield required(SPEC, "requestName, request or certificateName")
+        for name in sources[1:]:
+            yield forbidden(SPEC / name, f"not together with {sources[0]}")
+        if sources == ["request"]:
             yield from signer_name_errors(SPEC / "signerName", spec.signer_name)
             for index, usage in enumerate(spec.usages):
                 if usage not in ALL_USAGES:
                     yield unsupported((SPEC / "usages")[index], usage, ALL_USAGES)
         if spec.policy is not None:
             yield from term_errors(spec.policy, SPEC / "policy", self._compiler)
+
+
+def _sources(spec: ApprovalReviewSpec) -> dict[str, str | bytes]:
+    """What the question is about: one of three."""
+    given: dict[str, str | bytes] = {
+        "requestName": spec.request_name,
+        "request": spec.request,
+        "certificateName": spec.certificate_name,
+    }
+    return {name: value for name, value in given.items() if value}
 
 
 def declare(names: Naming, explainer: Explainer) -> Kind[ApprovalReview]:

@@ -22,7 +22,7 @@ from orchid.credentials import (
     signing_request,
     usages,
 )
-from orchid.credentials.authority import Authority
+from orchid.credentials.authority import Authority, lifetime_of
 from orchid.credentials.certification_path import ClientVerifier
 from orchid.credentials.keys import encode_private
 from orchid.credentials.refusals import (
@@ -134,6 +134,17 @@ def test_lifetimes_are_back_dated_as_in_the_reference(
 
     assert certificate.not_valid_before_utc == NOW - seconds(minutes=5)
     assert certificate.not_valid_after_utc - certificate.not_valid_before_utc == whole
+
+
+@pytest.mark.parametrize("hours", [1, 7, 8, 24, 720])
+def test_the_life_that_was_asked_for_is_read_back(hours: int) -> None:
+    """From a certificate that was issued, whether back-dating is part of its life or not."""
+    asked = seconds(hours=hours)
+
+    certificate = sign(request(), lifetime=asked)
+
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    assert lifetime_of(begin, end) == asked
 
 
 def test_no_certificate_outlives_its_authority() -> None:
