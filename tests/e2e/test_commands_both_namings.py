@@ -192,8 +192,8 @@ def test_names_are_completed_from_the_server(person: Person) -> None:
     assert (nothing.stdout, nothing.stderr) == ("", "")
 
 
-def test_credential_of_an_account_is_used_by_kubectl(person: Person) -> None:
-    """kubectl runs the plugin that the kubeconfig names, and is the account."""
+def test_credential_of_an_account_is_used_by_kubectl_and_by_orchid(person: Person) -> None:
+    """Both run the plugin that the kubeconfig names, and are the account."""
     require_program("kubectl")
     person.types("account", "new", "plugin/builder")
     person.types("grant", "view", "--account", "plugin/builder", "-n", "plugin")
@@ -219,6 +219,8 @@ def test_credential_of_an_account_is_used_by_kubectl(person: Person) -> None:
     )
 
     assert "serviceaccount/builder" in listed.stdout.split()
+    known = person.types("whoami", "--kubeconfig", "p.kubeconfig").stdout
+    assert "system:serviceaccount:plugin:builder" in known
 
 
 def test_credential_is_renewed_when_a_third_of_its_life_is_left(

@@ -5,8 +5,9 @@ as other clients join them: the first to name a thing wins. Paths in a file are 
 private key must be for its owner alone. With `inside`, nothing outside that directory is read:
 whoever wrote the file chose these paths.
 
-Not understood, and said so: exec plugins, auth providers, user names with passwords, proxies. Every
-complaint names the file and never a credential.
+A user that logs in by a plugin (`exec`) is refused unless `plugins` says that whoever named the
+file meant that; exec_plugin.py runs it. Not understood, and said so: auth providers, user names with
+passwords, proxies. Every complaint names the file and never a credential.
 """
 
 import base64
@@ -14,7 +15,7 @@ import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from orchid.credentials.files import read_bounded, read_private
 from orchid.credentials.refusals import Refusal
@@ -23,11 +24,18 @@ from orchid.wire.codec import yaml_text
 
 LARGEST = 3 << 20
 LARGEST_TOKEN = 1 << 20
-_UNUSABLE = ("exec", "auth-provider", "username", "password")
+_UNUSABLE = ("auth-provider", "username", "password")
 
 
 class UnusableKubeconfig(ValueError):
     """A kubeconfig that cannot be used; the text names the file and says why."""
+
+
+class DeclaredPlugin(NamedTuple):
+    """A program that gives a credential: the file that names it, and what that says."""
+
+    path: Path
+    entry: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,7 @@ class ServerAccess:
     key: SecretValue | None = None
     given_token: SecretValue | None = None
     token_file: Path | None = None
+    plugin: DeclaredPlugin | None = None
 
     def token(self) -> SecretValue | None:
         """The bearer token as it is now; a file is read each time, so that it may be rotated."""
@@ -60,7 +69,9 @@ class ServerAccess:
         return self.given_token is not None or self.token_file is not None
 
 
-def read(paths: Sequence[Path], context: str = "", *, inside: Path | None = None) -> ServerAccess:
+def read(
+    paths: Sequence[Path], context: str = "", *, inside: Path | None = None, plugins: bool = False
+) -> ServerAccess:
     """What the chosen context, or the current one, says."""
     documents = [_Document(path, inside) for path in paths]
     where = ":".join(map(str, paths))
@@ -71,11 +82,11 @@ def read(paths: Sequence[Path], context: str = "", *, inside: Path | None = None
     clusters, cluster = _named(documents, "clusters", "cluster", _text(chosen, "cluster"))
     user_name = _text(chosen, "user")
     users, user = _named(documents, "users", "user", user_name) if user_name else (clusters, {})
-    for word in _UNUSABLE:
+    for word in _UNUSABLE if plugins else ("exec", *_UNUSABLE):
         if user.get(word):
             raise UnusableKubeconfig(
-                f"{users.path}: the user {user_name} logs in by {word}, which is not supported; "
-                "use a token or a certificate"
+                f"{users.path}: the user {user_name} logs in by {word}, which is not supported "
+                "here; use a token or a certificate"
             )
     if cluster.get("proxy-url"):
         raise UnusableKubeconfig(f"{clusters.path}: proxy-url is not supported")
@@ -96,6 +107,7 @@ def read(paths: Sequence[Path], context: str = "", *, inside: Path | None = None
         key=SecretValue(key.decode("latin-1")) if key else None,
         given_token=fit_token(given, str(users.path)) if given else None,
         token_file=token_file,
+        plugin=users.plugin(user),
     )
 
 
@@ -150,6 +162,13 @@ class _Document:
                 "file with --kubeconfig"
             )
         return path
+
+    def plugin(self, entry: Mapping[str, Any]) -> DeclaredPlugin | None:
+        """The program by which a user logs in; None if there is none."""
+        value = entry.get("exec")
+        if value is not None and not isinstance(value, dict):
+            raise UnusableKubeconfig(f"{self.path}: exec is not an object")
+        return DeclaredPlugin(self.path, value) if value else None
 
     def material(self, entry: Mapping[str, Any], word: str, *, private: bool = False) -> bytes:
         """PEM that stands in the file itself or in another that it names."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from orchid.commands.terminal.output import USAGE, Complaint
 from orchid.credentials.files import refuse_exposed
 from orchid.credentials.refusals import Refusal
-from orchid.outbound import kubeconfig
+from orchid.outbound import exec_plugin, kubeconfig
 from orchid.outbound.kubeconfig import ServerAccess, UnusableKubeconfig
 from orchid.wire.naming import CLIENT_CONFIG
 
@@ -74,7 +74,8 @@ def load(found: FoundKubeconfig, context: str = "") -> ServerAccess:
         inside = path.parent
         _refuse_planted(path)
     try:
-        return kubeconfig.read(found.paths, context, inside=inside)
+        access = kubeconfig.read(found.paths, context, inside=inside, plugins=inside is None)
+        return exec_plugin.logged_in(access)
     except UnusableKubeconfig as problem:
         raise Complaint(f"{problem} ({found.why})", USAGE) from None
 

@@ -124,7 +124,7 @@ def test_a_token_file_is_relative_to_the_kubeconfig(file: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("context", "words"),
     [
-        ("plugin", "logs in by exec"),
+        ("plugin", "exec of plugin: apiVersion is none of"),
         ("odd", "characters that no token has"),
         ("lost", "no cluster named 'elsewhere'"),
         ("nowhere", "no context named 'nowhere'"),
@@ -136,6 +136,12 @@ def test_what_cannot_be_used_is_told(file: Path, context: str, words: str) -> No
         load(FoundKubeconfig((file,), ""), context)
 
     assert str(file) in str(caught.value)
+
+
+def test_what_lies_in_a_directory_runs_no_plugin(beside: Path) -> None:
+    """Whoever wrote it would choose the program that is run."""
+    with pytest.raises(Complaint, match="logs in by exec, which is not supported here"):
+        load(FoundKubeconfig((beside,), "found there"), "plugin")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "a: [", "clusters: 5", "\x00"])
