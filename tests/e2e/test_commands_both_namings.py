@@ -184,9 +184,9 @@ def test_names_are_completed_from_the_server(person: Person) -> None:
     """One a line; where nobody answers there is silence."""
     person.types("account", "new", "typed/builder")
 
-    found = person.types("completion", "names", "account").stdout.split()
+    found = person.types("completion", "words", "orchid", "token", "").stdout.split()
     person.kubeconfig = Path("/no/such/file")
-    nothing = person.types("completion", "names", "account", code=1)
+    nothing = person.types("completion", "words", "orchid", "account", "show", "")
 
     assert "typed/builder" in found
     assert (nothing.stdout, nothing.stderr) == ("", "")

@@ -1,167 +1,174 @@
 """`orchid completion`: a script that lets a shell complete commands, actions, flags and names.
 
-The words are taken from the parsers themselves, so that what is completed is what is understood.
-Names of what is there are asked of the server while one types: the script calls
-`orchid completion names SORT`, which prints nothing when it cannot.
-
     bash    source <(orchid completion bash)
     zsh     source <(orchid completion zsh)
     fish    orchid completion fish | source
+
+The scripts know nothing: while one types they call `orchid completion words LINE...`, which prints
+what may stand at the end of the line, one to a line. The words are taken from the parsers
+themselves, so that what is completed is what is understood; names are asked of the server that the
+line names. Whoever completes a word wants no complaints: where nothing is known nothing is printed,
+and the shell offers files.
 """
 
 import argparse
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
 
 from orchid.commands.terminal import objects
-from orchid.commands.terminal.connection import add_flags, connect
+from orchid.commands.terminal.connection import connect
 from orchid.commands.terminal.output import Complaint, say
 
-ASKED = "names"
-MOST_NAMES = 500
+ASKED: Final = "words"
+MOST_NAMES: Final = 500
 
-
-class Following(NamedTuple):
-    """What may follow the beginning of a command line: words, and names of what is there."""
-
-    words: list[str]
-    sort: str = ""
-
-
-Words = dict[str, Following]
-"""By what was typed: `""` for the first word, `csr` for what follows that, `csr new`, and so on."""
+Build = Callable[[Sequence[str]], argparse.ArgumentParser]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=("bash", "zsh", "fish", ASKED))
-    parser.add_argument("sort", nargs="?", choices=tuple(objects.NAMES), help=argparse.SUPPRESS)
-    add_flags(parser, forms=())
+    parser.add_argument("shell", choices=(*SCRIPTS, ASKED), metavar="{bash,zsh,fish}")
+    parser.add_argument("line", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
 def run(chosen: argparse.Namespace) -> int:
-    if chosen.shell == ASKED:
-        return _names(chosen)
-    everything: Callable[[], argparse.ArgumentParser] = chosen.everything
-    write = {"bash": bash, "zsh": zsh, "fish": fish}[chosen.shell]
-    say(write(words_of(everything())))
-    return 0
-
-
-def _names(chosen: argparse.Namespace) -> int:
-    """Print names, one a line; whoever completes a word wants no complaints."""
-    if chosen.sort is None:
+    if chosen.shell != ASKED:
+        say(SCRIPTS[chosen.shell])
         return 0
-    try:
-        server = connect(chosen)
-        page = server.get(objects.NAMES[chosen.sort](server), {"limit": str(MOST_NAMES)})
-    except Complaint:
-        return 1
-    for one in page.get("items") or ():
-        say(objects.name_of(one))
+    if len(chosen.line) > 1:
+        for word in words(chosen.everything, chosen.line[1:]):
+            say(word)
     return 0
 
 
-def words_of(parser: argparse.ArgumentParser) -> Words:
-    """Every command line's beginning, and what can follow it."""
-    return dict(_walk(parser, ()))
+def words(build: Build, line: Sequence[str]) -> list[str]:
+    """What may stand for the last word of a line, which is typed in part or not at all."""
+    *typed, current = line
+    place = _Place(build(typed[:1]))
+    for word in typed:
+        place.go_past(word)
+    if place.pending is None and current.startswith("-") and "=" in current:
+        flag, _, current = current.partition("=")
+        place.go_past(flag)
+        return [f"{flag}={word}" for word in place.following(current)]
+    return list(place.following(current))
 
 
-def _walk(
-    parser: argparse.ArgumentParser, typed: tuple[str, ...]
-) -> Iterator[tuple[str, Following]]:
-    words: list[str] = []
-    sort = ""
-    inner: dict[str, argparse.ArgumentParser] = {}
-    # argparse has no other way to ask a parser what it understands.
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            inner = dict(action.choices)
-            words += inner
-        elif action.option_strings:
-            words += [word for word in action.option_strings if word.startswith("--")]
+class _Place:
+    """Where one is in a line: in which parser, before which of its positions, behind which flag."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self._parser = parser
+        self._position = 0
+        self._given: dict[str, str] = {}
+        self.pending: argparse.Action | None = None
+
+    def go_past(self, word: str) -> None:
+        if self.pending is not None:
+            self._given[self.pending.dest] = word
+            self.pending = None
+        elif word.startswith("-"):
+            name, equals, value = word.partition("=")
+            # argparse has no other way to ask a parser what it understands.
+            action = self._parser._option_string_actions.get(name)
+            if action is not None and action.nargs != 0:
+                self.pending = None if equals else action
+                self._given[action.dest] = value
+        elif word in (inner := self._inner()):
+            self._parser, self._position = inner[word], 0
         else:
-            sort = sort or objects.completed_from(action)
-            if action.choices and action.help != argparse.SUPPRESS:
-                words += [str(choice) for choice in action.choices]
-    if typed == ("token",):
-        words.append("show")
-    yield " ".join(typed), Following(sorted(words), sort)
-    for name, each in inner.items():
-        yield from _walk(each, (*typed, name))
+            self._position += 1
+
+    def following(self, current: str) -> Iterator[str]:
+        return (word for word in self._candidates(current) if word.startswith(current))
+
+    def _candidates(self, current: str) -> Iterator[str]:
+        if self.pending is not None:
+            yield from self._values(self.pending)
+        elif current.startswith("-"):
+            yield from self._flags()
+        elif inner := self._inner():
+            yield from inner
+        elif (action := self._positional()) is not None:
+            yield from self._values(action)
+        else:
+            yield from self._flags()
+
+    def _inner(self) -> dict[str, argparse.ArgumentParser]:
+        for action in self._parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                return dict(action.choices)
+        return {}
+
+    def _flags(self) -> list[str]:
+        known = self._parser._option_string_actions
+        return sorted(flag for flag in known if flag.startswith("--"))
+
+    def _positional(self) -> argparse.Action | None:
+        """What stands at this position; the last may be repeated."""
+        declared = [action for action in self._parser._actions if not action.option_strings]
+        if self._position < len(declared):
+            return declared[self._position]
+        return declared[-1] if declared and declared[-1].nargs in ("*", "+") else None
+
+    def _values(self, action: argparse.Action) -> Iterator[str]:
+        if action.choices:
+            yield from (str(choice) for choice in action.choices if choice != ASKED)
+        completed = objects.completed_from(action)
+        if completed is not None:
+            yield from completed.words
+            yield from self._names(completed.sort)
+
+    def _names(self, sort: str) -> list[str]:
+        """Names of what is there, on the server that the line means."""
+        file = self._given.get("kubeconfig", "")
+        chosen = argparse.Namespace(
+            kubeconfig=Path(file).expanduser() if file else None,
+            context=self._given.get("context", ""),
+        )
+        try:
+            server = connect(chosen)
+            page = server.get(objects.NAMES[sort](server), {"limit": str(MOST_NAMES)})
+        except (Complaint, RuntimeError):  # the latter: a home that nobody has
+            return []
+        return [objects.name_of(one) for one in page.get("items") or ()]
 
 
-def bash(words: Words) -> str:
-    return f"""# bash completion of orchid; load it with: source <(orchid completion bash)
-_orchid() {{
-    local current="${{COMP_WORDS[COMP_CWORD]}}" typed="" words="" sort="" word
-    for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
-        case "${{typed:+$typed }}$word" in
-            {_known(words)}) typed="${{typed:+$typed }}$word" ;;
-        esac
-    done
-    COMPREPLY=()
-    case "$typed" in
-{_cases(words, 'words="{}"; sort="{}"')}
-    esac
-    if [[ -n $sort && $current != -* ]]; then
-        words="$(orchid completion names "$sort" 2>/dev/null)"
-    fi
-    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+# A colon and an equals sign end a word for bash, though not for us: what stands before the last of
+# them in the word is on the line already, and is cut from what is offered.
+BASH: Final = """# bash completion of orchid; load it with: source <(orchid completion bash)
+_orchid() {
+    local line="${COMP_LINE:0:COMP_POINT}" current there typed
+    current="${line##*[[:space:]]}"
+    there="${current%"${current##*[:=]}"}"
+    read -ra typed <<< "${line%"$current"}"
+    mapfile -t COMPREPLY < <(
+        orchid completion words "${typed[@]}" "$current" 2>/dev/null </dev/null
+    )
+    [[ $COMP_WORDBREAKS == *:* ]] && COMPREPLY=("${COMPREPLY[@]#"$there"}")
     return 0
-}}
+}
 complete -o default -F _orchid orchid"""
 
-
-def zsh(words: Words) -> str:
-    return f"""#compdef orchid
+ZSH: Final = """#compdef orchid
 # zsh completion of orchid; load it with: source <(orchid completion zsh)
-_orchid() {{
-    local typed="" word sort=""
-    local -a following
-    for word in "${{(@)words[2,CURRENT-1]}}"; do
-        case "${{typed:+$typed }}$word" in
-            {_known(words)}) typed="${{typed:+$typed }}$word" ;;
-        esac
-    done
-    case "$typed" in
-{_cases(words, "following=({}); sort={}")}
-    esac
-    if [[ -n $sort && $PREFIX != -* ]]; then
-        following=("${{(@f)$(orchid completion names $sort 2>/dev/null)}}")
+_orchid() {
+    local -a found
+    found=("${(@f)$(orchid completion words "${(@)words[1,CURRENT]}" 2>/dev/null </dev/null)}")
+    if [[ -n $found[1] ]]; then
+        compadd -- "${found[@]}"
+    else
+        _files
     fi
-    compadd -- $following
-    _files
-}}
+}
 compdef _orchid orchid"""
 
+FISH: Final = """# fish completion of orchid; load it with: orchid completion fish | source
+function __orchid_found
+    set -l line (commandline -opc) (commandline -ct)
+    set -g __orchid_words (orchid completion words $line 2>/dev/null </dev/null)
+    test -n "$__orchid_words"
+end
+complete -c orchid -f -n __orchid_found -a '$__orchid_words'"""
 
-def fish(words: Words) -> str:
-    lines = ["# fish completion of orchid; load it with: orchid completion fish | source"]
-    for typed, following in words.items():
-        if not typed:
-            condition = "__fish_use_subcommand"
-        else:
-            first, *rest = typed.split(" ")
-            condition = f"__fish_seen_subcommand_from {first}"
-            for each in rest:
-                condition += f"; and __fish_seen_subcommand_from {each}"
-        for word in following.words:
-            option = f"-l {word[2:]}" if word.startswith("--") else f"-a {word}"
-            lines.append(f"complete -c orchid -n '{condition}' {option}")
-        if following.sort:
-            asked = f"(orchid completion names {following.sort} 2>/dev/null)"
-            lines.append(f"complete -c orchid -n '{condition}' -a '{asked}'")
-    return "\n".join(lines)
-
-
-def _known(words: Words) -> str:
-    return "|".join(f'"{typed}"' for typed in words if typed)
-
-
-def _cases(words: Words, action: str) -> str:
-    lines = []
-    for typed, following in words.items():
-        # What may follow a flag is a value: the shell offers files for it.
-        done = action.format(" ".join(following.words), following.sort)
-        lines.append(f'        "{typed}") {done} ;;')
-    return "\n".join(lines)
+SCRIPTS: Final = {"bash": BASH, "zsh": ZSH, "fish": FISH}

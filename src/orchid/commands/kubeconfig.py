@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from orchid.commands import token
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect
+from orchid.commands.terminal.objects import completed
 from orchid.commands.terminal.output import USAGE, Complaint, remark, say
 from orchid.wire.naming import EXEC_GROUP
 
@@ -22,7 +23,10 @@ LARGEST = 1 << 20
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--account", default="", metavar="NAMESPACE/NAME", help="whose token")
+    account = parser.add_argument(
+        "--account", default="", metavar="NAMESPACE/NAME", help="whose token"
+    )
+    completed(account, "account")
     parser.add_argument(
         "--for",
         dest="lifetime",

@@ -15,6 +15,7 @@ from typing import Any
 
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect, path
+from orchid.commands.terminal.objects import completed
 from orchid.commands.terminal.output import (
     REFUSED,
     USAGE,
@@ -38,7 +39,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "orchid token NAMESPACE/ACCOUNT [--audience URL]... [--for 1h] [--bound-to KIND/NAME]\n"
         "       orchid token show [TOKEN|-] [--verify] [--audience URL]..."
     )
-    parser.add_argument("target", metavar="NAMESPACE/ACCOUNT|show", help="whose token, or show")
+    target = parser.add_argument(
+        "target", metavar="NAMESPACE/ACCOUNT|show", help="whose token, or show"
+    )
+    completed(target, "account", "show")
     parser.add_argument(
         "token", nargs="?", help="show: the token; '-', or nothing, reads it from standard input"
     )

@@ -6,8 +6,8 @@ private key must be for its owner alone. With `inside`, nothing outside that dir
 whoever wrote the file chose these paths.
 
 A user that logs in by a plugin (`exec`) is refused unless `plugins` says that whoever named the
-file meant that; exec_plugin.py runs it. Not understood, and said so: auth providers, user names with
-passwords, proxies. Every complaint names the file and never a credential.
+file meant that; exec_plugin.py runs it. Not understood, and said so: auth providers, user names
+with passwords, proxies. Every complaint names the file and never a credential.
 """
 
 import base64

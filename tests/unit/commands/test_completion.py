@@ -1,87 +1,119 @@
-"""Scripts that complete commands, from the parsers themselves."""
+"""Shells complete what the parsers understand, and the names that the server has."""
 
+import json
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from orchid import cli
 from orchid.commands import completion
+from tests.system_packages import require_program
 
-WORDS = completion.words_of(cli.build())
+
+def offered(*line: str) -> list[str]:
+    """What a shell is told for a line whose last word is not finished."""
+    return completion.words(cli.build, line)
 
 
 def test_every_command_is_completed() -> None:
     """The table of commands and the first words are the same."""
-    assert {command.name for command in cli.COMMANDS} <= set(WORDS[""].words)
-
-
-def test_actions_and_flags_are_completed() -> None:
-    """Two words deep, with the flags of each."""
-    assert {"new", "list", "show", "approve", "deny", "fetch"} <= set(WORDS["csr"].words)
-    assert {"--group", "--signer", "--kubeconfig"} <= set(WORDS["csr new"].words)
-    assert "show" in WORDS["token"].words
-    assert "--data-dir" in WORDS["serve"].words
+    assert {command.name for command in cli.COMMANDS} == set(offered(""))
 
 
 @pytest.mark.parametrize(
-    ("typed", "expected"),
+    ("line", "expected"),
     [
-        (["orchid", "to"], ["token"]),
-        (["orchid", "csr", "a"], ["approve"]),
-        (["orchid", "csr", "new", "alice", "--gr"], ["--group"]),
-        (["orchid", "completion", "z"], ["zsh"]),
+        (("to",), ["token"]),
+        (("csr", "a"), ["approve"]),
+        (("csr", "new", "alice", "--gr"), ["--group"]),
+        (("csr", "new", "alice", "--group", "developers", "--sig"), ["--signer"]),
+        (("completion", "z"), ["zsh"]),
+        (("completion", "w"), []),
+        (("csr", "list", "-o", ""), ["text", "wide", "json", "yaml", "name"]),
+        (("csr", "list", "--output=j"), ["--output=json"]),
+        (("csr", "list", "--kubeconfig", ""), []),
+        (("csr", "list", "--kubeconfig=x"), []),
+        (("nonsense", "x"), []),
     ],
 )
-def test_bash_completes(tmp_path: Path, typed: list[str], expected: list[str]) -> None:
-    """The script is loaded and asked as bash would ask it."""
-    script = tmp_path / "orchid.bash"
-    script.write_text(completion.bash(WORDS))
-    asked = (
-        f"source {script}; COMP_WORDS=({' '.join(typed)}); COMP_CWORD={len(typed) - 1}; "
-        '_orchid; printf "%s\\n" "${COMPREPLY[@]}"'
-    )
-
-    answer = subprocess.run(
-        ["bash", "--norc", "-c", asked], capture_output=True, text=True, check=True
-    )
-
-    assert answer.stdout.split() == expected
+def test_words_come_from_the_parsers(line: tuple[str, ...], expected: list[str]) -> None:
+    """Commands, actions, flags and choices; where a value is wanted that is a file, nothing."""
+    assert offered(*line) == expected
 
 
-def test_bash_completes_names_from_the_server(tmp_path: Path) -> None:
-    """The script asks the program, as itself, which names there are."""
+def test_flags_are_offered_where_nothing_else_is_wanted() -> None:
+    """Behind the last position, without a dash typed."""
+    assert "--data-dir" in offered("serve", "")
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Path:
+    """A folder with the scripts, and with an `orchid` that notes what it was asked."""
     program = tmp_path / "orchid"
-    program.write_text('#!/bin/sh\necho "$*" >> asked; echo alice; echo bob; echo albert\n')
+    program.write_text(
+        f"#!{sys.executable}\nimport json, sys\n"
+        f"with open({str(tmp_path / 'asked')!r}, 'w') as file:\n    json.dump(sys.argv[1:], file)\n"
+        "print('system:masters\\nsystem:nodes')\n"
+    )
     program.chmod(0o755)
-    (tmp_path / "orchid.bash").write_text(completion.bash(WORDS))
+    for name, script in completion.SCRIPTS.items():
+        (tmp_path / f"orchid.{name}").write_text(script)
+    return tmp_path
+
+
+def run(shell: Path, *command: str) -> list[str]:
+    path = f"{shell}:/usr/bin:/bin"
+    done = subprocess.run(
+        command, cwd=shell, env={"PATH": path, "HOME": str(shell)}, capture_output=True, check=True
+    )
+    return done.stdout.decode().split()
+
+
+@pytest.mark.parametrize(
+    ("line", "reply"),
+    [
+        ("orchid roles ", ["system:masters", "system:nodes"]),
+        # A colon begins a new word for bash: what stands before it is not typed again.
+        ("orchid roles system:", ["masters", "nodes"]),
+        ("orchid roles --kubeconfig a=b system:m", ["masters", "nodes"]),
+    ],
+)
+def test_bash_asks_for_the_whole_line(shell: Path, line: str, reply: list[str]) -> None:
+    """The program gets the words as they were typed, and bash what is to be added to the line."""
     asked = (
-        "source ./orchid.bash; COMP_WORDS=(orchid csr approve al); COMP_CWORD=3; "
+        f"source ./orchid.bash; COMP_LINE='{line}'; COMP_POINT={len(line)}; "
         '_orchid; printf "%s\\n" "${COMPREPLY[@]}"'
     )
 
-    answer = subprocess.run(
-        ["bash", "--norc", "-c", asked],
-        cwd=tmp_path,
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=True,
+    replies = run(shell, "bash", "--norc", "-c", asked)
+
+    told = json.loads((shell / "asked").read_text())
+    assert replies == reply
+    assert told == ["completion", "words", *line.split(" ")]
+
+
+@pytest.mark.system_package("fish")
+def test_fish_asks_for_the_whole_line(shell: Path) -> None:
+    """fish completes words with a colon as they are."""
+    typed = "source orchid.fish; complete -C 'orchid roles --kubeconfig x system:m'"
+
+    replies = run(shell, "fish", "--no-config", "-c", typed)
+
+    told = json.loads((shell / "asked").read_text())
+    assert replies == ["system:masters"]
+    assert told == ["completion", "words", "orchid", "roles", "--kubeconfig", "x", "system:m"]
+
+
+def test_zsh_script_is_zsh(shell: Path) -> None:
+    """Loaded without the completion system, which needs a terminal: it defines its function."""
+    require_program("zsh")
+    assert shutil.which("zsh")
+
+    replies = run(
+        shell, "zsh", "-f", "-c", "compdef() { print $*; }; source ./orchid.zsh; whence -w _orchid"
     )
 
-    assert answer.stdout.split() == ["alice", "albert"]
-    assert (tmp_path / "asked").read_text() == "completion names request\n"
-
-
-def test_zsh_and_fish_get_the_same_words() -> None:
-    """Every word that bash completes stands in the other scripts too."""
-    zsh, fish = completion.zsh(WORDS), completion.fish(WORDS)
-
-    assert f'"csr") following=({" ".join(WORDS["csr"].words)}); sort= ;;' in zsh
-    assert "sort=request ;;" in zsh
-    assert "-a '(orchid completion names request 2>/dev/null)'" in fish
-    assert "complete -c orchid -n '__fish_use_subcommand' -a token" in fish
-    assert (
-        "complete -c orchid -n '__fish_seen_subcommand_from csr; and "
-        "__fish_seen_subcommand_from new' -l group" in fish
-    )
+    assert replies == ["_orchid", "orchid", "_orchid:", "function"]

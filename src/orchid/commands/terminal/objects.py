@@ -140,12 +140,19 @@ NAMES: dict[str, Place] = {
 }
 
 
-def completed(action: argparse.Action, sort: str) -> None:
-    """Let shells complete an argument with the names of what is there."""
+class Completed(NamedTuple):
+    """With what an argument is completed: names of one sort, and words besides."""
+
+    sort: str
+    words: tuple[str, ...]
+
+
+def completed(action: argparse.Action, sort: str, *words: str) -> None:
+    """Let shells complete an argument with the names of what is there, and with these words."""
     assert sort in NAMES
-    action.completed_from = sort  # type: ignore[attr-defined]  # argparse keeps what we note
+    action.completed = Completed(sort, words)  # type: ignore[attr-defined]  # argparse keeps it
 
 
-def completed_from(action: argparse.Action) -> str:
-    found: str = getattr(action, "completed_from", "")
+def completed_from(action: argparse.Action) -> Completed | None:
+    found: Completed | None = getattr(action, "completed", None)
     return found
