@@ -7,16 +7,24 @@ Nothing here judges it.
 import datetime
 import hashlib
 from dataclasses import dataclass
+from typing import Any, Final
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from orchid.credentials import certificates, pem
 from orchid.credentials.authority_keys import algorithm_name
 from orchid.credentials.inspection import bits_of, purposes_of
-from orchid.credentials.issuer_chain import spki_of
 from orchid.credentials.refusals import MalformedCertificate
 from orchid.credentials.usages import usages_of
+
+_NAMES: Final[tuple[type[Any], ...]] = (
+    x509.DNSName,
+    x509.IPAddress,
+    x509.RFC822Name,
+    x509.UniformResourceIdentifier,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +53,18 @@ def read_issued(chain: bytes) -> IssuedFacts:
     found = {type(one.value): one.value for one in certificate.extensions}
     authority = found.get(x509.AuthorityKeyIdentifier)
     key_id = getattr(authority, "key_identifier", None) or b""
-    contents = certificates.read_contents(certificate, block.data)
+    algorithm, spki = _key(certificate)
     return IssuedFacts(
         data=block.data,
         serial=serial_name(certificate.serial_number),
         sha256=hashlib.sha256(block.data).hexdigest(),
         subject=certificate.subject.rfc4514_string(),
-        names=(
-            *contents.dns_names,
-            *map(str, contents.ip_addresses),
-            *contents.email_addresses,
-            *contents.uris,
-        ),
+        names=_names(found.get(x509.SubjectAlternativeName)),
         usages=usages_of(
             bits_of(found.get(x509.KeyUsage)), purposes_of(found.get(x509.ExtendedKeyUsage))
         ),
-        key_algorithm=_algorithm(certificate),
-        key_sha256=hashlib.sha256(spki_of(certificate)).hexdigest(),
+        key_algorithm=algorithm,
+        key_sha256=hashlib.sha256(spki).hexdigest(),
         authority_key=key_id.hex(),
         not_before=certificate.not_valid_before_utc,
         not_after=certificate.not_valid_after_utc,
@@ -73,9 +76,18 @@ def serial_name(number: int) -> str:
     return f"{number:x}"
 
 
-def _algorithm(certificate: x509.Certificate) -> str:
+def _names(alternative: x509.ExtensionType | None) -> tuple[str, ...]:
+    """Hosts, addresses, e-mail addresses and URIs, in that order."""
+    if not isinstance(alternative, x509.SubjectAlternativeName):
+        return ()
+    return tuple(str(name) for kind in _NAMES for name in alternative.get_values_for_type(kind))
+
+
+def _key(certificate: x509.Certificate) -> tuple[str, bytes]:
+    """The algorithm of the key, and the key itself; nothing if it cannot be read."""
     try:
         key = certificate.public_key()
+        spki = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        return ""
-    return algorithm_name(key)  # type: ignore[arg-type]  # unknown kinds have a name there too
+        return "", b""
+    return algorithm_name(key), spki  # type: ignore[arg-type]  # unknown kinds have a name there too

@@ -43,6 +43,11 @@ EXTENDED_USAGES = {
     "netscape sgc": "2.16.840.1.113730.4.1",
 }
 
+# The usual name of each bit (the last of two) and of each purpose (the first), in table order.
+_OF_BITS = {bit: usage for usage, bit in KEY_USAGES.items()}
+_OF_OIDS = {oid: usage for usage, oid in reversed(EXTENDED_USAGES.items())}
+_OF_OIDS = dict(reversed(_OF_OIDS.items()))
+
 # Byte-sorted, as the reference lists them in its refusals.
 ALL_USAGES = tuple(sorted({*KEY_USAGES, *EXTENDED_USAGES}))
 
@@ -61,11 +66,9 @@ def extended_usages(usages: Iterable[str]) -> tuple[str, ...]:
 def usages_of(bits: Iterable[int], oids: Iterable[str]) -> tuple[str, ...]:
     """Name the usages of a certificate, in table order; of two names for one the usual."""
     found_bits, found_oids = set(bits), set(oids)
-    named = {bit: usage for usage, bit in KEY_USAGES.items()}
-    extended = {oid: usage for usage, oid in reversed(EXTENDED_USAGES.items())}
     return (
-        *(named[bit] for bit in sorted(named) if bit in found_bits),
-        *(extended[oid] for oid in reversed(extended) if oid in found_oids),
+        *(usage for bit, usage in _OF_BITS.items() if bit in found_bits),
+        *(usage for oid, usage in _OF_OIDS.items() if oid in found_oids),
     )
 
 
