@@ -1,8 +1,11 @@
 """`orchid doctor` beside a running server."""
 
 import json
+import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,12 @@ from tests.e2e.https import Https
 from tests.e2e.serving import Server, running_server
 
 ADMIN = tokens_by_user()["admin"]
+PATIENCE = 60.0
+REVOCATIONS = "/apis/identity.orch.io/v1alpha1/credentialrevocations"
+REVOCATION = {
+    "metadata": {"name": "any"},
+    "spec": {"certificate": {"sha256": "0" * 64}},
+}
 ROLES = "/apis/rbac.authorization.orch.io/v1/clusterroles"
 
 
@@ -35,7 +44,7 @@ def test_nothing_is_wrong_with_a_good_server(tmp_path: Path) -> None:
     with running_server(tmp_path / "data") as server:
         code, found = examined(server)
 
-    good = ("store", "server", "version", "server clock", "issuer", "secrets", "roles")
+    good = ("store", "server", "version", "server clock", "issuer", "secrets", "roles", "ledger")
     assert code == 0
     assert {found[check]["state"] for check in good} == {"good"}
 
@@ -83,3 +92,39 @@ def test_server_that_runs_but_does_not_answer_is_told(tmp_path: Path) -> None:
 
     assert code == 1
     assert "has the store open, but does not answer" in found["server"]["text"]
+
+
+def test_ledger_that_was_rolled_back_is_told(tmp_path: Path) -> None:
+    """An old database in the place of the newer one, and what to do about it."""
+    database = tmp_path / "data" / "orchid.db"
+    flags = ("--token-auth-file", str(TOKENS))
+    with running_server(tmp_path / "data", *flags):
+        pass
+    shutil.copy(database, tmp_path / "old.db")
+    with running_server(tmp_path / "data", *flags) as server, Https(server.port) as client:
+        before = entries(client)
+        client.send("POST", REVOCATIONS, REVOCATION, token=ADMIN)
+        until(lambda: entries(client) > before)
+    shutil.copy(tmp_path / "old.db", database)
+
+    with running_server(tmp_path / "data", *flags) as server:
+        code, found = examined(server)
+
+    assert code == 1
+    assert found["ledger"]["state"] == "wrong"
+    assert "rolled back" in found["ledger"]["text"]
+    assert "ledger.checkpoint" in found["ledger"]["advice"]
+
+
+def entries(client: Https) -> int:
+    """How many entries the server knows the ledger to have."""
+    text = client.send("GET", "/metrics", token=ADMIN).body.decode()
+    [line] = [line for line in text.splitlines() if line.startswith("orchid_ledger_entries ")]
+    return int(float(line.split()[1]))
+
+
+def until(condition: Callable[[], bool]) -> None:
+    limit = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < limit
+        time.sleep(0.05)

@@ -37,7 +37,9 @@ from orchid.engine.internal_writes import InternalObjects
 from orchid.engine.verbs.all_verbs import Verbs
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.namespace import Namespace
+from orchid.ledger import standing
 from orchid.ledger.known_keys import note_keys
+from orchid.ledger.standing import LedgerStanding
 from orchid.ledger.token_counts import TokenCounts
 from orchid.server import crl_pages, openid
 from orchid.server.audit.trail import PolicyAudit
@@ -142,6 +144,9 @@ class Assembly:
         self.local = InternalObjects(self.catalog, self.feed, self.verbs, self.clock, SELF)
         self.lists = crl_pages.ServedLists(RevocationLists(self.feed, names).find)
         self.ledger = ledger_pages(settings, files, store)
+        self.ledger_standing = LedgerStanding(
+            store, settings.data_dir / standing.FILE, self.clock.now
+        )
         self.fairness = Fairness(
             names,
             settings.given.max_requests_inflight,
@@ -209,6 +214,7 @@ class Assembly:
                 *self.issuance.all,
                 *self.access.issued.metrics,
                 self.authority_ends,
+                *self.ledger_standing.metrics,
                 *self.watches.metrics,
                 self.watchdog.lag,
                 self.watchdog.held,
@@ -368,6 +374,7 @@ class Assembly:
             self.token_uses.run(),
             self.token_counts.run(),
             self.ends.run(warns=warns),
+            self.ledger_standing.run(keeps=warns),
         ]
         if warns and self.copy is not None:
             work.append(self.copy.run())

@@ -53,6 +53,11 @@ class PendingKeys:
 _pending_keys = PendingKeys()
 
 
+def pending_since(key: str) -> float:
+    """Since when a pending entry waits, as a Unix time."""
+    return int(key.removeprefix(PENDING.start).partition("-")[0]) / 1000
+
+
 def stretch_key(index: int) -> str:
     return f"{PREFIX}entries/{index:016d}"
 

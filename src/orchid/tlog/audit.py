@@ -14,7 +14,7 @@ from orchid.tlog import tiles
 from orchid.tlog.checkpoints import Checkpoint
 from orchid.tlog.merkle import HASH_SIZE, leaf_hash
 from orchid.tlog.notes import NoteRefused, NoteVerifier
-from orchid.tlog.proofs import inclusion
+from orchid.tlog.proofs import ProofRefused, check_consistency, consistency, inclusion
 from orchid.tlog.tiles import ENTRIES, FULL, BadTile, Edge, Tile
 
 
@@ -64,10 +64,8 @@ async def audit(
 ) -> Checkpoint:
     """Read and check everything; give the checkpoint that stands for it."""
     head = await opened(source, verifier)
-    if since and since.size > head.size:
-        raise LogRefused(
-            f"the log was rolled back: it had {since.size} entries and has {head.size}"
-        )
+    if since:
+        _refuse_shorter(since, head)
     edge = Edge(0)
     _check_since(edge, since)
     for tile in bundles_of(head.size):
@@ -95,6 +93,19 @@ async def inclusion_proof(source: LogSource, index: int, size: int) -> list[byte
     wanted = tiles.tiles_for(subtrees, size)
     found = {tile: await _tile(source, tile) for tile in wanted}
     return [tiles.subtree_hash(each, size, found.__getitem__) for each in subtrees]
+
+
+async def require_growth(source: LogSource, old: Checkpoint, new: Checkpoint) -> None:
+    """Raise LogRefused unless the log of now begins with an earlier one; reads a few tiles."""
+    _refuse_shorter(old, new)
+    subtrees = consistency(old.size, new.size)
+    wanted = tiles.tiles_for(subtrees, new.size)
+    found = {tile: await _tile(source, tile) for tile in wanted}
+    proof = [tiles.subtree_hash(each, new.size, found.__getitem__) for each in subtrees]
+    try:
+        check_consistency(old.size, old.root, new.size, new.root, proof)
+    except ProofRefused:
+        raise LogRefused(_rewritten(old)) from None
 
 
 async def entry_at(source: LogSource, index: int, size: int) -> bytes:
@@ -128,9 +139,16 @@ async def _take(source: LogSource, edge: Edge, tile: Tile, since: Checkpoint | N
 
 def _check_since(edge: Edge, since: Checkpoint | None) -> None:
     if since and since.size == edge.size and since.root != edge.root():
-        raise LogRefused(
-            f"the log was rewritten: its first {since.size} entries are not those of the checkpoint"
-        )
+        raise LogRefused(_rewritten(since))
+
+
+def _rewritten(since: Checkpoint) -> str:
+    return f"the log was rewritten: its first {since.size} entries are not those of the checkpoint"
+
+
+def _refuse_shorter(old: Checkpoint, new: Checkpoint) -> None:
+    if old.size > new.size:
+        raise LogRefused(f"the log was rolled back: it had {old.size} entries and has {new.size}")
 
 
 async def _check_tile(source: LogSource, tile: Tile, expected: bytes) -> None:

@@ -8,6 +8,7 @@ import contextlib
 import datetime
 import fcntl
 import json
+import re
 import ssl
 import urllib.request
 from collections.abc import Iterator
@@ -23,12 +24,15 @@ from orchid.commands.terminal.connection import CommandRefused, ServerConnection
 from orchid.commands.terminal.kubeconfig_file import FoundKubeconfig
 from orchid.commands.terminal.output import Complaint
 from orchid.credentials import keys
+from orchid.ledger.standing import FILE as KEPT
 from orchid.version import __version__
 
 SKEW: Final = datetime.timedelta(seconds=60)
 SECONDS: Final = 10
 LARGEST_DOCUMENT: Final = 1 << 20
 MOST_NAMED: Final = 5
+LONGEST_WAIT: Final = 60.0  # seconds that an entry of the ledger may wait for its place
+LEDGER_METRICS: Final = re.compile(r"^orchid_ledger_(\w+) (\S+)$", re.MULTILINE)
 CONFIGURATION: Final = "/.well-known/openid-configuration"
 
 Asked = Iterator[Finding]
@@ -170,6 +174,27 @@ def roles(here: Installation) -> Asked:
             yield good("all roles and bindings that a server starts with are there")
 
 
+def ledger(here: Installation) -> Asked:
+    """The ledger is the one that the server knew, and what happens gets into it."""
+    for server in _running(here):
+        _, text = server.text("/metrics")
+        found = {name: float(value) for name, value in LEDGER_METRICS.findall(text)}
+        waits = found.get("oldest_pending_seconds", 0.0)
+        if found.get("rolled_back"):
+            yield wrong(
+                "the ledger is not the one that the server knew: rolled back, or rewritten",
+                f"was a backup restored? tell those who keep checkpoints, then remove "
+                f"{here.files.path / KEPT}; else ask who changed the store",
+            )
+        if waits > LONGEST_WAIT:
+            yield wrong(
+                f"entries have waited for {times.span(waits)} to get into the ledger",
+                "its log says why (ledger.not_written)",
+            )
+        if not found.get("rolled_back") and waits <= LONGEST_WAIT:
+            yield good(f"the ledger has {int(found.get('entries', 0))} entries, and none waits")
+
+
 def _missing(server: ServerConnection, plural: str, wanted: set[str]) -> list[str]:
     there = server.items(server.group("rbac.authorization", "v1", plural))
     absent = wanted - {each["metadata"]["name"] for each in there}
@@ -199,4 +224,5 @@ SERVER_CHECKS: Final[dict[str, Check]] = {
     "issuer": issuer,
     "secrets": secrets,
     "roles": roles,
+    "ledger": ledger,
 }

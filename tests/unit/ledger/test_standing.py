@@ -1,0 +1,96 @@
+"""How the ledger stands: its length, what waits, and whether it is still the same."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from orchid.ledger import places
+from orchid.ledger.standing import LedgerStanding, read_kept
+from orchid.store.interface import Change, Span
+from orchid.store.memory import MemoryStore
+from tests.unit.ledger.logs import NOW, grow, leave_pending
+
+
+def standing(store: MemoryStore, directory: Path) -> LedgerStanding:
+    """A server that has just started."""
+    return LedgerStanding(store, directory / "kept", lambda: NOW + timedelta(seconds=90))
+
+
+def number(gauge: object) -> float:
+    (sample,) = gauge.family().samples  # type: ignore[attr-defined]  # a Gauge
+    return float(sample.value)
+
+
+async def test_length_and_longest_wait_are_told(tmp_path: Path) -> None:
+    """Nothing waits once everything has its place."""
+    store = MemoryStore()
+    looking = standing(store, tmp_path)
+    await leave_pending(store, 0, 3)
+    await looking.look(keeps=True)
+    before = number(looking.entries), number(looking.waiting)
+
+    await grow(store, 3, 1)
+    await looking.look(keeps=True)
+
+    assert before == (0, 90)
+    assert (number(looking.entries), number(looking.waiting)) == (4, 0)
+
+
+@pytest.mark.parametrize(("first", "more"), [(1, 1), (255, 2), (256, 300), (3, 0)])
+async def test_a_log_that_grows_is_the_same(tmp_path: Path, first: int, more: int) -> None:
+    """Within a tile and beyond it, for the server that saw it and for the next one."""
+    store = MemoryStore()
+    await grow(store, 0, first)
+    looking = standing(store, tmp_path)
+    await looking.look(keeps=True)
+    await grow(store, first, more)
+
+    await looking.look(keeps=True)
+    again = standing(store, tmp_path)
+    await again.look(keeps=True)
+
+    assert number(looking.rolled_back) == number(again.rolled_back) == 0
+    kept = read_kept(tmp_path / "kept")
+    assert kept is not None
+    assert kept.size == first + more
+
+
+async def test_a_log_that_was_rolled_back_is_told_also_when_it_is_long_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once in the log file, and by the metric for as long as the older checkpoint is kept."""
+    store, restored = MemoryStore(), MemoryStore()
+    await grow(store, 0, 5)
+    await standing(store, tmp_path).look(keeps=True)
+    looking = standing(restored, tmp_path)
+
+    await grow(restored, 0, 3)
+    await looking.look(keeps=True)
+    shorter = number(looking.rolled_back)
+    await looking.look(keeps=True)
+    await grow(restored, 100, 4)
+    await looking.look(keeps=True)
+
+    assert (shorter, number(looking.rolled_back)) == (1, 1)
+    assert caplog.text.count("it had 5 entries and has 3") == 1
+    assert "its first 5 entries are not those" in caplog.text
+    (tmp_path / "kept").unlink()
+    forgetful = standing(restored, tmp_path)
+    await forgetful.look(keeps=True)
+    assert number(forgetful.entries) == 7
+
+
+async def test_a_log_that_is_gone_is_told(tmp_path: Path) -> None:
+    """No head at all is the shortest log there is."""
+    store = MemoryStore()
+    await grow(store, 0, 2)
+    looking = standing(store, tmp_path)
+    await looking.look(keeps=False)
+    [head] = (await store.read(Span.key(places.HEAD))).records
+
+    await store.commit([Change(head.key, None, head.revision)])
+    await looking.look(keeps=False)
+
+    assert number(looking.rolled_back) == 1
+    assert read_kept(tmp_path / "kept") is None  # another process keeps it
