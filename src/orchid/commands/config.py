@@ -48,7 +48,8 @@ def run(chosen: argparse.Namespace) -> int:
             )
             for each in found
         ]
-        table(("SETTING", "FROM", "VALUE"), rows, empty="every setting has its default")
+        titles = ("SETTING", "FROM", "VALUE")
+        table(titles, rows, empty="every setting has its default", is_wide=True)
     return 0
 
 

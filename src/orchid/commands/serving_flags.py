@@ -88,6 +88,8 @@ def shown(default: Any) -> str:
     """A default as a person would write it."""
     if isinstance(default, tuple):
         return ",".join(default) or "none"
+    if isinstance(default, bool):
+        return str(default).lower()
     return str(default) if default != "" else "none"
 
 

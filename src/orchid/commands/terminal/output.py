@@ -17,6 +17,8 @@ REFUSED = 1
 USAGE = 2
 
 GAP, EDGES = 3, 2  # blanks between the columns of a drawn table, and at its sides
+INDENT = 2  # of what stands on a line of its own
+LEAST_ROOM = 24  # for a column whose longest names stand on lines of their own
 COLOURS = {"good": "green", "bad": "red", "waiting": "yellow", "": ""}
 
 
@@ -100,7 +102,8 @@ def table(
     """Print rows under titles; when there are none, say so on the side.
 
     A wide table is as wide as it is. Any other fits the terminal: the last column wraps between
-    words, and where that is not enough a row is shown as facts, so that no name is broken.
+    words; else a few long names get a line of their own; where that is not enough either, a row is
+    shown as facts. So no name is broken.
     """
     cells = [[each if isinstance(each, Cell) else Cell(each) for each in row] for row in rows]
     if not cells:
@@ -126,8 +129,11 @@ def facts(pairs: Iterable[tuple[str, object]]) -> None:
     width = max((len(name) for name, _ in lines), default=0)
     for name, cell in lines:
         line = Text(f"{name:<{width}}  ", style="bold")
-        line.append(Text(cell.text, style=COLOURS[cell.mood] or "not bold"))
-        console.print(line, soft_wrap=True)
+        text = Text(cell.text, style=COLOURS[cell.mood] or "not bold")
+        if " " not in cell.text and len(line) + len(text) > console.width >= len(text) + INDENT:
+            console.print(Text(name, style="bold"))  # what one copies is not broken in two
+            line = Text(" " * INDENT)
+        console.print(line.append(text), soft_wrap=True)
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
@@ -147,6 +153,8 @@ def _draw(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> bool:
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     longest_word = max(len(word) for text in texts for word in text[-1].split() or [""])
     if sum(widths[:-1]) + GAP * (len(widths) - 1) + EDGES + longest_word > console.width:
+        if _draw_ragged(console, titles, rows, widths):
+            return True
         for row in rows:
             known = [(name, cell) for name, cell in zip(titles, row, strict=True) if cell.text]
             facts((name.capitalize(), cell) for name, cell in known)
@@ -163,6 +171,33 @@ def _draw(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> bool:
     for row in rows:
         drawn.add_row(*(Text(cell.text, style=COLOURS[cell.mood]) for cell in row))
     console.print(drawn)
+    return True
+
+
+def _draw_ragged(
+    console: Any, titles: Sequence[str], rows: Sequence[Sequence[Cell]], widths: list[int]
+) -> bool:
+    """Give the widest column what the others leave; after a name that needs more the line ends.
+
+    False if there is too little room for that, or a name would not fit even so.
+    """
+    from rich.text import Text
+
+    long = max(range(len(widths) - 1), key=widths.__getitem__, default=0)
+    before = sum(widths[:long]) + GAP * long
+    room = console.width - sum(widths) + widths[long] - GAP * (len(widths) - 1) - EDGES
+    if room < LEAST_ROOM or before + widths[long] + EDGES > console.width:
+        return False
+    widths = [*widths[:long], room, *widths[long + 1 :]]
+    for number, row in enumerate(([Cell(title) for title in titles], *rows)):
+        line = Text(" ", style="" if number else "bold")
+        for cell, width in zip(row, widths, strict=True):
+            line.append(cell.text, style=COLOURS[cell.mood])
+            line.append(" " * (width - len(cell.text) + GAP))
+            if len(cell.text) > width:
+                line.append("\n" + " " * (before + room + GAP + 1))
+        line.rstrip()
+        console.print(line, soft_wrap=True)
     return True
 
 

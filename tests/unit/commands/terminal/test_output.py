@@ -1,5 +1,6 @@
 """Tables, facts and the taming of what others wrote."""
 
+import re
 import sys
 
 import pytest
@@ -145,3 +146,43 @@ def test_wide_tables_are_as_wide_as_they_are(
     table(("A", "B"), [("x" * 30, "y" * 30)], empty="", is_wide=True)
 
     assert f"{'x' * 30}  {'y' * 30}" in terminal.text
+
+
+def plain(text: str) -> list[str]:
+    """Lines without what makes them bold."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
+
+
+def test_a_few_long_names_do_not_stretch_a_table(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others keep their lines; after a long one the row goes on below, in its columns."""
+    monkeypatch.setenv("COLUMNS", "50")
+    monkeypatch.setenv("NO_COLOR", "1")
+    terminal.begin()
+
+    table(("NAME", "RULES", "AGE"), [("view", "2", "1h"), ("system:" + "x" * 40, "1", "2h")], "")
+
+    assert [line.rstrip() for line in plain(terminal.text)] == [
+        " NAME" + " " * 33 + "RULES   AGE",
+        " view" + " " * 33 + "2       1h",
+        " system:" + "x" * 40,
+        " " * 38 + "1       2h",
+    ]
+
+
+def test_a_value_to_be_copied_is_not_broken_in_two(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fingerprint that does not fit beside its name stands below it; one that fits stays."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    terminal.begin()
+
+    facts([("Revocation lists", "yes"), ("SHA-256", "a" * 64)])
+
+    assert plain(terminal.text) == [
+        "Revocation lists:  yes",
+        "SHA-256:",
+        "  " + "a" * 64,
+    ]
