@@ -1,7 +1,7 @@
 # Thin targets over a .venv that plain python3 and pip fill from hash-locked files.
 #   make run     start the server            make test    set up and run all tests
 #   make check   what CI runs                make fix     let the tools mend what they can
-#   make dist    wheel, sdist and SBOM       make install PREFIX=/opt/orchid
+#   make dist    what can be handed on       make install PREFIX=/opt/orchid
 #   make man     manual pages of all commands
 
 PYTHON ?= python3
@@ -84,7 +84,7 @@ mutants: .venv/.installed-dev
 lock: .venv/.installed-dev
 	scripts/lock $(ARGS)
 
-# Wheel, sdist and SBOM of the last commit, into dist/: the same commit gives the same bytes.
+# Wheel, sdist, manual pages and SBOM of the last commit, into dist/: the same commit gives the same bytes.
 dist: setup
 	scripts/dist
 
@@ -99,6 +99,7 @@ install: setup
 	rm -rf .venv/wheel
 	$(BIN)/python -m hatchling build -t wheel -d .venv/wheel
 	$(PREFIX)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --force-reinstall .venv/wheel/*.whl
+	$(PREFIX)/bin/python scripts/man $(PREFIX)/share/man/man1
 	@echo "installed $(PREFIX)/bin/orchid"
 
 # The stamps make the second time quick; pip is looked for, because an interrupted venv lacks it.

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from orchid.cli import COMMANDS
 from orchid.version import __version__
 
 pytestmark = pytest.mark.system_package("git")
@@ -52,7 +53,8 @@ def test_sums_are_those_of_the_files(built: Path) -> None:
 
     files = {path.name: path for path in built.iterdir() if path.name != "SHA256SUMS"}
 
-    assert set(listed) == {f"{NAME}-py3-none-any.whl", f"{NAME}.tar.gz", f"{NAME}.cdx.json"}
+    parts = ("-py3-none-any.whl", ".tar.gz", "-man.tar.gz", ".cdx.json")
+    assert set(listed) == {f"{NAME}{part}" for part in parts}
     assert listed == {
         name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()
     }
@@ -102,6 +104,17 @@ def test_wheel_holds_the_package_and_runs(built: Path, tmp_path: Path) -> None:
         str(tmp_path / "orchid" / "cli.py"),
         f"orchid {__version__}",
     ]
+
+
+def test_every_command_has_its_manual_page(built: Path) -> None:
+    """The pages are those of the commit, and `man` can read them."""
+    with tarfile.open(built / f"{NAME}-man.tar.gz") as archive:
+        names = set(archive.getnames())
+        page = archive.extractfile("man1/orchid-csr.1")
+        text = page.read().decode() if page else ""
+
+    assert {f"man1/orchid-{command.name}.1" for command in COMMANDS} <= names
+    assert text.startswith('.TH "ORCHID-CSR" 1')
 
 
 def test_source_archive_holds_what_is_in_the_commit(built: Path) -> None:
