@@ -11,8 +11,6 @@ from pathlib import Path
 from orchid.commands.backup import DATABASE, ENCRYPTION, add_data_dir, beside
 from orchid.commands.terminal.output import USAGE, Complaint, say
 
-REVOCATIONS = "revocations.jsonl"  # see assembly/revocation_copy.py
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="a copy made by orchid backup")
@@ -49,30 +47,14 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _tell_revocations(directory: Path) -> None:
     """Say which revocations the copy does not know; the server puts them back when it starts."""
+    from orchid.credentials import kept_revocations
     from orchid.store.sqlite import restore as sqlite_restore
 
-    keys = revoked_in(directory / REVOCATIONS)
-    made_since = sqlite_restore.missing_in(directory / DATABASE, keys)
+    revoked = kept_revocations.read(directory / kept_revocations.FILE)
+    made_since = sqlite_restore.missing_in(directory / DATABASE, list(revoked))
     if made_since:
         names = ", ".join(key.rpartition("/")[2] for key in made_since)
         say(f"revocations made since, which the server keeps: {names}")
-
-
-def revoked_in(path: Path) -> list[str]:
-    """The keys of what the server noted as revoked, beside its database."""
-    import json
-
-    found: dict[str, bool] = {}
-    if not path.is_file():
-        return []
-    with path.open("rb") as lines:
-        for line in lines:
-            try:
-                told = json.loads(line)
-                found[str(told["key"])] = told["object"] is not None
-            except (ValueError, KeyError, TypeError):
-                continue  # cut off by a crash
-    return [key for key, is_there in found.items() if is_there]
 
 
 def _restore_key(copied: Path, target: Path) -> None:

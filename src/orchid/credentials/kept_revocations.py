@@ -1,0 +1,69 @@
+"""The file of revocations beside the database: lines that say what stands at a key, or nothing.
+
+    {"key": "identity/credentialrevocations/stolen", "object": {...}}      it was made, or changed
+    {"key": "identity/credentialrevocations/stolen", "object": null}       it is gone
+
+A server appends to it (assembly/revocation_copy.py), and `orchid restore` reads it, so that an old
+backup revives no credential. What the objects mean is not looked at here.
+"""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+FILE: Final = "revocations.jsonl"
+LONGEST: Final = 512 << 20  # bytes; nobody has so many revocations
+
+
+class _Line(msgspec.Struct):
+    key: str
+    object: msgspec.Raw
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+
+
+def line(key: str, data: bytes | None) -> bytes:
+    """What stands at a key by now, as a line."""
+    told = None if data is None else msgspec.Raw(data)
+    return msgspec.json.encode({"key": key, "object": told}) + b"\n"
+
+
+def read(path: Path) -> dict[str, bytes]:
+    """What the file says is revoked, by key. A line that was cut off by a crash is left out."""
+    found: dict[str, bytes] = {}
+    if not path.is_file() or path.stat().st_size > LONGEST:
+        return found
+    for text in path.read_bytes().splitlines():
+        try:
+            told = _decode(text)
+        except msgspec.MsgspecError:
+            continue
+        if bytes(told.object) == b"null":
+            found.pop(told.key, None)
+        else:
+            found[told.key] = bytes(told.object)
+    return found
+
+
+def write(path: Path, lines: Iterable[bytes]) -> None:
+    """Put another file in the place of this one."""
+    partial = path.with_name(f".{path.name}.partial")
+    _put(partial, lines, os.O_TRUNC)
+    partial.replace(path)
+
+
+def append(path: Path, lines: Iterable[bytes]) -> None:
+    """Add to the end of the file."""
+    _put(path, lines, os.O_APPEND)
+
+
+def _put(path: Path, lines: Iterable[bytes], how: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.writelines(lines)
+        file.flush()
+        os.fsync(file.fileno())
