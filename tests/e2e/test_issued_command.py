@@ -2,6 +2,8 @@
 
 import csv
 import io
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,3 +70,40 @@ def test_exports_are_what_other_programs_read(person: Person) -> None:
     certificates = x509.load_pem_x509_certificates(pem)
     assert [f"{one.serial_number:x}" for one in certificates] == [row["serial"] for row in rows]
     assert not [cell for row in rows for cell in row.values() if cell.startswith(("=", "+", "@"))]
+
+
+def test_wide_shows_what_one_looks_for_elsewhere(person: Person) -> None:
+    """The request, the sort of key and the fingerprint, beside what is always there."""
+    title, *lines = person.types("issued", "-o", "wide").stdout.splitlines()
+    found = person.gets("issued")
+
+    assert title.split()[-4:] == ["NAMES", "REQUEST", "KEY", "SHA-256"]
+    assert [line.split()[-1] for line in lines] == [one["spec"]["sha256"] for one in found]
+    assert [line.split()[-3] for line in lines] == ["bob", "alice"]
+
+
+def issue(person: Person, name: str) -> None:
+    person.types("csr", "new", name)
+    person.types("csr", "approve", name)
+    person.types("csr", "fetch", name)
+
+
+def test_watch_tells_what_is_issued_next(tmp_path: Path) -> None:
+    """What is there first, then each as it comes; an export has an end."""
+    command = [sys.executable, "-m", "orchid", "issued", "--watch", "-o", "name"]
+    with running_server(tmp_path / "data") as server:
+        person = person_of(server, tmp_path)
+        issue(person, "first")
+        refused = person.types("issued", "--watch", "-o", "pem", code=2).stderr
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, cwd=person.home, env=person.environment
+        ) as watching:
+            assert watching.stdout is not None
+            seen = [watching.stdout.readline().strip()]
+            issue(person, "second")
+            seen.append(watching.stdout.readline().strip())
+            watching.terminate()
+        there = [one["metadata"]["name"] for one in person.gets("issued", "--sort", "issued")]
+
+    assert "--watch does not go with -o pem" in refused
+    assert sorted(name.rpartition("/")[2] for name in seen) == sorted(there)

@@ -4,6 +4,7 @@
     orchid issued --expires-within 30d --live        what has to be renewed soon
     orchid issued --name '*.example.com' -o pem      the certificates themselves
     orchid issued --user alice --sort issued -o csv  for a spreadsheet
+    orchid issued --revoked --watch                  and whatever is taken back from now on
 
 Reads the inventory (IssuedCertificate) and changes nothing. A cell of a CSV file that a spreadsheet
 could take for a formula begins with a quote.
@@ -16,11 +17,13 @@ import datetime
 import fnmatch
 import functools
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from typing import Any
 
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect, path
-from orchid.commands.terminal.output import Cell, say, table, tell
+from orchid.commands.terminal.objects import LIST_FORMS, Column, add_watch, show_list
+from orchid.commands.terminal.output import USAGE, Cell, Complaint, say
 
 FOREVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 CSV_COLUMNS = (
@@ -45,31 +48,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--sort", choices=tuple(SORTS), default="expires", help="in which order (default: expires)"
     )
     parser.add_argument(
-        "-o", "--output", choices=("text", *EXPORTS), default="text", help="how to show it"
+        "-o", "--output", choices=(*LIST_FORMS, *EXPORTS), default="text", help="how to show it"
     )
+    add_watch(parser)
     add_flags(parser, forms=())
 
 
 def run(chosen: argparse.Namespace) -> int:
-    found = sorted(chosen_ones(connect(chosen), chosen), key=SORTS[chosen.sort])  # type: ignore[arg-type]  # each sort has one type
-    if chosen.output != "text":
-        EXPORTS[chosen.output](found)
-        return 0
-    table(
-        ("SERIAL", "SIGNER", "SUBJECT", "REQUESTED BY", "EXPIRES", "REVOKED"),
-        [
-            (
-                one["metadata"]["name"],
-                one["spec"].get("signerName", ""),
-                one["spec"].get("subject", "") or ", ".join(one["spec"].get("names", ())),
-                one["spec"].get("requester", {}).get("username", ""),
-                _expires(one),
-                Cell(revocation_of(one).get("reason", ""), "bad"),
-            )
-            for one in found
-        ],
-        empty="no certificate like that is recorded",
-    )
+    server = connect(chosen)
+    order, query = SORTS[chosen.sort], _query(chosen)
+    if chosen.output not in EXPORTS:
+        return show_list(
+            chosen,
+            server,
+            place(server),
+            COLUMNS,
+            query=query,
+            keep=functools.partial(_is_wanted, chosen),
+            order=order,
+            empty="no certificate like that is recorded",
+        )
+    if chosen.watch:
+        raise Complaint(f"--watch does not go with -o {chosen.output}", USAGE)
+    found = [one for one in server.items(place(server), query) if _is_wanted(chosen, one)]
+    EXPORTS[chosen.output](sorted(found, key=order))
     return 0
 
 
@@ -77,16 +79,15 @@ def place(server: ServerConnection, *parts: str) -> str:
     return path("apis", server.names.identity, "v1alpha1", "issuedcertificates", *parts)
 
 
-def chosen_ones(server: ServerConnection, chosen: argparse.Namespace) -> Iterable[Json]:
-    """The records that the flags ask for; the server selects what it can."""
+def _query(chosen: argparse.Namespace) -> dict[str, str]:
+    """What the server selects; the rest of the flags is for us."""
     fields = {
         "spec.signerName": chosen.signer,
         "spec.requester.username": chosen.user,
         "status.revoked": "true" if chosen.revoked else "",
     }
     selector = ",".join(f"{name}={escaped(value)}" for name, value in fields.items() if value)
-    query = {"fieldSelector": selector} if selector else {}
-    return (one for one in server.items(place(server), query) if _is_wanted(one, chosen))
+    return {"fieldSelector": selector} if selector else {}
 
 
 def escaped(value: str) -> str:
@@ -96,7 +97,7 @@ def escaped(value: str) -> str:
     return value
 
 
-def _is_wanted(one: Json, chosen: argparse.Namespace) -> bool:
+def _is_wanted(chosen: argparse.Namespace, one: Json) -> bool:
     now, end = times.now(), end_of(one)
     if chosen.live and end <= now:
         return False
@@ -126,6 +127,10 @@ def _expires(one: Json) -> Cell:
     end = end_of(one)
     left = (end - times.now()).total_seconds()
     return Cell(f"in {times.span(left)}" if left > 0 else f"{times.span(-left)} ago")
+
+
+def _names(one: Json) -> str:
+    return ", ".join(one["spec"].get("names", ()))
 
 
 # -- export --------------------------------------------------------------------------------
@@ -165,15 +170,23 @@ def _pem(found: list[Json]) -> None:
         say("\n".join(("-----BEGIN CERTIFICATE-----", *lines, "-----END CERTIFICATE-----")))
 
 
-SORTS: dict[str, Callable[[Json], object]] = {
+SORTS: dict[str, Callable[[Json], Any]] = {
     "expires": end_of,
     "issued": lambda one: one["metadata"].get("creationTimestamp", ""),
     "signer": lambda one: one["spec"].get("signerName", ""),
     "subject": lambda one: one["spec"].get("subject", ""),
     "user": lambda one: one["spec"].get("requester", {}).get("username", ""),
 }
-EXPORTS: dict[str, Callable[[list[Json]], object]] = {
-    **{form: functools.partial(tell, form) for form in ("json", "yaml", "name")},
-    "csv": _csv,
-    "pem": _pem,
-}
+EXPORTS: dict[str, Callable[[list[Json]], object]] = {"csv": _csv, "pem": _pem}
+COLUMNS = (
+    Column("SERIAL", lambda one: one["metadata"]["name"]),
+    Column("SIGNER", lambda one: one["spec"].get("signerName", "")),
+    Column("SUBJECT", lambda one: one["spec"].get("subject", "") or _names(one)),
+    Column("REQUESTED BY", lambda one: one["spec"].get("requester", {}).get("username", "")),
+    Column("EXPIRES", _expires),
+    Column("REVOKED", lambda one: Cell(revocation_of(one).get("reason", ""), "bad")),
+    Column("NAMES", _names, is_wide=True),
+    Column("REQUEST", lambda one: one["spec"].get("request", {}).get("name", ""), is_wide=True),
+    Column("KEY", lambda one: one["spec"].get("key", {}).get("algorithm", ""), is_wide=True),
+    Column("SHA-256", lambda one: one["spec"].get("sha256", ""), is_wide=True),
+)

@@ -7,7 +7,7 @@ everywhere. `NAMES` says where the names of each sort of thing are, for those wh
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from orchid.commands.terminal.connection import CommandRefused, Json, ServerConnection, path
 from orchid.commands.terminal.output import Cell, columns, say, table, tell
@@ -46,10 +46,13 @@ def show_list(
     empty: str,
     query: Mapping[str, str] | None = None,
     keep: Keep = lambda one: True,
+    order: Callable[[Json], Any] | None = None,
 ) -> int:
     """List what is there as the flags ask for; with --watch go on until interrupted."""
     found, version = server.listed(place, query)
     found = [one for one in found if keep(one)]
+    if order is not None:
+        found.sort(key=order)
     shown = [each for each in declared if chosen.output == "wide" or not each.is_wide]
     rows = [[each.value(one) for each in shown] for one in found]
     titles = [each.title for each in shown]
