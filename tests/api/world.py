@@ -269,4 +269,5 @@ async def api(
             with contextlib.suppress(asyncio.CancelledError):
                 await following
             server.access.issuer.close()
+            server.offload.close()
             await store.close()

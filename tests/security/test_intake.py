@@ -11,12 +11,13 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from orchid.engine.kind import LARGEST_REVIEW, Kind
-from orchid.engine.offload import LARGE_BYTES, THREADS, body_weight, offload
+from orchid.engine.offload import LARGE_BYTES, THREADS, Offload, body_weight
 from orchid.kinds.subject_access_review import MOST_REQUIREMENTS
 from orchid.wire.codec import bounds, yaml_text
 from orchid.wire.codec.protobuf import sealed
@@ -438,8 +439,9 @@ async def test_little_work_stays_on_the_loop_and_much_goes_to_few_threads() -> N
         together.wait(30)
         return threading.current_thread().name
 
-    here = await offload(LARGE_BYTES, lambda: threading.current_thread().name)
-    names = await asyncio.gather(*(offload(LARGE_BYTES + 1, work) for _ in range(5 * THREADS)))
+    with closing(Offload()) as offload:
+        here = await offload(LARGE_BYTES, lambda: threading.current_thread().name)
+        names = await asyncio.gather(*(offload(LARGE_BYTES + 1, work) for _ in range(5 * THREADS)))
 
     assert here == "MainThread"
     assert all(name.startswith("offload") for name in names)

@@ -1,7 +1,9 @@
 """The project's own files keep the promises that its documents make."""
 
+import ast
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -78,6 +80,99 @@ def test_every_exemption_has_its_reason() -> None:
 
     assert files
     assert bare == []
+
+
+# Values at the top of a module that change, each with the reason why nobody can notice.
+CHANGING = {
+    "wire/codec/protobuf_reader.py: _budget": "per thread, and set anew for each message",
+}
+STATEFUL = {
+    "ThreadPoolExecutor", "Lock", "RLock", "Semaphore", "Event", "Queue", "count", "cycle",
+    "defaultdict", "OrderedDict", "deque", "WeakKeyDictionary", "WeakValueDictionary",
+}  # fmt: skip
+CHANGES = {
+    "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem",
+    "popleft", "remove", "setdefault", "update",
+}  # fmt: skip
+UNBOUNDED = {
+    "cache", "functools.cache", "lru_cache(maxsize=None)", "functools.lru_cache(maxsize=None)",
+}  # fmt: skip
+
+
+def test_modules_hold_no_state() -> None:
+    """What changes has an owner that the assembly builds; a module has constants and functions."""
+    sample = "a = {}\nb = Lock()\nc = []\ndef f(c):\n    a[1] = 2\n    c.append(3)\n"
+
+    found = {
+        f"{path.relative_to(ROOT / 'src/orchid')}: {name}"
+        for path in ROOT.glob("src/orchid/**/*.py")
+        for name in changing(ast.parse(path.read_text()))
+    }
+
+    assert set(changing(ast.parse(sample))) == {"a", "b"}
+    assert found == set(CHANGING)
+
+
+def changing(module: ast.Module) -> Iterator[str]:
+    """Names at the top of a module that its functions change, or whose values have state."""
+    names = set()
+    for node in module.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            assigned = {target.id for target in targets if isinstance(target, ast.Name)}
+            names |= assigned
+            if isinstance(node.value, ast.Call) and called(node.value) in STATEFUL:
+                yield from assigned
+    for function in ast.walk(module):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from changed_in(function) & names
+
+
+def called(call: ast.Call) -> str:
+    """The last word of what is called."""
+    return ast.unparse(call.func).partition("[")[0].rpartition(".")[2]
+
+
+def changed_in(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """Names, not the function's own, whose items or attributes it sets, or which it rebinds."""
+    own = {arg.arg for arg in ast.walk(function.args) if isinstance(arg, ast.arg)}
+    changed: set[str] = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            own.add(node.id)
+        elif isinstance(node, ast.Global):
+            changed.update(node.names)
+        elif isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            changed.add(ast.unparse(node.value))
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in CHANGES
+        ):
+            changed.add(ast.unparse(node.func.value))
+    return changed - own
+
+
+def test_caches_without_bounds_are_keyed_by_what_is_declared() -> None:
+    """A cache that never forgets may grow with our own types, never with what clients send."""
+    sent = re.compile(r"(str|bytes|Any|dict|HttpRequest|Request)\b")
+    cached = [
+        (path.relative_to(ROOT), function)
+        for path in ROOT.glob("src/orchid/**/*.py")
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.FunctionDef)
+        and {ast.unparse(one) for one in function.decorator_list} & UNBOUNDED
+    ]
+
+    found = [
+        f"{path}:{function.lineno}: give the cache a size"
+        for path, function in cached
+        for argument in function.args.args
+        if argument.annotation is not None and sent.match(ast.unparse(argument.annotation))
+    ]
+
+    assert cached
+    assert found == []
 
 
 def test_time_is_measured_by_what_was_handed_in() -> None:

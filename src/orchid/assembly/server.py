@@ -34,6 +34,7 @@ from orchid.engine.cache.objects import never_stale
 from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import SystemRandomness
 from orchid.engine.internal_writes import InternalObjects
+from orchid.engine.offload import Offload
 from orchid.engine.verbs.all_verbs import Verbs
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.namespace import Namespace
@@ -97,6 +98,7 @@ class Assembly:
         self.store_problem = store_problem  # says what is wrong with the store, if anything
         self.settings, self.files, self.store = settings, files, store
         self.clock, self.random = SystemClock(), SystemRandomness()
+        self.offload = Offload()
         self.stopping = False
         self.wanted_controllers = wanted_controllers(settings)
 
@@ -139,6 +141,7 @@ class Assembly:
             admission,
             names,
             self.random,
+            offload=self.offload,
             is_stale=encryption.is_stale if encryption else never_stale,
         )
         self.local = InternalObjects(self.catalog, self.feed, self.verbs, self.clock, SELF)
@@ -235,7 +238,8 @@ class Assembly:
                 self.verbs,
                 self.access.authorizer,
                 names,
-                self.clock,
+                clock=self.clock,
+                offload=self.offload,
                 shortest_watch=float(given.min_request_timeout),
             ),
             audit=self.audit,
@@ -362,6 +366,7 @@ class Assembly:
                 task.cancel()
         await self.token_counts.write()
         self.access.issuer.close()
+        self.offload.close()
 
     def _upkeep(self, warns: bool) -> list[Coroutine[Any, Any, None]]:
         """The background tasks; of several processes only one warns and copies revocations."""

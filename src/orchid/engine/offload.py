@@ -4,7 +4,7 @@ Decoding and comparing are fast, but a body made to be slow is not. The thread s
 interpreter, so the work takes no less time; the others are served in between. There are few such
 threads: what they hold in memory at once, and the turns they take from the event loop, are bounded.
 
-`offload` is told how much there is to do, in bytes. Whoever knows that some bytes stand for more
+`Offload` is told how much there is to do, in bytes. Whoever knows that some bytes stand for more
 work than others says so in that number: see `body_weight`.
 """
 
@@ -18,14 +18,22 @@ T = TypeVar("T")
 LARGE_BYTES: Final = 16 * 1024  # what takes about ten milliseconds at worst
 THREADS: Final = 4
 
-_threads = ThreadPoolExecutor(THREADS, thread_name_prefix="offload")
 
+class Offload:
+    """Runs work, in one of its threads if there is much to do. Whoever makes one closes it."""
 
-async def offload(weight: int, work: Callable[[], T]) -> T:
-    """Do the work here, or in a thread if it is about more bytes than one should."""
-    if weight <= LARGE_BYTES:
-        return work()
-    return await asyncio.get_running_loop().run_in_executor(_threads, work)
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="offload")
+
+    async def __call__(self, weight: int, work: Callable[[], T]) -> T:
+        """Do the work at once, or in a thread if it is about more than LARGE_BYTES."""
+        if weight <= LARGE_BYTES:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def close(self) -> None:
+        """End the threads; work that was not begun is cancelled."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def body_weight(body: bytes, *, may_be_yaml: bool) -> int:

@@ -15,7 +15,7 @@ from orchid.engine.cache.entry import Entry
 from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import Authorizer
 from orchid.engine.kind import LARGEST_BODY, Endpoint, Kind
-from orchid.engine.offload import LARGE_BYTES, body_weight, offload
+from orchid.engine.offload import LARGE_BYTES, Offload, body_weight
 from orchid.engine.request import Request, Target
 from orchid.engine.verbs.all_verbs import Verbs
 from orchid.engine.verbs.create import in_namespace
@@ -85,8 +85,9 @@ class Dispatch:
         verbs: Verbs,
         authorizer: Authorizer,
         names: Naming,
-        clock: Clock,
         *,
+        clock: Clock,
+        offload: Offload,
         shortest_watch: float = 1800.0,
     ) -> None:
         self._catalog = catalog
@@ -95,6 +96,7 @@ class Dispatch:
         self._authorizer = authorizer
         self._names = names
         self._clock = clock
+        self._offload = offload
         self._shortest_watch = shortest_watch
         self._handlers: dict[str, Callable[[Exchange, Request, Route], Awaitable[Answer]]] = {
             "get": self._get,
@@ -111,7 +113,7 @@ class Dispatch:
         route = self._route(exchange, request.target)
         answer = await self._handlers[request.target.verb](exchange, request, route)
         if exchange.head.accepts_gzip and isinstance(answer, Response) and is_large(answer):
-            return await offload(len(answer.body), functools.partial(compressed, answer))
+            return await self._offload(len(answer.body), functools.partial(compressed, answer))
         return answer
 
     # -- routing ---------------------------------------------------------------------------
@@ -174,7 +176,7 @@ class Dispatch:
         entry = await self._verbs.reading.get(kind, request)
         if exchange.form.is_kept:
             return entry_response(exchange, 200, entry)
-        return await entry_answer(exchange, 200, entry)
+        return await self._entry_answer(exchange, 200, entry)
 
     async def _list(self, exchange: Exchange, request: Request, route: Route) -> Answer:
         kind, _ = route
@@ -186,7 +188,7 @@ class Dispatch:
             return list_response(exchange, kind, listed)
         listed.entries = list(listed.entries)  # as they are now, whatever changes meanwhile
         weight = sum(len(entry.tail) for entry in listed.entries)
-        return await offload(weight, functools.partial(list_response, exchange, kind, listed))
+        return await self._offload(weight, functools.partial(list_response, exchange, kind, listed))
 
     async def _watch(self, exchange: Exchange, request: Request, route: Route) -> Answer:
         kind, _ = route
@@ -235,7 +237,7 @@ class Dispatch:
             entry = await self._verbs.creating.create(kind, new, request)
         if exchange.form.is_kept:
             return entry_response(exchange, 201, entry)
-        return await entry_answer(exchange, 201, entry)
+        return await self._entry_answer(exchange, 201, entry)
 
     async def _update(self, exchange: Exchange, request: Request, route: Route) -> Answer:
         kind, endpoint = route
@@ -247,7 +249,7 @@ class Dispatch:
         if kind.creates_on_update and await self._verbs.updating.is_missing(kind, request):
             return await self._create_by_update(exchange, request, kind, new)
         entry = await self._verbs.updating.replace(kind, endpoint, new, request)
-        return await entry_answer(exchange, 200, entry)
+        return await self._entry_answer(exchange, 200, entry)
 
     async def _create_by_update(
         self, exchange: Exchange, request: Request, kind: Kind[Any], new: Any
@@ -259,7 +261,7 @@ class Dispatch:
         await require_allowed(self._authorizer, request.user, creating.target)
         new = as_new(kind, new, creating)
         entry = await self._verbs.creating.create(kind, new, creating)
-        return await entry_answer(exchange, 201, entry)
+        return await self._entry_answer(exchange, 201, entry)
 
     async def _patch(self, exchange: Exchange, request: Request, route: Route) -> Answer:
         kind, endpoint = route
@@ -272,14 +274,14 @@ class Dispatch:
         self._write_options(exchange, request, "PatchOptions", "apply" if apply else "other")
         if not apply:
             entry = await self._verbs.patching.patch(kind, endpoint, media, body, request)
-            return await entry_answer(exchange, 200, entry)
+            return await self._entry_answer(exchange, 200, entry)
         creating = replace(request.target, verb="create")
 
         async def may_create() -> None:
             await require_allowed(self._authorizer, request.user, creating)
 
         entry, created = await self._verbs.patching.apply(kind, endpoint, body, request, may_create)
-        return await entry_answer(exchange, 201 if created else 200, entry)
+        return await self._entry_answer(exchange, 201 if created else 200, entry)
 
     async def _delete(self, exchange: Exchange, request: Request, route: Route) -> Answer:
         kind, _ = route
@@ -291,7 +293,7 @@ class Dispatch:
         deleted = await self._verbs.deleting.delete(kind, request.name, options, request)
         if kind.answers_deleted_object or not deleted.gone:
             code = 202 if not deleted.gone and options.orphan_dependents is False else 200
-            return await entry_answer(exchange, code, deleted.entry)
+            return await self._entry_answer(exchange, code, deleted.entry)
         details = StatusDetails(
             name=request.name, group=kind.group, kind=kind.plural, uid=deleted.entry.meta.uid
         )
@@ -350,6 +352,14 @@ class Dispatch:
             known[offered, has_table] = form
         exchange.form = form
 
+    async def _entry_answer(self, exchange: Exchange, code: int, entry: Entry[Any]) -> Response:
+        """One object; a form that has to be made first is made beside the loop if it is large."""
+        if exchange.form.is_kept:
+            return entry_response(exchange, code, entry)
+        return await self._offload(
+            len(entry.data), functools.partial(entry_response, exchange, code, entry)
+        )
+
     def _body(self, exchange: Exchange, limit: int = LARGEST_BODY) -> bytes:
         if exchange.http.too_large or len(exchange.http.body) > limit:
             raise TooLarge(f"limit is {limit}")
@@ -368,7 +378,7 @@ class Dispatch:
             body_weight(body, may_be_yaml=True) if media == YAML else len(body)
         )
         decode = functools.partial(self._decode, request, kind, media, body)
-        new = decode() if weight <= LARGE_BYTES else await offload(weight, decode)
+        new = decode() if weight <= LARGE_BYTES else await self._offload(weight, decode)
         exchange.observed.sent = new
         return new
 
@@ -425,13 +435,6 @@ class Dispatch:
                 f"{quote(options.api_version)}"
             )
         return options
-
-
-async def entry_answer(exchange: Exchange, code: int, entry: Entry[Any]) -> Response:
-    """One object; a form that has to be made first is made beside the loop if it is large."""
-    if exchange.form.is_kept:
-        return entry_response(exchange, code, entry)
-    return await offload(len(entry.data), functools.partial(entry_response, exchange, code, entry))
 
 
 def require_names(request: Request) -> None:

@@ -17,6 +17,7 @@ from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
 from orchid.engine.kind import Endpoint, Kind
+from orchid.engine.offload import Offload
 from orchid.engine.request import Options, Request, Target
 from orchid.engine.verbs.all_verbs import Verbs
 from orchid.engine.verbs.delete import Deleted, DeleteOptions
@@ -159,10 +160,11 @@ async def engine(store: Store | None = None) -> AsyncIterator[Engine]:
     )
     store = store or MemoryStore()
     feed, random = Feed(store, catalog), Counting()
-    verbs = Verbs.over(store, feed, Admission([]), ORCH, random)
+    verbs = Verbs.over(store, feed, Admission([]), ORCH, random, offload=(offload := Offload()))
     async with following(feed):
         await feed.wait_loaded()
         yield Engine(store, catalog, feed, verbs, FakeClock(), random)
+    offload.close()
     await store.close()
 
 

@@ -6,6 +6,7 @@ from orchid.engine.admission import Admission
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.objects import IsStale, Objects, never_stale
 from orchid.engine.interfaces import Randomness
+from orchid.engine.offload import Offload
 from orchid.engine.ownership import Ownership
 from orchid.engine.verbs.create import Creating
 from orchid.engine.verbs.delete import Deleting
@@ -37,19 +38,20 @@ class Verbs:
         names: Naming,
         randomness: Randomness,
         *,
+        offload: Offload,
         is_stale: IsStale = never_stale,
     ) -> "Verbs":
         """`is_stale` tells of keys whose values are worth writing again as they are."""
         objects, ownership = Objects(store, feed, is_stale), Ownership()
         listing = Listing(store, feed, names)
-        creating = Creating(objects, admission, ownership, randomness)
-        updating = Updating(objects, admission, ownership)
+        creating = Creating(objects, admission, ownership, randomness, offload)
+        updating = Updating(objects, admission, ownership, offload)
         return cls(
             reading=Reading(feed),
             listing=listing,
             watching=Watching(feed, names),
             creating=creating,
             updating=updating,
-            patching=Patching(objects, creating, updating, ownership, names),
+            patching=Patching(objects, creating, updating, ownership, names=names, offload=offload),
             deleting=Deleting(objects, admission, listing),
         )

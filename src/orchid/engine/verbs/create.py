@@ -14,7 +14,7 @@ from orchid.engine.cache.objects import Objects, Raced
 from orchid.engine.endpoint_fields import blank_unwritten
 from orchid.engine.interfaces import Randomness
 from orchid.engine.kind import Kind
-from orchid.engine.offload import LARGE_BYTES, offload
+from orchid.engine.offload import LARGE_BYTES, Offload
 from orchid.engine.ownership import Ownership
 from orchid.engine.request import Request
 from orchid.wire.errors import (
@@ -41,12 +41,18 @@ class Creating:
     """The verb create."""
 
     def __init__(
-        self, objects: Objects, admission: Admission, ownership: Ownership, randomness: Randomness
+        self,
+        objects: Objects,
+        admission: Admission,
+        ownership: Ownership,
+        randomness: Randomness,
+        offload: Offload,
     ) -> None:
         self._objects = objects
         self._admission = admission
         self._ownership = ownership
         self._random = randomness
+        self._offload = offload
 
     async def create(
         self, kind: Kind[T], new: T, request: Request, *, has_owners: bool = False
@@ -91,7 +97,7 @@ class Creating:
             owners = self._ownership.after_create(kind, new, request)
         else:
             work = functools.partial(self._ownership.after_create, kind, new, request)
-            owners = await offload(request.body_weight, work)
+            owners = await self._offload(request.body_weight, work)
         return replace(new, metadata=replace(new.metadata, managed_fields=owners))
 
     async def _checked(self, kind: Kind[T], new: T, request: Request) -> T:
@@ -104,7 +110,7 @@ class Creating:
         if request.body_weight <= LARGE_BYTES:
             errors = _errors(kind, new)
         else:
-            errors = await offload(request.body_weight, functools.partial(_errors, kind, new))
+            errors = await self._offload(request.body_weight, functools.partial(_errors, kind, new))
         if errors:
             refuse_if_any(kind.about_kind(new.name), errors)
         for warning in kind.rules.warnings(new, None):

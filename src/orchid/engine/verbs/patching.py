@@ -11,7 +11,7 @@ from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.objects import Objects
 from orchid.engine.endpoint_fields import resets
 from orchid.engine.kind import Endpoint, Kind
-from orchid.engine.offload import offload
+from orchid.engine.offload import Offload
 from orchid.engine.ownership import Ownership
 from orchid.engine.patch import json_patch, merge_patch, server_side_apply, strategic_merge
 from orchid.engine.request import Request
@@ -75,13 +75,16 @@ class Patching:
         creating: Creating,
         updating: Updating,
         ownership: Ownership,
+        *,
         names: Naming,
+        offload: Offload,
     ) -> None:
         self._objects = objects
         self._creating = creating
         self._updating = updating
         self._ownership = ownership
         self._names = names
+        self._offload = offload
 
     async def patch(
         self,
@@ -93,7 +96,7 @@ class Patching:
     ) -> Entry[T]:
         """Every patch but apply."""
         try:
-            edit = await offload(
+            edit = await self._offload(
                 request.body_weight, lambda: self._edit(kind, media_type, body, request)
             )
         except ApiError:
@@ -131,7 +134,7 @@ class Patching:
         may_create: Callable[[], Awaitable[None]],
     ) -> tuple[Entry[T], bool]:
         """Server-side apply; says whether the object was created. `may_create` raises if not."""
-        config = await offload(request.body_weight, lambda: self._apply_body(body, request))
+        config = await self._offload(request.body_weight, lambda: self._apply_body(body, request))
 
         def change(entry: Entry[T]) -> T:
             live = msgspec.json.decode(entry.data)
@@ -168,7 +171,7 @@ class Patching:
                 f"uid mismatch: the provided object specified uid {uid}, "
                 "and no existing object was found",
             )
-        new = await offload(
+        new = await self._offload(
             request.body_weight, lambda: self._applied(kind, None, None, config, request)
         )
         if new.metadata.resource_version:

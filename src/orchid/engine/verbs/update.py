@@ -14,7 +14,7 @@ from orchid.engine.cache.entry import Entry, with_revision
 from orchid.engine.cache.objects import Objects, Raced, stored_form
 from orchid.engine.endpoint_fields import keep_unwritten
 from orchid.engine.kind import Endpoint, Kind
-from orchid.engine.offload import LARGE_BYTES, offload
+from orchid.engine.offload import LARGE_BYTES, Offload
 from orchid.engine.ownership import Ownership
 from orchid.engine.patch.managed_fields import same_but_times
 from orchid.engine.request import Request
@@ -43,10 +43,13 @@ Change = Callable[[Entry[T]], T]
 class Updating:
     """The verb update."""
 
-    def __init__(self, objects: Objects, admission: Admission, ownership: Ownership) -> None:
+    def __init__(
+        self, objects: Objects, admission: Admission, ownership: Ownership, offload: Offload
+    ) -> None:
         self._objects = objects
         self._admission = admission
         self._ownership = ownership
+        self._offload = offload
 
     def replace(
         self, kind: Kind[T], endpoint: Endpoint | None, new: T, request: Request
@@ -79,7 +82,7 @@ class Updating:
                 changed = change(entry)
             else:
                 weight = request.body_weight + len(entry.tail)
-                changed = await offload(weight, functools.partial(change, entry))
+                changed = await self._offload(weight, functools.partial(change, entry))
             new = await self._checked(kind, endpoint, changed, entry, request)
             try:
                 return await self._store(kind, new, entry, request)
@@ -98,7 +101,7 @@ class Updating:
         new = rules.prepare_for_update(new, old, request)
         judge = functools.partial(_errors, kind, rules, new, old)
         weight = request.body_weight + len(entry.tail)
-        errors = judge() if weight <= LARGE_BYTES else await offload(weight, judge)
+        errors = judge() if weight <= LARGE_BYTES else await self._offload(weight, judge)
         if errors:
             refuse_if_any(kind.about_kind(new.name), errors)
         for warning in rules.warnings(new, old):
