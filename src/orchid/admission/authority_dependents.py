@@ -16,7 +16,7 @@ from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import DENIED, FAILED, CertificateSigningRequest
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
 
-AT_ONCE = 1000  # requests that are looked at before others have their turn
+AT_ONCE = 1000  # requests that are looked at before other tasks may run
 
 
 class Dependents(NamedTuple):

@@ -1,9 +1,9 @@
 """Four eyes: whoever created a certificate request does not approve it.
 
-Start with `FourEyes.review`. The creator is who the server wrote down; the approver is the caller,
-and also whoever impersonates the caller, so that nobody approves their own request under another
-name. Members of `system:masters` could change anything anyway and are exempt, by their own groups,
-not by those of whom they impersonate. A request may be denied by its creator.
+Start with `FourEyes.review`. The creator is in the request, written by the server; the approver is
+the caller, and also whoever impersonates the caller, so that nobody approves their own request
+under another name. Members of `system:masters` could change anything anyway and are exempt, by
+their own groups, not by those of whom they impersonate. A request may be denied by its creator.
 """
 
 from typing import Any

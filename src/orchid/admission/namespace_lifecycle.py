@@ -1,9 +1,9 @@
-"""Objects live in namespaces that exist and are not on their way out.
+"""Objects live in namespaces that exist and are not being deleted.
 
-Two ways, chosen at start. *On first use* (`ensure` is given): a namespace comes into being with
-the first object written into it, by one who may create namespaces or is among the `creators`, users
-and groups that the settings name. *Strict* (`ensure` is None), and for everybody else: writing into
-a namespace that is not there is a 404. In both, nothing new comes into a namespace that is being
+Two ways, chosen at start. *On first use* (`ensure` is given): a namespace is created with the first
+object written into it, if the caller may create namespaces or is among the `creators`, users and
+groups that the settings name. *Strict* (`ensure` is None), and for everybody else: writing into a
+namespace that is not there is a 404. In both, nothing new comes into a namespace that is being
 deleted, and the namespaces that the server itself lives in stay.
 """
 
@@ -50,7 +50,7 @@ class NamespaceLifecycle(AdmissionPolicy):
     async def admit(
         self, request: Request, kind: Kind[Any], new: Object, old: Object | None
     ) -> Object:
-        """Refuse early: where an object may live comes before whether it is well formed."""
+        """Refuse before the object is validated: a missing namespace is told first."""
         if not kind.namespaced:
             return new
         await self._feed.fresh()
@@ -85,7 +85,7 @@ class NamespaceLifecycle(AdmissionPolicy):
             if new is None and old is not None and old.name in self._immortal:
                 raise Forbidden(kind.about(old.name), "this namespace may not be deleted")
             return
-        # By now the object is valid, so no namespace comes into being for one that is refused.
+        # The object is valid by now, so no namespace is created for one that is refused.
         if (
             self._ensure is not None
             and new is not None

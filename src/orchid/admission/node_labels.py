@@ -1,12 +1,12 @@
-"""Which labels a node may not give itself: those by which work is sent to nodes one trusts.
+"""Which labels a node may not give itself: those by which workloads are sent to trusted nodes.
 
-Labels outside of the product's domain are free, those of `node-restriction` are never, and of the
-rest a node sets those that tell what it is. Start with `NodeLabels.forbidden`.
+Labels outside of the product's domain are allowed, those of `node-restriction` never; of the rest a
+node may set those that describe it. Start with `NodeLabels.forbidden`.
 """
 
 from orchid.wire.naming import Naming
 
-# The labels of the product's domain, under its parts, by which a node tells what it is.
+# The labels of the product's domain, by subdomain, with which a node describes itself.
 KNOWN_NODE_LABELS = {
     "": ("hostname", "os", "arch"),
     "topology.": ("zone", "region"),

@@ -67,7 +67,7 @@ class NodeRestriction(AdmissionPolicy):
     async def review(
         self, request: Request, kind: Kind[Any], new: Object | None, old: Object | None
     ) -> None:
-        """Deletions only; everything else was judged by `admit`."""
+        """Judge deletions; everything else was judged by `admit`."""
         if new is not None or old is None:
             return
         node = self._caller(request, kind, old)
@@ -184,7 +184,7 @@ class NodeRestriction(AdmissionPolicy):
             raise Forbidden(kind.about(new.name), refusal)
 
     def _new_pod_refusal(self, node: str, new: Pod) -> str:
-        """A node may only mirror what it runs by itself, which proves no identity."""
+        """A node may create only mirror Pods, which give nobody an identity."""
         who = f"node {quote(node)}"
         if self._mirror not in new.metadata.annotations:
             return (
@@ -202,7 +202,7 @@ class NodeRestriction(AdmissionPolicy):
         return ""
 
     def _owner_refusal(self, node: str, new: Pod) -> str:
-        """A mirror Pod goes with its Node: with that one, not with a later one of its name."""
+        """A mirror Pod is owned by its Node: by this one, not by a later one of the same name."""
         who, owners = f"node {quote(node)}", new.metadata.owner_references
         if len(owners) > 1:
             return f"{who} can only create pods with a single owner reference set to itself"
@@ -229,7 +229,7 @@ class NodeRestriction(AdmissionPolicy):
             return f"{who} can only update pod status {rest}"
         if new.metadata.labels != old.metadata.labels:
             return f"{who} cannot update labels through pod status"
-        # Without the mark, what the Pod refers to would be open to the node.
+        # Without the mirror annotation, the node could read what the Pod refers to.
         mark = self._mirror
         if new.metadata.annotations.get(mark) != old.metadata.annotations.get(mark):
             return f"{who} can not change the {quote(mark)} annotation"
@@ -249,7 +249,8 @@ class NodeRestriction(AdmissionPolicy):
             return
         about = kind.about(new.name)
         try:
-            # Whether the request proves its key is a matter of validation, which comes later.
+            # Whether the signature of the request is valid is checked by validation, which comes
+            # later.
             wanted = signing_request.unproven_subject(new.spec.request or b"")
         except Refusal as refusal:
             raise Forbidden(about, f"unable to parse csr: {refusal}") from None

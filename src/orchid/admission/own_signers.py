@@ -3,9 +3,10 @@
 Start with `OwnSigners.review`. Whoever makes a CertificateAuthority, or changes its terms, has our
 controllers sign and attest for its signer, so they must hold those rights themselves; whoever names
 a Secret must be allowed to read it. What the Secret holds is judged before anything is stored: a
-key that is not that of the certificate, a certificate that is no authority's, a chain that is over.
-What becomes of the Secret later is told by the authority's condition Ready
-(controllers/keep_authorities.py), which also decides when two servers were asked at one moment.
+key that does not belong to the certificate, a certificate that is not a CA's, an expired chain.
+What happens to the Secret later is shown by the authority's condition Ready
+(controllers/keep_authorities.py), which also decides when two servers accepted an authority at the
+same moment.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""A dry run of a certificate request tells what policies would make of it, as warnings.
+"""A dry run of a certificate request says, as warnings, what policies would decide.
 
 Start with `PolicyForecast.review`. Whoever creates a request with `dryRun=All` learns whether it
 would be approved, denied or left, and what each policy that selects it has against it. It refuses
-nothing, and a request that is stored hears nothing: the controller decides on it.
+nothing, and says nothing about a request that is stored: the controller decides on that.
 """
 
 from typing import Any, Final
@@ -44,7 +44,7 @@ class PolicyForecast(AdmissionPolicy):
         try:
             found = await self._explainer.explain(asked)
         except Refusal:
-            return  # said by the validation of the request
+            return  # validation refuses the request
         tell(found, request)
 
 

@@ -1,8 +1,8 @@
 """Every certificate that a signer of ours hands out is recorded, in the same commit.
 
 When a request gets its certificate, its IssuedCertificate is stored together with it: either both
-are there, or neither. Who wrote the certificate is not asked; for which signer it is, is. A record
-stays until its certificate has ended. Start with `RecordIssued.companions`.
+are there, or neither. It does not matter who wrote the certificate, only for which signer it is. A
+record stays until its certificate has ended. Start with `RecordIssued.companions`.
 """
 
 from collections.abc import Callable
@@ -86,7 +86,7 @@ class RecordIssued(AdmissionPolicy):
             )
 
     def _issued(self, signer: str, now: datetime) -> datetime:
-        """Now; but behind those that are taken back, which are told by the second."""
+        """The time of issue: now, but later than what is revoked of the signer, to the second."""
         until, moment = self._revoked_until(signer), whole_seconds(now)
         return moment if until is None or moment > until else until + timedelta(seconds=1)
 

@@ -1,4 +1,4 @@
-"""Taking a credential back takes the verb `revoke`, which no other verb implies.
+"""Revoking a credential needs the verb `revoke`, which no other verb implies.
 
 what is taken back      the right is `revoke` on
 certificate, authority  `signers`, named as the signer or as every signer of its domain; of a
@@ -106,7 +106,7 @@ class RevocationPermission(AdmissionPolicy):
     async def _looked_up(
         self, request: Request, kind: Kind[Any], new: CredentialRevocation
     ) -> tuple[CredentialRevocationSpec, datetime | None]:
-        """The revocation with all that is known of what it names, and when that ends."""
+        """The revocation with what is known of its credential, and when that ends."""
         spec = new.spec
         if len(spec.targets) != 1:
             return spec, None  # refused by the rules of the kind
@@ -136,7 +136,7 @@ class RevocationPermission(AdmissionPolicy):
             if not named.sha256:
                 return new.spec, None  # refused by the rules of the kind
             request.warn("no certificate with this fingerprint was issued here")
-            # Whose it is nobody can tell, so a signer that was named counts for nothing.
+            # Nobody knows whose certificate it is, so a signer that was named is ignored.
             return replace(new.spec, certificate=RevokedCertificate(sha256=named.sha256)), None
         record = found.spec
         known = RevokedCertificate(
@@ -155,7 +155,7 @@ class RevocationPermission(AdmissionPolicy):
     async def _find(
         self, kind: Kind[Any], new: CredentialRevocation, named: RevokedCertificate
     ) -> IssuedCertificate | None:
-        """The record of the certificate that is meant; only a fingerprint may have none."""
+        """The record of the certificate; only one given by its fingerprint may have none."""
         if named.serial_number:
             entry = self._records.get("", named.serial_number)
             if entry is None:
@@ -205,7 +205,7 @@ class RevocationPermission(AdmissionPolicy):
         return await asyncio.to_thread(found)
 
     def _tokens_end(self, spec: CredentialRevocationSpec, now: datetime) -> datetime | None:
-        """When no token can be alive any more; those of Secrets have no end."""
+        """When the last token has expired; tokens of Secrets never do."""
         if self._longest_token is None:
             return None
         account = spec.account

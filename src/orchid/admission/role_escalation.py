@@ -2,8 +2,8 @@
 
 Whoever creates or changes a role must hold every rule in it, or have the verb `escalate` on it.
 Whoever creates or changes a binding must hold every rule of the role it names, or have the verb
-`bind` on that role. A role that gathers others by label may come to hold anything, so it takes full
-authority. Members of `system:masters` hold everything.
+`bind` on that role. An aggregated role may come to hold any rule, so writing one needs full rights.
+Members of `system:masters` hold everything.
 
 Start with `RoleEscalation.review`. What a user holds is asked of the RBAC evaluator (`Holdings`);
 rights from elsewhere do not count.
@@ -103,7 +103,7 @@ def gathers(role: Object | None) -> bool:
 
 
 def grants_the_same(new: Object, old: Object | None) -> bool:
-    """Whether a change touches only what the garbage collector must be able to touch."""
+    """Whether a change touches only metadata that the garbage collector must be able to change."""
     return old is not None and without_upkeep(new) == without_upkeep(old)
 
 

@@ -1,4 +1,4 @@
-"""A Pod runs as an account of its namespace, and gets what that account gives.
+"""A Pod runs as a service account of its namespace, and gets its token and pull secrets.
 
 Start with `PodAccount.admit`. A new Pod that names no account runs as `default`, and one whose
 account does not exist is refused. It gets the account's pull secrets if it has none, and the volume
@@ -31,8 +31,8 @@ from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
 from orchid.wire.text import quote
 
-PATIENCE: Final = 1.5  # seconds; in a new namespace the default account is only just being made
-TOKEN_SECONDS: Final = 3607  # by which those who watch tokens know these from all others
+PATIENCE: Final = 1.5  # seconds; in a new namespace the default account is still being created
+TOKEN_SECONDS: Final = 3607  # an unusual number, by which tokens of Pods can be told from others
 READABLE: Final = 0o644
 ON: Final = ("1", "t", "T", "TRUE", "true", "True")
 PULL_SECRETS: Final = "imagePullSecrets"
@@ -86,14 +86,14 @@ class PodAccount(AdmissionPolicy):
         entry = self._accounts.get(namespace, name)
         if entry is None and name == DEFAULT_ACCOUNT:
             if self._ensure and not request.options.dry_run:
-                await self._ensure(namespace)  # which is what its account comes with
+                await self._ensure(namespace)  # the default account is created with it
             entry = await self._awaited(namespace, name)
         return entry.object if entry else None
 
     async def _awaited(self, namespace: str, name: str) -> Entry[ServiceAccount] | None:
         changed = asyncio.Event()
         self._accounts.listen(changed, lambda changes: changed.set())
-        await asyncio.sleep(0)  # from here on there is a task, which a timeout needs
+        await asyncio.sleep(0)  # from here on there is a task, which asyncio.timeout needs
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PATIENCE):
@@ -154,7 +154,7 @@ class PodAccount(AdmissionPolicy):
 
 
 def wants_token(spec: dict[str, Any], account: ServiceAccount) -> bool:
-    """The Pod decides, else its account; if neither says anything, it does."""
+    """The Pod decides, else its account; if neither says anything, the answer is yes."""
     own = spec.get("automountServiceAccountToken")
     given = account.automount_service_account_token if own is None else own
     return given is None or bool(given)
@@ -178,7 +178,7 @@ def secrets(pod: Pod) -> Iterator[NamedSecret]:
 
 
 def added_secrets(new: Pod, old: Pod | None) -> list[NamedSecret]:
-    """Those that the Pod did not name before."""
+    """The Secrets that the Pod did not name before."""
     before = {(secret.pulls, secret.name) for secret in secrets(old)} if old else set()
     return [secret for secret in secrets(new) if (secret.pulls, secret.name) not in before]
 

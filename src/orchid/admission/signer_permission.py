@@ -7,7 +7,7 @@ attest    a trust bundle of a signer is created, or more of it changes      the 
           than its upkeep
 approve   the terms of an approval policy are written                       every pattern in it
 
-Who may write a policy could otherwise approve by it what they may not approve themselves. A
+Otherwise whoever may write a policy could use it to approve what they may not approve themselves. A
 pattern is asked for as it is written; a policy for every signer as `*`.
 
 The right is the verb on `signers` named as the signer, or as every signer of its domain
@@ -97,7 +97,7 @@ class SignerPermission(AdmissionPolicy):
         raise Forbidden(about, f"{REFUSALS[verb]} {quote(signer)}")
 
     def _ways(self, verb: str, signer: str) -> Iterator[Target]:
-        """What one may be allowed to do, of which any is enough."""
+        """The rights of which any one is enough."""
         yield from signer_targets(self._names, verb, signer)
         if verb in (SIGN, ATTEST):
             for authority in authorities_of(self._authorities, signer):
@@ -127,14 +127,14 @@ def signer_targets(names: Naming, verb: str, signer: str) -> Iterator[Target]:
 def authorities_of(
     authorities: KindCache[CertificateAuthority], signer: str
 ) -> list[CertificateAuthority]:
-    """The authorities that stand for a signer: one, or none; in a race several, the first first."""
+    """The authorities of a signer, oldest first: none or one, and several only after a race."""
     every = (entry.object for entry in authorities.scan())
     found = [authority for authority in every if authority.spec.signer_name == signer]
     return sorted(found, key=lambda authority: authority.seniority)
 
 
 def is_upkeep(new: Object, old: Object) -> bool:
-    """Whether a change touches only what the garbage collector must be able to touch."""
+    """Whether a change touches only metadata that the garbage collector must be able to change."""
     meta = old.metadata
     return old == replace(
         new,

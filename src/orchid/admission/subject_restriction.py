@@ -1,8 +1,9 @@
 """Nobody asks the client signer for a certificate that says `system:masters`.
 
-Such a certificate could do everything, and no change of policy could stop it before it expires. A
-group is refused as what it would be taken for: in any string type, among several, with a NUL at
-its end, in wide letters. The signer refuses it once more (credentials/profiles.py).
+Such a certificate could do everything, and no change of policy could stop it before it expires. The
+group is refused in every form that a reader could take for it: in any string type, among several,
+with a NUL at its end, in full-width letters. The signer refuses it once more
+(credentials/profiles.py).
 """
 
 from typing import Any

@@ -2,8 +2,8 @@
 
 Start with `case_of`. What is judged is the certificate that would be signed
 (credentials/requested_certificate.py): subject, names, usages and key as the signer writes them,
-and the lifetime that it would give. A signer whose rules are not known here is expected to give no
-more than was asked for.
+and the lifetime that it would give. A signer whose rules are not known here is assumed to sign what
+was requested.
 """
 
 import dataclasses
@@ -56,7 +56,7 @@ class Case:
     certificate: RequestedCertificate
     user: UserInfo
     now: datetime
-    obstacles: tuple[str, ...] = ()  # why no policy can allow it
+    obstacles: tuple[str, ...] = ()  # reasons why no policy can allow it
     texts: dict[str, tuple[str, ...]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -130,7 +130,7 @@ def case_of(
 
 
 def _unknown(signer_name: str) -> Profile:
-    """Of a signer that is not ours only what holds for every certificate is expected."""
+    """The terms of a signer that is not ours: only what holds for every certificate."""
     return dataclasses.replace(profiles.legacy(signer_name, ()), usual_usages=())
 
 

@@ -1,8 +1,8 @@
 """A policy made ready to judge: patterns and expressions compiled, values as numbers.
 
 Start with `CompiledPolicy.judge`, which gives a `PolicyVerdict`: whether the policy selects the
-case and allows it, check by check, each with the value it saw. A policy that cannot judge
-(`problem`) still knows whom it selects, so that nothing is denied in its place.
+case and allows it, check by check, each with the value it saw. A policy that cannot be evaluated
+(`problem`) still knows whom it selects, so that no request is denied only because of that.
 """
 
 import ipaddress
@@ -106,7 +106,7 @@ class CompiledPolicy:
         return self._is_of(signer_name) and self._asked_by(user)
 
     def selection(self, signer_name: str, user: UserInfo) -> tuple[Check, ...]:
-        """The selectors that do not match; none of them, and the policy selects the case."""
+        """The selectors that do not match; the policy selects the case if there are none."""
         failed = []
         if not self._is_of(signer_name):
             text = f"signerNames does not match {quote(signer_name)}"
@@ -134,7 +134,7 @@ class CompiledPolicy:
         if selection or self.problem:
             return PolicyVerdict(self, selection, problem=self.problem)
         checks = [*self._certificate_checks(case)]
-        # Expressions cost most, and what is refused already needs none.
+        # Expressions are the most expensive, so they are skipped if the case is refused already.
         if case.obstacles:
             return PolicyVerdict(self, (), tuple(checks))
         problem = ""
@@ -210,7 +210,7 @@ def _allowed(allows: Allowances) -> dict[str, Patterns]:
 def _networks(
     addresses: tuple[str, ...],
 ) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
-    """The networks among what may be addresses and patterns too."""
+    """The networks among a list of addresses, networks and patterns."""
     found = []
     for text in addresses:
         if STAR in text:
@@ -218,7 +218,7 @@ def _networks(
         try:
             found.append(ipaddress.ip_network(text))
         except ValueError:
-            continue  # told when the policy was written
+            continue  # the writer of the policy was warned
     return found
 
 

@@ -1,8 +1,9 @@
-"""From what each policy says to what becomes of a request.
+"""From the verdicts of policies to the decision on a request.
 
 Start with `decide`. One policy that allows the request, and that its requester may use, approves
-it. Selected and allowed by none, it is denied if one of them says so; but not while one of them has
-no verdict. Whether a requester may use a policy is asked of others, and only where it matters.
+it. If policies select it and none allows it, it is denied if one of them says so; but not while one
+of them has no verdict. Whether a requester may use a policy is asked of others, and only where it
+matters.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -28,8 +29,8 @@ class PolicyDecision:
     outcome: Outcome
     message: str
     by: PolicyVerdict | None = None
-    selected: bool = True  # whether any policy speaks of it
-    may_change: bool = False  # it is left for a reason of which no policy's change will tell
+    selected: bool = True  # whether any policy selects it
+    may_change: bool = False  # the reason may go away without a change of a policy
 
 
 async def decide(verdicts: Sequence[PolicyVerdict], may_use: MayUse) -> PolicyDecision:

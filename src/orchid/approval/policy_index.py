@@ -1,9 +1,9 @@
-"""PolicyIndex: of many policies, quickly those that select a case.
+"""PolicyIndex: finds, among many policies, those that select a case.
 
-Start with `candidates`. A policy stands under what its selectors say plainly: a whole name, or the
-beginning or the end of one where a pattern has a star, or what is between two stars. Looking up a
-name tries itself and those of its parts that are as long as some pattern's. So a thousand policies
-for a thousand teams cost a request some look-ups.
+Start with `candidates`. A policy is indexed by the fixed text in its selectors: a whole name, the
+beginning or end of a pattern with a star, or the text between two stars. Looking up a name tries
+the name itself and those of its parts that are as long as an indexed text. So a request needs a few
+look-ups, even with a thousand policies for a thousand teams.
 """
 
 from collections import Counter
@@ -71,7 +71,7 @@ class PolicyIndex:
         return sorted(chosen, key=lambda policy: policy.name)
 
     def _keys(self, sort: str, text: str) -> Iterator[Key]:
-        """Everything under which a policy stands that may select this name."""
+        """The index keys of every policy that may select this name."""
         known = self._known
         for wanted, part, size in self._sizes:
             if wanted == sort and size <= len(text):
@@ -117,7 +117,7 @@ def _key(sort: str, pattern: str) -> Key:
 
 
 def _pieces(part: str, size: int, text: str) -> Iterable[str]:
-    """What of a name may stand in a pattern: as long as it is there, and in that place."""
+    """The parts of a name that are as long as an indexed text, and in that place."""
     if part == BEGINNING:
         return (text[:size],)
     if part == END:

@@ -13,7 +13,7 @@ Policies = tuple[AdmissionPolicy, ...]
 
 
 class _Asked(NamedTuple):
-    """Who is asked about the objects of one kind."""
+    """The policies that are asked about objects of one kind."""
 
     admitting: Policies
     reviewing: Policies

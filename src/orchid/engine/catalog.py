@@ -43,7 +43,7 @@ class Catalog:
         return self._by_name.get((api_version, name))
 
     def is_confidential(self, target: Target) -> bool:
-        """Whether what is sent and answered may hold secrets. What nobody knows, may."""
+        """Whether requests and answers may hold secrets; an unknown resource may."""
         return target.is_resource and (target.group, target.full_resource) not in self._open
 
     def group_versions(self) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""What an endpoint may write, said once as data: put back everything else.
+"""Which fields an endpoint may write, declared as data; all others keep their values.
 
 `Kind.writes`, `Kind.creates` and `Endpoint.writes` name fields by their wire path (`spec`,
 `status.conditions`); None means every field. The same words give the fields that the endpoint
@@ -32,7 +32,7 @@ def blank_unwritten(kind: Kind[T], new: T) -> T:
 
 @functools.cache
 def resets(kind: Kind[Any], endpoint: Endpoint | None) -> tuple[str, ...]:
-    """The paths that nobody comes to own through an endpoint, as few as say it all."""
+    """The paths that a write through an endpoint never owns, each without those below it."""
     unwritable = _unwritable(kind, endpoint)
     if endpoint:
         return (*unwritable, *endpoint.unowned)
@@ -40,7 +40,7 @@ def resets(kind: Kind[Any], endpoint: Endpoint | None) -> tuple[str, ...]:
 
 
 def without_resets(kind: Kind[T], new: T) -> T:
-    """A new object without what nobody comes to own by creating it, however large that is."""
+    """A new object without the fields that its creator does not own."""
     parts = _parts_of(kind, resets(kind, None))
     return _with_parts(parts, new, _blank(kind.type)) if parts else new
 

@@ -36,7 +36,7 @@ class Presented(Protocol):
     method: str
     path: str
     headers: Mapping[str, str]
-    head_memo: dict[str, Any]  # what follows from these headers on this connection alone
+    head_memo: dict[str, Any]  # a cache of what follows from these headers, for this connection
     peer: Any  # a PresentedPeer
 
     def all(self, name: str) -> list[str]: ...
@@ -55,9 +55,9 @@ class Authenticated(NamedTuple):
 
 
 class Rejected(Exception):
-    """A credential was presented and is wrong. Its text is for TokenReview and the log only.
+    """A credential was presented and is wrong. The text is only for TokenReview and the log.
 
-    Several authenticators may each have a reason; one stands alone, several in brackets.
+    Each of several authenticators may have a reason; several are shown in brackets.
     """
 
     @property
@@ -71,14 +71,14 @@ class Rejected(Exception):
 
 class Authenticator(Protocol):
     async def authenticate(self, presented: Presented) -> Authenticated | None:
-        """Say who is calling, None if nothing of ours was presented, or raise Rejected."""
+        """Return who is calling, None if nothing for us was presented, or raise Rejected."""
 
 
 class TokenAuthenticator(Protocol):
     async def authenticate_token(
         self, token: str, audiences: tuple[str, ...]
     ) -> Authenticated | None:
-        """Say whose token this is, None if it is not of our sort, or raise Rejected."""
+        """Return whose token this is, None if it is not of this kind, or raise Rejected."""
 
 
 class Verdict(Enum):
@@ -88,7 +88,7 @@ class Verdict(Enum):
 
 
 class Decision:
-    """What an authorizer says. Immutable by custom; one is made for many requests."""
+    """What an authorizer decides. Never changed, since many requests share one."""
 
     __slots__ = ("allowed", "error", "reason", "verdict")
 
@@ -127,7 +127,7 @@ class AdmissionPolicy:
     accompanies: tuple[type[Object], ...] = ()
 
     def concerns(self, kind: "Kind[Any]") -> bool:
-        """Whether objects of a listed kind are its concern at all; asked once for each kind."""
+        """Whether the policy applies to a listed kind at all; asked once for each kind."""
         return True
 
     async def admit(self, request: Request, kind: "Kind[Any]", new: Any, old: Any) -> Any:

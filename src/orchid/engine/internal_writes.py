@@ -1,6 +1,6 @@
-"""The server's own hand: read and write objects from inside, as one trusted user.
+"""The server's own reads and writes, as one trusted user.
 
-For what must be there before anybody can ask (bootstrap roles, a namespace on first use). Admission
+For objects that the server itself creates (bootstrap roles, a namespace on first use). Admission
 and validation run as for everyone; authorization is not asked, because there is no request.
 """
 

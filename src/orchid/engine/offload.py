@@ -1,11 +1,11 @@
-"""Work that may take long goes to a thread, so that it does not hold up everybody else.
+"""Work that may take long is done in a thread, so that it does not block the event loop.
 
-Decoding and comparing are fast, but a body made to be slow is not. The thread shares the
-interpreter, so the work takes no less time; the others are served in between. There are few such
-threads: what they hold in memory at once, and the turns they take from the event loop, are bounded.
+Decoding and comparing are fast, except for bodies made to be slow. The thread shares the
+interpreter lock, so the work takes no less time, but others are served in between. There are few
+threads, which bounds the memory and the share of the processor that such work takes.
 
-`Offload` is told how much there is to do, in bytes. Whoever knows that some bytes stand for more
-work than others says so in that number: see `body_weight`.
+`Offload` is told how much there is to do, in bytes. A caller that knows that its bytes need more
+work than usual gives a larger number: see `body_weight`.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The outline of a new object: what of it decides which fields somebody comes to own.
+"""The outline of a new object: the part of it that decides which fields its creator owns.
 
 Start with `outline_of(schema, leaving_out)`. It gives a function, made once for a kind, from an
 object as plain values to something hashable: the names of its fields, and whether there is anything

@@ -1,4 +1,4 @@
-"""Entries of the ledger: what happened, as JSON that can stand for ever.
+"""Entries of the ledger: what happened, as JSON that never changes.
 
 A kind says what is worth an entry as a `Fact` (see `Kind.records`). What anybody must be able to
 find stands in clear: a serial number, a signer, a time. What may tell of a person is sealed: only a
@@ -60,5 +60,5 @@ def entry(fact: Fact, uid: str, now: datetime) -> bytes:
 
 def seal(uid: str, name: str, value: Any) -> str:
     """The hash that stands for a value, the same for whoever knows the uid of the object."""
-    # Not HMAC, whose one call lets go of the interpreter lock: a busy server waits long for it.
+    # Not HMAC: its call releases the interpreter lock, and a busy server waits long to get it back.
     return sha256(b"%b\0%b\0%b" % (uid.encode(), name.encode(), _encoder.encode(value))).hexdigest()

@@ -1,4 +1,4 @@
-"""Where the ledger stands in the store, and the changes that put an entry there.
+"""The keys of the ledger in the store, and the changes that add an entry.
 
     ~ledger/pending/<time>-<random>…  an entry that waits for its place in the log
     ~ledger/entries/<index>           a stretch of a bundle: entries from that index on

@@ -41,7 +41,7 @@ MOST_STRETCHES: Final = 32  # of one bundle; more are joined into one
 
 
 class LedgerBroken(Exception):
-    """What the store holds is no log that this server could go on with."""
+    """The log in the store cannot be continued by this server."""
 
 
 @dataclass(slots=True)
@@ -79,8 +79,8 @@ class Sequencer:
             try:
                 await self.drain()
                 problem = ""
-            except Exception as failure:  # whatever it is, the entries wait and the server goes on
-                if str(failure) != problem:  # said once, not every second
+            except Exception as failure:  # the entries stay pending, and the server goes on
+                if str(failure) != problem:  # logged once, not every second
                     log.error("ledger.not_written: %s", failure)
                 problem = str(failure)
             # The first entries come with the start, and people look for them at once.
@@ -103,11 +103,11 @@ class Sequencer:
                 await self._append(end, waiting[done : done + room])
                 done += room
         except RevisionConflict:
-            log.debug("ledger.head_moved")  # somebody else was faster; we look again
+            log.debug("ledger.head_moved")  # another server was faster; look again
         return len(waiting)
 
     async def _append(self, end: _End, waiting: Sequence[Record]) -> None:
-        self._end = None  # until we know what became of the commit
+        self._end = None  # whether the commit happened is not known
         first = end.edge.size
         entries = [record.value for record in waiting]
         grown = end.edge.append([leaf_hash(each) for each in entries])
@@ -128,7 +128,7 @@ class Sequencer:
 
     async def _current_end(self) -> _End:
         if self._end:
-            return self._end  # if somebody else has moved the head since, the commit conflicts
+            return self._end  # if another server has moved the head since, the commit conflicts
         head = await _one(self._store, places.HEAD)
         if head is None:
             return _End(NoteSigner(self._origin, self._key), ABSENT, Edge(0), {}, [])

@@ -1,4 +1,4 @@
-"""May they? Asks the authorizer, and says no in the words that clients know."""
+"""Authorization: asks the authorizer, and refuses with the message that clients know."""
 
 from orchid.access.denial import forbidden
 from orchid.engine.interfaces import Authorizer, Decision
@@ -7,7 +7,7 @@ from orchid.wire.user import UserInfo
 
 
 class AuthorizerFailed(Exception):
-    """Nobody said yes, and somebody who might have could not be asked."""
+    """No authorizer allowed it, and one that might have could not be asked."""
 
 
 async def require_allowed(authorizer: Authorizer, user: UserInfo, target: Target) -> None:
@@ -15,7 +15,7 @@ async def require_allowed(authorizer: Authorizer, user: UserInfo, target: Target
 
 
 def insist(decision: Decision, user: UserInfo, target: Target) -> None:
-    """Go on only if the decision was a yes."""
+    """Raise unless the decision is to allow."""
     if decision.allowed:
         return
     if decision.error:

@@ -1,6 +1,6 @@
-"""A document that stays as it is while the server runs: conditional and range requests for it.
+"""Static documents: conditional and range requests for them.
 
-`answer` gives the document, a part of it (206, 416), or the news that the client has it already
+`answer` gives the document, a part of it (206, 416), or says that the client's copy is current
 (304, 412), by RFC 9110, sections 13 and 14. Several ranges at once are answered with the whole.
 """
 
@@ -19,7 +19,7 @@ _TAGS = re.compile(r'(?:W/)?("[^"]*")').findall
 
 @dataclass(frozen=True, slots=True)
 class StaticDocument:
-    """Bytes with a name for exactly these bytes, and the time since when they are so."""
+    """A body, its entity tag, and the time of its last change."""
 
     body: bytes
     tag: str  # without quotes; empty: it has none

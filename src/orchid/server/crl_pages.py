@@ -1,6 +1,6 @@
 """Revocation lists over HTTP, below /crl/: `<authority>.crl` in DER, `<authority>.pem` in PEM.
 
-Nobody needs a credential for them: a list is signed, and says what everybody should know.
+No credential is needed for them: a list is signed and public.
 `RevocationListPages` is the page of the server itself; `PlainRevocationLists` serves the same lists
 and nothing else on a listener without TLS, because many clients fetch lists over plain HTTP only.
 """

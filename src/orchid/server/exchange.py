@@ -52,7 +52,7 @@ class Exchange(msgspec.Struct, eq=False):
     warnings: list[str] = []
     observed: Observed = msgspec.field(default_factory=Observed)
 
-    __repr__ = object.__repr__  # nothing of what it holds: there are tokens in it
+    __repr__ = object.__repr__  # shows no field: there are tokens in it
 
     @property
     def accept(self) -> str:
@@ -67,8 +67,8 @@ class Exchange(msgspec.Struct, eq=False):
 def audit_ids() -> Iterator[str]:
     """Ids in the form of a UUID: a random beginning for this process, and a count.
 
-    No two are the same; nobody needs to be unable to guess one.
+    They are unique, but not secret.
     """
     uid = SystemRandomness().uid()
-    # Half of all numbers with so many digits lie ahead: it will not come to the end of them.
+    # The count starts below half of what fits into the digits, so it will not run over.
     return map(f"{uid[:24]}{{:012x}}".format, itertools.count(int(uid[24:], 16) >> 1))

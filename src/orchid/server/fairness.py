@@ -3,8 +3,8 @@
 Start with `Fairness.flow_of`: it finds the flow of a request, which is one user at one priority
 level. Levels have seats of their own and lend some to the others; when there is none left, requests
 wait in a short queue of their flow, flows are served in turn, and what does not fit into its queue
-gets 429. So one caller who asks for too much waits for himself. Levels, schemas and shares follow
-the defaults of the reference; they are not objects here, and cannot be changed.
+gets 429. So a caller who sends too much delays only his own requests. Levels, schemas and shares
+follow the defaults of the reference; they are not objects here, and cannot be changed.
 
 Seats say how many requests may wait for something at once. What they need most is the processor,
 and there is one event loop: while that is late, each user has a few seats only (`feel_lag`).
@@ -195,7 +195,7 @@ class Flow:
             timer.cancel()
 
     def admit_next(self) -> None:
-        """Give a seat to the first who waits and still wants it."""
+        """Give a seat to the first request that still waits."""
         while self.waiting:
             waiter = self.waiting.popleft()
             self._count_queued(-1)
@@ -222,7 +222,7 @@ class Flow:
             if not self.waiting:
                 self.level.rotation.remove(self)
         elif not waiter.cancelled() and waiter.exception() is None:
-            self.leave()  # the seat came when nobody wanted it any more
+            self.leave()  # the request was cancelled when it got its seat
 
     def _count_queued(self, change: int) -> None:
         self.level.queued += change
@@ -255,7 +255,7 @@ class FlowSchema(NamedTuple):
 
 
 def default_schemas(names: Naming) -> tuple[FlowSchema, ...]:
-    """The first that matches a request says where it belongs."""
+    """The flow schemas in order; the first that matches a request applies."""
     system_accounts = f"system:serviceaccounts:{names.system_namespace}"
 
     def in_group(group: str) -> Callable[[UserInfo, Target], bool]:
@@ -320,7 +320,7 @@ class Fairness:
         return flow
 
     def feel_lag(self, late: float) -> None:
-        """Hear how late the event loop is, many times a second; give users fewer seats if it is."""
+        """Take note of how late the event loop is; users get fewer seats while it is late."""
         if late > CROWDED_FROM and not self._crowded:
             self._set_crowded(True)
         elif late < CROWDED_UNTIL and self._crowded:

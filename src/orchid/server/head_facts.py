@@ -1,4 +1,4 @@
-"""What the headers of a request say, whatever it asks for: read once for all that share them.
+"""What the headers of a request say: read once for all requests that have the same headers.
 
 Clients send the same headers again and again, and the reader hands such requests the same memo
 (server/sockets/reader.py). `facts_of` keeps there what it has read. Who the caller is does not

@@ -1,7 +1,7 @@
 """Health: /healthz, /livez and /readyz, each a list of checks by name.
 
-`?verbose` shows every check, `?exclude=name` leaves one out, `/livez/ping` asks for one
-alone. A check that fails says why in the log and to whoever asks for it alone, not in the
+`?verbose` shows every check, `?exclude=name` leaves one out, `/livez/ping` asks for one alone. The
+reason of a failing check is in the log and in the answer to a request for that check, not in the
 summary.
 """
 

@@ -1,9 +1,9 @@
-"""The watchdog of the event loop: how late it is, and what held it when that was too long.
+"""The watchdog of the event loop: how late it is, and what blocked it.
 
-Everything a request does without waiting holds the loop, and with it everybody else. `run` notes a
-beat many times a second and counts how late each is. A thread beside it looks at the loop's stack
-when a beat is overdue; the log then names the functions that were found there. It holds names of
-functions alone: never a value, an argument or a line of source.
+Everything that a request does without awaiting blocks the loop, and with it all other requests.
+`run` notes a beat many times a second and counts how late each is. A thread beside it looks at the
+loop's stack when a beat is overdue; the log then names the functions that were found there. The
+line has only names of functions: never a value, an argument or a line of source.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from orchid.metrics import Counter, Durations
 log = logging.getLogger(__name__)
 
 BEAT: Final = 0.05  # seconds between two beats
-TOO_LATE: Final = 0.05  # seconds after which somebody is said to hold the loop
+TOO_LATE: Final = 0.05  # seconds after which the loop counts as blocked
 SAY_AT_MOST_EVERY: Final = 1.0
 MOST_NAMES: Final = 8
 BOUNDS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-# Frames of the machinery below a callback: when nothing stands above them, the loop was idle.
+# Frames of the event loop itself: when there are no others on the stack, the loop was idle.
 _MACHINERY: Final = ("asyncio", "uvloop", "selectors", "concurrent", "threading")
 IDLE: Final = "nothing: the machine was busy elsewhere"
 
@@ -91,7 +91,7 @@ class LoopWatchdog:
 
 
 def names_of(frame: FrameType | None) -> Iterator[str]:
-    """The functions on a stack, innermost first, without the machinery at its foot."""
+    """The functions on a stack, innermost first, without those of the event loop."""
     names: list[str] = []
     while frame is not None:
         module = str(frame.f_globals.get("__name__", "?"))

@@ -104,7 +104,7 @@ def _clause(text: str) -> Clause | None:
 
 
 def _before(clause: Clause, other: Clause) -> bool:
-    """Upstream's order: a higher q, or a specific clause behind a wildcard, moves forward."""
+    """The order of Kubernetes: a higher q, or a specific clause after a wildcard, moves forward."""
     if clause.q > other.q:
         return True
     if clause.type != "*" and other.type == "*":
@@ -164,7 +164,7 @@ def _transform(
 
 
 def require_route_accepts(accept: str, offered: tuple[str, ...]) -> None:
-    """The router's own, stricter look: one clause must literally be offered, or be `*/*`."""
+    """The stricter check of the router: one clause must literally be offered, or be `*/*`."""
     if accept and not _route_accepts(accept, offered):
         raise NotAcceptable(
             f"406: Not Acceptable\n\nAvailable representations: {', '.join(offered)}",
@@ -198,7 +198,7 @@ def not_acceptable(served: tuple[str, ...]) -> NotAcceptable:
 
 
 def wants_pretty(parameter: str | None, user_agent: str) -> bool:
-    """`?pretty` decides when it says anything; else some clients are read by people."""
+    """`?pretty` decides if it is given; otherwise clients that people use get indented JSON."""
     if parameter:
         return parameter in _TRUE
     return user_agent.startswith(_INDENTED_AGENTS)

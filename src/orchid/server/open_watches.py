@@ -1,9 +1,9 @@
 """Open watches: whose they are, how many each may have, and whether they still may.
 
 A watch lasts for many minutes, and its credential or its right may end before it does. So what was
-presented is authenticated and authorized again: soon after an object changed on which credentials
-or rights rest, soon after somebody calls `look_again`, and every few seconds because times pass.
-What ends a watch is a clear no; a store or a webhook that cannot be asked ends nothing.
+presented is authenticated and authorized again: soon after a change of an object that credentials
+or rights depend on, soon after a call of `look_again`, and every few seconds, since credentials
+expire. What ends a watch is a clear no; a store or a webhook that cannot be asked ends nothing.
 
 Start with `OpenWatches.follow`. It never looks at events: watch_stream.py sends those.
 """
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 MOST_PER_USER: Final = 1_000
 LOOK_EVERY: Final = 10.0  # seconds, for the ends of tokens and certificates
 PAUSE: Final = 0.5  # between two rounds, so that a crowd of changes costs two rounds a second
-AT_ONCE: Final = 20  # watches that are judged before others have their turn
+AT_ONCE: Final = 20  # watches that are judged before other tasks may run
 
 
 class _Followed(NamedTuple):
@@ -126,7 +126,7 @@ class OpenWatches:
             decision = await self._authorizer.authorize(user, target)
         except (Rejected, BadRequest, Forbidden):
             return False
-        except Exception as problem:  # our trouble is not the end of their right
+        except Exception as problem:  # a failure on our side must not end a watch
             log.warning("watch.not_judged", extra={"why": type(problem).__name__})
             return True
         return user.username == username and (decision.allowed or bool(decision.error))

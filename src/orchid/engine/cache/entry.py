@@ -1,7 +1,7 @@
 """Entry: one object at one revision, as the bytes that will be sent.
 
-The stored JSON gets its resourceVersion put in once, when the change arrived. It is decoded only
-when somebody asks for `.object`, and stays so as long as few others were decoded since.
+The resourceVersion is put into the stored JSON once, when the change arrives. The entry is decoded
+only when somebody asks for `.object`; the decoded form is kept while it is among those used last.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ DECODED_BYTES: Final = 8 << 20  # of entries that are kept in another form besid
 
 
 class UnreadableBytes(ValueError):
-    """What is stored is no object of its kind: written by other hands, or damaged."""
+    """The stored bytes are not an object of the kind: damaged, or written by another program."""
 
 
 class _Meta(Wire):
@@ -33,9 +33,9 @@ _decode_meta = msgspec.json.Decoder(_Meta).decode
 
 
 class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
-    """One object at one revision. What it says never changes; a change makes a new entry.
+    """One object at one revision; it never changes.
 
-    Nothing in an entry refers back to it, so that the garbage collector need not look at millions.
+    Nothing in an entry refers back to it, so that the garbage collector need not track millions.
     """
 
     kind: Kind[T]
@@ -50,7 +50,7 @@ class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
     def stored(cls, kind: Kind[T], key: str, value: bytes, revision: Revision) -> "Entry[T]":
         """The entry of bytes that this server has written."""
         head = kind.head
-        # Behind kind and apiVersion, which may be those of another naming or version.
+        # What follows kind and apiVersion, which may be those of another naming or version.
         start = len(head) if value.startswith(head) else value.index(b'"metadata":')
         return cls(kind, key, with_revision(value[start:], revision), revision)
 
@@ -70,7 +70,7 @@ class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
         return cls(kind, "", encode(new)[len(kind.head) :], 0, None, new)
 
     def at(self, revision: Revision) -> "Entry[T]":
-        """The same content at another revision: what a deletion shows."""
+        """The same content at another revision, as a DELETED event shows it."""
         tail = self.tail.replace(
             b'"resourceVersion":"%d"' % self.revision, b'"resourceVersion":"%d"' % revision, 1
         )
@@ -121,14 +121,14 @@ class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
         return found
 
     def shrink(self) -> None:
-        """Keep the bytes alone; all else can be made of them."""
+        """Keep only the bytes; everything else can be made from them again."""
         self._meta = self._object = self.forms = None
 
 
 class LatelyUsed:
-    """Entries that are kept in another form besides their bytes: those used last, and no more.
+    """The entries used last, which are kept decoded or encoded in other forms.
 
-    Among a million accounts, each that is looked at once must not stay decoded for ever.
+    An object that was looked at once must not stay decoded for ever.
     """
 
     def __init__(self, most: int = DECODED_BYTES) -> None:
@@ -139,7 +139,7 @@ class LatelyUsed:
 
     def keep(self, entry: Entry[Any]) -> None:
         if not entry.revision:
-            return  # it is not stored, and gone as soon as it is answered
+            return  # it is not stored, and dropped when the answer is sent
         with self._lock:
             self._entries.append(entry)
             self.kept_bytes += len(entry.tail)
@@ -153,7 +153,7 @@ _lately_used = LatelyUsed()
 
 
 def as_kind(kind: Kind[T], one: Object) -> T:
-    """An object in the words of another kind that serves the same objects."""
+    """An object converted to another kind that serves the same objects."""
     if not isinstance(one, kind.type):
         one = msgspec.convert(one, kind.type, from_attributes=True)
     return replace(one, kind=kind.name, api_version=kind.api_version)

@@ -7,9 +7,9 @@ Order. Batches are applied one after the other; `revision` moves when a batch is
 whoever waits for a revision finds everything up to it. Caches tell their listeners of each batch
 after that, in order; where they are many, the next batch does not wait for the last of them.
 
-Trouble. A store that does not answer is asked again, and the watch goes on where it stopped. If
-history is gone by then, everything is loaded anew, and watchers, for whom there would be a hole,
-are ended: they hear that their version is too old, as after any long absence.
+Failures. A store that does not answer is asked again, and the watch resumes where it stopped. If
+that revision is compacted by then, everything is loaded again, and watches, which would miss
+changes, are ended with 410: the client's resourceVersion is too old.
 """
 
 import asyncio
@@ -49,11 +49,11 @@ T = TypeVar("T", bound=Object)
 
 log = logging.getLogger(__name__)
 
-YIELD_EVERY = 50  # listeners told before others get a turn of the loop
+YIELD_EVERY = 50  # listeners that are told before other tasks may run
 MOST_UNTOLD = 100  # batches; beyond that no more are taken in until all were told
-RECORDS_PER_PAGE = 5_000  # read at once; what is done with them keeps others waiting
-TELL_EVERY = 100_000  # objects loaded before the log has another line
-_TOLD = object()  # what a telling that has come to its end gives
+RECORDS_PER_PAGE = 5_000  # read at once; handling them blocks the event loop
+TELL_EVERY = 100_000  # objects loaded between two log lines
+_TOLD = object()  # marks the end of a batch in `_untold`
 FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0  # seconds before a store that failed is asked again
 
 
@@ -62,7 +62,7 @@ class Feed:
 
     def __init__(self, store: Store, catalog: Catalog) -> None:
         self.revision: Revision = 0
-        self.told: Revision = 0  # up to here every listener has heard of everything
+        self.told: Revision = 0  # every listener was told of all changes up to here
         self._store = store
         self.history = HistoryBudget()
         self._caches: dict[type, KindCache[Any]] = {
@@ -98,7 +98,7 @@ class Feed:
         return self.revision
 
     async def reach(self, revision: Revision) -> None:
-        """Wait until the feed is at a revision at least; a request has no seat meanwhile."""
+        """Wait until the feed has reached a revision; the request has no seat meanwhile."""
         if revision > self.revision:
             seat = SEAT.get()
             if seat is not None:
@@ -108,7 +108,7 @@ class Feed:
             try:
                 await waiter[1]
             except asyncio.CancelledError:
-                # Nobody may ever get there: what was given up is not kept.
+                # That revision may never come: a waiter that gives up is removed.
                 self._waiting = [other for other in self._waiting if other is not waiter]
                 raise
             finally:
@@ -118,13 +118,13 @@ class Feed:
     async def reach_within(
         self, revision: Revision, seconds: float, *, bounded: bool = False
     ) -> bool:
-        """Wait for a revision, but not for ever; say whether it came.
+        """Wait for a revision for a limited time; return whether it came.
 
-        With `bounded`, a caller who has too many requests waiting already is turned away.
+        With `bounded`, a caller who has too many requests waiting already is refused.
         """
         if revision <= self.revision:
             return True
-        await asyncio.sleep(0)  # from here on there is a task, which a timeout needs
+        await asyncio.sleep(0)  # from here on there is a task, which asyncio.timeout needs
         seat = SEAT.get()
         if bounded and seat is not None:
             seat.require_room_to_wait()
@@ -134,7 +134,7 @@ class Feed:
         return revision <= self.revision
 
     async def run(self) -> None:
-        """Load everything and follow the store, through all its troubles, until cancelled."""
+        """Load everything and follow the store until cancelled; failures are retried."""
         wait = FIRST_WAIT
         try:
             while True:
@@ -154,11 +154,11 @@ class Feed:
                 self._teller.cancel()
 
     async def _follow(self) -> None:
-        """Take in one batch after the other, from where we are, or else from the start."""
+        """Apply one batch after the other, from the present position, or from the start."""
         if self._position is None:
             self._position = await self._load()
         else:
-            await self._store.revision()  # a watch is silent also while nobody is there
+            await self._store.revision()  # fails if the store is gone; a watch would not
         self.following = True
         async with contextlib.aclosing(self._store.watch(OBJECTS, after=self._position)) as batches:
             async for batch in batches:
@@ -178,7 +178,8 @@ class Feed:
         if batch.revision >= self._loaded_at:
             self._advance(batch.revision)
         telling = self._tell(told, self.revision)
-        # Most often this is all. Otherwise the rest is told beside: what comes next is not to wait.
+        # Usually this tells all listeners. Otherwise a task tells the rest, so that the next batch
+        # need not wait.
         if self._untold or next(telling, _TOLD) is not _TOLD:
             self._untold.append(telling)
             if self._teller is None:
@@ -189,12 +190,12 @@ class Feed:
     def _tell(
         self, told: dict[KindCache[Any], list[ObjectChange[Any]]], revision: Revision
     ) -> Iterator[None]:
-        """Tell every listener, pausing so that others can run: a thousand watchers take a while."""
+        """Tell every listener, with pauses for other tasks: a thousand watchers take a while."""
         for cache, changes in told.items():
             for count, listener in enumerate(list(cache.listeners.values()), start=1):
                 try:
                     listener.told(changes)
-                except Exception:  # one watcher's trouble is not everyone's
+                except Exception:  # a listener that fails must not stop the others
                     log.exception("feed.listener_failed")
                     if listener.lost is not None:
                         listener.lost()
@@ -203,7 +204,7 @@ class Feed:
         self.told = revision
 
     async def _tell_rest(self) -> None:
-        """Tell batch after batch what `_take` has not told."""
+        """Tell listeners of the batches that `_take` has left."""
         while self._untold:
             await asyncio.sleep(0)
             if self._untold and next(self._untold[0], _TOLD) is _TOLD:
@@ -216,11 +217,11 @@ class Feed:
             cache.forget_before(revision)
 
     async def _load(self) -> Revision:
-        """Put everything on its cache, and say after which revision to go on.
+        """Load every cache, and return the revision after which to go on.
 
-        The first time, that is the oldest one, so that clients which were here before a restart
-        can go on too. Later it is that of the pages: whoever reads meanwhile must find the entries
-        and the revision that belongs to them.
+        The first time, that is the oldest one, so that clients can resume their watches after a
+        restart of the server. Later it is the revision of what was read: readers must find entries
+        and revision that belong together.
         """
         found = {cache: LoadedObjects() for cache in self._caches.values()}
         async for page in self._pages():
@@ -228,7 +229,7 @@ class Feed:
                 cache = self._cache_of(record.key)
                 if cache is not None:
                     found[cache].take(cache.kind, record)
-        self._untold.clear()  # whoever was not told is told that something is missing
+        self._untold.clear()  # their listeners are told that changes are missing
         oldest = page.revision if self.loaded else page.oldest
         for cache, objects in found.items():
             cache.load(objects.entries, oldest, objects.unreadable)
@@ -241,7 +242,7 @@ class Feed:
         return oldest
 
     async def _pages(self) -> AsyncIterator[Page]:
-        """Everything in the store as of now, a part at a time; the log tells how far it is."""
+        """Everything in the store at one revision, page by page; progress is logged."""
         span, at, count = OBJECTS, LATEST, 0
         while True:
             page = await self._store.read(span, at=at, limit=RECORDS_PER_PAGE)

@@ -49,7 +49,7 @@ class ObjectChange(msgspec.Struct, Generic[T], eq=False, gc=False):
 
 
 class HistoryBudget:
-    """The bytes that the past of all kinds may take together; who has most of them gives first."""
+    """The bytes that kept changes of all kinds may take; the kind with most drops its oldest."""
 
     def __init__(self, most: int = HISTORY_BYTES) -> None:
         self.most = most
@@ -68,14 +68,14 @@ class HistoryBudget:
         self.spent -= weight
 
     def _make_room(self) -> None:
-        """Drop somewhat more than is needed, so that not every change has to look for room."""
+        """Drop somewhat more than needed, so that this is not done at every change."""
         while self.spent > self.most - self.most // 64:
             largest = max(self._caches, key=lambda cache: cache.kept_bytes)
             largest.drop_oldest()
 
 
 class CacheListener(NamedTuple, Generic[T]):
-    """Who wants to know: of each batch of changes, and of a hole in them."""
+    """A listener: it is told of each batch of changes, and when some were missed."""
 
     told: Callable[[list[ObjectChange[T]]], None]
     lost: Callable[[], None] | None
@@ -92,9 +92,9 @@ class KindCache(Generic[T]):
         self.unreadable: dict[str, Revision] = {}  # keys with bytes that are no object of the kind
         self.changes: deque[ObjectChange[T]] = deque()
         self.kept_bytes = 0  # what the changes weigh
-        self.oldest: Revision = 0  # one can still watch after this revision
+        self.oldest: Revision = 0  # the oldest revision from which a watch can start
         self.revision: Revision = 0  # of the newest change to this kind
-        self.generation = 0  # another number whenever anything here has changed
+        self.generation = 0  # counts up with every change
         self.listeners: dict[object, CacheListener[T]] = {}
         self._keys = SortedKeys()
         self._joined: dict[str, tuple[Revision, bytes]] = {}
@@ -103,7 +103,7 @@ class KindCache(Generic[T]):
         return self.entries.get(self.kind.key(namespace, name))
 
     def find(self, kind: Kind[T], namespace: str, name: str) -> Entry[T]:
-        """One object in one of the versions of its kind, or why there is none."""
+        """One object in one of the versions of its kind; raises if there is none."""
         key = kind.key(namespace, name)
         entry = self.entries.get(key)
         if entry is not None:
@@ -113,7 +113,7 @@ class KindCache(Generic[T]):
         raise NotFound(kind.about(name))
 
     def require_readable(self, prefix: str) -> None:
-        """Refuse to answer for all under a prefix while some of it cannot be read."""
+        """Raise if an object under a prefix cannot be read."""
         known = len(self.kind.key_prefix)
         found = sorted(key[known:] for key in self.unreadable if key.startswith(prefix))
         if found:
@@ -165,8 +165,8 @@ class KindCache(Generic[T]):
     ) -> None:
         """Have `told` called with each batch of changes, until `forget(listener)`.
 
-        `lost` is called when changes were missed and cannot be had any more; what is there then is
-        in `entries`, which is another dictionary.
+        `lost` is called when changes were missed and are no longer available; `entries` is then a
+        new dictionary with the current objects.
         """
         self.listeners[listener] = CacheListener(told, lost)
 
@@ -179,7 +179,7 @@ class KindCache(Generic[T]):
         oldest: Revision,
         unreadable: dict[str, Revision] | None = None,
     ) -> None:
-        """Begin anew with what the store holds, without a past."""
+        """Start over with what the store holds, without kept changes."""
         self.entries = entries
         self.unreadable = unreadable or {}
         self._keys = SortedKeys(entries)
@@ -190,7 +190,7 @@ class KindCache(Generic[T]):
         self.generation += 1
 
     def remember(self, change: ObjectChange[T]) -> None:
-        """Keep a change for those who watch from before it."""
+        """Keep a change for watches that start before it."""
         self.changes.append(change)
         self.revision = change.revision
         self.generation += 1
@@ -213,7 +213,7 @@ class KindCache(Generic[T]):
             self.unreadable.pop(event.key, None)
         if event.value is not None:
             new = read_or_none(self.kind, event.key, event.value, event.revision)
-            if new is None:  # as good as gone for those here
+            if new is None:  # to readers it is as if it were deleted
                 self.unreadable[event.key] = event.revision
         if new is not None:
             self.entries[event.key] = new

@@ -22,12 +22,12 @@ from orchid.wire.struct import replace
 
 T = TypeVar("T", bound=Object)
 
-PATIENCE = 2.0  # seconds; a feed in trouble must not keep back the answer to a write that is done
+PATIENCE = 2.0  # seconds; a feed that fails must not hold back the answer to a finished write
 LARGEST_OBJECT = 1_572_864  # bytes of one stored object, as etcd's own request limit
 
 
 class Raced(Exception):
-    """Somebody else changed the object in between; `revision` is theirs, 0 if it is gone."""
+    """Another write changed the object first; `revision` is the new one, 0 if it was deleted."""
 
     def __init__(self, revision: store.Revision) -> None:
         super().__init__(f"changed at revision {revision}")
@@ -66,7 +66,7 @@ class Objects:
         return self.feed.cache(kind)
 
     async def current(self, kind: Kind[T], namespace: str, name: str) -> Entry[T]:
-        """The object as every acknowledged write left it, or NotFound."""
+        """The object after every acknowledged write; raises NotFound."""
         await self.feed.fresh()
         return self.feed.cache(kind).find(kind, namespace, name)
 
@@ -94,7 +94,7 @@ class Objects:
         return await self._commit([change, *_recorded(old.kind, None, old, request)])
 
     async def remove_unreadable(self, kind: Kind[T], namespace: str, name: str) -> bool:
-        """Remove what is stored if it cannot be read; say whether that was so."""
+        """Remove what is stored if it cannot be read; return whether it was removed."""
         await self.feed.fresh()
         key = kind.key(namespace, name)
         revision = self.feed.cache(kind).unreadable.get(key)
@@ -145,7 +145,8 @@ class Objects:
             raise TooLarge(str(failure)) from failure
         except store.StoreError as failure:
             raise unavailable(failure) from failure
-        # Whoever is told of a write finds it in force: a binding grants, a deleted account is out.
+        # A write is in effect before it is answered: a binding grants, a deleted account is
+        # refused.
         if revision > self.feed.revision:
             await self.feed.reach_within(revision, PATIENCE)
         return revision
@@ -160,7 +161,7 @@ class Objects:
 def _recorded(
     kind: Kind[T], new: T | None, old: Entry[T] | None, request: Request
 ) -> list[store.Change]:
-    """What goes into the ledger in the same commit, by the kind's own word."""
+    """The ledger entries of a change, as the kind declares them; part of the same commit."""
     if kind.records is None:
         return []
     before = old.object if old else None

@@ -1,7 +1,7 @@
 """Snapshot: the entries of one kind under a prefix, now or as they stood a while ago.
 
-It is a view, made in no time however many objects there are, and good until the next change. Of the
-past it knows only what has changed since.
+It is a view: cheap to make however many objects there are, and valid until the next change. For a
+past revision it holds only the objects that have changed since.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,9 +1,8 @@
-"""SortedKeys: the keys of one kind in order, of which there may be millions.
+"""SortedKeys: the keys of one kind in order; there may be millions.
 
-They stand in blocks of at most `LARGEST_BLOCK`. A key that comes or goes moves the keys of its own
-block, never those of all others, so that a write costs the same among a million as among a hundred.
-
-Nothing here is a copy: whoever goes through the keys does so before the next change.
+They are kept in blocks of at most `LARGEST_BLOCK`. Adding or removing a key moves only keys of its
+own block, so that a write costs the same among a million as among a hundred. Iterators are no
+copies: use them before the next change.
 """
 
 from bisect import bisect_left, insort
@@ -25,7 +24,7 @@ class SortedKeys:
         self._lasts = [block[-1] for block in self._blocks]  # of each block its greatest key
 
     def add(self, key: str) -> None:
-        """Take in a key that is not here."""
+        """Add a key that is not there."""
         blocks, lasts = self._blocks, self._lasts
         if not blocks:
             blocks.append([key])
@@ -39,7 +38,7 @@ class SortedKeys:
         lasts[at] = blocks[at][-1]
 
     def remove(self, key: str) -> None:
-        """Take out a key that is here."""
+        """Remove a key that is there."""
         at = bisect_left(self._lasts, key)
         block = self._blocks[at]
         del block[bisect_left(block, key)]

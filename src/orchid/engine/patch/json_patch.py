@@ -28,7 +28,7 @@ _INDEX = re.compile(r"[+-]?\d{1,9}", re.ASCII)
 
 
 class _DoesNotApply(Exception):
-    """An operation failed. Why is not disclosed, so it is not recorded either."""
+    """An operation failed. The reason is not disclosed, so none is kept."""
 
 
 def apply(document: dict[str, Any], operations: Any) -> Any:

@@ -2,8 +2,8 @@
 
 `AuditLog.put` takes one finished line and returns at once; a thread of its own writes what has
 gathered, one system call for many events. It also finishes lines that take long to make, which
-`put_later` hands over. What waits is bounded: `full` says so, and whoever asks before a request is
-worked on can refuse it, so that nothing happens unrecorded.
+`put_later` hands over. What waits is bounded: when it is `full`, requests are refused before they
+are worked on, so that nothing happens unrecorded.
 
 The file is opened for appending with mode 0600. If it is renamed or removed, the next batch goes
 to a new file of the old name, so that any rotation works without a signal. An event that cannot be
@@ -57,19 +57,19 @@ class AuditLog:
 
     @property
     def full(self) -> bool:
-        """Whether more waits to be written than is good."""
+        """Whether too much waits to be written."""
         return self._size >= self._most
 
     def put(self, line: bytes) -> None:
         """Have a line written; it brings its own line feed.
 
-        Taken even when the log is `full`: it ends something that has begun, of which there are
-        only as many as there are requests under way.
+        It is accepted even when the log is `full`: the request has begun, and the number of those
+        is bounded.
         """
         self._take(line, len(line))
 
     def put_later(self, line: Callable[[], bytes], size: int) -> None:
-        """Have a line made and written, in its place among the others; `size` is an estimate."""
+        """Have a line made and written, in order with the others; `size` is an estimate."""
         self._take(line, size)
 
     def _take(self, line: bytes | Callable[[], bytes], size: int) -> None:
@@ -132,7 +132,7 @@ class AuditLog:
             return b""
 
     def _follow_name(self) -> None:
-        """Open the file anew if its name no longer leads to what we have open."""
+        """Open the file again if it was renamed or removed."""
         if self._path is None:
             return
         if self._file >= 0:

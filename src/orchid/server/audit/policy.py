@@ -4,8 +4,9 @@
 `Policy.plan` says for one request what to record. Rules are looked at in order and the first that
 fits decides; a request that none fits is not recorded.
 
-Rules look at the caller who authenticated, not at whom they act for. What holds secrets is never
-recorded beyond `Metadata`, whatever a rule says: the kinds themselves say so, and trail.py asks.
+Rules look at the caller who authenticated, not at the impersonated user. What holds secrets is
+never recorded beyond `Metadata`, whatever a rule says: the kinds themselves say so, and trail.py
+asks.
 """
 
 import enum
@@ -62,7 +63,7 @@ Matcher = Callable[[UserInfo | None, Target], bool]
 
 
 class Policy:
-    """The rules, compiled: each a list of questions and the plan if all are answered with yes."""
+    """The compiled rules: each a list of conditions, and the plan if all of them hold."""
 
     def __init__(self, rules: list[tuple[list[Matcher], Plan]]) -> None:
         self._rules = [(tuple(matchers), plan) for matchers, plan in rules]

@@ -1,7 +1,7 @@
-"""Audit: what happened, for the record. One event per stage of a request.
+"""Audit: what happened, one event per stage of a request.
 
-`AuditTrail` is what the chain tells, if there is one; `PolicyAudit` writes what the policy asks for
-(policy.py) to the log (log_file.py), in the event form of the reference.
+`AuditTrail` is what the chain calls, if auditing is on; `PolicyAudit` writes what the policy asks
+for (policy.py) to the log (log_file.py), in the event form of the reference.
 
     RequestReceived    the caller is known; nothing has been done yet
     ResponseStarted    a watch has begun; or nobody was authenticated, which is the only event then
@@ -128,7 +128,7 @@ class PolicyAudit:
         return self._end(exchange, plan, RESPONSE_COMPLETE, outcome)
 
     def _nobody(self, exchange: Exchange, answer: Response | Stream) -> None:
-        """The request ended before anybody was authenticated."""
+        """The event of a request that ended before anybody was authenticated."""
         if exchange.located is NOWHERE:
             return
         plan = self._plan(exchange, None)
@@ -151,7 +151,8 @@ class PolicyAudit:
     ) -> None:
         if RESPONSE_COMPLETE in plan.omitted_stages:
             return
-        # A watch lasts: keep the finished event instead of everything it was made from.
+        # A watch stays open for long: keep the finished event instead of everything it was made
+        # from.
         event = self._completed(exchange, plan, RESPONSE_COMPLETE, outcome)
         token = presented_token(exchange.http)
 
@@ -251,7 +252,7 @@ def shown_agent(http: HttpRequest) -> str:
 
 
 def source_ips(http: HttpRequest) -> tuple[str, ...]:
-    """What proxies say of where the request comes from, and then what we see ourselves."""
+    """The client addresses that proxies report, then the one that we see ourselves."""
     peer = peer_address(http.peer)
     forwarded = http.headers.get("x-forwarded-for", "")
     real = http.headers.get("x-real-ip", "")
@@ -283,7 +284,7 @@ def _address(text: str) -> str:
 
 
 def reference(target: Target, sent: object) -> AuditObjectReference | None:
-    """The object a request is about; what the path leaves open is in what was sent."""
+    """The object that a request is about, from the path and, where that is incomplete, the body."""
     if not target.is_resource:
         return None
     name, namespace, uid, version = target.name, target.namespace, "", ""

@@ -3,7 +3,7 @@
 `MetricsPage` joins the counts of requests, audit and the feed, and what others count and hand in,
 with what the operating system says of the process. A family is printed by one small function.
 Where several processes are one server, whichever answers shows what all have counted.
-DELETE /metrics begins to count from nothing.
+DELETE /metrics resets the counts.
 """
 
 import os
@@ -38,7 +38,7 @@ _CONTENT_TYPE = b"Content-Type: text/plain; version=0.0.4; charset=utf-8; escapi
 
 
 class OtherProcesses(Protocol):
-    """Those that are one server together with this one."""
+    """The other processes of this server."""
 
     async def gather(self, own: list[Family]) -> list[list[Family]]:
         """What each of the others has counted; `own` is kept for when they ask."""
@@ -90,7 +90,7 @@ class MetricsPage:
         return page_text(self.families())
 
     def reset(self) -> None:
-        """Begin to count from nothing."""
+        """Reset the counts."""
         self._requests.reset()
         for metric in self._counted:
             metric.reset()

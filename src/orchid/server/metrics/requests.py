@@ -190,7 +190,7 @@ class CountedRequests:
 
 
 def user_class(username: str) -> str:
-    """One of three words, since user names are without number."""
+    """One of three classes, because user names would make too many series."""
     if username == "admin":
         return "admin"
     return "email_id" if "@" in username else "other"

@@ -48,7 +48,7 @@ class UnfinishedRequest:
             awaited = context.run(asking.send, None)
         except StopIteration as done:
             self.recognize(done.value)
-        except Exception:  # the request itself will meet it again, and say so
+        except Exception:  # the request itself will fail in the same way, and say so
             self.sender = CallerStanding.UNKNOWN
         else:
             return PendingRecognition(answered, service, carry_on(asking, awaited), context)
