@@ -1,1 +1,1 @@
-"""Answers to two questions: who is calling, and may they?"""
+"""Authentication and authorization: who is calling, and may they?"""

@@ -1,6 +1,6 @@
 """When each certificate authority of one's own ends, by its signer, as a metric.
 
-Every server tells of all of them, from what is in its memory when somebody asks.
+Every server shows all of them, from its cache.
 """
 
 from typing import Final
@@ -29,4 +29,4 @@ class AuthorityEnds:
         return Family(NAME, "gauge", text, samples, Joining.MOST)
 
     def reset(self) -> None:
-        """Keep telling what is so now."""
+        """Do nothing: these are current values."""

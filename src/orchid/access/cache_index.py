@@ -1,4 +1,4 @@
-"""KindCacheIndex: follow one cache of the feed, for whoever keeps an index over its objects.
+"""CacheIndex: follows one cache of the feed, for indexes over its objects.
 
 The feed tells of every change. Besides, whoever answers from an index calls `catch_up` first: a
 cache tells its listeners one after the other, and a right that was taken away must be gone for

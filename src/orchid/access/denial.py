@@ -1,4 +1,4 @@
-"""The sentence that tells a caller what they may not do: `forbidden` builds it, for everybody.
+"""The text of a 403: `forbidden` builds it for all callers of it.
 
 `joined` puts the reasons of several authorizers together.
 
@@ -13,7 +13,7 @@ from orchid.wire.errors import ErrorSubject, Forbidden
 from orchid.wire.text import quote
 from orchid.wire.user import UserInfo
 
-# A browser that guesses at content must not find markup in what a caller chose.
+# Escaped, so that a browser that sniffs the content finds no markup in it.
 _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 

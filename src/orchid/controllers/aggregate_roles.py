@@ -28,7 +28,7 @@ class AggregateRoles(Controller[ClusterRole]):
 
     def starting(self) -> None:
         self._roles.clear()
-        self._is_complete = False  # half of the roles would take away what the others bring
+        self._is_complete = False  # until then rules of roles not yet loaded would be lost
 
     async def all_listed(self) -> None:
         self._is_complete = True

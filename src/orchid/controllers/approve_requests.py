@@ -1,4 +1,4 @@
-"""Decide on certificate requests: those of nodes, and those that a policy speaks of.
+"""Decide on certificate requests: those of nodes, and those that a policy selects.
 
 Reads   certificatesigningrequests that nobody has decided on, and approvalpolicies
 Asks    SubjectAccessReview: may the requester create .../nodeclient, or .../selfnodeclient?
@@ -48,7 +48,7 @@ from orchid.wire.naming import Naming
 from orchid.wire.user import UserInfo
 
 BY_NODE, BY_POLICY = "AutoApproved", "ApprovalPolicy"
-LOOK_AGAIN_SECONDS = 30.0  # rights that a requester lacks may come, and nothing tells of them
+LOOK_AGAIN_SECONDS = 30.0  # a missing right may be granted, and no event tells of that
 _CONDITIONS = b'"conditions":[{'
 
 REQUESTS = ListSelection(CertificateSigningRequest)
@@ -131,7 +131,7 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
         return again
 
     async def _by_policy(self, csr: CertificateSigningRequest, case: Case) -> float | None:
-        """Decide, or leave it; give the seconds after which to look again."""
+        """Decide, or leave it undecided; return the seconds after which to look again."""
         decision = await self._decision(csr, case)
         if decision.outcome is Outcome.APPROVE:
             assert decision.by is not None
@@ -160,7 +160,7 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
         return await decide(verdicts, may_use)
 
     def _case(self, csr: CertificateSigningRequest) -> Case | None:
-        """The request as policies see it; None if it cannot be read, and is a person's to judge."""
+        """The request as policies see it; None if it cannot be read: a person has to decide."""
         spec = csr.spec
         try:
             return case_of(
@@ -178,7 +178,7 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
             return None
 
     def _recognised(self, csr: CertificateSigningRequest) -> Iterator[tuple[str, str]]:
-        """The ways in which it may be approved as a node's: the right to ask for, what to say."""
+        """How it may be approved as a node's request: the right that is needed, and the message."""
         for way in recognise_node_client(
             self._node_client,
             signing_request.parse_once(csr.spec.request or b""),

@@ -1,4 +1,4 @@
-"""Delete bootstrap tokens whose time is over.
+"""Delete bootstrap tokens that have expired.
 
 Reads    secrets of the bootstrap token type in the system namespace
 Deletes  those that have expired, or whose expiration cannot be read
@@ -42,7 +42,7 @@ class CleanBootstrapTokens(Controller[Secret]):
 
 
 def seconds_left(expiration: bytes, now: datetime) -> float:
-    """How long a token has to live; what cannot be read has lived."""
+    """Seconds until a token expires; one whose expiration cannot be read has expired."""
     try:
         moment = datetime.fromisoformat(expiration.decode("ascii"))
         if moment.tzinfo is None:

@@ -44,7 +44,7 @@ class CleanRequests(Sweeper):
 
 
 def is_over(csr: CertificateSigningRequest, now: datetime) -> bool:
-    """Whether a request has outlived its use."""
+    """Whether a request can be deleted."""
     if not csr.status.conditions:
         return _is_older(csr.metadata.creation_timestamp, UNSETTLED, now)
     if _is_condition_older(csr, DENIED, SETTLED, now):

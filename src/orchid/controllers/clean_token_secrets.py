@@ -47,7 +47,7 @@ class CleanTokenSecrets(Sweeper):
                 await self._retire(secret, today)
 
     async def _is_long_known(self, today: date) -> bool:
-        """Whether uses have been written down for long enough that silence means something."""
+        """Whether uses have been recorded for long enough to know that a token is unused."""
         name = self._names.legacy_token_tracking_config_map
         tracking = await self._client.find(ConfigMap, name, self._names.system_namespace)
         since = read_date(tracking.data.get(SINCE, "")) if tracking else None

@@ -4,7 +4,7 @@ Reads    the metadata of every kind
 Deletes  what all of whose owners are gone (background), or are waiting for it (foreground)
 Writes   removes references to owners that are gone from what has others; removes the finalizers
          `foregroundDeletion` and `orphan` once dependents are dealt with
-Never    believes its own notes: before it deletes anything, object and owners are read anew
+Never trusts its own notes: before it deletes anything, object and owners are read again
 
 Notes are kept of dependents and of owners that wait, of nothing else: most objects have no owner.
 """
@@ -98,7 +98,7 @@ class Notes:
         return list(self._dependents.get(uid, ()))
 
     def is_blocked(self, uid: str) -> bool:
-        """Whether an owner that waits has to wait on, for a dependent that is not waiting for it.
+        """Whether an owner that waits for its dependents has to go on waiting.
 
         Owners may own each other in a circle. Each of them would wait for the next, for ever; so
         one that waits, by way of others that wait, for this very owner does not hold it up.
@@ -189,7 +189,7 @@ class CollectDependents(Worker[DependencyNode, None]):
         self._look_at_waiting(owners)
 
     def _look_at_waiting(self, owners: tuple[OwnerReference, ...]) -> None:
-        """Those who waited for an object that is gone, or theirs no more, may have to no longer."""
+        """Look again at owners that waited for an object which is gone or no longer theirs."""
         for owner in owners:
             waiting = self._notes.waiting.get(owner.uid)
             if waiting is not None:
@@ -230,7 +230,7 @@ class CollectDependents(Worker[DependencyNode, None]):
         for reference in live.metadata.owner_references:
             kind = self._client.catalog.named(reference.api_version, reference.kind)
             if kind is None or (kind.namespaced and not node.namespace):
-                owners.there.append(reference)  # nobody can tell; so nothing is deleted for it
+                owners.there.append(reference)  # not known, so nothing is deleted because of it
                 continue
             place = node.namespace if kind.namespaced else ""
             owner = await self._client.find(kind.type, reference.name, place)
@@ -244,13 +244,13 @@ class CollectDependents(Worker[DependencyNode, None]):
 
     async def _wait_for_dependents(self, node: DependencyNode, live: Object) -> None:
         for dependent in self._notes.dependents(node.uid):
-            if dependent.uid not in self._notes.waiting:  # those are looked at for themselves
+            if dependent.uid not in self._notes.waiting:  # those are looked at by themselves
                 self.queue.add(dependent)
         if not self._notes.is_blocked(node.uid):
             await self._unfinalize(node, live, FOREGROUND)
 
     async def _orphan(self, node: DependencyNode, live: Object) -> None:
-        """Set every dependent free, then let the owner go.
+        """Remove the owner from every dependent, then let the owner be deleted.
 
         The notes may lag behind, and a dependent that is missed here would be deleted later for
         want of an owner. So everything is read.

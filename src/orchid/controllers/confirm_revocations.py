@@ -61,7 +61,7 @@ class ConfirmRevocations(Controller[CredentialRevocation]):
         self._waiting.add(key)
         revision, live = int(found.metadata.resource_version), self._live()
         if not live or min(live) < revision:
-            return LOOK_AGAIN  # a server that ends without a word is no longer counted some day
+            return LOOK_AGAIN  # a server that crashed is no longer counted after a while
         told = Condition(
             type=EFFECTIVE,
             status=TRUE,

@@ -1,8 +1,8 @@
-"""Keep an account named `default` in every namespace that is not on its way out.
+"""Keep an account named `default` in every namespace that is not being deleted.
 
 Reads   namespaces; is told of deleted serviceaccounts
 Writes  the account, bare: nothing but its name
-Never   brings one back under its old uid, so that tokens of the deleted one stay dead
+Never   brings one back under its old uid, so that tokens of the deleted one stay invalid
 """
 
 from collections.abc import AsyncIterator

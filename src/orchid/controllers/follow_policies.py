@@ -51,7 +51,7 @@ class PolicyFollower:
         return self._index is None or len(self._index) > 0
 
     def forget(self) -> None:
-        """Begin anew: nothing is decided until everything has been told again."""
+        """Start over: nothing is decided until all policies are loaded again."""
         self._index = None
         self.all_told.clear()
 
@@ -90,6 +90,6 @@ class PolicyFollower:
         index.put(made)
         wanted = with_usability(policy, made.unusable, self._clock.now())
         if wanted != policy:
-            # Whoever was faster has its own event, which brings us back here.
+            # A conflicting write has its own event, which brings us back here.
             with contextlib.suppress(Conflict, NotFound):
                 await self._client.update_status(wanted)

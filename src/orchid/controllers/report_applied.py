@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 RENEW_EVERY: Final = 10.0  # seconds
 LASTS: Final = 30  # seconds without renewal
-PAUSE: Final = 0.02  # between two reports, so that a crowd of revocations costs few
+PAUSE: Final = 0.02  # between two reports, so that many revocations need few
 
 
 def server_label(names: Naming) -> str:
@@ -40,7 +40,7 @@ def applied_annotation(names: Naming) -> str:
 
 
 class ReportApplied:
-    """One server's word."""
+    """Reports how far one server is."""
 
     def __init__(
         self, client: Client, clock: Clock, names: Naming, applied: Callable[[], int]

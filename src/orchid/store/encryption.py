@@ -34,7 +34,7 @@ NONCE_BYTES = 12  # NIST SP 800-38D, 8.2.2: random, for at most 2^32 values unde
 
 
 class NotOpened(Exception):
-    """A value was sealed by this provider, and does not open: another key, or it was changed."""
+    """A value of this provider cannot be decrypted: it has another key, or was changed."""
 
 
 class Provider(Protocol):
@@ -107,7 +107,7 @@ class EncryptedStore:
         self.close = store.close
 
     def is_stale(self, key: str) -> bool:
-        """Whether writing the same value again would seal it better."""
+        """Whether the value should be written again, to be encrypted with the newest key."""
         return key in self._stale
 
     async def read(self, span: Span, *, at: Revision = LATEST, limit: int = 0) -> Page:

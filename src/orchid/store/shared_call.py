@@ -1,8 +1,8 @@
 """One call for everybody who waits for its answer.
 
-The answer must be no older than the question: whoever asks while a call is under way does not
-get that call's answer, which may have been given before, but shares the next one. A failure is
-everybody's: it is no older for having been waited for.
+The answer must be no older than the question: whoever asks while a call is under way does not get
+that call's answer, which may have been given before, but shares the next one. A failure is given to
+everybody who waits.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class SharedCall(Generic[A]):
 
 
 def _fail(asked: list[asyncio.Future[A]], text: str) -> None:
-    """Give each its own error: one that is raised in several places gathers all their traces."""
+    """Give each waiter its own exception: a shared one would collect all their tracebacks."""
     for waiting in asked:
         if not waiting.done():
             waiting.set_exception(StoreUnavailable(text))

@@ -17,7 +17,7 @@ def shared(meant: Audiences, wanted: Audiences) -> Audiences:
 
 
 def with_authenticated_group(found: Authenticated) -> Authenticated:
-    """Add the group of everybody who proved who they are, behind their own."""
+    """Append the group `system:authenticated` to the user's own groups."""
     if AUTHENTICATED in found.user.groups:
         return found
     user = with_group(found.user)

@@ -1,8 +1,8 @@
 """Bearer tokens in a request: the Authorization header, or a WebSocket subprotocol.
 
-`BearerAuthenticator` and `WebSocketAuthenticator` find the token; whose it is, the token
-authenticators say. A token that nobody knows is refused, so it never ends as anonymous. Tokens are
-read from nowhere else: not from the query, not from a cookie, not from a second header.
+`BearerAuthenticator` and `WebSocketAuthenticator` find the token; the token authenticators say
+whose it is. A token that nobody knows is refused, so its bearer is never treated as anonymous.
+Tokens are read from nowhere else: not from the query, not from a cookie, not from a second header.
 """
 
 from orchid.credentials.keys import b64url_decode

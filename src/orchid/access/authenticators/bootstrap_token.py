@@ -1,8 +1,8 @@
 """Bootstrap tokens: `id.secret`, kept in a Secret of the system namespace, to let a new node join.
 
 Start with `BootstrapTokenAuthenticator`. Whatever is wrong with one (unknown, expired, not meant
-for authentication, a group outside its range), it is as if it were not a token of ours: who tries
-tokens learns nothing from the answer.
+for authentication, a group outside its range), it is treated as unknown: whoever tries out tokens
+learns nothing from the answer.
 """
 
 import hmac
@@ -68,7 +68,7 @@ class BootstrapTokenAuthenticator:
 
 
 def is_expired(expiration: bytes, now: datetime) -> bool:
-    """Whether the time has come; what cannot be read counts as past."""
+    """Whether the token has expired; an expiration that cannot be read counts as expired."""
     if not expiration:
         return False
     text = expiration.decode("ascii", "replace")
@@ -81,7 +81,7 @@ def is_expired(expiration: bytes, now: datetime) -> bool:
 
 
 def extra_groups(listed: bytes) -> tuple[str, ...] | None:
-    """The groups, sorted; one that does not belong here spoils the whole token."""
+    """The groups, sorted; one that is not allowed makes the whole token invalid."""
     groups = {GROUP}
     for name in listed.decode("utf-8", "replace").split(",") if listed else ():
         if not _EXTRA_GROUP.fullmatch(name):

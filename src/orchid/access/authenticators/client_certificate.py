@@ -6,7 +6,7 @@ and pool, because the handshake proved that the peer holds the key and that cann
 the certificate's own is looked at in every request, the whole chain again every few minutes. A
 refusal is kept too, for seconds: judging a long chain takes milliseconds, and a caller may ask on.
 
-What was taken back (access/revocations.py) is looked up in every request, after the proof. For the
+Revocations (access/revocations.py) are looked up in every request, after the proof. For the
 API that is as fresh as a read: no server accepts what was revoked before it was asked. Pages
 (health, above all) must answer also while the store does not; they go by what has arrived here.
 """

@@ -1,4 +1,4 @@
-"""Callers in this very process: known by the object they present, so that there is no secret.
+"""Callers in this process: known by the Python object they present, so that there is no secret.
 
 A controller beside the server calls the chain with a `Peer` that only the assembly could give it
 (server/sockets/in_process.py). Nothing that comes over a socket can present that object, nothing
@@ -14,7 +14,7 @@ class InProcessCallers:
     """Know the callers to whom the assembly has handed a peer."""
 
     def __init__(self) -> None:
-        # By identity. The peer itself is kept too, so that its identity is never given anew.
+        # By id(). The peer itself is kept too, so that its id() is not used for another object.
         self._known: dict[int, tuple[object, Authenticated]] = {}
 
     def introduce(self, peer: object, user: UserInfo) -> None:

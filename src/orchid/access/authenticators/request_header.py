@@ -1,9 +1,9 @@
-"""Request headers: who a caller is by the word of a front proxy that proved itself.
+"""Request headers: who a caller is, as a front proxy with a client certificate says.
 
 Start with `RequestHeaderAuthenticator`. The headers count only on a connection whose client
-certificate an authority *of the proxies* issued, with a permitted common name; without that they
-are as if they were not there. Only the configured header names are read, none by default, and
-nothing else in the program reads them, so that a renamed header cannot be forged by its old name.
+certificate an authority *of the proxies* issued, with a permitted common name; otherwise they are
+ignored. Only the configured header names are read, none by default, and nothing else in the program
+reads them, so that a renamed header cannot be forged by its old name.
 """
 
 import re
@@ -21,7 +21,7 @@ from orchid.wire.naming import Naming
 from orchid.wire.text import header_text
 from orchid.wire.user import UserInfo
 
-# A percent sign that is no escape: then the whole key is taken as it stands.
+# A percent sign that is not an escape: then the whole key is taken literally.
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
 
 
@@ -54,7 +54,7 @@ class RequestHeaderSettings:
 
 
 class RequestHeaderAuthenticator:
-    """Believe the headers of a proxy with a certificate of its own."""
+    """Authenticate by the headers of a proxy that has shown its own certificate."""
 
     def __init__(
         self,

@@ -112,7 +112,7 @@ class SecretTokens:
             )
 
     def _refuse_revoked(self, claims: LegacyClaims, secret: Entry[Secret]) -> None:
-        """The token has no time of its own: it counts as old as its Secret."""
+        """The token has no time of issue: that of its Secret counts."""
         if self._revocations is None or secret.meta.creation_timestamp is None:
             return
         issued_at = int(secret.meta.creation_timestamp.timestamp())

@@ -4,10 +4,10 @@ Start with `account_verifier`, which makes the verifier whose claims these authe
 `ServiceAccountTokenAuthenticator`. The verifier remembers proven signatures; everything else is
 looked at in every use: times, audiences, whether the account and the bound object still exist under
 the uid that the token names, and whether it was taken back (access/revocations.py). `Grounds` are
-what a yes rests on: while the time is within bounds, the very same objects are there and nothing
-was taken back since, it is the same yes. So a deletion or a revocation is felt at once. Where the
-same headers come again on a connection, `stands` looks at all of this once more; only the token
-itself is not read again.
+what an acceptance depends on: while the time is within bounds, the same objects exist and nothing
+was revoked since, the token is accepted again. So a deletion or a revocation takes effect at once.
+Where the same headers come again on a connection, `stands` looks at all of this once more; only the
+token itself is not read again.
 """
 
 import functools
@@ -46,7 +46,7 @@ from orchid.wire.naming import Naming
 from orchid.wire.text import quote
 from orchid.wire.user import AUTHENTICATED, UserInfo
 
-# An object marked for deletion still vouches for its tokens for this long.
+# Tokens bound to an object that is being deleted stay valid for this long.
 DELETION_LEEWAY = timedelta(seconds=60)
 INVALIDATED = "service account token has been invalidated"
 
@@ -55,7 +55,7 @@ Found = tuple[KindCache[Any], Entry[Any]]  # an object that is there, and where
 
 
 class Grounds(msgspec.Struct, frozen=True):
-    """What a yes to a token rests on. While all of it stands, the yes does."""
+    """What the acceptance of a token depends on; it holds while none of this changes."""
 
     since: float
     until: float  # seconds; the first moment counts too, for a clock may be set back
@@ -149,7 +149,7 @@ class ServiceAccountTokenAuthenticator:
         return found.accepted
 
     async def refuse_ended(self, verified: Verified[Any], found: BoundToken, now: datetime) -> None:
-        """Refuse what was good once: its time is over, what it names is gone, it is taken back."""
+        """Refuse a token that has expired, whose objects are gone, or that is revoked."""
         grounds, seconds = found.grounds, now.timestamp()
         if grounds is None or not grounds.since <= seconds <= grounds.until:
             grounds = None
@@ -162,7 +162,7 @@ class ServiceAccountTokenAuthenticator:
             found.grounds = self._judged(verified, found, now)
 
     def _judged(self, verified: Verified[Any], found: BoundToken, now: datetime) -> Grounds | None:
-        """Look at all that a token names; give the grounds of a yes, if it may be kept."""
+        """Check everything that a token names; return the grounds, if the result may be kept."""
         there = self._refuse_gone(found.account, now)
         taken_back, generation = None, 0
         if self._revocations is not None:
@@ -172,7 +172,7 @@ class ServiceAccountTokenAuthenticator:
             taken_back = self._revocations.cache
             generation = taken_back.generation
         if any(entry.meta.deletion_timestamp is not None for _, entry in there):
-            return None  # it ends by the passing of time alone
+            return None  # it can end without any change
         since, until = verified.valid_times()
         return Grounds(since, until, there, taken_back, generation)
 
@@ -192,7 +192,7 @@ class ServiceAccountTokenAuthenticator:
         """How to judge a token again; one that may come to need notes is judged as a whole."""
         if found.account.warnafter is not None:
             return False
-        # Copies without the answer and without each other, so that nothing refers to itself.
+        # Copies that do not refer to each other, so that there is no reference cycle.
         bare = BoundToken(found.claims, found.account, found.user)
         return functools.partial(self.stands, replace(verified, claims=None), bare)
 

@@ -31,7 +31,7 @@ class StaticTokenAuthenticator:
 
     def __init__(self, users: Mapping[str, UserInfo], api_audiences: Audiences) -> None:
         self._keyed = hashlib.blake2b(key=secrets.token_bytes(32), digest_size=32)
-        # Most tokens at the door are of other sorts and far longer: not worth a hash.
+        # Most tokens are of other kinds and far longer; those are not worth hashing.
         self._lengths = frozenset(len(token) for token in users)
         self._audiences = api_audiences
         self._known = {
@@ -41,7 +41,7 @@ class StaticTokenAuthenticator:
 
     @classmethod
     def load(cls, path: Path, api_audiences: Audiences) -> "StaticTokenAuthenticator":
-        """Read the file; raises InvalidTokenFile with what the administrator has to mend."""
+        """Read the file; raises InvalidTokenFile, which says what the administrator has to fix."""
         try:
             text = read_bounded(path, MAX_FILE).decode("utf-8")
         except KeyRefused as refusal:

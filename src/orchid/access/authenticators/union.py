@@ -1,4 +1,4 @@
-"""All the ways to authenticate, in order, as one.
+"""All authenticators in order, as one.
 
 `UnionTokenAuthenticator` says whose token it is; requests and TokenReview share it.
 `UnionAuthenticator` says who sent a request. The rules of both:
@@ -94,7 +94,7 @@ class UnionAuthenticator:
         return await self._anonymous.authenticate(presented) if self._anonymous else None
 
     def _refuse_foreign(self, found: Authenticated) -> None:
-        """A credential that says for whom it is must be for us."""
+        """A credential that names audiences must name ours."""
         if found.audiences is None or found.audiences == self._audiences:
             return
         if self._audiences and not shared(found.audiences, self._audiences):

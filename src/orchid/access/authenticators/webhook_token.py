@@ -115,7 +115,7 @@ class WebhookTokenAuthenticator:
         try:
             status = _decode(body).status or _Status()
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            # Its text would quote the answer, and the answer holds the token.
+            # The error's text would quote the answer, which holds the token.
             raise Rejected("webhook token review failed: the answer is no TokenReview") from None
         good = shared(status.audiences or self._audiences, wanted)
         if not good:

@@ -1,7 +1,7 @@
 """Conditions of a webhook (matchConditions): expressions that say which requests it is asked about.
 
-`Conditions.hold` is true if all of them are. One that is false settles it, whatever the others do;
-otherwise one without a result makes the whole fail, and the webhook's failure policy decides.
+`Conditions.hold` is true if all of them are. If one is false, the result is false; otherwise an
+error in any of them makes the whole fail, and the webhook's failure policy decides.
 """
 
 from collections.abc import Sequence

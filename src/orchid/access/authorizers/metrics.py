@@ -27,7 +27,7 @@ class Tally:
 
 
 class Decisions:
-    """How often each authorizer had the last word."""
+    """How often each authorizer decided."""
 
     def __init__(self) -> None:
         self._tallies: dict[tuple[str, str], Tally] = {}

@@ -61,7 +61,7 @@ class NodeAuthorizer:
 
     async def authorize(self, user: UserInfo, target: Target) -> Decision:
         if not user.username.startswith(NODE_PREFIX):
-            return NOT_ASKED  # said first and plainly: nearly everybody is no node
+            return NOT_ASKED  # checked first, since nearly no caller is a node
         node = node_name(user)
         if node is None:
             return NOT_ASKED

@@ -1,10 +1,10 @@
 """RBAC: a request is allowed if a role that the caller holds has a rule for it. Nothing denies.
 
-Start with `RBAC.authorize`. Its way, from the warm path inwards:
+Start with `RBAC.authorize`. How it decides, from what is cached to what is looked up:
 
     Grant     what is known of (caller, verb, resource, namespace): any name, some names, or none
     Bindings  every binding under each of its subjects, by namespace, kept current from the feed;
-              ten thousand bindings of others cost a caller nothing
+              bindings of other subjects are not looked at
     roles     looked up in the feed by name; aggregated ones are put together on demand
 
 Grants are kept as long as no role and no binding changes, and no longer. They hold no object names
@@ -48,7 +48,7 @@ from orchid.wire.user import UserInfo
 EVERYWHERE = ""  # the namespace of what a ClusterRoleBinding grants
 
 # Characters of questions to remember, with an allowance for the objects around them. A caller who
-# asks ever new questions makes the others ask theirs once more, and nothing worse.
+# asks many different questions only pushes the answers for others out of the cache.
 MOST_REMEMBERED = 16_000_000
 ALLOWANCE = 400
 MOST_SHARED_ROLES = 10_000
@@ -79,10 +79,10 @@ class Bindings:
     def __init__(self) -> None:
         self._held: dict[tuple[str, str, str], dict[str, Held]] = {}
         self._places: dict[str, tuple[tuple[str, str, str], ...]] = {}
-        self._roles: dict[RoleRef, RoleRef] = {}  # one of a kind for all bindings that name it
+        self._roles: dict[RoleRef, RoleRef] = {}  # bindings to one role share one object
 
     def put(self, key: str, binding: RoleBinding | ClusterRoleBinding | None) -> None:
-        """Take in a binding that is new, changed or, if it is None, gone."""
+        """Add or replace a binding; None removes it."""
         for place in self._places.pop(key, ()):
             held = self._held[place]
             del held[key]

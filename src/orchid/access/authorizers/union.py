@@ -1,8 +1,8 @@
-"""Union: the configured authorizers, one after the other, behind the one group that may all.
+"""Union: the configured authorizers in order, after the group that may do everything.
 
 The first to allow or deny decides. If none does, nobody allowed it: the answer carries every reason
 and every error that came up on the way. Members of `system:masters` are let through before anyone
-is asked, so that a broken policy can always be mended.
+is asked, so that a broken policy can always be fixed.
 """
 
 from collections.abc import Iterable

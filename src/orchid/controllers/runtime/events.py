@@ -1,9 +1,9 @@
-"""Tell what controllers did as Events, so that `describe` shows it.
+"""Record what controllers did as Events, so that `kubectl describe` shows it.
 
-`EventRecorder.record` never waits and never fails: it queues, and a task of its own writes. An
-Event is a courtesy, not a record: when more happens than the budget allows, the rest is left out.
-The same thing said again about the same object becomes a higher count, not another Event.
-clean_events.py removes what is older than an hour.
+`EventRecorder.record` never waits and never fails: it queues, and a task of its own writes. Events
+are best effort: when more happens than the budget allows, the rest is left out. The same thing said
+again about the same object becomes a higher count, not another Event. clean_events.py removes what
+is older than an hour.
 """
 
 import asyncio

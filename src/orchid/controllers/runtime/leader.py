@@ -1,4 +1,4 @@
-"""One leader at a time: whoever holds a Lease works, the others wait for it to fall free.
+"""Leader election: the holder of a Lease works, the others wait until it expires.
 
 Start with `Leader.run`. The holder renews the Lease every two seconds; one that cannot for too
 long stops its work before anybody else may begin. A waiting candidate judges by its own clock how
@@ -71,7 +71,7 @@ class Leader:
                 await self._lead(work)
             finally:
                 self.leading = False
-                # Nobody waits long for this: without an answer the Lease runs out by itself.
+                # This is not waited for long: without an answer the Lease expires by itself.
                 with contextlib.suppress(ApiError, CallFailed, TimeoutError):
                     async with asyncio.timeout(self._terms.retry):
                         await self._give_back()

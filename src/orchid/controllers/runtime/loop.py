@@ -41,7 +41,7 @@ POLL_SECONDS = 60.0  # how often what a controller rests on (a file) is looked a
 
 
 class TryAgain(Exception):
-    """Nothing is wrong, but it cannot be finished yet; the text is for the log, at debug level."""
+    """The work cannot be finished yet, but nothing is wrong; logged at debug level."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,8 @@ class Worker(Running, Generic[K, V]):
 
     async def _follow_until_lost(self) -> None:
         """Follow until one of the followers fails, then end them all."""
-        # By hand, and not in a TaskGroup: one that fails in the very moment in which it is
-        # cancelled tells of its failure alone, and this goes on although it was told to stop.
+        # Not in a TaskGroup: if a task fails at the moment in which the group is cancelled, the
+        # group raises only that failure, and the loop would go on although it was cancelled.
         lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         followers: list[asyncio.Task[None]] = []
 
@@ -150,7 +150,7 @@ class Worker(Running, Generic[K, V]):
                 self.queue.done(key)
                 if again is not None:
                     self.queue.add_after(key, again)
-            await asyncio.sleep(0)  # work that never waits must not keep everyone else waiting
+            await asyncio.sleep(0)  # work that never awaits must not block the event loop
 
     def _about(self, key: K, problem: Exception, pause: float) -> dict[str, Any]:
         return {
@@ -183,10 +183,10 @@ class Controller(Worker[Key, T | Gone[T]], Generic[T]):
         """An object that was followed is no longer there; asked if `minds_deletions`."""
 
     def starting(self) -> None:
-        """Everything is about to be told, anew if this is not the first time."""
+        """All objects are about to be listed, possibly not for the first time."""
 
     async def all_listed(self) -> None:
-        """Everything that was there has been told."""
+        """All existing objects were listed."""
 
     def rests_on(self) -> object:
         """What beside the objects decides the outcome; if it changes, all are looked at again."""

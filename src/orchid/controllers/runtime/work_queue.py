@@ -1,9 +1,9 @@
 """Keys that wait for work: each at most once, one worker per key at a time, failures later.
 
 Start with `WorkQueue`. `add` may be called as often as one likes: a key that waits already waits
-once, and a key being worked on waits until that is done. What waits with a key is the newest thing
-said about it. A key that failed comes back after a pause that doubles each time; success forgets
-the failures. Nothing here awaits anything but work.
+once, and a key being worked on waits until that is done. The value of a key is the newest one that
+was added. A key that failed comes back after a pause that doubles each time; success forgets the
+failures. Nothing here awaits anything but work.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class WorkQueue(Generic[K, V]):
         return len(self._waiting) + len(self._working)
 
     def add(self, key: K, value: V | None = None) -> None:
-        """Have a key worked on; None means: whoever works on it shall look for himself."""
+        """Queue a key; without a value, the worker looks for the object itself."""
         timer = self._later.pop(key, None)
         if timer is not None:
             timer.cancel()
@@ -90,7 +90,7 @@ class WorkQueue(Generic[K, V]):
                 if worker in self._idle_workers:
                     self._idle_workers.remove(worker)
                 elif self._waiting:
-                    self._wake()  # the work that woke us is for somebody else
+                    self._wake()  # the key that woke us is for another worker
                 raise
         key = next(iter(self._waiting))
         value = self._waiting.pop(key)

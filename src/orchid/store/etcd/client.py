@@ -5,8 +5,8 @@ be repeated are, until their time is up. `call` is for what may be done twice; `
 may not: when its outcome is not known it raises `Undecided`, and never tries again by itself.
 StoreFull leaves the outcome open too: etcd says so also of what it has carried out.
 
-Every call asks its member for a leader, so that one cut off from the others fails at once and
-does not answer, or watch, out of the past. Never logs or shows a key, a value or a certificate.
+Every call asks its member for a leader, so that a member cut off from the others fails at once and
+does not answer with old data. Never logs or shows a key, a value or a certificate.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 Q = TypeVar("Q")
 A = TypeVar("A")
 
-ATTEMPT_SECONDS: Final = 2.5  # what a member has for a call that another could answer
+ATTEMPT_SECONDS: Final = 2.5  # a member's time for a call that another could answer
 PAUSE_SECONDS: Final = 0.05  # between attempts, so that a dead cluster is not hammered
 _METADATA: Final = (("hasleader", "true"),)
 _OPTIONS: Final = (
@@ -53,10 +53,13 @@ _OPTIONS: Final = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1000),  # also the time a connection has to be made
     ("grpc.max_reconnect_backoff_ms", 1000),
-    ("grpc.keepalive_time_ms", 10_000),  # etcd takes offence below 5 s
+    (
+        "grpc.keepalive_time_ms",
+        10_000,
+    ),  # etcd refuses more than one ping in 5 s
     ("grpc.keepalive_timeout_ms", 3_000),
     ("grpc.enable_http_proxy", 0),
-    ("grpc.use_local_subchannel_pool", 1),  # a new channel does not inherit an old one's patience
+    ("grpc.use_local_subchannel_pool", 1),  # a new channel does not inherit an old one's back-off
 )
 _FORM: Final = "etcd: an endpoint is http://HOST:PORT or https://HOST:PORT"  # repeats no password
 _Code = grpc.StatusCode
@@ -84,7 +87,7 @@ class RevisionGone(Exception):
 
 @dataclass(frozen=True)
 class TLSFiles:
-    """What to trust and who to be; read again for each new connection, so they can be renewed."""
+    """The CA and the client certificate; read for each new connection, so they can be renewed."""
 
     ca: Path | None = None  # None: what the system trusts
     certificate: Path | None = None
@@ -142,7 +145,7 @@ class EtcdEndpoint:
         )
 
     async def renew(self) -> None:
-        """Begin afresh with the certificates as they are now, if no connection can be made."""
+        """Make a new channel with the current certificates, if no connection can be made."""
         failed = grpc.ChannelConnectivity.TRANSIENT_FAILURE
         if self._tls is not None and self._channel and self._channel.get_state() is failed:
             await self.close()

@@ -130,14 +130,14 @@ class EtcdHistory:
             self._take_offered()
 
     def expect(self, revision: Revision) -> None:
-        """Take care that the watch comes to a revision that is known to have happened."""
+        """Make sure that the watch reaches a revision that is known to exist."""
         self._expected = max(self._expected, revision)
         if revision > self.tail.revision and self._alarm is None:
             loop = asyncio.get_running_loop()
             self._alarm = loop.call_later(STALL_SECONDS, self._check_stall, revision)
 
     async def replay(self, span: Span, after: Revision) -> Batch:
-        """Read the next stretch of history behind a revision."""
+        """Read the next part of the history after a revision."""
         target = self.tail.revision
         if after >= target:
             newest = max((await self.standing()).newest, self.tail.revision)
@@ -189,7 +189,7 @@ class EtcdHistory:
         try:
             standing = await _standing(self._client, self._keys)
         except StoreUnavailable as error:
-            # Nobody has answered for long. Silence would look as if nothing happened.
+            # No member has answered for long. Silence would look as if nothing had changed.
             self.tail.interrupt(str(error))
             raise
         if standing.header < seen:
@@ -306,7 +306,7 @@ class EtcdHistory:
         )
 
     def _check_stall(self, awaited: Revision) -> None:
-        """Have a watch that lags try elsewhere, and let nobody wait for it much longer."""
+        """Move a watch that lags to another member, and stop waiting for it after a while."""
         self._alarm = None
         self._stalls = self._stalls + 1 if self.tail.revision < awaited else 0
         if self._stalls and self._watching is not None:
@@ -317,7 +317,7 @@ class EtcdHistory:
             self.expect(self._expected)
 
     def _release(self, revision: Revision = ABSENT) -> None:
-        """Let those go on who wait for what has come, or for this revision at most."""
+        """Wake those who wait for this revision or an earlier one."""
         reached = max(revision, self.tail.revision)
         while self._waiting and (self.tail.closed or self._waiting[0][0] <= reached):
             seen = heapq.heappop(self._waiting)[2]

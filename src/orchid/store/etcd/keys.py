@@ -1,4 +1,4 @@
-"""Where the store's keys stand in etcd.
+"""The keys of the store in etcd.
 
     /orchid/<key>     a record: everything between `first` and `end`
     /orchid#mark      written by every commit: its revision is the newest of ours, see etcd.py
@@ -30,7 +30,7 @@ class Keyspace:
         return self.first + key.encode()
 
     def inner(self, key: bytes) -> str:
-        """The key as the store knows it; one put there by other hands may be no UTF-8."""
+        """The key as the store knows it; one written by another program may not be UTF-8."""
         return key[len(self.first) :].decode(errors="surrogateescape")
 
     def bounds(self, span: Span) -> tuple[bytes, bytes]:

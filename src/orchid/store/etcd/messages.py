@@ -1,4 +1,4 @@
-"""What is said to etcd and what it answers: the few messages that the store needs.
+"""The messages of etcd's API that the store needs.
 
 Each message is declared here as a typed class, with the field numbers of etcd's v3 API, and made
 into a protobuf class as it is declared; fields that we never set or read are left out, and

@@ -226,7 +226,7 @@ class EtcdStore:
             return at, max(at, self._history.compacted)
         standing = await self._standing.ask()
         newest, followed = standing.newest, self._tail.revision
-        if followed <= standing.header:  # ahead of the mark only if other hands wrote to our keys
+        if followed <= standing.header:  # else another program wrote to our keys
             newest = max(newest, followed)
         if at > newest:
             raise FutureRevision(at, newest)
@@ -262,7 +262,7 @@ class EtcdStore:
     def _finished(self, commit: asyncio.Task[Revision]) -> None:
         self._commits.discard(commit)
         if not commit.cancelled():
-            commit.exception()  # its caller may have gone; then nobody else asks
+            commit.exception()  # fetched here, since a cancelled caller no longer does
 
     def _transaction(self, changes: Sequence[Change], name: bytes) -> TxnRequest:
         compare, success, failure = [], [], []

@@ -45,7 +45,7 @@ class DataFile:
     def close(self) -> None:
         """Write everything back into the one file, and let others have it.
 
-        The writing connection closes behind the reading one: it brings the write-ahead log home.
+        The writing connection closes last: it checkpoints the write-ahead log.
         """
         self._undo.close()
 
