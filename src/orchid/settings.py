@@ -5,6 +5,7 @@ TOML file and the documentation all come from there. Flags override the file. A 
 or a bad value raises `BadSettings` with a sentence for the person who typed it.
 """
 
+import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -349,11 +350,18 @@ def written_in(path: Path | None) -> dict[str, Any]:
         return {}
     try:
         with path.open("rb") as file:
-            return tomllib.load(file)
+            written = tomllib.load(file)
     except OSError as problem:
         raise BadSettings(f"--config: {problem.strerror}: {path}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise BadSettings(f"--config: {path} is not TOML: {problem}") from None
+    known = [field.encode_name for field in msgspec.structs.fields(Given)]
+    for name in written:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise BadSettings(f"--config: {path}: there is no setting {name!r}{hint}")
+    return written
 
 
 def _sentence(problem: str) -> str:

@@ -117,7 +117,7 @@ def cut_certificate(data: Path) -> None:
     [
         (expose_key, "keys", "chmod 0600"),
         (lose_key, "keys", "token-signing.key: No such file"),
-        (lose_key, "token keys", "No such file"),
+        (lose_key, "keys", "put it back from a copy"),
         (swap_key, "pairs", "serving.key"),
         (open_directory, "directory", "chmod 0700"),
         (damage_store, "store", "malformed"),
@@ -138,6 +138,15 @@ def test_damage_is_told(
     told = [f"{each['text']}; {each['advice']}" for each in found if each["check"] == check]
     assert code == 1
     assert any(words in text for text in told), found
+
+
+def test_one_cause_is_told_once(data: Path, examine: Examine) -> None:
+    """A key that others can read is a matter of its mode, and of nothing else."""
+    (data / "ca.key").chmod(0o644)
+
+    _, found = examine()
+
+    assert [each["check"] for each in found if each["state"] == "wrong"] == ["keys"]
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,9 @@ def key_files(here: Installation) -> Iterator[Finding]:
     files = here.files
     paths = [files.ca_key, files.signing_key, files.ledger_key, files.serving_key]
     paths += [files.kubeconfig, *(Path(path) for path in elsewhere if path)]
-    problems = [problem for path in paths if (problem := _unreadable(path))]
-    yield from map(wrong, problems)
+    problems = {path: problem for path in paths if (problem := _unreadable(path))}
+    for path, problem in problems.items():
+        yield wrong(problem, "" if path.exists() else _lost(path, here))
     if not problems:
         yield good(f"{len(paths)} files with keys are for their owner alone")
 
@@ -78,9 +79,18 @@ def _unreadable(path: Path) -> str:
     return ""
 
 
+def _lost(path: Path, here: Installation) -> str:
+    """What to do about a file that is not there."""
+    if path in (here.files.serving_key, here.files.kubeconfig):
+        return "the next start makes a new one"
+    return "put it back from a copy: the next start makes a new one, which nobody trusts yet"
+
+
 def certificates_and_keys(here: Installation) -> Iterator[Finding]:
     """Certificates fit their keys."""
     files = here.files
+    if _unreadable(files.ca_key) or _unreadable(files.serving_key):
+        return  # told already
     try:
         Authority.load_files(files.ca_certificate, files.ca_key)
         TlsFiles(files.serving_certificate, files.serving_key, [files.ca_certificate])
@@ -116,6 +126,8 @@ def _renewal(path: Path, here: Installation) -> str:
 def token_keys(here: Installation) -> Iterator[Finding]:
     """What signs tokens also verifies them."""
     named = [Path(path) for path in here.settings.given.service_account_key_file]
+    if _unreadable(here.files.signing_key):
+        return  # told already
     try:
         signing = keys.load_signing_key(here.files.signing_key)
         verifying = [key for path in named for key in keys.load_verification_keys(path)]
