@@ -296,6 +296,37 @@ async def test_a_revocation_whose_work_is_done_can_go(server: Api, clock: Moving
     assert (await server.call("DELETE", f"{REVOCATIONS}/old")).status == 200
 
 
+async def test_a_revocation_of_tokens_can_go_once_their_account_is_gone(server: Api) -> None:
+    """Not before; and an account that is made anew accepts none of them."""
+    await server.account("robot")
+    token = await server.token("robot")
+    await revoked(server, "all", account={"namespace": "default", "name": "robot"})
+    early = await server.call("DELETE", f"{REVOCATIONS}/all")
+
+    await server.call("DELETE", "/api/v1/namespaces/default/serviceaccounts/robot")
+    late = await server.call("DELETE", f"{REVOCATIONS}/all")
+    await server.account("robot")
+
+    assert (early.status, late.status) == (403, 200)
+    assert await known(server, token=token) == 401
+
+
+async def test_a_signers_revocation_stays_as_long_as_a_certificate_of_its(
+    server: Api, clock: MovingClock
+) -> None:
+    """By the inventory at that moment, not by what was known when it was made."""
+    await revoked(server, "none", authority={"signerName": ORCH.client_signer})
+    nothing = await server.call("DELETE", f"{REVOCATIONS}/none")
+    await on_record(server, "jane")
+    await revoked(server, "some", authority={"signerName": ORCH.client_signer})
+    early = await server.call("DELETE", f"{REVOCATIONS}/some")
+
+    clock.ahead += timedelta(hours=2)
+    late = await server.call("DELETE", f"{REVOCATIONS}/some")
+
+    assert (nothing.status, early.status, late.status) == (200, 403, 200)
+
+
 @pytest.mark.parametrize(
     ("spec", "text"),
     [

@@ -92,7 +92,7 @@ class RevocationPermission(AdmissionPolicy):
         self, request: Request, kind: Kind[Any], old: CredentialRevocation
     ) -> None:
         expires = old.status.expires
-        if expires is not None and expires <= request.now:
+        if await self._has_ended(old, request.now):
             return
         if old.is_hold:
             await self._require(request, kind, old)
@@ -100,6 +100,19 @@ class RevocationPermission(AdmissionPolicy):
         until = f"until {timestamp(expires)}, when" if expires else "until"
         text = f"it stays {until} what it revokes has ended; only certificateHold can be lifted"
         raise Forbidden(kind.about(old.name), text)
+
+    async def _has_ended(self, old: CredentialRevocation, now: datetime) -> bool:
+        """Whether what was revoked is refused without the revocation, too."""
+        if old.spec.authority:
+            # One that was issued in the same moment may end later than was known then.
+            last = await self._last_end(old.spec.authority.signer_name)
+            return last is None or last <= now
+        if old.account is not None:
+            await self._feed.fresh()
+            there = self._accounts.get(*old.account)
+            if old.outlives_account(there.meta.creation_timestamp if there else None):
+                return True
+        return old.status.expires is not None and old.status.expires <= now
 
     # -- what is meant ------------------------------------------------------------------------
 

@@ -157,6 +157,22 @@ class CredentialRevocation(Object):
     def is_hold(self) -> bool:
         return self.spec.reason == HOLD
 
+    @property
+    def account(self) -> tuple[str, str] | None:
+        """Namespace and name of the account whose tokens are taken back, if one is named."""
+        named = self.spec.account or self.spec.token
+        return (named.namespace, named.name) if named and named.name else None
+
+    def outlives_account(self, made: Time | None) -> bool:
+        """Whether every token it means is refused anyway, by when the account of today was made.
+
+        None: there is no such account. A token counts for the account it was issued to alone.
+        """
+        until = self.metadata.creation_timestamp
+        if self.spec.account:
+            until = self.spec.account.issued_before
+        return self.account is not None and (made is None or (until is not None and made > until))
+
 
 class Rules(Strategy[CredentialRevocation]):
     """The main endpoint: what is taken back is said once."""
@@ -272,8 +288,8 @@ def revocations(
     told = new or old
     assert told is not None
     ended = told.status.expires is not None and told.status.expires <= request.now
-    if new is None and ended:
-        return  # it has done its work
+    if new is None and (ended or not told.is_hold):
+        return  # it has done its work: any other is not deleted before
     spec, clear, sealed = told.spec, {}, {}
     if spec.certificate:
         found = spec.certificate

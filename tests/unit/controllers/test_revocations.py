@@ -16,10 +16,12 @@ from orchid.kinds.credential_revocation import (
     RevokedAccount,
     RevokedAuthority,
     RevokedCertificate,
+    RevokedToken,
 )
 from orchid.kinds.event import Event
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.lease import Lease, LeaseSpec
+from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
 from tests.unit.controllers.beside import Beside
@@ -226,3 +228,23 @@ async def test_a_revocation_is_removed_when_its_work_is_done(world: Beside) -> N
     assert before is not None
     assert await world.admin.find(CredentialRevocation, "known") is None
     assert await world.admin.find(CredentialRevocation, "unknown") is not None
+
+
+async def test_revocations_of_an_account_go_with_it(world: Beside) -> None:
+    """Gone, or made anew: no token of before counts, with or without the revocation."""
+    for name in ("stays", "gone", "anew"):
+        await world.account(name)
+        named = {"namespace": "default", "name": name}
+        await revoke(world, f"account-{name}", account=RevokedAccount(**named))
+        await revoke(world, f"token-{name}", token=RevokedToken(jti="x", **named))
+    await world.admin.delete(ServiceAccount, "gone", "default")
+    await world.admin.delete(ServiceAccount, "anew", "default")
+    world.clock.ahead = timedelta(hours=2)
+    world.server.clock.now = world.clock.now  # type: ignore[method-assign]  # the server's time too
+    await world.account("anew")
+    (cleaner,) = world.made("revocation-cleaner")
+
+    await cleaner.sweep()  # type: ignore[attr-defined]  # a Sweeper
+
+    left = await world.admin.page(ListSelection(CredentialRevocation))
+    assert sorted(one.name for one in left.items) == ["account-stays", "token-stays"]
