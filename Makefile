@@ -8,6 +8,7 @@ PYTHON ?= python3
 JOBS ?= auto
 ARGS ?=
 MINUTES ?= 10
+ROUNDS ?= 10000
 PREFIX ?= $(HOME)/.local/share/orchid
 
 BIN := .venv/bin
@@ -15,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 CODE := src tests benchmarks deploy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint fix bench bench-revocation overload torture mutants fuzz conformance demo-revocation lock dist install man
+.PHONY: help setup run test check lint fix bench bench-revocation overload torture mutants removals fuzz conformance demo-revocation lock dist install man
 
 help:
 	@sed -n 's/^# \{0,1\}//; 1,5p' Makefile
@@ -71,6 +72,12 @@ conformance: .venv/.installed-dev
 demo-revocation: .venv/.installed-dev
 	scripts/system-packages
 	$(BIN)/python -m tests.e2e.demo_revocation $(ARGS)
+
+# What rights and credentials rest on is taken away, so many times, on one process and with workers;
+# half an hour or so: make removals ROUNDS=10000
+removals: .venv/.installed-dev
+	$(BIN)/python -m tests.removals.run --rounds $(ROUNDS) --workers 1 $(ARGS)
+	$(BIN)/python -m tests.removals.run --rounds $(ROUNDS) --workers 2 $(ARGS)
 
 # Input that nobody thought of, so many minutes in all: make fuzz MINUTES=10
 fuzz: .venv/.installed-dev
