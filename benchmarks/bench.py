@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks import issuing, load, watchers
+from benchmarks import calls, issuing, load, watchers
 from benchmarks.figures import (
     FIGURES,
     REFERENCE_SIGNATURES,
@@ -71,7 +71,8 @@ def main() -> int:
         return 2
     allow_many_connections()
     scale = signatures_per_second(SERVER_CORE) / REFERENCE_SIGNATURES
-    print(f"this machine: {scale:.2f} of the reference's (P-256 signatures per second)\n")
+    print(f"this machine: {scale:.2f} of the reference's (P-256 signatures per second)")
+    print(f"{calls.interpreter()}\n")
     os.sched_setaffinity(0, {LOAD_CORE})
     print(f"{'':18}{'measured':>16}{'reference':>14}{'ratio':>8}{'must':>8}{'aim':>8}")
     rows = []
@@ -79,7 +80,8 @@ def main() -> int:
         for row in measurements(Path(directory), options):
             print(line(row, scale), flush=True)
             rows.append(row)
-    write_results(rows, scale)
+        counted = count_calls(Path(directory)) if wanted("calls", options.only) else {}
+    write_results(rows, scale, counted)
     return 0
 
 
@@ -180,6 +182,16 @@ def under_watches(
         yield Row(chosen["watch-fanout"], round(result.median_ms, 1), note, asdict(result), sound)
 
 
+def count_calls(directory: Path) -> dict[str, float]:
+    """Functions written in Python that one request of each sort calls."""
+    print(f"\n{calls.HEADER}")
+    found = {}
+    for row in calls.measured(directory):
+        print(row, flush=True)
+        found[row.name] = round(row.python, 1)
+    return found
+
+
 def serving(data_dir: Path, *, controllers: bool = False) -> AbstractContextManager[Server]:
     pinned = ("taskset", "-c", str(SERVER_CORE))
     flags = FLAGS if controllers else (*FLAGS, *NO_CONTROLLERS)
@@ -215,13 +227,15 @@ def line(row: Row, scale: float) -> str:
     )
 
 
-def write_results(rows: list[Row], scale: float) -> None:
+def write_results(rows: list[Row], scale: float, counted: dict[str, float]) -> None:
     RESULTS.parent.mkdir(exist_ok=True)
     content = {
         "commit": commit(),
         "python": platform.python_version(),
+        "interpreter": calls.interpreter(),
         "machine": platform.machine(),
         "scale": round(scale, 4),
+        "calls": counted,
         "results": {
             row.figure.name: {
                 "measured": row.measured,

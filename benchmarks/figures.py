@@ -66,6 +66,18 @@ FIGURES = (
     Figure("watch-fanout", Kind.MILLISECONDS, 58, must=1, aim=58 / 25),
 )
 
+# Calls of functions written in Python for one request: what it must stay under, and the aim.
+CALLS = {
+    "livez": (40, 25),
+    "get": (50, 35),
+    "list500": (65, 45),
+    "selfsubjectreview": (75, 50),
+    "tokenreview-one": (90, 60),
+    "tokenrequest": (120, 80),
+    "create": (150, 100),
+    "csr-create": (150, 100),
+}
+
 
 def signatures_per_second(core: int) -> float:
     """Measure this machine by the yardstick: P-256 signatures per second on one core."""
