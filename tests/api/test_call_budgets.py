@@ -116,11 +116,11 @@ def signing_request(number: int) -> tuple[str, str, Any]:
 
 
 JOBS: dict[str, tuple[int, Job]] = {
-    "livez": (27, lambda _: ("GET", "/livez", None)),
+    "livez": (26, lambda _: ("GET", "/livez", None)),
     "get": (36, lambda number: ("GET", f"{ACCOUNTS}/a{number:d}", None)),
     "list": (37, lambda _: ("GET", ACCOUNTS, None)),
     "selfsubjectreview": (
-        52,
+        44,
         lambda _: ("POST", f"/apis/{AUTHENTICATION}/selfsubjectreviews", {}),
     ),
     "tokenrequest": (
@@ -136,7 +136,7 @@ JOBS: dict[str, tuple[int, Job]] = {
 }
 
 
-TOKEN_REVIEW = 71
+TOKEN_REVIEW = 70
 
 
 async def cheapest(server: Api, job: Job) -> int:

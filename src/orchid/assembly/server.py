@@ -90,7 +90,7 @@ class Assembly:
         store: Store,
         audit: AuditRecord | None = None,
         *,
-        store_problem: Callable[[], str | None] = lambda: None,
+        store_problem: Check = None,
         others: OtherProcesses | None = None,
     ) -> None:
         names = settings.names
@@ -289,7 +289,9 @@ class Assembly:
         )
 
     def _store_check(self) -> str | None:
-        return self.store_problem() if self.feed.following else "the store is not followed"
+        if not self.feed.following:
+            return "the store is not followed"
+        return None if self.store_problem is None else self.store_problem()
 
     def _feed_check(self) -> str | None:
         return None if self.feed.loaded else "objects are still being loaded"

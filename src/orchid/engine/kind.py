@@ -93,7 +93,7 @@ class Kind(Generic[T]):
     creates_on_update: bool = False  # PUT of a missing object creates it
     answers_deleted_object: bool = False  # DELETE answers the object instead of a Status
     acts: Acting[T] | None = None
-    answers_metadata: bool = True  # of a kind that acts: the answer has the metadata that was sent
+    answers_what_was_sent: bool = True  # of a kind that acts: else nothing of it counts
     verbs: tuple[str, ...] = STORED_VERBS
     largest_body: int = LARGEST_BODY  # bytes
     # Defaults are put into what a client sends before anything looks at it (and only then).

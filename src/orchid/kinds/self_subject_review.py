@@ -53,7 +53,7 @@ def declare(names: Naming) -> Kind[SelfSubjectReview]:
         plural="selfsubjectreviews",
         scope=Scope.CLUSTER,
         acts=TellWhoIsCalling(),
-        answers_metadata=False,
+        answers_what_was_sent=False,
         creates=("metadata",),
         verbs=("create",),
         largest_body=LARGEST_REVIEW,

@@ -7,7 +7,7 @@ query (400, 422), then the engine.
 
 import functools
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from orchid.clock import Clock
@@ -366,8 +366,12 @@ class Dispatch:
         return exchange.http.body
 
     async def _sent_new(self, exchange: Exchange, request: Request, kind: Kind[Any]) -> Any:
-        media = body_media_type(exchange)  # before the options are; with a PUT it is the reverse
-        body = self._body(exchange, kind.largest_body)
+        # The media type before the options; with a PUT it is the reverse.
+        media, body = exchange.head.media, exchange.http.body
+        if media not in SERVED:
+            raise unsupported_media()
+        if exchange.http.too_large or len(body) > kind.largest_body:
+            raise TooLarge(f"limit is {kind.largest_body}")
         self._write_options(exchange, request, "CreateOptions", "")
         return await self._decoded(exchange, request, kind, media, body)
 
@@ -451,11 +455,15 @@ def body_media_type(exchange: Exchange) -> str:
     """The form of a request body; JSON when nobody says."""
     media = exchange.head.media
     if media not in SERVED:
-        raise UnsupportedMedia(
-            "the body of the request was in an unknown format - accepted media types include: "
-            + ", ".join(SERVED)
-        )
+        raise unsupported_media()
     return media
+
+
+def unsupported_media(served: Iterable[str] = SERVED) -> UnsupportedMedia:
+    return UnsupportedMedia(
+        "the body of the request was in an unknown format - accepted media types include: "
+        + ", ".join(served)
+    )
 
 
 def patch_media_type(exchange: Exchange) -> str:
@@ -464,8 +472,5 @@ def patch_media_type(exchange: Exchange) -> str:
     if media in MEDIA_TYPES:
         return media
     if media.strip() in MEDIA_TYPES or any(m in MEDIA_TYPES for m in media.split(",")):
-        raise UnsupportedMedia(
-            "the body of the request was in an unknown format - accepted media types include: "
-            + ", ".join(MEDIA_TYPES)
-        )
+        raise unsupported_media(MEDIA_TYPES)
     raise UnsupportedMedia("415: Unsupported Media Type", StatusDetails())

@@ -18,8 +18,6 @@ def shared(meant: Audiences, wanted: Audiences) -> Audiences:
 
 def with_authenticated_group(found: Authenticated) -> Authenticated:
     """Append the group `system:authenticated` to the user's own groups."""
-    if AUTHENTICATED in found.user.groups:
-        return found
     user = with_group(found.user)
     if user is found.user:
         return found

@@ -24,6 +24,7 @@ from orchid.engine.interfaces import (
     Rejected,
     TokenAuthenticator,
 )
+from orchid.wire.user import AUTHENTICATED
 
 KEPT = "caller"
 
@@ -45,7 +46,8 @@ class UnionTokenAuthenticator:
                 refusals.extend(refusal.reasons)
                 continue
             if found is not None:
-                return with_authenticated_group(found)
+                is_in = AUTHENTICATED in found.user.groups
+                return found if is_in else with_authenticated_group(found)
         if refusals:
             raise Rejected(*refusals)
         return None

@@ -78,13 +78,13 @@ class Creating:
         self, kind: Kind[T], new: T, request: Request, *, under: bool = False
     ) -> Entry[T]:
         """Create an object of an acting kind; `under` another object its metadata is kept."""
-        if kind.creates is not None:
-            new = blank_unwritten(kind, new)
-        if not under:
-            new = wiped(kind, new, request)
-        elif new.metadata.namespace != request.target.namespace:
-            new = in_namespace(kind, new, request.target.namespace)
-        if kind.answers_metadata or new.metadata.managed_fields:  # what is sent is judged
+        if kind.answers_what_was_sent or new.metadata.managed_fields:  # which are judged
+            if kind.creates is not None:
+                new = blank_unwritten(kind, new)
+            if not under:
+                new = wiped(kind, new, request)
+            elif new.metadata.namespace != request.target.namespace:
+                new = in_namespace(kind, new, request.target.namespace)
             new = await self._owned(kind, new, request)
         new = await self._admission.admit(request, kind, new, None)
         if kind.acts is None:
