@@ -7,8 +7,8 @@
 The scripts know nothing: while one types they call `orchid completion words LINE...`, which prints
 what may stand at the end of the line, one to a line. The words are taken from the parsers
 themselves, so that what is completed is what is understood; names are asked of the server that the
-line names. Whoever completes a word wants no complaints: where nothing is known nothing is printed,
-and the shell offers files.
+line names. Completion prints no errors: where nothing is known nothing is printed, and the shell
+offers files.
 """
 
 import argparse

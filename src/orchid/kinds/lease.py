@@ -77,7 +77,7 @@ class Rules(Strategy[Lease]):
 
 
 def _without_election(new: Lease, before: LeaseSpec) -> Lease:
-    """Nobody here elects a holder for others, so what steers such an election is not kept."""
+    """Coordinated leader election is not supported, so its fields are not kept."""
     strategy = new.spec.strategy if before.strategy else None
     preferred = new.spec.preferred_holder if before.preferred_holder else None
     if (strategy, preferred) == (new.spec.strategy, new.spec.preferred_holder):

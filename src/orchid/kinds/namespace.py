@@ -108,7 +108,7 @@ class Rules(Strategy[Namespace]):
     def prepare_for_deletion(
         self, marked: Namespace, old: Namespace, request: Request
     ) -> Namespace:
-        """A namespace has no grace: when it goes is for its finalizers to say."""
+        """A namespace has no grace period: its finalizers decide when it goes."""
         marked = marked.with_meta(
             deletion_grace_period_seconds=None, generation=old.metadata.generation
         )

@@ -3,7 +3,7 @@
 `PLACES` says where in a spec the names of Secrets, config maps and accounts stand, `leaves` finds
 them there. `reference_of` tells whether there is any reference at all, by a name or without one.
 
-A spec may hold anything in any place: what has another shape refers to nothing.
+A spec may hold anything anywhere: a value of an unexpected shape refers to nothing.
 """
 
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,8 @@ SubjectAccessReview       may that user?                    anywhere
 LocalSubjectAccessReview  may that user, in this namespace?
 SelfSubjectAccessReview   may I?
 
-Start with `Reviewing.create`. The question goes to the same authorizer that guards the front door,
-as it is: nobody checks that the user exists, and no groups are added to those that were named.
+Start with `Reviewing.create`. The question goes unchanged to the authorizer that also judges
+requests: nobody checks that the user exists, and no groups are added to those that were named.
 """
 
 from collections.abc import Callable, Iterator

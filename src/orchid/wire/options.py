@@ -1,4 +1,4 @@
-"""What stands behind the question mark: the query, decoded by the rules of the API.
+"""The query of a request, decoded by the rules of the API.
 
 `parse_query` splits it; `boolean`, `integer` and `duration` read one value and raise BadRequest
 with the text clients know; the `..._errors` functions judge options and yield field errors. Which
@@ -143,7 +143,7 @@ def _byte_quote(text: str) -> str:
 def manager_errors(path: Path, name: str) -> Iterator[FieldError]:
     """A field manager's name is short and printable."""
     if len(name) * 4 > MANAGER_LENGTH and len(name.encode()) > MANAGER_LENGTH:
-        # One finding per character of a megabyte would be no answer.
+        # A megabyte of bad characters must not make one error each.
         yield too_long(path, MANAGER_LENGTH)
         name = name[:MANAGER_LENGTH]
     if name.isprintable():

@@ -40,7 +40,7 @@ _SUCCESS = range(200, 300)
 FORMS = ("text", "json", "yaml")
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT = 401, 403, 404, 409
 
-# Sent as one sends an object, and yet nothing is changed by them.
+# Sent with POST, though they change nothing.
 _ONLY_ASKED = ("reviews", "/token")
 
 Json = dict[str, Any]
@@ -242,7 +242,7 @@ class ServerConnection:
         return "+orchid." in str(self.get("/version").get("gitVersion", ""))
 
     def _insist_on_the_server(self) -> None:
-        """What only the environment led to may be another program's server."""
+        """A server that was found only by the environment may belong to another program."""
         if self._is_meant or self.is_orchid:
             return
         where = f"{self.access.server}, the server of {self.source}, is not an Orchid"

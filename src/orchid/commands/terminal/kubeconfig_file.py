@@ -3,8 +3,8 @@
 Looked for in this order: --kubeconfig, $KUBECONFIG (several files, joined by colons),
 ./orchid-data/admin.kubeconfig, ~/.kube/config. `find` says which, `load` reads it.
 
-What lies in the directory that one happens to stand in is nobody's choice: it is taken only if it
-belongs to the caller and nobody else can reach it, and it leads to no file outside its directory.
+A file in the current directory was not chosen by the caller: it is used only if it belongs to the
+caller, nobody else can read or change it, and it names no file outside its directory.
 """
 
 import os

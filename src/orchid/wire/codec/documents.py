@@ -60,8 +60,8 @@ _HTML_ESCAPES = {
 def encode(value: Any) -> bytes:
     """Compact JSON: fields in declared order, map keys sorted, safe inside a web page."""
     data = _ENCODER.encode(value)
-    # These signs occur only inside strings, so they can be replaced wherever they stand. Looking
-    # for the number of a byte costs an eighth of looking for the byte.
+    # These characters occur only inside strings, so they can be replaced anywhere. Searching for
+    # the number of a byte takes an eighth of the time of searching for the byte as bytes.
     if _LESS in data or _GREATER in data or _AMPERSAND in data or _SEPARATOR_START in data:
         for sign, escape in _HTML_ESCAPES.items():
             data = data.replace(sign, escape)
@@ -103,12 +103,12 @@ class Decoder(Generic[T]):
             return self._decode_yaml(body, findings)
         value = plain(body)
         try:
-            typed = msgspec.convert(value, self.type)  # text is not read, nor kept, a second time
+            typed = msgspec.convert(value, self.type)  # strings are not parsed a second time
             keys = self._glance(value)
         except (msgspec.ValidationError, Odd):
             self._require_counts(value)
             return self._shaped(_with_repeats(body) if findings else value, findings)
-        # Every key has a colon, and mostly nothing else has.
+        # Every key has a colon, and hardly anything else does.
         if findings and body.count(_COLON) != keys and _may_repeat_keys(body, keys):
             return self._shaped(_with_repeats(body), findings)
         return typed, []
@@ -183,7 +183,7 @@ _SUMMARY_LENGTH = 30
 
 
 def body_summary(body: bytes) -> str:
-    """The beginning of a body that nobody understood."""
+    """The beginning of a body that could not be decoded."""
     if not body:
         return "<empty>"
     start, rest = body[:_SUMMARY_LENGTH], " ..." if len(body) > _SUMMARY_LENGTH else ""
@@ -208,7 +208,7 @@ _COLON, _BACKSLASH = b":\\"
 
 
 def _may_repeat_keys(body: bytes, keys: int) -> bool:
-    """Whether the text might hold more keys than the decoded document. Never wrongly says no.
+    """Whether the text might hold more keys than the decoded document; may err towards yes.
 
     The colon of a key follows a quote or a blank, so counting those is counting at least all keys.
     JSON inside a string has quotes of its own, with a backslash before them; they are taken off
@@ -226,7 +226,7 @@ def _may_repeat_keys(body: bytes, keys: int) -> bool:
 
 
 def _pairs(found: list[tuple[str, Any]]) -> Pairs:
-    """A function of Python's own, so that the decoder lets other threads in between."""
+    """A function in Python, so that the decoder releases the interpreter lock now and then."""
     return Pairs(found)
 
 

@@ -1,8 +1,8 @@
-"""Make a decoded document fit the schema of its kind, and say what did not.
+"""Make a decoded document fit the schema of its kind, and report what did not fit.
 
 `FieldValidation` drops nulls and unknown fields, normalises times and bytes, lists unknown and
-repeated fields in document order, and refuses wrong types by path. Nearly all documents are
-flawless: quick_check.py finds that out first, in a few microseconds.
+repeated fields in document order, and refuses wrong types by path. Nearly all documents are valid:
+quick_check.py finds that out first, in a few microseconds.
 
 Nothing here keeps a document, and nothing quotes a value in an error: it may be a secret.
 """
@@ -22,7 +22,7 @@ INT32 = "int32"  # beside a field: an integer of half the width
 MICRO_TIME = "micro-time"  # beside a field: a time that keeps its microseconds
 
 _MOST_FINDINGS = 100
-_MOST_FINDING_TEXT = 64 * 1024  # characters, lest long keys make the answer outgrow the question
+_MOST_FINDING_TEXT = 64 * 1024  # characters, so that long keys make no huge answer
 INT32_RANGE = range(-(2**31), 2**31)
 INT64_RANGE = range(-(2**63), 2**63)
 WHOLE_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z", re.ASCII)
@@ -42,7 +42,7 @@ class Undecodable(ValueError):
 
 
 class Malformed(Undecodable):
-    """A body that is no document at all, so that nobody can tell what kind it was to be."""
+    """A body that is not a document at all, so that its kind is not known."""
 
 
 class Pairs(list[tuple[str, Any]]):
@@ -50,7 +50,7 @@ class Pairs(list[tuple[str, Any]]):
 
 
 class FieldPlace(NamedTuple):
-    """Where in the document we are; put into words only when there is something to say."""
+    """A place in the document; made into text only for a finding."""
 
     parent: "FieldPlace | None"
     step: str | int
@@ -65,7 +65,7 @@ class FieldPlace(NamedTuple):
 
 
 class FieldValidation:
-    """One thorough look. `findings` fills while `shape` walks the document."""
+    """One validation. `findings` is filled while `shape` walks the document."""
 
     def __init__(self, *, sort_keys: bool = False) -> None:
         self.findings: list[str] = []

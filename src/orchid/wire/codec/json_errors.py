@@ -1,4 +1,4 @@
-"""Why some bytes are no JSON, in the words clients of this API know.
+"""Why some bytes are not JSON, with the messages that clients of this API know.
 
 `syntax_fault(body)` is asked only after decoding has failed, so it may take its time, though never
 more than one pass over the body.
@@ -78,7 +78,7 @@ def _position(fault: json.JSONDecodeError, text: str) -> int:
 
 
 def _value_fault(text: str, position: int) -> str:
-    """A value that never begins, or a literal that goes astray."""
+    """A missing value, or an invalid literal."""
     literal = _LITERAL.match(text, position)
     if literal is None:
         return f"invalid character {_shown(text[position])} looking for beginning of value"

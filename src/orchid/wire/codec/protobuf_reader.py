@@ -6,9 +6,9 @@ shows no content. Unknown fields are skipped. The last of a repeated scalar coun
 stands twice where one belongs is refused, since merging both would cost time that grows with the
 square of their size.
 
-Elements are counted, because the smallest takes two bytes and becomes an object of hundreds.
-How deep this goes is settled by the types, none of which contains itself; skipped groups are
-counted, not followed. So there is no depth to attack.
+Elements are counted, because the smallest takes two bytes and becomes an object of hundreds. The
+depth is limited by the types, none of which contains itself; skipped groups are counted, not
+recursed into. So a deeply nested body does no harm.
 """
 
 import binascii

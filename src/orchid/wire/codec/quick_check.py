@@ -1,7 +1,7 @@
-"""Find out whether a decoded document is flawless, which nearly all are, without changing it.
+"""Find out whether a decoded document is valid as it is, which nearly all are.
 
 Start with `quick_check_of(schema)`. A check counts keys and raises `Odd` as soon as anything needs
-the thorough look of field_validation.py; it never says what.
+the full validation of field_validation.py; it never says what.
 """
 
 import datetime
@@ -26,7 +26,7 @@ QuickCheck = Callable[[Any], int]
 
 
 class Odd(Exception):
-    """Something needs the thorough look."""
+    """Something needs the full validation."""
 
 
 def quick_check_of(schema: Fields) -> QuickCheck:
@@ -199,6 +199,6 @@ def _check_anything(value: Any, depth: int = 1) -> int:
     else:
         return 0
     for item in items:
-        if item and type(item) is not str:  # what is empty, or zero, holds nothing to see
+        if item and type(item) is not str:  # empty and zero values need no check
             count += _check_anything(item, depth + 1)
     return count

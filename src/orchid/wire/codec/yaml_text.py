@@ -1,4 +1,4 @@
-"""YAML as the API speaks it: what JSON can say, in YAML's clothes.
+"""YAML as the API reads and writes it: JSON values in YAML syntax.
 
     load(body)    the value of the first document, and the keys that stand twice in a map
     dump(value)   keys in order, lists at the indent of their key
@@ -90,7 +90,7 @@ def load(body: bytes) -> tuple[Any, list[str]]:
 
 
 def _require_plain_head(body: bytes) -> None:
-    """What the parser would spend its time on before our own limits see anything."""
+    """Limit the comments and directives that the parser reads before our own limits apply."""
     if body.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise YamlError("yaml: the text is not UTF-8")
     head = _HEAD.match(body, 0, LONGEST_HEAD)
