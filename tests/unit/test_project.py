@@ -4,6 +4,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -173,6 +174,33 @@ def test_caches_without_bounds_are_keyed_by_what_is_declared() -> None:
 
     assert cached
     assert found == []
+
+
+def test_modules_do_not_import_each_other_in_a_circle() -> None:
+    """Not even inside a function, where nobody notices before it is called."""
+    files = {
+        ".".join(path.relative_to(ROOT / "src").with_suffix("").parts): path
+        for path in ROOT.glob("src/orchid/**/*.py")
+    }
+    imports = {name: imported(path) & files.keys() for name, path in files.items()}
+
+    list(TopologicalSorter(imports).static_order())  # raises CycleError, which names the circle
+
+    assert imports["orchid.cli"]
+    with pytest.raises(CycleError):
+        list(TopologicalSorter({"a": {"b"}, "b": {"a"}}).static_order())
+
+
+def imported(path: Path) -> set[str]:
+    """Everything that a file imports by a whole name: modules, and names that may be modules."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return found
 
 
 def test_time_is_measured_by_what_was_handed_in() -> None:

@@ -8,8 +8,8 @@ import argparse
 from orchid.commands import grants
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, path
-from orchid.commands.terminal.objects import Column, completed, name_of, show_list
-from orchid.commands.terminal.output import facts, tell
+from orchid.commands.terminal.objects import Column, completed, show_list
+from orchid.commands.terminal.output import facts, name_of, tell
 from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
 from orchid.commands.token import account_of
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import NOT_FOUND, CommandRefused, Json, ServerConnection
-from orchid.commands.terminal.objects import Column, completed, name_of, show_list
-from orchid.commands.terminal.output import USAGE, Complaint, say, table, tell
+from orchid.commands.terminal.objects import Column, completed, show_list
+from orchid.commands.terminal.output import USAGE, Complaint, name_of, say, table, tell
 from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
 
 LARGEST = 1 << 20

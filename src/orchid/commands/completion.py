@@ -18,7 +18,7 @@ from typing import Final
 
 from orchid.commands.terminal import objects
 from orchid.commands.terminal.connection import connect
-from orchid.commands.terminal.output import Complaint, say
+from orchid.commands.terminal.output import Complaint, name_of, say
 
 ASKED: Final = "words"
 MOST_NAMES: Final = 500
@@ -131,7 +131,7 @@ class _Place:
             page = server.get(objects.NAMES[sort](server), {"limit": str(MOST_NAMES)})
         except (Complaint, RuntimeError):  # the latter: a home that nobody has
             return []
-        return [objects.name_of(one) for one in page.get("items") or ()]
+        return [name_of(one) for one in page.get("items") or ()]
 
 
 # A colon and an equals sign end a word for bash, though not for us: what stands before the last of

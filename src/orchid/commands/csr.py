@@ -19,8 +19,8 @@ from typing import Any
 from orchid.commands.request_flags import file_name, new_arguments, place, renew_arguments
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import CONFLICT, CommandRefused, Json, ServerConnection
-from orchid.commands.terminal.objects import Column, completed, name_of, show_list
-from orchid.commands.terminal.output import Cell, Complaint, facts, say, tell
+from orchid.commands.terminal.objects import Column, completed, show_list
+from orchid.commands.terminal.output import Cell, Complaint, facts, name_of, say, tell
 from orchid.commands.terminal.polling import polls
 from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
 

@@ -11,8 +11,8 @@ import hashlib
 from collections.abc import Iterator
 
 from orchid.commands.terminal.connection import CONFLICT, CommandRefused, Json, ServerConnection
-from orchid.commands.terminal.objects import completed, name_of
-from orchid.commands.terminal.output import USAGE, Complaint
+from orchid.commands.terminal.objects import completed
+from orchid.commands.terminal.output import USAGE, Complaint, name_of
 from orchid.commands.token import account_of
 from orchid.wire.user import AUTHENTICATED
 

@@ -25,13 +25,14 @@ from orchid.commands.terminal.connection import (
     ServerConnection,
     path,
 )
-from orchid.commands.terminal.objects import Column, completed, name_of, show_list
+from orchid.commands.terminal.objects import Column, completed, show_list
 from orchid.commands.terminal.output import (
     REFUSED,
     USAGE,
     Cell,
     Complaint,
     facts,
+    name_of,
     say,
     table,
     tell,

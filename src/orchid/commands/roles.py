@@ -5,15 +5,8 @@ import argparse
 from orchid.commands import grants
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, add_flags, connect
-from orchid.commands.terminal.objects import (
-    LIST_FORMS,
-    Column,
-    add_watch,
-    completed,
-    name_of,
-    show_list,
-)
-from orchid.commands.terminal.output import table, tell
+from orchid.commands.terminal.objects import LIST_FORMS, Column, add_watch, completed, show_list
+from orchid.commands.terminal.output import name_of, table, tell
 
 OWN = "system:"
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from orchid.commands.terminal.connection import CommandRefused, Json, ServerConnection, path
-from orchid.commands.terminal.output import Cell, columns, say, table, tell
+from orchid.commands.terminal.output import Cell, columns, name_of, say, table, tell
 
 LIST_FORMS = ("text", "wide", "json", "yaml", "name")
 GONE = 410
@@ -24,13 +24,6 @@ class Column(NamedTuple):
     title: str
     value: Callable[[Json], object]
     is_wide: bool = False
-
-
-def name_of(one: Json) -> str:
-    """An object's name as commands take it: NAMESPACE/NAME, or the name alone."""
-    about = one.get("metadata") or {}
-    namespace, name = about.get("namespace", ""), str(about.get("name", ""))
-    return f"{namespace}/{name}" if namespace else name
 
 
 def add_watch(parser: argparse.ArgumentParser) -> None:

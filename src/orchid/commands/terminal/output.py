@@ -10,7 +10,7 @@ control characters spelled out, so that nobody can steer the terminal of whoever
 import os
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 REFUSED = 1
@@ -56,13 +56,18 @@ def tell(form: str, value: Any) -> bool:
 
         say(yaml_text.dump(value).decode().rstrip("\n"))
     elif form == "name":
-        from orchid.commands.terminal.objects import name_of
-
         for one in value if isinstance(value, list) else [value]:
             say(name_of(one))
     else:
         return False
     return True
+
+
+def name_of(one: Mapping[str, Any]) -> str:
+    """An object's name as commands take it: NAMESPACE/NAME, or the name alone."""
+    about = one.get("metadata") or {}
+    namespace, name = about.get("namespace", ""), str(about.get("name", ""))
+    return f"{namespace}/{name}" if namespace else name
 
 
 def printable(text: object) -> str:
