@@ -203,6 +203,24 @@ def imported(path: Path) -> set[str]:
     return found
 
 
+# In every kind's file they are called alike, so that a reader finds them.
+NAMED_ALIKE = {"Rules", "StatusRules"}
+
+
+def test_a_class_name_stands_for_one_idea() -> None:
+    """Two public classes of one name make a reader ask which one is meant."""
+    places: dict[str, list[str]] = {}
+    for path in ROOT.glob("src/orchid/**/*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+
+    twice = {name: found for name, found in places.items() if len(found) > 1}
+
+    assert len(places) > len(twice)
+    assert twice.keys() == NAMED_ALIKE, twice
+
+
 def test_time_is_measured_by_what_was_handed_in() -> None:
     """`time.monotonic` stands in clock.py alone; everybody else gets it from the assembly."""
     sources = [path for path in ROOT.glob("src/**/*.py") if path != ROOT / "src/orchid/clock.py"]

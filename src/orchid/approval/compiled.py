@@ -1,6 +1,6 @@
 """A policy made ready to judge: patterns and expressions compiled, values as numbers.
 
-Start with `CompiledPolicy.judge`, which gives a `PolicyVerdict`: whether the policy selects the
+Start with `CompiledPolicy.judge`, which gives a `JudgedPolicy`: whether the policy selects the
 case and allows it, check by check, each with the value it saw. A policy that cannot be evaluated
 (`problem`) still knows whom it selects, so that no request is denied only because of that.
 """
@@ -43,7 +43,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyVerdict:
+class JudgedPolicy:
     """What one policy says of a case. Without `checks` it does not select it, or cannot judge."""
 
     policy: "CompiledPolicy"
@@ -129,21 +129,21 @@ class CompiledPolicy:
 
     # -- what it allows ----------------------------------------------------------------------
 
-    async def judge(self, case: Case, evaluator: Evaluator) -> PolicyVerdict:
+    async def judge(self, case: Case, evaluator: Evaluator) -> JudgedPolicy:
         selection = self.selection(case.signer_name, case.user)
         if selection or self.problem:
-            return PolicyVerdict(self, selection, problem=self.problem)
+            return JudgedPolicy(self, selection, problem=self.problem)
         checks = [*self._certificate_checks(case)]
         # Expressions are the most expensive, so they are skipped if the case is refused already.
         if case.obstacles:
-            return PolicyVerdict(self, (), tuple(checks))
+            return JudgedPolicy(self, (), tuple(checks))
         problem = ""
         for number, (rule, expression) in enumerate(self._rules):
             try:
                 checks.append(await _rule_check(number, rule, expression, case, evaluator))
             except Overrun as overrun:
                 problem = str(overrun)
-        return PolicyVerdict(self, (), tuple(checks), problem)
+        return JudgedPolicy(self, (), tuple(checks), problem)
 
     def _certificate_checks(self, case: Case) -> Iterator[Check]:
         for obstacle in case.obstacles:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from orchid.approval.compiled import PolicyVerdict
+from orchid.approval.compiled import JudgedPolicy
 
 MayUse = Callable[[str], Awaitable[bool]]  # whether the requester may use the policy of this name
 LONGEST_MESSAGE = 4096
@@ -28,12 +28,12 @@ class PolicyDecision:
 
     outcome: Outcome
     message: str
-    by: PolicyVerdict | None = None
+    by: JudgedPolicy | None = None
     selected: bool = True  # whether any policy selects it
     may_change: bool = False  # the reason may go away without a change of a policy
 
 
-async def decide(verdicts: Sequence[PolicyVerdict], may_use: MayUse) -> PolicyDecision:
+async def decide(verdicts: Sequence[JudgedPolicy], may_use: MayUse) -> PolicyDecision:
     selected = [verdict for verdict in verdicts if verdict.selected]
     if not selected:
         return PolicyDecision(Outcome.LEAVE, "No policy selects this request.", selected=False)
@@ -54,7 +54,7 @@ async def decide(verdicts: Sequence[PolicyVerdict], may_use: MayUse) -> PolicyDe
     return PolicyDecision(Outcome.LEAVE, _joined(selected), may_change=unsettled)
 
 
-async def _is_denied(selected: Sequence[PolicyVerdict], may_use: MayUse) -> bool:
+async def _is_denied(selected: Sequence[JudgedPolicy], may_use: MayUse) -> bool:
     """Whether a policy that its requester may use says so, and each of those has a verdict."""
     if not any(verdict.policy.denies for verdict in selected):
         return False
@@ -63,7 +63,7 @@ async def _is_denied(selected: Sequence[PolicyVerdict], may_use: MayUse) -> bool
     return denied and not any(verdict.problem for verdict in usable)
 
 
-def _joined(verdicts: Sequence[PolicyVerdict]) -> str:
+def _joined(verdicts: Sequence[JudgedPolicy]) -> str:
     told = " ".join(f"{verdict.policy.name}: {verdict.message}." for verdict in verdicts)
     text = f"No policy allows this request. {told}"
     return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"

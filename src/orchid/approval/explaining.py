@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from orchid.approval.case import Case
-from orchid.approval.compiled import CompiledPolicy, PolicyVerdict
+from orchid.approval.compiled import CompiledPolicy, JudgedPolicy
 from orchid.approval.deciding import MayUse, PolicyDecision, decide
 from orchid.approval.terms import ApprovalPolicySpec
 from orchid.expressions.isolated import Evaluator
@@ -32,7 +32,7 @@ class RequestedTerms:
 class PolicyAnswer:
     """What one policy says, and whether the requester may use it; asked if it selects the case."""
 
-    verdict: PolicyVerdict
+    verdict: JudgedPolicy
     usable: bool
 
 

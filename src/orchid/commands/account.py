@@ -8,16 +8,16 @@ import argparse
 from orchid.commands import grants
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, path
-from orchid.commands.terminal.objects import Column, completed, show_list
+from orchid.commands.terminal.objects import ListColumn, completed, show_list
 from orchid.commands.terminal.output import facts, name_of, tell
 from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
 from orchid.commands.token import account_of
 
 COLUMNS = (
-    Column("NAMESPACE", lambda one: one["metadata"].get("namespace", "")),
-    Column("NAME", lambda one: one["metadata"]["name"]),
-    Column("AGE", lambda one: times.age(one["metadata"].get("creationTimestamp"))),
-    Column("UID", lambda one: one["metadata"].get("uid", ""), is_wide=True),
+    ListColumn("NAMESPACE", lambda one: one["metadata"].get("namespace", "")),
+    ListColumn("NAME", lambda one: one["metadata"]["name"]),
+    ListColumn("AGE", lambda one: times.age(one["metadata"].get("creationTimestamp"))),
+    ListColumn("UID", lambda one: one["metadata"].get("uid", ""), is_wide=True),
 )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import NOT_FOUND, CommandRefused, Json, ServerConnection
-from orchid.commands.terminal.objects import Column, completed, show_list
+from orchid.commands.terminal.objects import ListColumn, completed, show_list
 from orchid.commands.terminal.output import USAGE, Complaint, name_of, say, table, tell
 from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
 
@@ -170,8 +170,8 @@ def _text(bundle: Json) -> str:
 
 
 COLUMNS = (
-    Column("NAME", name_of),
-    Column("SIGNER", lambda one: one["spec"].get("signerName") or "-"),
-    Column("CERTIFICATES", lambda one: _text(one).count("-----BEGIN CERTIFICATE-----")),
-    Column("AGE", lambda one: times.age(one["metadata"].get("creationTimestamp"))),
+    ListColumn("NAME", name_of),
+    ListColumn("SIGNER", lambda one: one["spec"].get("signerName") or "-"),
+    ListColumn("CERTIFICATES", lambda one: _text(one).count("-----BEGIN CERTIFICATE-----")),
+    ListColumn("AGE", lambda one: times.age(one["metadata"].get("creationTimestamp"))),
 )

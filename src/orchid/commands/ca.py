@@ -19,7 +19,7 @@ from typing import Any
 from orchid.commands.terminal import times
 from orchid.commands.terminal.asking import confirmed
 from orchid.commands.terminal.connection import CommandRefused, Json, ServerConnection, path
-from orchid.commands.terminal.objects import Column, completed, show_list
+from orchid.commands.terminal.objects import ListColumn, completed, show_list
 from orchid.commands.terminal.output import USAGE, Cell, Complaint, facts, name_of, say, tell
 from orchid.commands.terminal.polling import polls
 from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
@@ -305,9 +305,9 @@ def _end(authority: Json) -> str:
 
 
 COLUMNS = (
-    Column("NAME", name_of),
-    Column("SIGNER", lambda one: one["spec"]["signerName"]),
-    Column("KEY", _key),
-    Column("STATE", _state),
-    Column("ENDS", _end),
+    ListColumn("NAME", name_of),
+    ListColumn("SIGNER", lambda one: one["spec"]["signerName"]),
+    ListColumn("KEY", _key),
+    ListColumn("STATE", _state),
+    ListColumn("ENDS", _end),
 )

@@ -19,7 +19,7 @@ from typing import Any
 from orchid.commands.request_flags import file_name, new_arguments, place, renew_arguments
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import CONFLICT, CommandRefused, Json, ServerConnection
-from orchid.commands.terminal.objects import Column, completed, show_list
+from orchid.commands.terminal.objects import ListColumn, completed, show_list
 from orchid.commands.terminal.output import Cell, Complaint, facts, name_of, say, tell
 from orchid.commands.terminal.polling import polls
 from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
@@ -270,12 +270,12 @@ def _plain(value: Any) -> Any:
 
 
 COLUMNS = (
-    Column("NAME", name_of),
-    Column("AGE", lambda one: times.age(one["metadata"].get("creationTimestamp"))),
-    Column("SIGNER", lambda one: one["spec"].get("signerName", "")),
-    Column("REQUESTED BY", lambda one: one["spec"].get("username", "")),
-    Column("FOR", _lifetime),
-    Column("STATE", state),
-    Column("USAGES", lambda one: ", ".join(one["spec"].get("usages") or ()), is_wide=True),
-    Column("UID", lambda one: one["metadata"].get("uid", ""), is_wide=True),
+    ListColumn("NAME", name_of),
+    ListColumn("AGE", lambda one: times.age(one["metadata"].get("creationTimestamp"))),
+    ListColumn("SIGNER", lambda one: one["spec"].get("signerName", "")),
+    ListColumn("REQUESTED BY", lambda one: one["spec"].get("username", "")),
+    ListColumn("FOR", _lifetime),
+    ListColumn("STATE", state),
+    ListColumn("USAGES", lambda one: ", ".join(one["spec"].get("usages") or ()), is_wide=True),
+    ListColumn("UID", lambda one: one["metadata"].get("uid", ""), is_wide=True),
 )

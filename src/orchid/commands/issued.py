@@ -22,7 +22,7 @@ from typing import Any
 
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect, path
-from orchid.commands.terminal.objects import LIST_FORMS, Column, add_watch, show_list
+from orchid.commands.terminal.objects import LIST_FORMS, ListColumn, add_watch, show_list
 from orchid.commands.terminal.output import USAGE, Cell, Complaint, say
 
 FOREVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
@@ -179,14 +179,14 @@ SORTS: dict[str, Callable[[Json], Any]] = {
 }
 EXPORTS: dict[str, Callable[[list[Json]], object]] = {"csv": _csv, "pem": _pem}
 COLUMNS = (
-    Column("SERIAL", lambda one: one["metadata"]["name"]),
-    Column("SIGNER", lambda one: one["spec"].get("signerName", "")),
-    Column("SUBJECT", lambda one: one["spec"].get("subject", "") or _names(one)),
-    Column("REQUESTED BY", lambda one: one["spec"].get("requester", {}).get("username", "")),
-    Column("EXPIRES", _expires),
-    Column("REVOKED", lambda one: Cell(revocation_of(one).get("reason", ""), "bad")),
-    Column("NAMES", _names, is_wide=True),
-    Column("REQUEST", lambda one: one["spec"].get("request", {}).get("name", ""), is_wide=True),
-    Column("KEY", lambda one: one["spec"].get("key", {}).get("algorithm", ""), is_wide=True),
-    Column("SHA-256", lambda one: one["spec"].get("sha256", ""), is_wide=True),
+    ListColumn("SERIAL", lambda one: one["metadata"]["name"]),
+    ListColumn("SIGNER", lambda one: one["spec"].get("signerName", "")),
+    ListColumn("SUBJECT", lambda one: one["spec"].get("subject", "") or _names(one)),
+    ListColumn("REQUESTED BY", lambda one: one["spec"].get("requester", {}).get("username", "")),
+    ListColumn("EXPIRES", _expires),
+    ListColumn("REVOKED", lambda one: Cell(revocation_of(one).get("reason", ""), "bad")),
+    ListColumn("NAMES", _names, is_wide=True),
+    ListColumn("REQUEST", lambda one: one["spec"].get("request", {}).get("name", ""), is_wide=True),
+    ListColumn("KEY", lambda one: one["spec"].get("key", {}).get("algorithm", ""), is_wide=True),
+    ListColumn("SHA-256", lambda one: one["spec"].get("sha256", ""), is_wide=True),
 )

@@ -25,7 +25,7 @@ from orchid.commands.terminal.connection import (
     ServerConnection,
     path,
 )
-from orchid.commands.terminal.objects import Column, completed, show_list
+from orchid.commands.terminal.objects import ListColumn, completed, show_list
 from orchid.commands.terminal.output import (
     REFUSED,
     USAGE,
@@ -301,9 +301,9 @@ def _place(server: ServerConnection, *parts: str) -> str:
 
 
 COLUMNS = (
-    Column("NAME", name_of),
-    Column("SIGNERS", lambda one: ", ".join(one["spec"].get("signerNames") or ("any",))),
-    Column("OTHERWISE", lambda one: one["spec"].get("otherwise") or "leave"),
-    Column("READY", _ready),
-    Column("AGE", lambda one: times.age(one["metadata"].get("creationTimestamp"))),
+    ListColumn("NAME", name_of),
+    ListColumn("SIGNERS", lambda one: ", ".join(one["spec"].get("signerNames") or ("any",))),
+    ListColumn("OTHERWISE", lambda one: one["spec"].get("otherwise") or "leave"),
+    ListColumn("READY", _ready),
+    ListColumn("AGE", lambda one: times.age(one["metadata"].get("creationTimestamp"))),
 )

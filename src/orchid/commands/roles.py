@@ -5,7 +5,7 @@ import argparse
 from orchid.commands import grants
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, add_flags, connect
-from orchid.commands.terminal.objects import LIST_FORMS, Column, add_watch, completed, show_list
+from orchid.commands.terminal.objects import LIST_FORMS, ListColumn, add_watch, completed, show_list
 from orchid.commands.terminal.output import name_of, table, tell
 
 OWN = "system:"
@@ -53,7 +53,7 @@ def _rule(rule: Json) -> tuple[str, str, str]:
 
 
 COLUMNS = (
-    Column("NAME", name_of),
-    Column("RULES", lambda one: len(one.get("rules") or ())),
-    Column("AGE", lambda one: times.age(one["metadata"].get("creationTimestamp"))),
+    ListColumn("NAME", name_of),
+    ListColumn("RULES", lambda one: len(one.get("rules") or ())),
+    ListColumn("AGE", lambda one: times.age(one["metadata"].get("creationTimestamp"))),
 )

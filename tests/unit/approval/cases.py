@@ -7,7 +7,7 @@ import msgspec
 from cryptography import x509
 
 from orchid.approval.case import REQUEST_SAMPLE, Case, SignerTerms, TermsOf, case_of
-from orchid.approval.compiled import CompiledPolicy, PolicyVerdict
+from orchid.approval.compiled import CompiledPolicy, JudgedPolicy
 from orchid.approval.terms import ApprovalPolicySpec
 from orchid.expressions.cel import Compiler
 from orchid.expressions.isolated import Evaluator
@@ -75,7 +75,7 @@ def policy(name: str = "web", problem: str = "", **given: Any) -> CompiledPolicy
     return CompiledPolicy(name, "7", spec(**given), COMPILER, problem)
 
 
-async def judged(asked: Case, name: str = "web", **given: Any) -> PolicyVerdict:
+async def judged(asked: Case, name: str = "web", **given: Any) -> JudgedPolicy:
     evaluator = Evaluator(REQUEST_SAMPLE, seconds=60.0)
     return await policy(name, **given).judge(asked, evaluator)
 

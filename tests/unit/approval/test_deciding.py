@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from orchid.approval.case import REQUEST_SAMPLE
-from orchid.approval.compiled import PolicyVerdict
+from orchid.approval.compiled import JudgedPolicy
 from orchid.approval.deciding import LONGEST_MESSAGE, Outcome, PolicyDecision, decide
 from orchid.expressions.isolated import Evaluator
 from tests.unit.approval.cases import case, policy
@@ -13,12 +13,12 @@ from tests.unit.approval.cases import case, policy
 GOOD, BAD = "a.web.example.com", "evil.com"
 
 
-async def verdict(name: str, host: str, **given: Any) -> PolicyVerdict:
+async def verdict(name: str, host: str, **given: Any) -> JudgedPolicy:
     return await policy(name, **given).judge(case(host), Evaluator(REQUEST_SAMPLE))
 
 
 async def decided(
-    *verdicts: PolicyVerdict, usable: tuple[str, ...] = ("a", "b", "c")
+    *verdicts: JudgedPolicy, usable: tuple[str, ...] = ("a", "b", "c")
 ) -> PolicyDecision:
     async def may_use(name: str) -> bool:
         return name in usable

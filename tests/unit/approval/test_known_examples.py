@@ -18,7 +18,7 @@ import pytest
 from cryptography import x509
 
 from orchid.approval.case import REQUEST_SAMPLE
-from orchid.approval.compiled import PolicyVerdict
+from orchid.approval.compiled import JudgedPolicy
 from orchid.approval.deciding import Outcome, decide
 from orchid.credentials import names
 from orchid.credentials.usages import ALL_USAGES
@@ -151,7 +151,7 @@ async def outcome(
     """What becomes of a request; every policy denies what it selects and nobody permits."""
     evaluator = Evaluator(REQUEST_SAMPLE, seconds=60.0)
     judged = case(*hosts, **asked)
-    verdicts: list[PolicyVerdict] = []
+    verdicts: list[JudgedPolicy] = []
     for number, terms in enumerate(policies):
         made = policy(f"p{number}", **terms, otherwise="deny")
         assert made.problem == ""

@@ -18,7 +18,7 @@ GONE = 410
 Keep = Callable[[Json], bool]
 
 
-class Column(NamedTuple):
+class ListColumn(NamedTuple):
     """A title, and how to get what stands below it; some are shown with `-o wide` alone."""
 
     title: str
@@ -34,7 +34,7 @@ def show_list(
     chosen: argparse.Namespace,
     server: ServerConnection,
     place: str,
-    declared: Sequence[Column],
+    declared: Sequence[ListColumn],
     *,
     empty: str,
     query: Mapping[str, str] | None = None,
@@ -68,7 +68,9 @@ def show_list(
 class _Printer:
     """Prints one object after the other, each on its line, in columns that keep their width."""
 
-    def __init__(self, form: str, shown: Sequence[Column], first: Sequence[Sequence[str]]) -> None:
+    def __init__(
+        self, form: str, shown: Sequence[ListColumn], first: Sequence[Sequence[str]]
+    ) -> None:
         self._form = form
         self._shown = shown
         self._widths = [max(map(len, column)) for column in zip(*first, strict=True)]
