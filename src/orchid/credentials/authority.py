@@ -336,7 +336,7 @@ class Authority:
     def _seal(
         self, template: Template, review: Callable[[certificates.CertificateContents], None]
     ) -> bytes:
-        """Write the body, look at it with other eyes, then sign those very bytes."""
+        """Write the body, have it checked by the X.509 library, then sign exactly those bytes."""
         serial = _serial(self._random)
         body = encode_body(template, serial, self._algorithm, self._issuer, self._key_id)
         # The library reads a certificate only with a signature on it; this one is empty.

@@ -2,7 +2,7 @@
 
 `Template` says everything that a certificate will hold; `encode_body` writes it, `assemble` joins
 body and signature. Extensions come in the reference's order, with a subject key identifier added.
-Nothing here signs or decides: authority.py does, after it has had the bytes read by other eyes.
+Nothing here signs or decides: authority.py does, after the X.509 library has read the bytes back.
 """
 
 import datetime

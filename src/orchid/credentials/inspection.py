@@ -1,4 +1,4 @@
-"""What is about to be signed, read by other eyes than those that wrote it.
+"""What is about to be signed, read back by other code than that which wrote it.
 
 `inspect` has the X.509 library read the bytes of a certificate that has no signature yet, and
 compares every part with the template. What it does not expect, it refuses: an extension that the

@@ -1,10 +1,10 @@
-"""The file of revocations beside the database: lines that say what stands at a key, or nothing.
+"""The file of revocations beside the database: each line gives the object at a key, or null.
 
     {"key": "identity/credentialrevocations/stolen", "object": {...}}      it was made, or changed
     {"key": "identity/credentialrevocations/stolen", "object": null}       it is gone
 
 A server appends to it (assembly/revocation_copy.py), and `orchid restore` reads it, so that an old
-backup revives no credential. What the objects mean is not looked at here.
+backup makes no revoked credential valid. What the objects mean is not looked at here.
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 FILE: Final = "revocations.jsonl"
-LONGEST: Final = 512 << 20  # bytes; nobody has so many revocations
+LONGEST: Final = 512 << 20  # bytes; far more than any number of revocations needs
 
 
 class _Line(msgspec.Struct):
@@ -27,7 +27,7 @@ _decode = msgspec.json.Decoder(_Line).decode
 
 
 def line(key: str, data: bytes | None) -> bytes:
-    """What stands at a key by now, as a line."""
+    """The current object at a key, as a line."""
     told = None if data is None else msgspec.Raw(data)
     return msgspec.json.encode({"key": key, "object": told}) + b"\n"
 
@@ -50,7 +50,7 @@ def read(path: Path) -> dict[str, bytes]:
 
 
 def write(path: Path, lines: Iterable[bytes]) -> None:
-    """Put another file in the place of this one."""
+    """Replace the file."""
     partial = path.with_name(f".{path.name}.partial")
     _put(partial, lines, os.O_TRUNC)
     partial.replace(path)

@@ -60,7 +60,7 @@ def read_target(http: HttpRequest) -> tuple[Located, Query]:
     method, path = http.method, http.path
     if len(path) + len(http.query) > LONGEST_TARGET:
         raise BadRequest(f"the request target is longer than {LONGEST_TARGET} characters")
-    # What is long is hardly asked for twice, and must not fill the memory.
+    # Long paths are hardly requested twice, and must not fill the cache.
     short = len(method) + len(path) <= LONGEST_KNOWN
     if not http.query:
         if not short:
@@ -99,7 +99,7 @@ def _without_query(method: str, raw_path: str) -> Located:
 def _among(method: str, place: str) -> Located | None:
     """The meaning of `place/NAME` for any name, if that is an object and the name says no more.
 
-    A server has far more objects than places where they are, so places are worth remembering.
+    A server has far more objects than collections, so the collections are what is cached.
     """
     if "%" in place or not place.isascii():
         return None
@@ -281,7 +281,7 @@ def both(sent: DeleteOptions, asked: DeleteOptions) -> DeleteOptions:
 
 
 def _agreed(sent: W, asked: W) -> W:
-    """What one leaves out the other may say; if they disagree, nobody knows what was meant."""
+    """Either may leave a value out; if both give one, they must agree."""
     found: dict[str, Any] = {}
     for field in msgspec.structs.fields(sent):
         one, other = getattr(sent, field.name), getattr(asked, field.name)

@@ -93,7 +93,7 @@ class EventForm:
         return b'{"type":"ERROR","object":%b}\n' % encode(status)
 
     def bookmark(self, revision: int, *, marked: bool) -> bytes:
-        """An empty object that says only how far the stream is."""
+        """An empty object that carries only the revision of the stream."""
         empty = self.kind.type(kind=self.kind.name, api_version=self.kind.api_version)
         annotations = dict.fromkeys(INITIAL_EVENTS_END, "true") if marked else {}
         meta = replace(empty.metadata, resource_version=str(revision), annotations=annotations)
@@ -157,13 +157,13 @@ class WatchStream:
         watch = self._watch
         if watch.after < watch.feed.revision:
             if watch.after < watch.cache.oldest:
-                return self._lost()  # forgotten while the head of the answer was on its way
+                return self._lost()  # compacted while the head of the answer was being sent
             self.deliver(watch.cache.since(watch.after))
             watch.after = watch.feed.revision
         return None
 
     def _lost(self) -> None:
-        """There is a hole in what we could send: the client must list anew."""
+        """Changes were missed: the client must list again."""
         self._fail(too_old(self._watch.after, self._watch.cache.oldest).status())
 
     def _send_all(self, events: Iterable[bytes]) -> None:

@@ -1,8 +1,8 @@
-"""What callers whom nobody knows yet may take: a share for all of them, and one for each address.
+"""Limits for callers who are not authenticated yet: one for all of them, and one for each address.
 
 Start with `Budget`: it counts who holds how much, oldest first, and says who has to go when it is
-too much. Handshakes, connections and bytes of unfinished requests each have one. It never ends
-anything itself: that is done by whoever asked.
+too much. Handshakes, connections and bytes of unfinished requests each have one. It never closes a
+connection itself: its caller does.
 """
 
 import ipaddress

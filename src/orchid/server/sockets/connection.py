@@ -1,9 +1,9 @@
 """One connection: requests in, answers out, in order, with a bound on everything.
 
 Start with `data_received` and `_proceed`. One request is answered at a time; what arrives meanwhile
-is held, up to a limit, and then the client is made to wait. So it is when the client does not take
-its answers: nothing is read for it until it does. `deadline` is the moment by which something must
-have happened; listener.py calls `expire` when it has not.
+is held, up to a limit, and then the client is made to wait. The same holds when the client does not
+read its answers: nothing is read from it until it does. `deadline` is the moment by which something
+must have happened; listener.py calls `expire` when it has not.
 
 Who sends a body is asked before it is read: see unfinished.py.
 
@@ -41,8 +41,8 @@ _CHUNKED = b"Transfer-Encoding: chunked\r\n"
 _SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\n"
 # Copying a larger body into one piece with its head costs more than a second TLS record.
 _JOIN_UP_TO = 64 << 10
-# Pipelined requests that are answered before others have their turn: some, or one where many
-# connections have more to ask, so that a turn of all of them is short.
+# Pipelined requests that are answered before other connections get their turn: several, or only one
+# while many connections have more requests waiting.
 _ANSWERS_AT_ONCE, _MANY_YIELDING = 8, 4
 
 
@@ -238,7 +238,7 @@ class Connection(asyncio.Protocol):
         self._proceeding = False
 
     def _yield(self) -> None:
-        """Let other connections go first: one that sends many requests at once has time."""
+        """Let other connections go first, since this one has sent many requests at once."""
         self._yielding = True
         self._service.yielding += 1
         self.deadline = inf
@@ -250,7 +250,7 @@ class Connection(asyncio.Protocol):
         self._proceed()
 
     def _rest(self) -> None:
-        """Nothing can be done until more arrives: say by when, and what is to be said meanwhile."""
+        """Wait for more to arrive: set the deadline, and send what is due meanwhile."""
         reader = self._reader
         if self._reading_paused:
             self._reading_paused = False
@@ -294,7 +294,7 @@ class Connection(asyncio.Protocol):
     # Answering
 
     def _begin(self, arrived: Arrived) -> None:
-        """Drive the handler; most are done at once, and cost no task."""
+        """Run the handler; most finish without awaiting, and need no task."""
         service = self._service
         service.requests += 1
         self._timed_phase = None
@@ -397,7 +397,7 @@ class Connection(asyncio.Protocol):
     # Streams
 
     def check_unsent(self) -> None:
-        """Cut off a watcher that leaves too much unread; others should not pay for its memory."""
+        """Cut off a watcher that leaves too much unread: what waits for it is in our memory."""
         if self._transport.get_write_buffer_size() > self._service.limits.max_unsent_bytes:
             self._service.cut_off += 1
             self.abort()

@@ -1,8 +1,9 @@
-"""File descriptors: every connection needs one, and the system gives only so many.
+"""File descriptors: every connection needs one, and their number is limited.
 
 `fitted` raises this process's soft limit to what the limits of the listener need. Where the hard
 limit does not allow that, it lowers the listener's limits instead and says so in the log: otherwise
-files and outgoing connections would fail first. That is no warning: nobody asked for the limits.
+files and outgoing connections would fail first. That is no warning, because nobody configured those
+limits.
 """
 
 import logging

@@ -5,7 +5,7 @@ too long, reloads the TLS files when they change, and drains. What is said on a 
 connection.py, how a request is read in reader.py, what the rest of the server sees in messages.py.
 
 Accepting is done here rather than by asyncio's server, so that handshakes count as connections,
-the limit holds before a client costs anything, and each connection gets the TLS context of its day.
+the limit holds before a client costs anything, and each connection gets the newest TLS context.
 """
 
 import asyncio
@@ -32,15 +32,15 @@ __all__ = ["ConnectionLimits", "Listener"]
 log = logging.getLogger(__name__)
 
 _BACKLOG: Final = 1024
-_ACCEPTS_AT_ONCE: Final = 16  # each is about to cost a signature
+_ACCEPTS_AT_ONCE: Final = 16  # each costs a signature in its handshake
 _LOOK_AT_FILES_EVERY: Final = 5.0
-_RUSH: Final = 100  # handshakes that leave enough behind to be worth cleaning up at once
-_RUSH_SECONDS: Final = 0.2  # between two times, however many there are
-_CALM_SECONDS: Final = 10.0  # and so long where there are few
+_RUSH: Final = 100  # handshakes after which freed memory is returned at once
+_RUSH_SECONDS: Final = 0.2  # at least, between two times
+_CALM_SECONDS: Final = 10.0  # after fewer handshakes than that
 _KEEP_ALIVE_SECONDS: Final = 180  # as the reference: a dead client's watch ends
 _SHUTDOWN_SECONDS: Final = 2.0
 _INTERNET: Final = frozenset({socket.AF_INET, socket.AF_INET6})
-# Too many files or too little memory: not a reason to stop, but to wait.
+# Too many open files or too little memory: wait, and accept again later.
 _SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -244,7 +244,7 @@ class Listener:
         channel.abort()
 
     async def _admit(self, client: socket.socket, address: str) -> None:
-        with suppress(OSError):  # it has gone again
+        with suppress(OSError):  # the client has gone again
             await self._service.loop.connect_accepted_socket(
                 lambda: self._protocol(address), client
             )
@@ -276,14 +276,14 @@ class Listener:
             self._after_rush()
 
     def _handshake_failed(self, channel: TlsChannel) -> None:
-        """Noise, a scan, a client that does not trust us."""
+        """Count a failed handshake: noise, a scan, or a client that does not trust us."""
         self._shaking_hands.release(channel)
         self.failed_handshakes += 1
 
     # Time
 
     def _sweep(self) -> None:
-        """Look after what is late; coarse on purpose, so that a request needs no timer."""
+        """End what has passed its deadline; one sweep for all, so that a request needs no timer."""
         service = self._service
         now = self._service.monotonic()
         service.tick()

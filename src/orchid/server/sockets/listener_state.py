@@ -92,7 +92,7 @@ class OpenConnection(Protocol):
 
 
 class ListenerState:
-    """The side of the listener that a connection sees."""
+    """What a connection sees of its listener."""
 
     __slots__ = (
         "connections",
@@ -151,7 +151,7 @@ class ListenerState:
         self.refusals = 0
         self.cut_off = 0
         self.dropped = 0
-        self.yielding = 0  # connections that have more to ask and let others go first
+        self.yielding = 0  # connections with requests waiting that let others go first
         self.heads: dict[int, bytes] = {}  # of answers; what is not there is made by `head`
 
     def head(self, status: int) -> bytes:

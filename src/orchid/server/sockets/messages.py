@@ -63,11 +63,11 @@ class HttpRequest(msgspec.Struct, eq=False):
     too_large: bool = False
     # Seconds the handler may take once it suspends; it may change this until then.
     timeout: float = 60.0
-    # Here others keep what they found out from the headers alone. Requests share it if they came on
-    # the same connection with the very same bytes for headers; it ends with them.
+    # A cache for what follows from the headers alone. Requests share it if they came on the same
+    # connection with exactly the same header bytes.
     head_memo: dict[str, Any] = {}
 
-    __repr__ = object.__repr__  # nothing of what it holds: there are tokens in it
+    __repr__ = object.__repr__  # shows no field: there are tokens in it
 
     def all(self, name: str) -> list[str]:
         """Give every value of a header, in the order sent; `name` is in lower case."""
@@ -84,7 +84,7 @@ class Response(msgspec.Struct, eq=False):
     headers: bytes = b""  # rendered lines, each ending in CRLF; no Content-Length
     body: bytes = b""
 
-    __repr__ = object.__repr__  # nothing of what it holds: there may be tokens in it
+    __repr__ = object.__repr__  # shows no field: there may be tokens in it
 
 
 class Chunk:

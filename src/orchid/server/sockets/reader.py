@@ -18,7 +18,7 @@ from orchid.server.sockets.messages import HttpRequest, Peer
 from orchid.wire.naming import CLIENT_HEADERS
 
 CLOSE_SILENTLY: Final = -1  # a refusal without an answer, for those who do not speak HTTP/1
-# Where in a request the reader stands. Plain numbers: members of an Enum cost a call to look up.
+# The part of a request that is read next. Plain numbers: looking up an Enum member costs a call.
 BETWEEN: Final = 0
 HEAD: Final = 1
 BODY: Final = 2
@@ -311,7 +311,7 @@ class RequestReader:
         repeated = self._repeated
         if len(headers) > self._max_headers or (repeated and self._has_too_many(repeated)):
             return _HEADERS_TOO_LARGE
-        # The sum is exact but dear; what was fed is an upper bound of it.
+        # The sum is exact but slow; the number of bytes fed is an upper bound of it.
         if self._span > self._max_head and self._head_bytes() > self._max_head:
             return _HEADERS_TOO_LARGE
         if modern and "host" not in headers:
