@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
 SILENT_LOOKS: Final = 20  # a worker that sent nothing during so many looks is replaced
+STARTING_LOOKS: Final = 120  # one that has yet to say its first word: a busy machine starts slowly
 STABLE_SECONDS: Final = 5.0  # a worker that lived shorter is started again only after a pause
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 LATE_SECONDS: Final = 5.0  # on top of the grace period that a worker gives its clients
@@ -184,7 +185,7 @@ class Parent:
                 await asyncio.wait([waiting], timeout=LOOK_SECONDS)
                 silent = silent + 1 if heard == session.heard else 0
                 heard = session.heard
-                if silent >= SILENT_LOOKS:
+                if silent >= (SILENT_LOOKS if heard else STARTING_LOOKS):
                     log.error("workers.silent", extra={"role": role.name, "pid": process.pid})
                     tell(process, signal.SIGKILL)
             # Its last messages may still be in the socket.

@@ -3,7 +3,7 @@
     python small_worker.py MODE SOCKET
 
 serve: does as it is told. deaf: does not mind SIGTERM. mute: gives no sign of life once it serves.
-unfit: says that a setting is wrong. crash: ends at once.
+unfit: says that a setting is wrong. crash: ends at once. slow: takes seconds to say its first word.
 """
 
 import asyncio
@@ -16,10 +16,14 @@ import time
 from orchid.workers.messages import UnfitMessage
 from orchid.workers.remote_store import RemoteStore
 
+SLOW_SECONDS = 3.0
+
 
 async def main(mode: str, link: int) -> int:
     if mode == "crash":
         return 7
+    if mode == "slow":
+        await asyncio.sleep(SLOW_SECONDS)
     store = await RemoteStore.connect(socket.socket(fileno=link), time.monotonic)
     if mode == "unfit":
         store.link.send(UnfitMessage("--listen: not like this"))

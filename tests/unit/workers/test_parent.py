@@ -129,6 +129,14 @@ async def test_worker_without_a_sign_of_life_is_replaced(monkeypatch: pytest.Mon
         assert second != first
 
 
+async def test_worker_that_starts_slowly_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before its first word it is no sign of trouble that a worker is silent."""
+    monkeypatch.setattr(parent_module, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(parent_module, "STARTING_LOOKS", 10_000)
+    async with running("slow", settings_for(1)) as server:
+        assert await server.answer() > 0
+
+
 async def test_deaf_worker_is_ended_after_the_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop takes only so long."""
     monkeypatch.setattr(parent_module, "LATE_SECONDS", 0.05)
