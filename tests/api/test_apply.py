@@ -110,6 +110,16 @@ async def test_an_untracked_object_gets_a_first_owner(server: Api) -> None:
             409,
             "uid mismatch: the provided object specified uid u, and no existing object was found",
         ),
+        (
+            b"apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: b, uid: u}",
+            409,
+            "uid mismatch: the provided object specified uid u",
+        ),
+        (
+            b"apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a, uid: u, managedFields: []}",
+            400,
+            "metadata.managedFields must be nil",
+        ),
     ],
 )
 async def test_bodies_that_cannot_be_applied(

@@ -42,7 +42,7 @@ from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.status import StatusCause, StatusDetails
 from orchid.wire.struct import replace
-from orchid.wire.text import REDACTED, quote, timestamp
+from orchid.wire.text import REDACTED, quote, shown, timestamp
 
 T = TypeVar("T", bound=Object)
 
@@ -164,13 +164,6 @@ class Patching:
         request: Request,
         may_create: Callable[[], Awaitable[None]],
     ) -> Entry[T]:
-        meta = config.get("metadata")
-        if isinstance(meta, dict) and (uid := meta.get("uid")):
-            raise Conflict(
-                kind.about(request.name),
-                f"uid mismatch: the provided object specified uid {uid}, "
-                "and no existing object was found",
-            )
         new = await self._offload(
             request.body_weight, lambda: self._applied(kind, None, None, config, request)
         )
@@ -207,6 +200,12 @@ class Patching:
             last_applied_manager=self._names.client_tool,
         )
         new, _ = self._converted(kind, result, config)
+        if live is None and (uid := new.metadata.uid):
+            raise Conflict(
+                kind.about(request.name),
+                f"uid mismatch: the provided object specified uid {shown(uid)}, "
+                "and no existing object was found",
+            )
         new = in_namespace(kind, new, request.namespace)
         require_name(new, request)
         return new
