@@ -19,7 +19,7 @@ from orchid.wire.errors import BadRequest
 from orchid.wire.fields import FieldError, Path, forbidden, invalid, required
 from orchid.wire.options import FIELD_MANAGER, parse_query
 from orchid.wire.rules.names import path_segment_errors
-from orchid.wire.selection import FieldMatcher
+from orchid.wire.selection import FieldMatcher, LabelMatcher
 from orchid.wire.struct import Wire, replace
 
 W = TypeVar("W", bound=Wire)
@@ -161,17 +161,24 @@ def _collection(located: Located, query: Query) -> Target:
     if not query:
         return replace(target, verb=verb)
     fields, labels = _first(query, "fieldSelector"), _first(query, "labelSelector")
-    if fields:
-        try:
-            pinned = FieldMatcher.parse(fields).exact("metadata.name")
-        except BadRequest:
-            pinned = None
-        # Who may delete one object by name may not thereby delete collections.
-        if pinned and verb != "deletecollection" and not path_segment_errors(pinned):
+    # Who may delete one object by name may not thereby delete collections.
+    if fields and verb != "deletecollection":
+        pinned = _pinned(query)
+        if pinned and not path_segment_errors(pinned):
             name = pinned
     if watch_path:
         fields = labels = ""
     return replace(target, verb=verb, name=name, field_selector=fields, label_selector=labels)
+
+
+def _pinned(query: Query) -> str | None:
+    """The one name that a list selects; what cannot be read is a question about all."""
+    try:
+        options = read_options(query)
+        LabelMatcher.parse(options.label_selector)
+        return FieldMatcher.parse(options.field_selector).exact("metadata.name")
+    except BadRequest:
+        return None
 
 
 def wants_watch(query: Query) -> bool:

@@ -47,6 +47,7 @@ def words(found: Target) -> tuple[str, ...]:
         ("GET", "/api/v1/namespaces//pods", "list", "v1", "", "pods", ""),
         ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dp", "list", "v1", "", "pods", "p"),
         ("GET", "/api/v1/pods?fieldSelector=metadata.name%3D..", "list", "v1", "", "pods", ""),
+        ("GET", "/api/v1/pods?limit=x&fieldSelector=metadata.name=p", "list", "v1", "", "pods", ""),
         ("GET", "/api/v1/pods?fieldSelector=%3D%3D%3D", "list", "v1", "", "pods", ""),
         ("GET", "/api/v1/namespaces/n/pods/%C3%A4", "get", "v1", "n", "pods", "ä"),
         ("GET", "/api/v1/namespaces/n/pods/Ã¤", "get", "v1", "n", "pods", "ä"),
