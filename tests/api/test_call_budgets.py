@@ -120,7 +120,7 @@ JOBS: dict[str, tuple[int, Job]] = {
     "get": (36, lambda number: ("GET", f"{ACCOUNTS}/a{number:d}", None)),
     "list": (37, lambda _: ("GET", ACCOUNTS, None)),
     "selfsubjectreview": (
-        44,
+        46,
         lambda _: ("POST", f"/apis/{AUTHENTICATION}/selfsubjectreviews", {}),
     ),
     "tokenrequest": (
@@ -136,7 +136,7 @@ JOBS: dict[str, tuple[int, Job]] = {
 }
 
 
-TOKEN_REVIEW = 70
+TOKEN_REVIEW = 68
 
 
 async def cheapest(server: Api, job: Job) -> int:
