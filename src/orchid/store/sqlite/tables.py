@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import apsw
 
@@ -210,32 +210,45 @@ def replay(db: apsw.Connection, span: Span, after: Revision) -> Batch:
     return Batch(tuple(events), newest)
 
 
+# Of the rows of the log that a sweep walks over, what they have replaced, and deletions themselves.
+_FORGET_REPLACED = """
+    DELETE FROM replaced WHERE (key, until) IN (
+        SELECT key, position FROM log
+        WHERE position > :swept AND position <= :reached AND previous != 0
+    )
+"""
+_FORGET_LOGGED = """
+    DELETE FROM log WHERE position IN (
+        SELECT previous FROM log
+        WHERE position > :swept AND position <= :reached AND previous != 0
+        UNION ALL
+        SELECT position FROM log WHERE position > :swept AND position <= :reached AND value IS NULL
+    )
+"""
+
+
 def sweep(db: apsw.Connection, before: Revision) -> bool:
     """Move the mark of compaction, and do a small part of the work; tell if work is left.
 
     Walks the log from where the last sweep ended: each row on the way has replaced an older one,
     which no read or watch can reach any more, and a deletion's own row has served its purpose.
+    As with commits, the steps into SQLite are few and large.
     """
     db.execute("BEGIN IMMEDIATE")
     db.execute("UPDATE state SET oldest = max(oldest, ?)", (before,))
     oldest, swept = db.execute("SELECT oldest, swept FROM state").get
-    rows: list[Any] = db.execute(
-        "SELECT position, key, previous, value IS NULL FROM log"
-        " WHERE position > ? AND position <= ? ORDER BY position LIMIT ?",
-        (swept, _last_position(oldest), ROWS_PER_SWEEP),
-    ).fetchall()
-    obsolete = [previous for _, _, previous, _ in rows if previous]
-    obsolete += [position for position, _, _, deletes in rows if deletes]
-    db.executemany("DELETE FROM log WHERE position = ?", [(each,) for each in obsolete])
-    db.executemany(
-        "DELETE FROM replaced WHERE key = ? AND until = ?",
-        [(key, position) for position, key, previous, _ in rows if previous],
-    )
-    left = len(rows) == ROWS_PER_SWEEP
-    reached = rows[-1][0] if left else _last_position(oldest)
-    db.execute("UPDATE state SET swept = max(swept, ?)", (reached,))
+    last = _last_position(oldest)
+    found = db.execute(
+        "SELECT position FROM log WHERE position > ? AND position <= ?"
+        " ORDER BY position LIMIT 1 OFFSET ?",
+        (swept, last, ROWS_PER_SWEEP - 1),
+    ).get
+    walked = {"swept": swept, "reached": found or last}
+    db.execute(_FORGET_REPLACED, walked)
+    db.execute(_FORGET_LOGGED, walked)
+    db.execute("UPDATE state SET swept = max(swept, ?)", (walked["reached"],))
     db.execute("COMMIT")
-    return left
+    return found is not None
 
 
 @contextmanager
