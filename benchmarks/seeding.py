@@ -23,7 +23,7 @@ from orchid.store.sqlite.file import DataFile
 from tests.e2e.serving import running_server
 
 PATTERN = "pattern"  # the namespace and the name of what the others are made of
-PER_NAMESPACE = 1_000
+PER_NAMESPACE = 500
 PER_BINDING = 10  # accounts for each binding
 PER_TRANSACTION = 20_000
 ACCOUNTS, BINDINGS = "core/serviceaccounts/", "rbac/rolebindings/"
@@ -40,6 +40,12 @@ class Seeded:
     def place(self, number: int) -> tuple[str, str]:
         """The namespace and the name of an account."""
         return f"team-{number // PER_NAMESPACE:04d}", f"acc-{number:07d}"
+
+    def chosen(self, count: int, *, bound: bool = False) -> list[tuple[str, str]]:
+        """So many places, evenly spread over all accounts, or over those that have a binding."""
+        each = PER_BINDING if bound else 1
+        step = max(1, self.accounts // each // count)
+        return [self.place(number * step * each) for number in range(count)]
 
     @property
     def objects(self) -> int:
@@ -122,4 +128,6 @@ def write(db: apsw.Connection, changes: Iterable[Change]) -> int:
         size += sum(len(change.value or b"") for change in many)
         commits = [many[at : at + MAX_CHANGES] for at in range(0, len(many), MAX_CHANGES)]
         newest = tables.apply(db, newest, commits).batch.revision
+    while tables.sweep(db, newest):  # as if all of it had been written long ago
+        pass
     return size

@@ -1,0 +1,291 @@
+"""`make growth`: the same requests among 500 objects and among a million.
+
+For each size: a data directory is filled (seeding.py), a server is started on it, and its start,
+its memory and what each sort of request costs are measured. The cost is the server's processor time
+per request, which neighbours on the machine disturb less than a rate. Prints a table, writes
+benchmarks/results/growth.json, and with --plots the plots of docs/performance.md.
+
+    python -m benchmarks.growth --sizes 500,10000 --seconds 3 --plots docs/growth
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.bench import (
+    FLAGS,
+    LOAD_CORE,
+    NO_CONTROLLERS,
+    RESULTS,
+    SERVER_CORE,
+    commit,
+    resident_bytes,
+)
+from benchmarks.issuing import processor_seconds
+from benchmarks.load import UNIQUE, Job, measure, token_reviews
+from benchmarks.plot import chart
+from benchmarks.seeding import Seeded, seeded
+from benchmarks.setting import AUTHENTICATION, Administrator, account, token_request
+from orchid.engine.verbs import continue_token
+from orchid.wire.naming import ORCH
+from tests.e2e.serving import Server, running_server
+
+SIZES = (500, 10_000, 100_000, 1_000_000)
+CONNECTIONS = 16
+DIFFERENT = 500  # accounts that the requests of one row are about
+BOUND = 50  # of them, those that have a binding: as many as there are among 500
+PAGE = "/api/v1/serviceaccounts?limit=500"
+REVIEWS = "/apis/authorization.orch.io/v1/subjectaccessreviews"
+START_SECONDS, BEYOND_BYTES, TIMES_AS_DEAR = 20.0, 700.0, 1.25  # what must hold at a million
+
+
+@dataclass
+class Grown:
+    """What was measured at one size."""
+
+    accounts: int
+    bindings: int
+    own_bytes: float  # of one object, as it is stored
+    start_seconds: float
+    start_cpu: float
+    resident: float
+    beyond_bytes: float = 0.0  # of memory for one object, beyond its own
+    rates: dict[str, float] = field(default_factory=dict)
+    cpu_us: dict[str, float] = field(default_factory=dict)
+
+
+def main() -> int:
+    options = parse_arguments()
+    os.sched_setaffinity(0, {LOAD_CORE})
+    grown: list[Grown] = []
+    for size in map(int, options.sizes.split(",")):
+        with tempfile.TemporaryDirectory(dir=options.directory) as directory:
+            made = seeded(Path(directory) / "data", size)
+            grown.append(measured(Path(directory) / "data", made, options.seconds))
+        compare_memory(grown)
+        print(line(grown[-1], grown[0]), flush=True)
+    print("\n" + table(grown))
+    RESULTS.parent.mkdir(exist_ok=True)
+    content = {"commit": commit(), "sizes": [asdict(each) for each in grown]}
+    (RESULTS.parent / "growth.json").write_text(json.dumps(content, indent=2) + "\n")
+    if options.plots:
+        draw(grown, Path(options.plots))
+    problems = list(broken(grown))
+    print("\n".join(problems))
+    return 1 if problems else 0
+
+
+def measured(data_dir: Path, made: Seeded, seconds: int) -> Grown:
+    pinned = ("taskset", "-c", str(SERVER_CORE))
+    with (
+        running_server(
+            data_dir, *FLAGS, *NO_CONTROLLERS, launcher=pinned, ready_seconds=600
+        ) as server,
+        closing(Administrator(server.url)) as administrator,
+    ):
+        grown = Grown(
+            made.accounts,
+            made.bindings,
+            made.stored_bytes / made.objects,
+            server.ready_after,
+            processor_seconds(server.pid),
+            resident_bytes(server),
+        )
+        for name, make_job in JOBS.items():
+            measure_row(grown, name, make_job(made, administrator), server, seconds)
+    return grown
+
+
+def measure_row(grown: Grown, name: str, job: Job, server: Server, seconds: int) -> None:
+    before = processor_seconds(server.pid)
+    load = measure(job, server.url, core=LOAD_CORE, seconds=seconds, connections=CONNECTIONS)
+    if load.refused or load.broken:
+        raise SystemExit(f"{name}: {load.refused} refused, {load.broken} broken")
+    used = processor_seconds(server.pid) - before
+    grown.rates[name] = load.per_second
+    grown.cpu_us[name] = round(used / (load.per_second * seconds) * 1e6, 1)
+
+
+# --- the requests ---------------------------------------------------------------------------------
+
+
+def get(made: Seeded, administrator: Administrator) -> Job:
+    return Job("GET", [path_of(*place) for place in made.chosen(DIFFERENT)], [])
+
+
+def token_review(made: Seeded, administrator: Administrator) -> Job:
+    tokens = []
+    for place in made.chosen(DIFFERENT):
+        answer = administrator.call("POST", f"{path_of(*place)}/token", token_request())
+        tokens.append(answer["status"]["token"])
+    return token_reviews(tokens)
+
+
+def self_subject_review(made: Seeded, administrator: Administrator) -> Job:
+    body = {"apiVersion": "authentication.orch.io/v1", "kind": "SelfSubjectReview"}
+    return Job("POST", [f"{AUTHENTICATION}/selfsubjectreviews"], [json.dumps(body)])
+
+
+def access_review(made: Seeded, administrator: Administrator) -> Job:
+    """May accounts that have a binding read in their own namespace?"""
+    bodies = [access_question(*place) for place in made.chosen(BOUND, bound=True)]
+    answer = administrator.call("POST", REVIEWS, bodies[0])
+    if not answer["status"]["allowed"]:
+        raise SystemExit(f"an account has not what its binding grants: {answer['status']}")
+    return Job("POST", [REVIEWS], [json.dumps(body) for body in bodies])
+
+
+def access_question(namespace: str, name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "authorization.orch.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{namespace}:{name}",
+            "resourceAttributes": {
+                "namespace": namespace,
+                "verb": "get",
+                "resource": "configmaps",
+            },
+        },
+    }
+
+
+def first_page(made: Seeded, administrator: Administrator) -> Job:
+    return Job("GET", [PAGE], [])
+
+
+def deep_page(made: Seeded, administrator: Administrator) -> Job:
+    """Pages from the middle on, at the revision of a first page."""
+    revision = int(administrator.call("GET", PAGE)["metadata"]["resourceVersion"])
+    namespace, name = made.place((made.accounts - 500) // 2)
+    token = continue_token.encode_start(f"{namespace}/{name}", revision, ORCH)
+    return Job("GET", [f"{PAGE}&continue={token}"], [])
+
+
+def namespace_list(made: Seeded, administrator: Administrator) -> Job:
+    return Job("GET", [accounts_beside(made)], [])
+
+
+def create(made: Seeded, administrator: Administrator) -> Job:
+    return Job("POST", [accounts_beside(made)], [json.dumps(account(f"w-{UNIQUE}"))])
+
+
+def accounts_beside(made: Seeded) -> str:
+    """The accounts of a namespace in the middle."""
+    namespace, _ = made.place(made.accounts // 2)
+    return f"/api/v1/namespaces/{namespace}/serviceaccounts"
+
+
+def path_of(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}"
+
+
+# What writes comes late; a deep page behind it is one of the past.
+JOBS: dict[str, Callable[[Seeded, Administrator], Job]] = {
+    "get": get,
+    "TokenReview": token_review,
+    "SelfSubjectReview": self_subject_review,
+    "SubjectAccessReview": access_review,
+    "page of 500": first_page,
+    "page of 500, deep": deep_page,
+    "namespace of 500": namespace_list,
+    "create": create,
+}
+
+
+# --- what came of it ------------------------------------------------------------------------------
+
+
+def compare_memory(grown: list[Grown]) -> None:
+    """Tell memory for each object from what the server needs with next to none."""
+    least, last = grown[0], grown[-1]
+    more = last.accounts + last.bindings - least.accounts - least.bindings
+    if more > 0:
+        last.beyond_bytes = (last.resident - least.resident) / more - last.own_bytes
+
+
+def broken(grown: list[Grown]) -> Iterator[str]:
+    """What does not hold that must."""
+    least, most = grown[0], grown[-1]
+    if most.start_seconds > START_SECONDS:
+        yield f"start: {most.start_seconds:.1f} s, must be under {START_SECONDS:g} s"
+    if most.beyond_bytes > BEYOND_BYTES:
+        yield f"memory: {most.beyond_bytes:.0f} bytes an object, must be under {BEYOND_BYTES:g}"
+    for name, cost in most.cpu_us.items():
+        if cost > least.cpu_us[name] * TIMES_AS_DEAR:
+            yield f"{name}: {cost:.0f} us, {cost / least.cpu_us[name]:.2f} times as dear"
+
+
+def line(grown: Grown, least: Grown) -> str:
+    costs = ", ".join(
+        f"{name} {cost:.0f} us ({cost / least.cpu_us[name]:.2f})"
+        for name, cost in grown.cpu_us.items()
+    )
+    return (
+        f"{grown.accounts:>9,} accounts: start {grown.start_seconds:.1f} s, "
+        f"{grown.start_cpu:.1f} s of CPU; {grown.resident / 1e6:.0f} MB, "
+        f"{grown.beyond_bytes:.0f} bytes beyond the {grown.own_bytes:.0f} of each; {costs}"
+    )
+
+
+def table(grown: list[Grown]) -> str:
+    """The same as Markdown."""
+    sizes = [f"{each.accounts:,}" for each in grown]
+    rows = [
+        ("start, s", [f"{each.start_seconds:.1f}" for each in grown]),
+        ("start, s of CPU", [f"{each.start_cpu:.1f}" for each in grown]),
+        ("memory, MB", [f"{each.resident / 1e6:.0f}" for each in grown]),
+        (
+            "memory beyond an object's own bytes",
+            [f"{each.beyond_bytes:.0f}" if each.beyond_bytes else "" for each in grown],
+        ),
+        *(
+            (f"{name}, us of CPU", [f"{each.cpu_us[name]:.0f}" for each in grown])
+            for name in grown[0].cpu_us
+        ),
+    ]
+    lines = [f"| Accounts | {' | '.join(sizes)} |", f"|---|{'---:|' * len(sizes)}"]
+    lines += [f"| {name} | {' | '.join(cells)} |" for name, cells in rows]
+    return "\n".join(lines)
+
+
+def draw(grown: list[Grown], directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    sizes = [f"{each.accounts:,}" for each in grown]
+    costs = {
+        name: [each.cpu_us[name] / grown[0].cpu_us[name] for each in grown]
+        for name in grown[0].cpu_us
+    }
+    charts = {
+        "cost": chart("Processor time of a request, as a multiple of 500 accounts", sizes, costs),
+        "start": chart(
+            "Start, seconds of processor time",
+            sizes,
+            {"start": [each.start_cpu for each in grown]},
+        ),
+        "memory": chart(
+            "Memory of the server, MB", sizes, {"memory": [each.resident / 1e6 for each in grown]}
+        ),
+    }
+    for name, drawn in charts.items():
+        (directory / f"{name}.svg").write_text(drawn)
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make growth", description=__doc__.partition("\n")[0])
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="accounts, with commas")
+    parser.add_argument("--seconds", type=int, default=4, help="how long each load lasts")
+    parser.add_argument("--directory", help="where the data goes; a million accounts need 2 GB")
+    parser.add_argument("--plots", default="", help="a directory for the plots, as SVG")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
