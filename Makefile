@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 CODE := src tests benchmarks deploy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint fix bench bench-revocation overload torture mutants removals fuzz conformance demo-revocation lock dist install man
+.PHONY: help setup run test check lint fix bench growth latency soak bench-revocation overload torture mutants removals fuzz conformance demo-revocation lock dist install man
 
 help:
 	@sed -n 's/^# \{0,1\}//; 1,5p' Makefile
@@ -49,6 +49,18 @@ bench: .venv/.installed-dev
 bench-revocation: .venv/.installed-dev
 	scripts/system-packages
 	$(BIN)/python -m benchmarks.revocation $(ARGS)
+
+# The same requests among 500 objects and among a million; a quarter of an hour, 2 GB of disk.
+growth: .venv/.installed-dev
+	$(BIN)/python -m benchmarks.growth $(ARGS)
+
+# How long requests take at half of the sustainable rate, by open load; three minutes.
+latency: .venv/.installed-dev
+	$(BIN)/python -m benchmarks.latency $(ARGS)
+
+# Mixed load at a modest rate, and whether memory stays flat: make soak MINUTES=30
+soak: .venv/.installed-dev
+	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES) $(ARGS)
 
 # Far more callers than the server can serve, and what each class of them got; two minutes or so.
 overload: .venv/.installed-dev
