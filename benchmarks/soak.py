@@ -108,7 +108,7 @@ class MixedLoad:
         return request("POST", f"{AUTHENTICATION}/selfsubjectreviews", json.dumps(SELF_REVIEW))
 
     def _review_access(self) -> bytes:
-        question = access_question(self._stage.namespace, f"anybody-{CHANCE.randrange(10**6)}")
+        question = access_question(self._stage.namespace, f"anybody-{CHANCE.randrange(1000)}")
         return request("POST", REVIEWS, json.dumps(question))
 
     def _request_token(self) -> bytes:

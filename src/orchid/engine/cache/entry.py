@@ -18,7 +18,7 @@ from orchid.wire.struct import Wire, replace
 
 T = TypeVar("T", bound=Object)
 
-DECODED_BYTES: Final = 8 << 20  # of entries that are kept in another form besides their bytes
+DECODED_BYTES: Final = 2 << 20  # of entries that are kept in another form besides their bytes
 
 
 class UnreadableBytes(ValueError):
