@@ -17,6 +17,7 @@ so our own controllers serve every authority, and no signer that somebody else r
 `SignerPermission.review`.
 """
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -111,10 +112,11 @@ class SignerPermission(AdmissionPolicy):
                 )
 
 
-def signer_targets(names: Naming, verb: str, signer: str) -> Iterator[Target]:
+@functools.lru_cache(maxsize=256)
+def signer_targets(names: Naming, verb: str, signer: str) -> tuple[Target, ...]:
     """A verb on a signer, and on every signer of its domain."""
-    for name in (signer, f"{signer.partition('/')[0]}/*"):
-        yield Target(
+    return tuple(
+        Target(
             verb=verb,
             is_resource=True,
             group=names.certificates,
@@ -122,6 +124,8 @@ def signer_targets(names: Naming, verb: str, signer: str) -> Iterator[Target]:
             resource="signers",
             name=name,
         )
+        for name in (signer, f"{signer.partition('/')[0]}/*")
+    )
 
 
 def authorities_of(

@@ -64,16 +64,13 @@ class ListSelection(Generic[T]):
         return {name: text for name, text in given.items() if text}
 
 
-class WatchedChange(Generic[T]):
+class WatchedChange(msgspec.Struct, Generic[T], eq=False):
     """One event. Its object is decoded only when somebody asks for it."""
 
-    __slots__ = ("_decoder", "_object", "data", "type")
-
-    def __init__(self, type_: str, data: msgspec.Raw, decoder: Any) -> None:
-        self.type = type_
-        self.data = data
-        self._decoder = decoder
-        self._object: T | None = None
+    type: str
+    data: msgspec.Raw
+    _decoder: Any
+    _object: T | None = None
 
     @property
     def object(self) -> T:

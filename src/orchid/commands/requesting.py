@@ -221,4 +221,4 @@ def _usages(leaf: x509.Certificate) -> tuple[str, ...]:
                 value.data_encipherment, value.key_agreement, value.key_cert_sign, value.crl_sign,
             )  # fmt: skip
             bits = {bit for bit, is_set in enumerate(flags) if is_set}
-    return usages.usages_of(bits, oids)
+    return usages.usages_of(frozenset(bits), tuple(oids))

@@ -6,13 +6,14 @@ to be asked first. Two certificates are the same only if all their bytes are (`s
 numbers and key ids can be forged.
 """
 
+import contextlib
 import hashlib
 import hmac
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -35,6 +36,7 @@ from orchid.credentials.refusals import (
 )
 
 _MAX_CERTIFICATE = 128 * 1024
+_ALTERNATIVE_NAMES = der.encode_oid(x509.SubjectAlternativeName.oid.dotted_string)
 _USUAL_SIZE, _REMEMBERED = 4096, 64
 _USUAL_NAME, _REMEMBERED_NAMES = 512, 256
 
@@ -173,16 +175,18 @@ def identify(data: bytes) -> Identity:
 
 def read_contents(certificate: x509.Certificate, data: bytes) -> CertificateContents:
     """Read the names of a certificate and its DER: the subject by us, the rest by the library."""
+    subject = read_subject_of(data)
+    if _ALTERNATIVE_NAMES not in data:  # as in most certificates of users
+        return CertificateContents(subject)
     names: Iterable[x509.GeneralName] = ()
-    for extension in certificate.extensions:
-        if extension.oid == x509.SubjectAlternativeName.oid:
-            names = cast(x509.SubjectAlternativeName, extension.value)
+    with contextlib.suppress(x509.ExtensionNotFound):
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     found: dict[type, list[object]] = {}
     for name in names:
         found.setdefault(type(name), []).append(name.value)
     addresses = found.get(x509.IPAddress, [])
     return CertificateContents(
-        subject=read_subject_of(data),
+        subject=subject,
         dns_names=_texts(found.get(x509.DNSName, [])),
         ip_addresses=tuple(address for address in addresses if isinstance(address, IPAddress)),
         email_addresses=_texts(found.get(x509.RFC822Name, [])),

@@ -68,9 +68,13 @@ def _attributes(subject: DistinguishedName) -> list[tuple[str, str]]:
 def _extensions_are_sound(
     candidate: x509.Certificate, template: Template, authority_key: bytes
 ) -> bool:
-    found = {type(entry.value): entry for entry in candidate.extensions}
-    critical = {kind for kind, entry in found.items() if entry.critical}
-    values = {kind: entry.value for kind, entry in found.items()}
+    values: dict[type[x509.ExtensionType], x509.ExtensionType] = {}
+    critical = set()
+    for entry in candidate.extensions:
+        value = entry.value
+        values[type(value)] = value
+        if entry.critical:
+            critical.add(type(value))
     must_be_critical: set[type[x509.ExtensionType]] = {x509.BasicConstraints}
     if template.key_usages:
         must_be_critical.add(x509.KeyUsage)

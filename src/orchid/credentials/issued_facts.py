@@ -50,7 +50,10 @@ def read_issued(chain: bytes) -> IssuedFacts:
     if block is None:
         raise MalformedCertificate("must contain at least one CERTIFICATE PEM block")
     certificate = certificates.parse_once(block.data)
-    found = {type(one.value): one.value for one in certificate.extensions}
+    found: dict[type, x509.ExtensionType] = {}
+    for extension in certificate.extensions:
+        value = extension.value
+        found[type(value)] = value
     authority = found.get(x509.AuthorityKeyIdentifier)
     key_id = getattr(authority, "key_identifier", None) or b""
     algorithm, spki = _key(certificate)

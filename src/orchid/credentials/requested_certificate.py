@@ -49,7 +49,7 @@ def requested_certificate(
     request: SigningRequest, usages: Sequence[str], lifetime: timedelta | None
 ) -> RequestedCertificate:
     return RequestedCertificate(
-        subject=request.subject.permitted(),
+        subject=request.certified_subject,
         dns_names=request.dns_names,
         ip_addresses=request.ip_addresses,
         email_addresses=request.email_addresses,
@@ -94,7 +94,7 @@ def hidden_parts(request: SigningRequest, usages: Sequence[str]) -> tuple[str, .
 
 def _hidden_in_subject(request: SigningRequest) -> Iterator[str]:
     subject = request.subject
-    written = {(part.oid, part.value) for part in subject.permitted().attributes}
+    written = {(part.oid, part.value) for part in request.certified_subject.attributes}
     for part in subject.attributes:
         if (part.oid, part.value) not in written:
             yield f"the subject has a {_title(part.oid)} that would not be signed"

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from orchid.credentials.refusals import NotPermitted
 
@@ -63,12 +64,12 @@ def extended_usages(usages: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(oid for usage, oid in EXTENDED_USAGES.items() if usage in asked))
 
 
-def usages_of(bits: Iterable[int], oids: Iterable[str]) -> tuple[str, ...]:
+@lru_cache(maxsize=256)
+def usages_of(bits: frozenset[int], oids: tuple[str, ...]) -> tuple[str, ...]:
     """Name the usages of a certificate, in table order; of two names for one the usual."""
-    found_bits, found_oids = set(bits), set(oids)
     return (
-        *(usage for bit, usage in _OF_BITS.items() if bit in found_bits),
-        *(usage for oid, usage in _OF_OIDS.items() if oid in found_oids),
+        *(usage for bit, usage in _OF_BITS.items() if bit in bits),
+        *(usage for oid, usage in _OF_OIDS.items() if oid in oids),
     )
 
 

@@ -146,7 +146,7 @@ class CertificateSigningRequest(Object):
     )
 
     def has(self, type_: str) -> bool:
-        return self.status.has(type_)
+        return type_ in map(TYPE, self.status.conditions)
 
     @property
     def is_decided(self) -> bool:
@@ -300,8 +300,10 @@ def decisions(
     new: CertificateSigningRequest | None, old: CertificateSigningRequest | None, request: Request
 ) -> Iterator[Fact]:
     """For the ledger: each approval and denial, once."""
+    if not new or not new.status.conditions or (old and old.status == new.status):
+        return
     for type_, told in DECISIONS.items():
-        if new and new.status.has(type_) and not (old and old.status.has(type_)):
+        if new.has(type_) and not (old and old.has(type_)):
             yield Fact(
                 told,
                 {"signer": new.spec.signer_name},

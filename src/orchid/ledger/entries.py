@@ -51,7 +51,7 @@ def entry(fact: Fact, uid: str, now: datetime) -> bytes:
     if uid:
         content["object"] = seal(uid, "uid", uid)
     if fact.sealed:
-        content["sealed"] = {name: seal(uid, name, value) for name, value in fact.sealed.items()}
+        content["sealed"] = _sealed(uid, fact.sealed)
     data = _encoder.encode(content)
     if len(data) > LARGEST_ENTRY:
         raise EntryTooLarge(f"a {fact.type} entry of {len(data)} bytes, limit is {LARGEST_ENTRY}")
@@ -60,5 +60,13 @@ def entry(fact: Fact, uid: str, now: datetime) -> bytes:
 
 def seal(uid: str, name: str, value: Any) -> str:
     """The hash that stands for a value, the same for whoever knows the uid of the object."""
-    # Not HMAC: its call releases the interpreter lock, and a busy server waits long to get it back.
-    return sha256(b"%b\0%b\0%b" % (uid.encode(), name.encode(), _encoder.encode(value))).hexdigest()
+    return _sealed(uid, {name: value})[name]
+
+
+def _sealed(uid: str, values: Mapping[str, Any]) -> dict[str, str]:
+    salt, found = uid.encode(), {}
+    for name, value in values.items():
+        # Not HMAC: its call releases the interpreter lock, and a busy server waits long for it.
+        data = b"%b\0%b\0%b" % (salt, name.encode(), _encoder.encode(value))
+        found[name] = sha256(data).hexdigest()
+    return found

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -94,7 +95,7 @@ class Sequencer:
     async def step(self) -> int:
         """Log pending entries, in the order of their commits; say how many were found."""
         page = await self._store.read(places.PENDING, limit=PAGE)
-        waiting = sorted(page.records, key=lambda record: (record.revision, record.key))
+        waiting = sorted(page.records, key=attrgetter("revision", "key"))
         done = 0
         try:
             while done < len(waiting):
@@ -117,13 +118,15 @@ class Sequencer:
         changes = [
             Change(places.HEAD, head.signed(end.signer), end.revision),
             *joined,
-            *(_grown(tile, data, end.tiles) for tile, data in grown.items()),
-            *(Change(record.key, None, record.revision) for record in waiting),
+            *[_grown(tile, data, end.tiles) for tile, data in grown.items()],
+            *[Change(record.key, None, record.revision) for record in waiting],
         ]
         revision = await self._store.commit(changes)
         end.revision = revision
         end.tiles.update({places.tile_key(tile): revision for tile in grown if not tile.full})
-        end.stretches = [_stored(each, revision) for each in stretches]
+        end.stretches = [
+            each if each.revision else each._replace(revision=revision) for each in stretches
+        ]
         self._end = end
 
     async def _current_end(self) -> _End:
@@ -177,10 +180,6 @@ def _with(
     changes = [Change(first.key, whole, first.revision)]
     changes += [Change(record.key, None, record.revision) for record in others]
     return [] if full else [Record(first.key, whole, ABSENT)], changes
-
-
-def _stored(record: Record, revision: Revision) -> Record:
-    return record if record.revision else record._replace(revision=revision)
 
 
 async def _one(store: Store, key: str) -> Record | None:

@@ -372,15 +372,16 @@ class Dispatch:
             raise unsupported_media()
         if exchange.http.too_large or len(body) > kind.largest_body:
             raise TooLarge(f"limit is {kind.largest_body}")
-        self._write_options(exchange, request, "CreateOptions", "")
+        if exchange.query:
+            self._write_options(exchange, request, "CreateOptions", "")
+        else:
+            request.manager = exchange.head.manager
         return await self._decoded(exchange, request, kind, media, body)
 
     async def _decoded(
         self, exchange: Exchange, request: Request, kind: Kind[Any], media: str, body: bytes
     ) -> Any:
-        request.body_weight = weight = (
-            body_weight(body, may_be_yaml=True) if media == YAML else len(body)
-        )
+        request.body_weight = weight = body_weight(body, may_be_yaml=media == YAML)
         decode = functools.partial(self._decode, request, kind, media, body)
         new = decode() if weight <= LARGE_BYTES else await self._offload(weight, decode)
         exchange.observed.sent = new

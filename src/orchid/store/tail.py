@@ -54,7 +54,8 @@ class Tail:
         batches = self._batches
         batches.append(batch)
         self._events += len(batch.events)
-        self._bytes += _weight(batch)
+        for event in batch.events:
+            self._bytes += len(event.value or b"") + len(event.previous or b"")
         self.revision = batch.revision
         while len(batches) > 1 and (
             self._events > self._max_events or self._bytes > self._max_bytes
@@ -109,7 +110,8 @@ class Tail:
     def _drop(self) -> None:
         batch = self._batches.popleft()
         self._events -= len(batch.events)
-        self._bytes -= _weight(batch)
+        for event in batch.events:
+            self._bytes -= len(event.value or b"") + len(event.previous or b"")
         self.floor = batch.revision
 
     def _ring(self) -> None:
@@ -147,10 +149,3 @@ async def follow(
         batch = tail.after(span, after) if after >= tail.floor else await replay(span, after)
         after = batch.revision
         yield batch
-
-
-def _weight(batch: Batch) -> int:
-    weight = 0
-    for event in batch.events:
-        weight += len(event.value or b"") + len(event.previous or b"")
-    return weight

@@ -126,7 +126,7 @@ def tiles_for(subtrees: Iterable[Subtree], size: int) -> list[Tile]:
 
 def bundle(entries: Iterable[bytes]) -> bytes:
     """Entries as they stand in a bundle."""
-    return b"".join(len(entry).to_bytes(2, "big") + entry for entry in entries)
+    return b"".join([len(entry).to_bytes(2, "big") + entry for entry in entries])
 
 
 def first_entries(data: bytes, count: int) -> bytes | None:

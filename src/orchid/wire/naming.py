@@ -6,6 +6,7 @@ hold that. Names that both share (`system:masters`, `v1`, ...) do not belong her
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 
@@ -37,48 +38,48 @@ class Naming:
         return f"authentication.{self.user_extra_domain}/{word}"
 
     # API groups
-    @property
+    @cached_property
     def authentication(self) -> str:
         return self.group("authentication")
 
-    @property
+    @cached_property
     def authorization(self) -> str:
         return self.group("authorization")
 
-    @property
+    @cached_property
     def certificates(self) -> str:
         return self.group("certificates")
 
-    @property
+    @cached_property
     def rbac(self) -> str:
         return self.group("rbac.authorization")
 
-    @property
+    @cached_property
     def coordination(self) -> str:
         return self.group("coordination")
 
-    @property
+    @cached_property
     def events(self) -> str:
         return self.group("events")
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """The group of what the reference does not have: the same in both sets."""
         return "identity.orch.io"
 
-    @property
+    @cached_property
     def meta(self) -> str:
         return self.group("meta")
 
-    @property
+    @cached_property
     def discovery(self) -> str:
         return self.group("apidiscovery")
 
-    @property
+    @cached_property
     def audit(self) -> str:
         return self.group("audit")
 
-    @property
+    @cached_property
     def server_config(self) -> str:
         return self.group("apiserver.config")
 
@@ -90,28 +91,28 @@ class Naming:
         return f"{root}.{tree.get(place.partition('.')[0], 'api')}.{place}.{name}"
 
     # Signers
-    @property
+    @cached_property
     def client_signer(self) -> str:
         return self.own(f"{self.component}-apiserver-client")
 
-    @property
+    @cached_property
     def node_client_signer(self) -> str:
         return self.own(f"{self.component}-apiserver-client-{self.agent}")
 
-    @property
+    @cached_property
     def node_serving_signer(self) -> str:
         return self.own(f"{self.agent}-serving")
 
-    @property
+    @cached_property
     def server_serving_signer(self) -> str:
         return self.own(f"{self.component}-apiserver-serving")
 
-    @property
+    @cached_property
     def legacy_signer(self) -> str:
         return self.own("legacy-unknown")
 
     # Tokens
-    @property
+    @cached_property
     def signing_signers(self) -> tuple[str, str, str, str]:
         """The platform signers for which the signing controller issues."""
         return (
@@ -121,139 +122,139 @@ class Naming:
             self.node_serving_signer,
         )
 
-    @property
+    @cached_property
     def private_claim(self) -> str:
         return self.domain
 
-    @property
+    @cached_property
     def token_secret_type(self) -> str:
         return self.own("service-account-token")
 
-    @property
+    @cached_property
     def bootstrap_token_type(self) -> str:
         return f"bootstrap.{self.domain}/token"
 
-    @property
+    @cached_property
     def websocket_bearer(self) -> str:
         return f"base64url.bearer.authorization.{self.group_domain}."
 
-    @property
+    @cached_property
     def credential_id(self) -> str:
         return f"authentication.{self.user_extra_domain}/credential-id"
 
-    @property
+    @cached_property
     def issued_credential_id(self) -> str:
         return f"authentication.{self.user_extra_domain}/issued-credential-id"
 
-    @property
+    @cached_property
     def node_name_extra(self) -> str:
         return self.extra("node-name")  # noqa: S610 - no Django here
 
-    @property
+    @cached_property
     def associated_node_keys_extra(self) -> str:
         return self.extra("associated-node-keys")  # noqa: S610 - no Django here
 
     # Annotations and labels
-    @property
+    @cached_property
     def account_name_annotation(self) -> str:
         return self.own("service-account.name")
 
-    @property
+    @cached_property
     def account_uid_annotation(self) -> str:
         return self.own("service-account.uid")
 
-    @property
+    @cached_property
     def mountable_secrets_annotation(self) -> str:
         return self.own("enforce-mountable-secrets")
 
-    @property
+    @cached_property
     def last_applied_annotation(self) -> str:
         return f"{self.client_tool}.{self.domain}/last-applied-configuration"
 
-    @property
+    @cached_property
     def last_used_label(self) -> str:
         return self.own("legacy-token-last-used")
 
-    @property
+    @cached_property
     def invalid_since_label(self) -> str:
         return self.own("legacy-token-invalid-since")
 
-    @property
+    @cached_property
     def description_annotation(self) -> str:
         return self.own("description")
 
-    @property
+    @cached_property
     def unsafe_delete_annotation(self) -> str:
         return f"apiserver.{self.domain}/unsafe-delete-ignore-read-error"
 
-    @property
+    @cached_property
     def token_volume_prefix(self) -> str:
         return f"{self.component}-api-access-"
 
-    @property
+    @cached_property
     def token_mount_path(self) -> str:
         return f"/var/run/secrets/{self.domain}/serviceaccount"
 
-    @property
+    @cached_property
     def mirror_annotation(self) -> str:
         return self.own("config.mirror")
 
-    @property
+    @cached_property
     def bootstrapping_label(self) -> str:
         return self.own("bootstrapping")
 
-    @property
+    @cached_property
     def autoupdate_annotation(self) -> str:
         return f"rbac.authorization.{self.domain}/autoupdate"
 
     # Namespaces and well-known objects
-    @property
+    @cached_property
     def system_namespace(self) -> str:
         return f"{self.component}-system"
 
-    @property
+    @cached_property
     def public_namespace(self) -> str:
         return f"{self.component}-public"
 
-    @property
+    @cached_property
     def node_lease_namespace(self) -> str:
         return f"{self.component}-node-lease"
 
-    @property
+    @cached_property
     def root_ca_config_map(self) -> str:
         return f"{self.component}-root-ca.crt"
 
-    @property
+    @cached_property
     def namespace_finalizer(self) -> str:
         return self.legacy_issuer.partition("/")[0]
 
-    @property
+    @cached_property
     def namespace_name_label(self) -> str:
         return f"{self.domain}/metadata.name"
 
-    @property
+    @cached_property
     def controller_manager_user(self) -> str:
         return f"system:{self.component}-controller-manager"
 
-    @property
+    @cached_property
     def scheduler_user(self) -> str:
         return f"system:{self.component}-scheduler"
 
-    @property
+    @cached_property
     def controller_lease(self) -> str:
         return f"{self.component}-controller-manager"
 
-    @property
+    @cached_property
     def legacy_token_tracking_config_map(self) -> str:
         return f"{self.component}-apiserver-legacy-service-account-token-tracking"
 
-    @property
+    @cached_property
     def server_names(self) -> tuple[str, ...]:
         """The names by which a workload finds its server, where the set has such a habit."""
         word = self.namespace_finalizer
         return (word, f"{word}.default", f"{word}.default.svc") if self.serves_inside else ()
 
-    @property
+    @cached_property
     def root_ca_description(self) -> str:
         word = self.namespace_finalizer
         return (

@@ -327,9 +327,10 @@ class FieldMatcher:
         return None
 
     def matches(self, lookup: Callable[[str], str]) -> bool:
-        return all(
-            (lookup(field) == value) is (operator == "=") for field, operator, value in self.terms
-        )
+        for field, operator, value in self.terms:
+            if (lookup(field) == value) is not (operator == "="):
+                return False
+        return True
 
     def __str__(self) -> str:
         return ",".join(str(term) for term in self.terms)

@@ -68,7 +68,10 @@ class Feed:
         self._caches: dict[type, KindCache[Any]] = {
             kind.type: KindCache(kind, self.history) for kind in catalog.stored
         }
-        self._by_prefix = {one.kind.key_prefix: one for one in self._caches.values()}
+        # By the first two parts of their keys.
+        self._by_prefix = {
+            tuple(cache.kind.key_prefix.split("/")[:2]): cache for cache in self._caches.values()
+        }
         self._waiting: list[tuple[Revision, asyncio.Future[None]]] = []
         self.loaded = False
         self._loaded = asyncio.Event()
@@ -167,7 +170,8 @@ class Feed:
     async def _take(self, batch: Batch) -> None:
         told: dict[KindCache[Any], list[ObjectChange[Any]]] = {}
         for event in batch.events:
-            cache = self._cache_of(event.key)
+            word, plural, _ = event.key.split("/", 2)
+            cache = self._by_prefix.get((word, plural))
             if cache is None:
                 continue
             if event.revision <= self._loaded_at:
@@ -226,7 +230,8 @@ class Feed:
         found = {cache: LoadedObjects() for cache in self._caches.values()}
         async for page in self._pages():
             for record in page.records:
-                cache = self._cache_of(record.key)
+                word, plural, _ = record.key.split("/", 2)
+                cache = self._by_prefix.get((word, plural))
                 if cache is not None:
                     found[cache].take(cache.kind, record)
         self._untold.clear()  # their listeners are told that changes are missing
@@ -253,10 +258,6 @@ class Feed:
             if not page.more:
                 return
             span, at = span.after(page.records[-1].key), page.revision
-
-    def _cache_of(self, key: str) -> KindCache[Any] | None:
-        word, plural, _ = key.split("/", 2)
-        return self._by_prefix.get(f"{word}/{plural}/")
 
     def _advance(self, revision: Revision) -> None:
         self.revision = revision

@@ -5,7 +5,7 @@ try again.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from orchid.engine.cache.entry import Entry, as_kind
@@ -70,25 +70,6 @@ class Objects:
         await self.feed.fresh()
         return self.feed.cache(kind).find(kind, namespace, name)
 
-    def insert(self, kind: Kind[T], new: T, request: Request) -> Awaitable[Entry[T]]:
-        return self._write(kind, new, None, request, value=stored_form(new))
-
-    def replace(
-        self,
-        kind: Kind[T],
-        new: T,
-        old: Entry[T],
-        request: Request,
-        *,
-        value: bytes,
-        companions: Iterable[Object] = (),
-    ) -> Awaitable[Entry[T]]:
-        """Replace an object by another, which is encoded in `value`.
-
-        Its companions are new objects that the same commit brings.
-        """
-        return self._write(kind, new, old, request, value=value, companions=companions)
-
     async def remove(self, old: Entry[T], request: Request) -> store.Revision:
         change = store.Change(old.key, None, old.revision)
         return await self._commit([change, *_recorded(old.kind, None, old, request)])
@@ -104,19 +85,24 @@ class Objects:
         await self._commit([store.Change(key, None, revision)])
         return True
 
-    async def _write(
+    async def write(
         self,
         kind: Kind[T],
         new: T,
         old: Entry[T] | None,
         request: Request,
         *,
-        value: bytes,
+        value: bytes | None = None,
         companions: Iterable[Object] = (),
     ) -> Entry[T]:
+        """Store an object, a new one or in place of an `old` one.
+
+        `value` is the object encoded, if somebody had to do that already. Its companions are new
+        objects that the same commit brings.
+        """
         key, stored = kind.key(new.metadata.namespace, new.metadata.name), kind.stored
-        if stored is not kind:
-            value = stored_form(as_kind(stored, new))
+        if value is None or stored is not kind:
+            value = stored_form(new if stored is kind else as_kind(stored, new))
         change = store.Change(key, value, old.revision if old else store.ABSENT)
         changes = [change]
         if kind.records is not None:
@@ -167,7 +153,8 @@ def _recorded(
     before = old.object if old else None
     told = new or before
     assert told is not None
-    return pending(kind.records(new, before, request), told.metadata.uid, request.now)
+    facts = tuple(kind.records(new, before, request))
+    return pending(facts, told.metadata.uid, request.now) if facts else []
 
 
 def unavailable(failure: store.StoreError) -> ApiError:

@@ -69,7 +69,7 @@ class Creating:
             try:
                 if request.options.dry_run:
                     return await self._tried(kind, candidate)
-                return await self._objects.insert(kind, candidate, request)
+                return await self._objects.write(kind, candidate, None, request)
             except Raced as raced:
                 await self._objects.catch_up(raced)
         raise self._taken(kind, candidate)
@@ -178,11 +178,14 @@ def place(kind: Kind[Any], new: Object, namespace: str) -> str:
 
 def wiped(kind: Kind[T], new: T, request: Request) -> T:
     """A new object in its place, without what only the server decides."""
+    meta, namespace = new.metadata, request.target.namespace if kind.namespaced else ""
+    if meta.namespace and meta.namespace != namespace:
+        namespace = place(kind, new, namespace)
     return replace(
         new,
         metadata=replace(
-            new.metadata,
-            namespace=place(kind, new, request.target.namespace),
+            meta,
+            namespace=namespace,
             self_link="",
             uid="",
             creation_timestamp=None,

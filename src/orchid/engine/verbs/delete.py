@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 from orchid.engine.admission import Admission
 from orchid.engine.cache.entry import Entry
-from orchid.engine.cache.objects import Objects, Raced, stored_form
+from orchid.engine.cache.objects import Objects, Raced
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request
 from orchid.engine.verbs.listing import Listing
@@ -150,12 +150,7 @@ class Deleting:
                 return Deleted(entry, gone=False)
             if request.options.dry_run:
                 return Deleted(Entry.unsaved(kind, marked), gone=False)
-            return Deleted(
-                await self._objects.replace(
-                    kind, marked, entry, request, value=stored_form(marked)
-                ),
-                gone=False,
-            )
+            return Deleted(await self._objects.write(kind, marked, entry, request), gone=False)
         if request.options.dry_run:
             return Deleted(entry, gone=True)
         revision = await self._objects.remove(entry, request)

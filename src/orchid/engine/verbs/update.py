@@ -124,9 +124,7 @@ class Updating:
         if request.options.dry_run:
             return Entry.unsaved(kind, new.with_meta(resource_version=str(entry.revision)))
         beside = await self._admission.companions(request, kind, new, entry.object)
-        return await self._objects.replace(
-            kind, new, entry, request, value=value, companions=beside
-        )
+        return await self._objects.write(kind, new, entry, request, value=value, companions=beside)
 
     async def _finish_deletion(
         self, kind: Kind[T], new: T, entry: Entry[T], request: Request

@@ -99,7 +99,8 @@ class _Reading:
         self._unread += len(chunk.data)
         if self._unread > MAX_UNREAD:
             self.abort()
-        self._wake()
+        elif self._reader is not None:
+            self._wake()
 
     def finish(self) -> None:
         self._closed = True

@@ -48,6 +48,7 @@ class SQLiteStore:
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
         self._writer = Writer(file.writing, self._loop, self._deliver)
         self._writer.start()
+        self._queued: list[QueuedCommit] = []
         self._closing: asyncio.Task[None] | None = None
 
     @classmethod
@@ -63,8 +64,16 @@ class SQLiteStore:
         self._check_open()
         check_changes(changes)
         answer: asyncio.Future[Revision] = self._loop.create_future()
-        self._writer.put(QueuedCommit(tuple(changes), answer))
+        if not self._queued:
+            self._loop.call_soon(self._hand_over)
+        self._queued.append(QueuedCommit(tuple(changes), answer))
         return await answer
+
+    def _hand_over(self) -> None:
+        """Give the writer all commits of one turn of the loop: it is woken once for them."""
+        queued, self._queued = self._queued, []
+        if queued:
+            self._writer.put(queued)
 
     def watch(self, span: Span, *, after: Revision) -> AsyncGenerator[Batch, None]:
         return follow(self._tail, span, after, self._replay)
@@ -80,7 +89,7 @@ class SQLiteStore:
         if before > self._tail.revision:
             raise FutureRevision(before, self._tail.revision)
         answer: asyncio.Future[Revision] = self._loop.create_future()
-        self._writer.put(Compaction(before, answer))
+        self._writer.put([Compaction(before, answer)])
         self._tail.oldest = max(self._tail.oldest, await answer)
 
     async def backup(self, target: Path) -> None:
@@ -90,6 +99,7 @@ class SQLiteStore:
 
     async def close(self) -> None:
         if self._closing is None:
+            self._hand_over()
             self._tail.close()
             self._closing = asyncio.create_task(asyncio.to_thread(self._shut))
         await asyncio.shield(self._closing)

@@ -58,7 +58,8 @@ class Writer:
         self._deliver = deliver
         self._newest = sqlite_tables.extent(db).newest
         self._in_doubt = False  # a transaction failed: look at the file before going on
-        self._work: SimpleQueue[QueuedCommit | Compaction | None] = SimpleQueue()  # None: the end
+        # None: the end
+        self._work: SimpleQueue[Sequence[QueuedCommit | Compaction] | None] = SimpleQueue()
         self._compactions: deque[Compaction] = deque()
         self._ending = False
         # A daemon, so that a program which dies without closing its store does die.
@@ -67,8 +68,8 @@ class Writer:
     def start(self) -> None:
         self._thread.start()
 
-    def put(self, work: QueuedCommit | Compaction) -> None:
-        """Hand over work; its future is answered in the event loop."""
+    def put(self, work: Sequence[QueuedCommit | Compaction]) -> None:
+        """Hand over work; its futures are answered in the event loop."""
         self._work.put(work)
 
     def stop(self) -> None:
@@ -99,11 +100,13 @@ class Writer:
                 break
             if work is None:
                 self._ending = True
-            elif isinstance(work, Compaction):
-                self._compactions.append(work)
-            else:
-                commits.append(work)
-                size += sum(len(change.value or b"") for change in work.changes)
+                continue
+            for one in work:
+                if isinstance(one, Compaction):
+                    self._compactions.append(one)
+                else:
+                    commits.append(one)
+                    size += sum(len(change.value or b"") for change in one.changes)
         return commits
 
     def _guard(self, act: Callable[[list[Any]], None], work: list[Any]) -> None:

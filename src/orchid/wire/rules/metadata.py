@@ -30,8 +30,8 @@ from orchid.wire.meta import ManagedFieldsEntry, ObjectMeta, OwnerReference, Tim
 from orchid.wire.naming import PLAIN_FINALIZERS
 from orchid.wire.options import MANAGER_LENGTH, manager_errors
 from orchid.wire.rules.names import (
+    LABEL,
     are_labels,
-    is_label,
     label_errors,
     label_value_errors,
     path_segment_errors,
@@ -148,7 +148,7 @@ def _is_plain(meta: ObjectMeta, namespaced: bool) -> bool:
         meta.name
         and not (meta.generate_name or meta.annotations or meta.owner_references or meta.finalizers)
         and meta.generation >= 0
-        and (is_label(meta.namespace) if namespaced else not meta.namespace)
+        and (LABEL(meta.namespace) if namespaced else not meta.namespace)
         and (not meta.labels or are_labels(meta.labels))
         and (not meta.managed_fields or all(map(_is_ordinary, meta.managed_fields)))
     )

@@ -27,6 +27,8 @@ _QUALIFIED = re.compile(
     rf"(?:{_LABEL_PATTERN}(?:\.{_LABEL_PATTERN})*+/)?{_NAME_PART_PATTERN}"
 ).fullmatch
 
+# Where this matches, `label_errors` finds nothing.
+LABEL = re.compile(rf"(?=.{{1,63}}\Z){_LABEL_PATTERN}").fullmatch
 LABEL_LENGTH = 63
 SUBDOMAIN_LENGTH = 253
 
@@ -110,11 +112,6 @@ def label_value_errors(value: str) -> tuple[str, ...]:
         return ()
     found = _length_error(value, LABEL_LENGTH, "bytes")
     return found if _NAME_PART(value) else (*found, _NOT_A_VALUE)
-
-
-def is_label(name: str) -> bool:
-    """Whether `label_errors` finds nothing."""
-    return len(name) <= LABEL_LENGTH and _LABEL(name) is not None
 
 
 def are_labels(labels: Mapping[str, str]) -> bool:
