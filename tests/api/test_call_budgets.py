@@ -124,15 +124,15 @@ JOBS: dict[str, tuple[int, Job]] = {
         lambda _: ("POST", f"/apis/{AUTHENTICATION}/selfsubjectreviews", {}),
     ),
     "tokenrequest": (
-        100,
+        93,
         lambda number: (
             "POST",
             f"{ACCOUNTS}/a{number:d}/token",
             {"spec": {"audiences": ["x"], "expirationSeconds": 3600}},
         ),
     ),
-    "create": (138, account),
-    "csr-create": (148, signing_request),
+    "create": (134, account),
+    "csr-create": (141, signing_request),
 }
 
 

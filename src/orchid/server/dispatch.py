@@ -381,7 +381,8 @@ class Dispatch:
     async def _decoded(
         self, exchange: Exchange, request: Request, kind: Kind[Any], media: str, body: bytes
     ) -> Any:
-        request.body_weight = weight = body_weight(body, may_be_yaml=media == YAML)
+        weight = len(body) if media != YAML else body_weight(body, may_be_yaml=True)
+        request.body_weight = weight
         decode = functools.partial(self._decode, request, kind, media, body)
         new = decode() if weight <= LARGE_BYTES else await self._offload(weight, decode)
         exchange.observed.sent = new

@@ -66,11 +66,16 @@ def read_target(http: HttpRequest) -> tuple[Located, Query]:
         if not short:
             return _without_query(method, path), {}
         place, _, name = path.rpartition("/")
-        among = _among(method, place)
-        if among is None or not name or "%" in name or not name.isascii():
+        endpoint: tuple[str, ...] = ()
+        if method == "POST" and name:  # to a collection, or to an endpoint of an object
+            endpoint = (name,)
+            place, _, name = place.rpartition("/")
+        known = _among(method, place, *endpoint)
+        if known is None or not name or "%" in name or not name.isascii():
             return _known_without_query(method, path), {}
-        target = replace(among.target, path=path, name=name)
-        return Located(target, (*among.rest[:-1], name), among.watch_path), {}
+        target = replace(known.target, path=path, name=name)
+        rest = (*known.rest[: -1 - len(endpoint)], name, *endpoint)
+        return Located(target, rest, known.watch_path), {}
     located = _known(method, path) if short else _read(method, path)
     query = parse_query(http.query)
     if located.target.is_resource and not located.target.name:
@@ -96,16 +101,23 @@ def _without_query(method: str, raw_path: str) -> Located:
 
 
 @functools.lru_cache(maxsize=1024)
-def _among(method: str, place: str) -> Located | None:
+def _among(method: str, place: str, endpoint: str = "") -> Located | None:
     """The meaning of `place/NAME` for any name, if that is an object and the name says no more.
 
-    A server has far more objects than collections, so the collections are what is cached.
+    A server has far more objects than collections, so the collections are what is cached. The same
+    for `place/NAME/endpoint`.
     """
-    if "%" in place or not place.isascii():
+    if "%" in place or not place.isascii() or "%" in endpoint or not endpoint.isascii():
         return None
-    located = _read(method, f"{place}/{_ANY_NAME}")
+    if _ANY_NAME in place.split("/"):
+        return None  # it would not be known which of the two is found
+    path = f"{place}/{_ANY_NAME}"
+    try:
+        located = _read(method, f"{path}/{endpoint}" if endpoint else path)
+    except UnreadableTarget:
+        return None
     target = located.target
-    is_object = target.name == _ANY_NAME and not target.subresource
+    is_object = target.name == _ANY_NAME and target.subresource == endpoint
     # A Namespace is its own namespace, so there the name says two things.
     return located if is_object and target.namespace != _ANY_NAME else None
 
