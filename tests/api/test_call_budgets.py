@@ -124,15 +124,15 @@ JOBS: dict[str, tuple[int, Job]] = {
         lambda _: ("POST", f"/apis/{AUTHENTICATION}/selfsubjectreviews", {}),
     ),
     "tokenrequest": (
-        93,
+        91,
         lambda number: (
             "POST",
             f"{ACCOUNTS}/a{number:d}/token",
             {"spec": {"audiences": ["x"], "expirationSeconds": 3600}},
         ),
     ),
-    "create": (134, account),
-    "csr-create": (141, signing_request),
+    "create": (132, account),
+    "csr-create": (139, signing_request),
 }
 
 
