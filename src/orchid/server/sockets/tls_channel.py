@@ -125,6 +125,8 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
             protocol.connection_lost(error)
         else:
             self._failed(self)
+        # A hundred kilobytes, which are not to wait for the garbage collector with the rest.
+        del self._tls, self._incoming, self._outgoing
 
     # The handshake
 

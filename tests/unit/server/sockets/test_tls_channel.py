@@ -1,6 +1,7 @@
 """TLS between the socket and a connection: whatever way the bytes come, and however it ends."""
 
 import asyncio
+import gc
 import socket
 import ssl
 import subprocess
@@ -150,6 +151,31 @@ async def test_farewell_is_answered_and_ends_the_connection(
 
     assert await by_hand.read(1) == b""
     await until(lambda: running.listener.connections == 0)
+
+
+def states_of_servers() -> int:
+    """How many server's ends of TLS there are in this process."""
+    return sum(isinstance(each, ssl.SSLObject) and each.server_side for each in gc.get_objects())
+
+
+async def test_closed_connection_gives_its_memory_back_at_once(
+    by_hand: ByHand, running: Running
+) -> None:
+    """What TLS holds for a connection goes with it, and does not wait to be collected."""
+    await by_hand.shake_hands()
+    await until(lambda: running.listener.connections == 1)
+    gc.collect()
+    gc.disable()
+    try:
+        before = states_of_servers()
+        await by_hand.deliver(by_hand.farewell())
+        await until(lambda: running.listener.connections == 0)
+        await asyncio.sleep(0)
+        after = states_of_servers()
+    finally:
+        gc.enable()
+
+    assert (before, after) == (1, 0)
 
 
 async def test_broken_record_ends_the_connection(by_hand: ByHand, running: Running) -> None:
