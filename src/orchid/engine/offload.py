@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 LARGE_BYTES: Final = 16 * 1024  # what takes about ten milliseconds at worst
-THREADS: Final = 4
+THREADS: Final = 2  # more do no more work at once, and each takes its turns from the event loop
 
 
 class Offload:

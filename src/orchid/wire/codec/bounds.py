@@ -14,8 +14,9 @@ from typing import Any, Final
 from orchid.wire.codec.field_validation import Malformed, Undecodable
 from orchid.wire.schema import Fields, Mapping, Node, Sequence
 
-MOST_VALUES: Final = 100_000  # of one document in JSON: members and elements of every depth
-MOST_ELEMENTS: Final = 50_000  # of one in protobuf, where each is slower to read
+# Members and elements of every depth in one document. To read or write so many is one call of a
+# function in C, which nothing can interrupt; it must stay well below 50 ms.
+MOST_VALUES: Final = 50_000
 
 
 def require_few_values(body: bytes) -> None:

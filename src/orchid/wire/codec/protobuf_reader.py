@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from orchid.wire.codec.bounds import MOST_ELEMENTS, too_many
+from orchid.wire.codec.bounds import MOST_VALUES, too_many
 from orchid.wire.codec.documents import convert, plain
 from orchid.wire.codec.field_validation import MICRO_TIME, Undecodable
 from orchid.wire.codec.protobuf_scalars import (
@@ -59,7 +59,7 @@ class _Budget(threading.local):
     def spend(self) -> None:
         self.left -= 1
         if self.left < 0:
-            raise Undecodable(f"the message has more than {MOST_ELEMENTS} elements")
+            raise Undecodable(f"the message has more than {MOST_VALUES} elements")
 
 
 _budget = _Budget()
@@ -71,7 +71,7 @@ def reader_of(schema: Fields) -> Make:
     make = _message(schema, schema.open)
 
     def read(data: bytes, **given: Any) -> Any:
-        _budget.left = MOST_ELEMENTS
+        _budget.left = MOST_VALUES
         try:
             return make(data, **given)
         except IndexError:
@@ -215,7 +215,7 @@ def _put_leaf(
 
 
 def _put_list(readers: _Readers, number: int, name: str, node: Sequence, raw: bool) -> None:
-    most = MOST_ELEMENTS if node.most is None else node.most
+    most = MOST_VALUES if node.most is None else node.most
     match items := node.items:
         case Leaf(scalar=Scalar.BOOLEAN | Scalar.INTEGER as scalar):
             signed = _signed(scalar, short=False)
