@@ -61,7 +61,8 @@ def _filled(node: Node, size: int, depth: int) -> Iterator[tuple[str, Any]]:
     elif isinstance(node, Mapping):
         one = _item(node.values, 0)
         room = _room(size, len(json.dumps(one)) + 12, _values_in(one))
-        yield "{}", {f"k{i}": _item(node.values, i) for i in range(room)}
+        count = room if node.most is None else min(room, node.most)
+        yield "{}", {f"k{i}": _item(node.values, i) for i in range(count)}
         for place, value in _filled(node.values, size, depth - 1):
             yield f".k{place}", {"k": value}
 

@@ -9,12 +9,14 @@ machine is decides too much.
 import base64
 import json
 import re
+import resource
 import sys
 import time
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +28,7 @@ from tests.data import hostile
 from tests.data.hostile import Sample
 from tests.e2e.https import Https, Reply
 from tests.e2e.issuing import BUNDLES, CLIENT, NODE_CLIENT, NODE_SERVING, REQUESTS, condition_types
+from tests.e2e.measured_loop import Measured, kinds, measured, measured_server, report
 from tests.e2e.serving import Server, running_server
 from tests.linting import unexplained
 
@@ -35,6 +38,7 @@ SERVING_USAGES = ["digital signature", "server auth"]
 SIGNERS = {CLIENT: CLIENT_USAGES, NODE_CLIENT: CLIENT_USAGES, NODE_SERVING: SERVING_USAGES}
 LONGEST = timedelta(days=365)
 SHOWN = 8
+MOST_MEGABYTES = 400.0
 
 PERMITTED_EXTENSIONS = {
     ExtensionOID.BASIC_CONSTRAINTS,
@@ -185,6 +189,27 @@ def test_bundles_are_refused_or_stored_as_they_are(attack: Hostile) -> None:
 
         if not is_refused(reply):
             assert reply.json["spec"]["trustBundle"] == sent, sample.name
+
+
+def test_bodies_at_their_limits_get_a_clear_answer(tmp_path: Path) -> None:
+    """Every list and map of every kind, filled; how long each held the event loop is printed."""
+    found: list[Measured] = []
+    with measured_server(tmp_path) as measuring:
+        for kind in kinds():
+            found += measured(measuring, kind, sample=True)
+        memory = resident_megabytes(measuring.server.pid)
+        log = measuring.server.log_text()
+    sys.stdout.write("\n".join(report(found, SHOWN)) + f"\n{memory:.0f} MB\n")
+
+    assert {one.status for one in found} <= {200, 201, 400, 403, 404, 409, 413, 422}
+    assert {one.status for one in found} >= {200, 201, 400, 422}
+    assert "Traceback" not in log
+    assert memory < MOST_MEGABYTES
+
+
+def resident_megabytes(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 1e6
 
 
 # --- within the profile ---------------------------------------------------------------------------

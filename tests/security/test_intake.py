@@ -18,11 +18,18 @@ import pytest
 
 from orchid.engine.kind import LARGEST_REVIEW, Kind
 from orchid.engine.offload import LARGE_BYTES, THREADS, Offload, body_weight
+from orchid.kinds.pod import MOST_PARTS
 from orchid.kinds.subject_access_review import MOST_REQUIREMENTS
 from orchid.wire.codec import bounds, yaml_text
 from orchid.wire.codec.protobuf import sealed
 from orchid.wire.codec.protobuf_scalars import varint
-from orchid.wire.meta import MOST_FINALIZERS, MOST_MANAGERS, MOST_OWNERS
+from orchid.wire.meta import (
+    MOST_ANNOTATIONS,
+    MOST_FINALIZERS,
+    MOST_LABELS,
+    MOST_MANAGERS,
+    MOST_OWNERS,
+)
 from orchid.wire.requirements import MOST_VALUES
 from orchid.wire.selection import LONGEST_SELECTOR
 from tests.api.world import Answer, Api
@@ -34,6 +41,7 @@ JSON, YAML = "application/json", "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 APPLY = "application/apply-patch+yaml"
 JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
 
 
 def field(number: int, content: bytes) -> bytes:
@@ -105,6 +113,34 @@ REFUSED: dict[str, tuple[str, str, Callable[[], bytes], int, str]] = {
         ACCOUNTS, PROTOBUF,
         lambda: message("ServiceAccount", "v1", field(1, field(11, b"") * 1_000_000)),
         400, f"more than {bounds.MOST_VALUES} elements",
+    ),
+    "protobuf, labels, one too many": (
+        ACCOUNTS, PROTOBUF,
+        lambda: message(
+            "ServiceAccount", "v1",
+            field(1, b"".join(field(11, field(1, b"%d" % i)) for i in range(MOST_LABELS + 1))),
+        ),
+        400, f"at most {MOST_LABELS} items",
+    ),
+    "labels, one too many": (
+        ACCOUNTS, JSON, lambda: account(labels={f"l{i}": "" for i in range(MOST_LABELS + 1)}),
+        400, f".metadata.labels: there may be at most {MOST_LABELS} items",
+    ),
+    "yaml, annotations, one too many": (
+        ACCOUNTS, YAML,
+        lambda: b"metadata:\n  annotations:\n"
+        + b"".join(b"    a%d: b\n" % i for i in range(MOST_ANNOTATIONS + 1)),
+        400, f".metadata.annotations: there may be at most {MOST_ANNOTATIONS} items",
+    ),
+    "containers, one too many": (
+        f"{DEFAULT}/pods", JSON,
+        lambda: json.dumps({"spec": {"containers": [{}] * (MOST_PARTS + 1)}}).encode(),
+        400, f".spec.containers: there may be at most {MOST_PARTS} items",
+    ),
+    "patch, what is there with what comes": (
+        f"{CONFIG_MAPS}/kept", MERGE_PATCH,
+        lambda: json.dumps({"data": {f"n{i}": "" for i in range(22_000)}}).encode(),
+        413, f"more than {bounds.MOST_STORED} values",
     ),
     "selector, values": (
         REVIEWS, JSON, lambda: selecting(values=MOST_VALUES + 1),
@@ -198,22 +234,25 @@ REFUSED: dict[str, tuple[str, str, Callable[[], bytes], int, str]] = {
 }  # fmt: skip
 
 WORKED_ON: dict[str, tuple[str, str, Callable[[], bytes]]] = {
-    "labels": (ACCOUNTS, JSON, lambda: account(labels={f"l{i}": "" for i in range(40_000)})),
+    "annotations": (
+        ACCOUNTS, JSON,
+        lambda: account(annotations={f"l{i}": "v" * 200 for i in range(MOST_ANNOTATIONS)}),
+    ),
     "secrets": (
         ACCOUNTS, JSON,
         lambda: json.dumps(
-            {"metadata": {"name": "a"}, "secrets": [{"name": f"n{i}"} for i in range(20_000)]}
+            {"metadata": {"name": "a"}, "secrets": [{"name": f"n{i}"} for i in range(10_000)]}
         ).encode(),
     ),
     "keys": (
         CONFIG_MAPS, JSON,
         lambda: json.dumps(
-            {"metadata": {"name": "a"}, "data": {f"k{i}": "v" for i in range(40_000)}}
+            {"metadata": {"name": "a"}, "data": {f"k{i}": "v" for i in range(20_000)}}
         ).encode(),
     ),
     "unknown fields": (
         ACCOUNTS, JSON,
-        lambda: json.dumps({"metadata": {"name": "a"}, "x": [{"a": 1}] * 20_000}).encode(),
+        lambda: json.dumps({"metadata": {"name": "a"}, "x": [{"a": 1}] * 10_000}).encode(),
     ),
     "yaml": (
         ACCOUNTS, YAML, lambda: b"metadata: {name: a}\nx: [" + b"1," * 45_000 + b"1]",

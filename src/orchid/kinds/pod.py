@@ -20,9 +20,10 @@ from orchid.wire.naming import Naming
 from orchid.wire.pod_sources import Container, EphemeralContainer, Volume
 from orchid.wire.references import LocalObjectReference
 from orchid.wire.rules.names import subdomain_errors
-from orchid.wire.struct import Wire, describe, merge_key, proto, replace, shaped_like
+from orchid.wire.struct import Wire, at_most, describe, merge_key, proto, replace, shaped_like
 
 SPEC = Path() / "spec"
+MOST_PARTS = 1000  # containers of one sort, volumes, secrets
 
 
 class PodFields(Wire):
@@ -33,12 +34,14 @@ class PodFields(Wire):
     volumes: Annotated[
         tuple[Annotated[dict[str, Any], shaped_like(Volume)], ...],
         merge_key("name"),
+        at_most(MOST_PARTS),
         proto(1),
         describe("What containers may mount."),
     ] = ()
     containers: Annotated[
         tuple[Annotated[dict[str, Any], shaped_like(Container)], ...],
         merge_key("name"),
+        at_most(MOST_PARTS),
         proto(2),
         describe("The programs that run."),
     ] = ()
@@ -54,18 +57,21 @@ class PodFields(Wire):
     image_pull_secrets: Annotated[
         tuple[LocalObjectReference, ...],
         merge_key("name"),
+        at_most(MOST_PARTS),
         proto(15),
         describe("Secrets with which images are fetched."),
     ] = ()
     init_containers: Annotated[
         tuple[Annotated[dict[str, Any], shaped_like(Container)], ...],
         merge_key("name"),
+        at_most(MOST_PARTS),
         proto(20),
         describe("The programs that run before those."),
     ] = ()
     ephemeral_containers: Annotated[
         tuple[Annotated[dict[str, Any], shaped_like(EphemeralContainer)], ...],
         merge_key("name"),
+        at_most(MOST_PARTS),
         proto(34),
         describe("Programs that somebody added for a while."),
     ] = ()

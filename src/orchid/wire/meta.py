@@ -17,6 +17,7 @@ from orchid.wire.struct import (
 )
 
 MOST_OWNERS, MOST_FINALIZERS, MOST_MANAGERS = 1000, 1000, 1000  # that one object can have
+MOST_LABELS, MOST_ANNOTATIONS = 1000, 1000
 
 Time = datetime.datetime
 
@@ -126,10 +127,14 @@ class ObjectMeta(Wire):
         int | None, proto(10), describe("How long the object may take to end. Set by the server.")
     ] = None
     labels: Annotated[
-        dict[str, str], proto(11), describe("Marks by which selectors find the object.")
+        dict[str, str],
+        at_most(MOST_LABELS),
+        proto(11),
+        describe("Marks by which selectors find the object."),
     ] = field(default_factory=dict)
     annotations: Annotated[
         dict[str, str],
+        at_most(MOST_ANNOTATIONS),
         proto(12),
         describe("Notes of any kind about the object; no selector looks at them."),
     ] = field(default_factory=dict)

@@ -89,6 +89,7 @@ class Mapping:
 
     values: Node
     atomic: bool = False
+    most: int | None = None  # keys that a body may bring
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,7 @@ def _node(hint: Any) -> Node:
         return _sequence(arguments[0], words)
     if origin is dict:
         atomic = any(isinstance(word, AtomicMap) for word in words)
-        return Mapping(_node(arguments[1]), atomic)
+        return Mapping(_node(arguments[1]), atomic, _most(words))
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return _record(hint)
     if hint in _SCALARS:
@@ -199,5 +200,9 @@ def _sequence(item: Any, words: tuple[Any, ...]) -> Sequence:
     key = next((word for word in words if isinstance(word, MergeKey)), None)
     is_set = any(isinstance(word, SetOfScalars) for word in words)
     items = _node(item)
-    most = next((word.items for word in words if isinstance(word, AtMost)), None)
-    return Sequence(items, key.names if key else (), is_set, bool(key and key.appends), most)
+    appends = bool(key and key.appends)
+    return Sequence(items, key.names if key else (), is_set, appends, _most(words))
+
+
+def _most(words: tuple[Any, ...]) -> int | None:
+    return next((word.items for word in words if isinstance(word, AtMost)), None)

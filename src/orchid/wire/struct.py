@@ -52,7 +52,7 @@ class MergeKey:
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
-    """A list with no more items than this; a body that has more is refused before it is used."""
+    """A list or map with no more items than this; a body with more is refused before it is used."""
 
     items: int
 

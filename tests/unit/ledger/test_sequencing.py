@@ -3,10 +3,12 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 
 import pytest
 
 from orchid.ledger import places
+from orchid.ledger.entries import Fact
 from orchid.ledger.reading import StoredLog
 from orchid.ledger.sequencing import MOST_STRETCHES, LedgerBroken, Sequencer
 from orchid.store.interface import Change, Revision, Span, StoreUnavailable
@@ -15,6 +17,7 @@ from orchid.tlog.audit import audit, entries
 from orchid.tlog.checkpoints import Checkpoint
 from tests.unit.ledger.logs import (
     KEY,
+    NOW,
     ORIGIN,
     OTHER_KEY,
     VERIFIER,
@@ -45,6 +48,38 @@ async def test_pending_entries_are_logged_in_the_order_of_their_commits(store: M
     assert await numbers(store, 70) == list(range(70))
     assert await StoredLog(store).pending() == 0
     assert (await audit(StoredLog(store), VERIFIER)).size == 70
+
+
+async def test_a_clock_that_goes_back_changes_no_order(store: MemoryStore) -> None:
+    """Keys begin with the time; what counts is which commit came first."""
+    for number in range(5):
+        facts = [Fact("test.made", {"number": number})]
+        await store.commit(places.pending(facts, "uid", NOW - timedelta(seconds=number)))
+
+    await sequencer(store).drain()
+
+    assert await numbers(store, 5) == list(range(5))
+
+
+async def test_a_commit_that_did_not_happen_leaves_no_trace(store: MemoryStore) -> None:
+    """The same sequencer begins again from what is stored, not from what it had in mind."""
+    one = sequencer(store)
+    await leave_pending(store, 0, 1)
+    await one.drain()
+    await leave_pending(store, 1, 3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "commit", unavailable)
+        with pytest.raises(StoreUnavailable):
+            await one.step()
+
+    await one.drain()
+
+    assert await numbers(store, 4) == list(range(4))
+    assert (await audit(StoredLog(store), VERIFIER)).size == 4
+
+
+async def unavailable(changes: Sequence[Change]) -> Revision:
+    raise StoreUnavailable("not now")
 
 
 async def test_a_log_is_gone_on_with_by_a_server_that_did_not_begin_it(store: MemoryStore) -> None:

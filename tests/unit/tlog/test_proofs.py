@@ -33,6 +33,17 @@ def test_an_inclusion_proof_is_the_naive_one_and_holds(
     check_inclusion(leaf_hash(entries[index]), index, len(entries), proof, naive.root(entries))
 
 
+def test_what_is_no_hash_in_a_proof_is_told_as_such() -> None:
+    """Before anything is worked out of it."""
+    leaves = [leaf_hash(entry) for entry in (b"a", b"b")]
+    root = tree_hash(leaves)
+
+    with pytest.raises(ProofRefused, match="a hash in a proof has 32 bytes"):
+        check_inclusion(leaves[0], 0, 2, [leaves[1][:-1]], root)
+    with pytest.raises(ProofRefused, match="a hash in a proof has 32 bytes"):
+        check_consistency(1, leaves[0], 2, root, [leaves[1] + b"!"])
+
+
 @given(entries_of_a_log, st.data())
 def test_a_changed_inclusion_proof_is_refused(entries: list[bytes], data: st.DataObject) -> None:
     """Another entry, root or hash, or a proof too long or too short, shows nothing."""

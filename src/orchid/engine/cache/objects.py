@@ -15,7 +15,8 @@ from orchid.engine.kind import Kind
 from orchid.engine.request import Request
 from orchid.ledger.places import pending
 from orchid.store import interface as store
-from orchid.wire.codec.documents import encode
+from orchid.wire.codec.bounds import MOST_STORED, require_few_values
+from orchid.wire.codec.documents import Malformed, encode
 from orchid.wire.errors import ApiError, TooLarge, Unavailable
 from orchid.wire.meta import Object
 from orchid.wire.struct import replace
@@ -41,7 +42,17 @@ def stored_form(new: Object) -> bytes:
     data = encode(new)
     if len(data) > LARGEST_OBJECT:
         raise TooLarge(f"the object takes {len(data)} bytes, limit is {LARGEST_OBJECT}")
+    if len(data) > MOST_STORED:
+        _require_few_values(data)
     return data
+
+
+def _require_few_values(data: bytes) -> None:
+    """What is stored is read again by all who follow it, however many patches made it."""
+    try:
+        require_few_values(data, MOST_STORED)
+    except Malformed as problem:
+        raise TooLarge(str(problem)) from None
 
 
 IsStale = Callable[[str], bool]

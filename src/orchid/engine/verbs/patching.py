@@ -19,6 +19,7 @@ from orchid.engine.verbs.create import Creating, deduplicated, in_namespace
 from orchid.engine.verbs.read import parse_version
 from orchid.engine.verbs.request_body import NO_OWNERS, resets_ownership
 from orchid.engine.verbs.update import Updating, require_name
+from orchid.wire.codec.bounds import MOST_OF_PATCH, MOST_VALUES
 from orchid.wire.codec.documents import (
     TypeMeta,
     Undecodable,
@@ -227,7 +228,7 @@ class Patching:
         """How to make the change, and what there is to say about the patch itself."""
         looks = request.options.field_validation != "Ignore"
         try:
-            patch = plain(body)
+            patch = plain(body, MOST_OF_PATCH if media_type == JSON_PATCH else MOST_VALUES)
         except Undecodable as failure:
             raise _unreadable(media_type, str(failure), looks=looks) from None
         found = repeated_fields(body) if looks else []

@@ -48,7 +48,8 @@ _KNOWN_NAMES = {
     )
     for spelling in (name, name.lower())
 }
-_STRANGE_METHOD = re.compile(rb"([A-Z][A-Z-]{0,31}) [/*h]")
+_METHOD = re.compile(rb"([A-Z][A-Z-]{0,31}) [/*h]")
+_BEGUN = re.compile(rb"[A-Z][A-Z-]{0,31} ?")
 
 
 class _Stop(Exception):
@@ -60,17 +61,19 @@ class RequestReader:
 
     __slots__ = (
         "_arriving",
+        "_begun",
         "_body",
         "_body_bytes",
         "_head_span",
         "_headers",
         "_known",
+        "_last",
         "_last_headers",
+        "_left",
         "_max_body",
         "_max_head",
         "_max_headers",
         "_parser",
-        "_piece",
         "_plain",
         "_repeated",
         "_span",
@@ -106,8 +109,10 @@ class RequestReader:
         self._plain: HttpRequest | None = None  # the last one, if its head alone says what it is
         self.wants_continue = False  # the client waits for "100 Continue" before it sends the body
         self._strange_method = ""  # of the head being read, in place of a stand-in
-        self._piece = 0  # length of the piece being fed
-        self._span = 0  # length of all pieces that hold some of the present head or body
+        self._begun = b""  # the letters of a method that is not complete
+        self._last = b""  # the last bytes of a head that is not complete
+        self._left = 0  # bytes of the body that are still to come; less than 0: it is chunked
+        self._span = 0  # length of what was read of the present head or body
         self._head_span = 0  # the same of the head alone, once the body has begun
         self._target = b""
         self._headers: dict[str, str] = {}
@@ -121,6 +126,8 @@ class RequestReader:
         """Read a piece; afterwards look at `ready`, `refusal`, `phase` and `wants_continue`."""
         if self._parser is None or self.phase == ENDED:
             return
+        if self._begun:
+            data, self._begun, self.phase = self._begun + data, b"", BETWEEN
         between = self.phase == BETWEEN
         if between and self._known is not None:
             known = self._known.again(data)
@@ -128,43 +135,78 @@ class RequestReader:
                 self.ready.append(known)
                 return
         self._plain = None
-        self._piece = len(data)
-        if not between:
-            self._span += self._piece
+        start = 0
+        while start < len(data) and self.phase != ENDED:
+            end = self._end_of_part(data, start)
+            self._feed_part(data[start:end])
+            start = end
+        if between and self._plain is not None and self.phase == BETWEEN:
+            self._remember(self._plain, data)
+            self._plain = None
+
+    def _end_of_part(self, data: bytes, start: int) -> int:
+        """Where the present head or body ends, or what has arrived of it.
+
+        The parser never gets more than that at once. So it is known where each request begins, and
+        what comes of one does not depend on what it arrived together with.
+        """
+        if self.phase == BODY:
+            if self._left >= 0:
+                return min(start + self._left, len(data))
+            return data.find(b"\n", start) + 1 or len(data)
+        if self.phase == HEAD:  # it has begun in an earlier piece; so may its end
+            seam = (self._last + data[:3]).find(b"\r\n\r\n")
+            if seam >= 0:
+                return seam + 4 - len(self._last)
+        end = data.find(b"\r\n\r\n", start)
+        return end + 4 if end >= 0 else len(data)
+
+    def _feed_part(self, part: bytes) -> None:
+        """Read a head or a body, or some of it."""
+        if self.phase == BETWEEN:
+            part = part.lstrip(b"\r\n")  # blank lines before a request mean nothing
+            self._span = 0
+            if not part or self._has_only_begun(part):
+                return
+        self._span += len(part)
+        self._left -= len(part)
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
+            self._parse(part)
+        except httptools.HttpParserUpgrade:
             # The handler decides; until it has agreed, what follows is another request, because a
             # client has to wait for the answer before it goes on otherwise (RFC 9110, 7.8).
             self._parser = httptools.HttpRequestParser(self)
-            self.feed(data[upgrade.args[0] :])
-        except httptools.HttpParserInvalidMethodError as error:
-            if not (between and self._feed_strange(data)):
-                self._fail(error, data)
         except httptools.HttpParserError as error:
-            self._fail(error, data)
+            self._fail(error, part)
         else:
+            if self.phase == HEAD:
+                self._last = (self._last + part)[-3:]
             if self.phase != BETWEEN:
                 self._check_growth()
-            elif between and self._plain is not None:
-                self._remember(self._plain, data)
-                self._plain = None
 
-    def _feed_strange(self, data: bytes) -> bool:
-        """Read a request whose method the parser does not know; routing will say 405.
-
-        Any token may be a method (RFC 9110, 9.1). The parser gets a stand-in that it knows and
-        treats like any other; tell whether that was possible.
-        """
-        method = _STRANGE_METHOD.match(data)
-        if method is None or self.ready or self._strange_method:
+    def _has_only_begun(self, part: bytes) -> bool:
+        """Keep the first letters of a method until the rest is there to judge it by."""
+        if not _BEGUN.fullmatch(part):
             return False
-        self._strange_method = method[1].decode()
-        self._parser = httptools.HttpRequestParser(self)
-        self.phase = BETWEEN
-        self.feed(b"SOURCE" + data[method.end(1) :])
-        self._known = self._plain = None
+        self._begun, self._span, self.phase = part, len(part), HEAD
         return True
+
+    def _parse(self, part: bytes) -> None:
+        """Give the parser a part; one that begins with a method that it does not know, changed.
+
+        Any token may be a method (RFC 9110, 9.1), and routing will say 405. The parser gets a
+        stand-in that it knows and treats like any other.
+        """
+        assert self._parser is not None
+        try:
+            self._parser.feed_data(part)
+        except httptools.HttpParserInvalidMethodError:
+            method = _METHOD.match(part)
+            if method is None:
+                raise
+            self._strange_method = method[1].decode()
+            self._parser = httptools.HttpRequestParser(self)
+            self._parser.feed_data(b"SOURCE" + part[method.end(1) :])
 
     def _remember(self, request: HttpRequest, piece: bytes) -> None:
         """Keep a head the second time its headers come; most of others never come again."""
@@ -220,10 +262,6 @@ class RequestReader:
     def _has_too_many(self, repeated: Sized) -> bool:
         return len(self._headers) + len(repeated) > self._max_headers
 
-    def _head_bytes(self) -> int:
-        lines = [*self._headers.items(), *(self._repeated or ())]
-        return len(self._target) + sum(len(name) + len(value) + 4 for name, value in lines)
-
     # Ends
 
     def _refuse(self, status: int) -> None:
@@ -241,14 +279,14 @@ class RequestReader:
     def _is_other_protocol(self, error: httptools.HttpParserError, data: bytes) -> bool:
         """Tell noise, TLS and HTTP/2 from a mistaken HTTP/1 client, who deserves an answer."""
         if isinstance(error, httptools.HttpParserInvalidMethodError):
-            return not data[:1].isalpha()
+            return self._span == len(data) and not data[:1].isalpha()  # its very first byte
         return self._parser is not None and self._parser.get_method() == b"PRI"
 
     # What httptools calls
 
     def on_message_begin(self) -> None:
         self.phase = HEAD
-        self._span = self._piece
+        self._last = b""
         self._target = b""
         self._headers = {}
         self._repeated = None
@@ -311,8 +349,7 @@ class RequestReader:
         repeated = self._repeated
         if len(headers) > self._max_headers or (repeated and self._has_too_many(repeated)):
             return _HEADERS_TOO_LARGE
-        # The sum is exact but slow; the number of bytes fed is an upper bound of it.
-        if self._span > self._max_head and self._head_bytes() > self._max_head:
+        if self._span > self._max_head:
             return _HEADERS_TOO_LARGE
         if modern and "host" not in headers:
             return _BAD_REQUEST
@@ -340,7 +377,7 @@ class RequestReader:
         arrived = Arrived(request, keep_alive=keep_alive, chunked=modern)
         self._arriving = arrived
         self.phase = BODY
-        self._head_span, self._span = self._span - self._piece, self._piece
+        self._head_span, self._span, self._left = self._span, 0, 0
         if ("upgrade" in headers or method == "CONNECT") and parser.should_upgrade():
             if self._refuses_upgrade(arrived):
                 return _BAD_REQUEST
@@ -367,6 +404,7 @@ class RequestReader:
         if length > self._max_body:
             self._give_up_body(arrived)
             raise _Stop
+        self._left = length if coding is None else -1
         self.wants_continue = arrived.chunked and "expect" in headers
         if self.wants_continue or coding is not None:
             self._plain = None

@@ -3,7 +3,7 @@
 Three megabytes of `{},` are a million objects, which take hundreds of megabytes and seconds.
 
     require_few_values(body)   before JSON is read: how many values it has in all
-    count_check_of(schema)     after it is read: lists with a limit of their own, `at_most(n)`
+    count_check_of(schema)     after it is read: what has a limit of its own, `at_most(n)`
 
 YAML and protobuf count while they read (yaml_text.py, protobuf_reader.py), with these numbers.
 """
@@ -16,15 +16,17 @@ from orchid.wire.schema import Fields, Mapping, Node, Sequence
 
 # Members and elements of every depth in one document. To read or write so many is one call of a
 # function in C, which nothing can interrupt; it must stay well below 50 ms.
-MOST_VALUES: Final = 50_000
+MOST_VALUES: Final = 25_000
+MOST_STORED: Final = 2 * MOST_VALUES  # of an object, with who owns each of its fields
+MOST_OF_PATCH: Final = 50_000  # of a JSON patch: 10,000 operations are as many as clients may send
 
 
-def require_few_values(body: bytes) -> None:
+def require_few_values(body: bytes, most: int = MOST_VALUES) -> None:
     """Refuse a JSON document with too many values. Commas and brackets in strings do not count."""
-    if _marks(body) <= MOST_VALUES:
+    if _marks(body) <= most:
         return
-    if _marks(_without_strings(body)) > MOST_VALUES:
-        raise Malformed(f"the document has more than {MOST_VALUES} values")
+    if _marks(_without_strings(body)) > most:
+        raise Malformed(f"the document has more than {most} values")
 
 
 def _marks(body: bytes) -> int:
@@ -46,7 +48,7 @@ def too_many(place: str, most: int) -> Undecodable:
 
 
 def count_check_of(schema: Fields) -> Callable[[Any], None]:
-    """A function that refuses a decoded document in which a list has more items than declared."""
+    """A function that refuses a document in which a list or map has more items than declared."""
     check = _check(schema)
     if check is None:
         return lambda value: None
@@ -93,12 +95,16 @@ def _list_check(node: Sequence) -> CountCheck | None:
 
 
 def _map_check(node: Mapping) -> CountCheck | None:
-    below = _check(node.values)
-    if below is None:
+    below, most = _check(node.values), node.most
+    if below is None and most is None:
         return None
 
     def check(value: Any, place: str) -> None:
-        if isinstance(value, dict):
+        if not isinstance(value, dict):
+            return
+        if most is not None and len(value) > most:
+            raise too_many(place, most)
+        if below is not None:
             for key, item in value.items():
                 below(item, f"{place}.{key}")
 

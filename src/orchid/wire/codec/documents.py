@@ -155,10 +155,10 @@ def convert(value: Any, type_: type[T]) -> T:
     return decoder_of(type_).convert(value)[0]
 
 
-def plain(body: bytes) -> Any:
+def plain(body: bytes, most: int = MOST_VALUES) -> Any:
     """Any JSON document as dicts and lists; raises Malformed when it is none."""
-    if len(body) > MOST_VALUES:
-        require_few_values(body)
+    if len(body) > most:
+        require_few_values(body, most)
     try:
         return _PLAIN.decode(body)
     except msgspec.ValidationError as fault:

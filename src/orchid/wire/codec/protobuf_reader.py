@@ -191,7 +191,7 @@ def _put_field(readers: _Readers, number: int, name: str, field: Field, raw: boo
     if isinstance(node, Sequence):
         return _put_list(readers, number, name, node, raw)
     if isinstance(node, Mapping):
-        return readers.put(number, name, LENGTH, _map(name, node.values, raw))
+        return readers.put(number, name, LENGTH, _map(name, node, raw))
     if isinstance(node, Fields):
         return readers.put(number, name, LENGTH, _once(name, _message(node, raw or node.open)))
     return _put_leaf(readers, number, name, node, raw, short=word.encoding == INT32, keep=keep)
@@ -336,8 +336,8 @@ def _packed(name: str, signed: Callable[[int], Any]) -> Read:
     return read
 
 
-def _map(name: str, node: Node, raw: bool) -> Read:
-    entry = _Readers("entry")
+def _map(name: str, map_node: Mapping, raw: bool) -> Read:
+    entry, node = _Readers("entry"), map_node.values
     entry.put_text(1, "key")
     empty: Make
     if isinstance(node, Sequence):
@@ -351,7 +351,7 @@ def _map(name: str, node: Node, raw: bool) -> Read:
     else:
         _put_leaf(entry, 2, "value", node, raw, short=False, keep=True)
         empty = _zero(node, raw)
-    return _entries(name, entry, empty)
+    return _entries(name, entry, empty, map_node.most or MOST_VALUES)
 
 
 def _quantities(name: str) -> Read:
@@ -366,18 +366,19 @@ def _quantities(name: str) -> Read:
         return text
 
     entry.put(2, "value", LENGTH, _once("value", make))
-    return _entries(name, entry, str)
+    return _entries(name, entry, str, MOST_VALUES)
 
 
-def _entries(name: str, entry: _Readers, empty: Make) -> Read:
+def _entries(name: str, entry: _Readers, empty: Make, most: int) -> Read:
     def read(data: bytes, position: int, values: Values) -> int:
         start, stop = _bounds(data, position)
         _budget.spend()
         found: Values = {}
         entry.fill(data[start:stop], found)
-        values.setdefault(name, {})[found.get("key", "")] = (
-            found["value"] if "value" in found else empty()
-        )
+        made = values.setdefault(name, {})
+        made[found.get("key", "")] = found["value"] if "value" in found else empty()
+        if len(made) > most:
+            raise too_many(name, most)
         return stop
 
     return read

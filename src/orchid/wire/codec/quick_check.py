@@ -51,8 +51,8 @@ def _quick_check(node: Node, raw: bool, known: _Known, encoding: str = "") -> Qu
             return _check_anything
         case Fields():
             return _check_fields(node, raw or node.open, known)
-        case Mapping(values=values):
-            return _check_mapping(_quick_check(values, raw, known), raw)
+        case Mapping(values=values, most=most):
+            return _check_mapping(_quick_check(values, raw, known), raw, most)
         case Sequence(items=items, most=most):
             return _check_sequence(_quick_check(items, raw, known), raw, most)
 
@@ -93,12 +93,12 @@ def _check_fields(node: Fields, raw: bool, known: _Known) -> QuickCheck:
     return glance
 
 
-def _check_mapping(values: QuickCheck | None, raw: bool) -> QuickCheck:
-    if values is None and not raw:
+def _check_mapping(values: QuickCheck | None, raw: bool, most: int | None) -> QuickCheck:
+    if values is None and not raw and most is None:
         return len  # known to be a dict of strings
 
     def glance(value: Any) -> int:
-        if type(value) is not dict:
+        if type(value) is not dict or (most is not None and len(value) > most):
             return _odd(value)
         if values is None:
             return len(value)

@@ -437,17 +437,41 @@ def test_unknown_method_is_read_as_any_other() -> None:
     assert (request.method, request.path, request.body) == ("BREW", "/pot", b"hi")
 
 
-@pytest.mark.parametrize("cut", [0, 12, 20])
-def test_a_method_belongs_to_one_request(cut: int) -> None:
-    """Behind an unknown method, the next request has its own, wherever the bytes were cut."""
-    data = b"BREW /pot HTTP/1.1\r\nHost: a\r\n\r\nGET /tea HTTP/1.1\r\nHost: a\r\n\r\n"
-    reader = new_reader()
+def test_a_method_belongs_to_one_request() -> None:
+    """Unknown methods are read wherever they stand, and however the bytes were cut."""
+    brew = b"BREW /pot HTTP/1.1\r\nHost: a\r\n\r\n"
+    post = b"POST /tea HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nhot"
+    data = brew + START + b"Host: a\r\n\r\n" + brew + post + brew
 
-    for piece in (data[:cut], data[cut:]) if cut else (data,):
-        reader.feed(piece)
+    for cut in range(len(data)):
+        reader = new_reader()
+        reader.feed(data[:cut])
+        reader.feed(data[cut:])
 
-    assert [arrived.request.method for arrived in reader.ready] == ["BREW", "GET"]
-    assert reader.refusal == 0
+        methods = [arrived.request.method for arrived in reader.ready]
+        assert methods == ["BREW", "GET", "BREW", "POST", "BREW"], cut
+        assert reader.refusal == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01", CLOSE_SILENTLY),
+        (b"BR\x00W / HTTP/1.1\r\n\r\n", 400),
+        (b"A" * 40 + b" / HTTP/1.1\r\n\r\n", 400),
+        (b"brew / HTTP/1.1\r\n\r\n", 400),
+        (CHUNKED + b"1\r\na\r\n0\r\nX: y\r\n\r\n\x16\x03", CLOSE_SILENTLY),
+        (CHUNKED + b"3\r\na\nb\r\n0\r\n\r\nGE / HTTP/9.9\r\n\r\n", 400),
+    ],
+)
+def test_what_is_no_request_is_refused_alike_however_it_is_cut(data: bytes, status: int) -> None:
+    """What a stranger learns does not depend on the sizes of packets."""
+    for cut in range(len(data)):
+        reader = new_reader()
+        reader.feed(data[:cut])
+        reader.feed(data[cut:])
+
+        assert reader.refusal == status, cut
 
 
 def test_what_is_kept_beside_headers_is_shared_by_the_same_headers_alone() -> None:
