@@ -149,6 +149,7 @@ class LatelyUsed:
                 oldest.shrink()
 
 
+# One for the process: it bounds memory, and only speed depends on it.
 _lately_used = LatelyUsed()
 
 
