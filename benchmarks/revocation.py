@@ -73,8 +73,10 @@ class Figures:
             self.missed.append(what)
 
     def compared(self, what: str, found: Comparison, percent: float) -> None:
-        # A difference within what turns differ by among themselves is none.
-        self.tell(what, str(found), reached=found.percent <= percent + found.spread)
+        """A figure that turns differ by more than is not decided, and so not reached."""
+        undecided = percent < found.percent <= percent + found.spread
+        text = f"{found}   undecided: take more turns" if undecided else str(found)
+        self.tell(what, text, reached=found.percent <= percent)
 
 
 class Bench:
