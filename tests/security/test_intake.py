@@ -30,6 +30,7 @@ from orchid.wire.meta import (
     MOST_MANAGERS,
     MOST_OWNERS,
 )
+from orchid.wire.pod_sources import MOST_SOURCES
 from orchid.wire.requirements import MOST_VALUES
 from orchid.wire.selection import LONGEST_SELECTOR
 from tests.api.world import Answer, Api
@@ -136,6 +137,13 @@ REFUSED: dict[str, tuple[str, str, Callable[[], bytes], int, str]] = {
         f"{DEFAULT}/pods", JSON,
         lambda: json.dumps({"spec": {"containers": [{}] * (MOST_PARTS + 1)}}).encode(),
         400, f".spec.containers: there may be at most {MOST_PARTS} items",
+    ),
+    "sources of a volume, one too many": (
+        f"{DEFAULT}/pods", JSON,
+        lambda: json.dumps(
+            {"spec": {"volumes": [{"projected": {"sources": [{}] * (MOST_SOURCES + 1)}}]}}
+        ).encode(),
+        400, f"projected.sources: there may be at most {MOST_SOURCES} items",
     ),
     "patch, what is there with what comes": (
         f"{CONFIG_MAPS}/kept", MERGE_PATCH,

@@ -23,7 +23,9 @@ from orchid.wire.pod_storage import (
     ScaleIOVolumeSource,
     StorageOSVolumeSource,
 )
-from orchid.wire.struct import Wire, describe, merge_key, proto, shaped_like
+from orchid.wire.struct import Wire, at_most, describe, merge_key, proto, shaped_like
+
+MOST_SOURCES = 1000  # of one volume
 
 
 class KeyToPath(Wire):
@@ -182,6 +184,7 @@ class ProjectedVolumeSource(Wire):
 
     sources: Annotated[
         tuple[Annotated[dict[str, Any], shaped_like(VolumeProjection)], ...],
+        at_most(MOST_SOURCES),
         proto(1),
         describe("The sources."),
     ] = ()
