@@ -26,6 +26,7 @@ from tests.faults.workload import NAMESPACE, Lost, OverTls, Workload, read
 from tests.unit.server.listening import serving
 
 CALLS = 60  # of each client
+DEADLINE = 10  # seconds; over a store that hides a change, an update never wins
 
 
 class IntoChain:
@@ -35,7 +36,11 @@ class IntoChain:
         self._server = server
 
     async def send(self, method: str, target: str, body: Any = None) -> tuple[int, Any]:
-        answer = await self._server.call(method, target, body)
+        try:
+            async with asyncio.timeout(DEADLINE):
+                answer = await self._server.call(method, target, body)
+        except TimeoutError:
+            raise Lost from None
         return answer.status, read(answer.body)
 
     async def watch(self, target: str) -> AsyncGenerator[Any, None]:

@@ -53,7 +53,7 @@ async def test_account_and_bound_object_that_still_count_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if all that is left is that the caller is known."""
-    monkeypatch.setattr(ServiceAccountTokenAuthenticator, "_refuse_gone", lambda *_: None)
+    monkeypatch.setattr(ServiceAccountTokenAuthenticator, "_refuse_gone", lambda *_: ())
 
     rights = await rights_of_a_server(tmp_path)
 

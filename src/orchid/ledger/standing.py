@@ -74,6 +74,7 @@ class LedgerStanding:
         known = self._known or await asyncio.to_thread(read_kept, self._kept)
         if known is not None and not await self._has_grown(known, head):
             return
+        self.rolled_back.set(0)
         if note:
             if keeps and head != known:
                 await asyncio.to_thread(keep, self._kept, note)
@@ -95,7 +96,6 @@ class LedgerStanding:
                 log.error("ledger.rolled_back: %s", refusal)
             self._told = str(refusal)
             return False
-        self.rolled_back.set(0)
         return True
 
 

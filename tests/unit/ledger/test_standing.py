@@ -37,6 +37,15 @@ async def test_length_and_longest_wait_are_told(tmp_path: Path) -> None:
     assert (number(looking.entries), number(looking.waiting)) == (4, 0)
 
 
+async def test_a_first_look_tells_that_nothing_was_rolled_back(tmp_path: Path) -> None:
+    """An alert needs a value from the start, before there is a log to compare with."""
+    looking = standing(MemoryStore(), tmp_path)
+
+    await looking.look(keeps=True)
+
+    assert number(looking.rolled_back) == 0
+
+
 @pytest.mark.parametrize(("first", "more"), [(1, 1), (255, 2), (256, 300), (3, 0)])
 async def test_a_log_that_grows_is_the_same(tmp_path: Path, first: int, more: int) -> None:
     """Within a tile and beyond it, for the server that saw it and for the next one."""
