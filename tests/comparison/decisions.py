@@ -29,6 +29,8 @@ INTERNALS = re.compile(
     r"unmarshal|StorageError|\*[a-z]+\.[A-Z]|pkg/|\(<nil>\)|isCompound:|unrecognized type|"
     r"Invalid value: \{\"[A-Z]"
 )
+QUOTED = "is invalid: patch: Invalid value:"
+NAMELESS = "has an element that omits all key fields"
 LOOSE_KINDS = ("Pod", "Node")
 BUNDLES, LISTS = "clustertrustbundles", "/crl/*"
 BLANKS_FIRST = re.compile(rb"[\"']  ")
@@ -254,6 +256,16 @@ def one_precondition(found: Found, ours: Answer, theirs: Answer) -> bool:
     return about and ours["status"] == theirs["status"] == CONFLICT and all(texts)
 
 
+def quoted_object(found: Found, ours: Answer, theirs: Answer) -> bool:
+    same = [{**answer, "body": without_words(answer["body"])} for answer in (ours, theirs)]
+    letters = [sorted(message(answer)) for answer in (ours, theirs)]
+    return same[0] == same[1] and letters[0] == letters[1] and QUOTED in message(ours)
+
+
+def nameless_element(found: Found, ours: Answer, theirs: Answer) -> bool:
+    return (ours["status"], theirs["status"]) == (OK, SERVER_ERROR) and NAMELESS in message(theirs)
+
+
 ANSWERS_STATUS = "deletecollection answers a Status"
 # Decided in the contract.
 DECISIONS: dict[str, Decides] = {
@@ -300,6 +312,8 @@ LISTED: dict[str, Decides] = {
     "a resourceVersion that is no number is told before a namespace that is missing": (
         version_before_namespace
     ),
+    "the keys of an object that an error quotes are in order": quoted_object,
+    "an apply over stored elements without their key is taken; there, 500": nameless_element,
 }
 
 
