@@ -2,8 +2,7 @@
 
 Each change is appended as a line (credentials/kept_revocations.py). When a server starts on a
 restored database, it puts back what the file has and the database lacks, unless the revocation has
-expired. With etcd there is no file: whoever restores etcd has to take
-care of that.
+expired. With etcd there is no file: whoever restores etcd has to take care of that.
 """
 
 import asyncio

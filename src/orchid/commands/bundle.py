@@ -14,7 +14,7 @@ from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import NOT_FOUND, CommandRefused, Json, ServerConnection
 from orchid.commands.terminal.objects import ListColumn, completed, show_list
 from orchid.commands.terminal.output import USAGE, Complaint, name_of, say, table, tell
-from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
+from orchid.commands.terminal.subcommands import add_subcommands, delete_each, run_subcommand
 
 LARGEST = 1 << 20
 
@@ -79,11 +79,7 @@ def _delete_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    return for_each(
-        chosen,
-        chosen.names,
-        lambda name: (f"deleted {name}", server.delete(_place(server, name))),
-    )
+    return delete_each(chosen, server, _place)
 
 
 def _show_certificates(text: str) -> None:

@@ -22,7 +22,12 @@ from orchid.commands.terminal.connection import CONFLICT, CommandRefused, Json, 
 from orchid.commands.terminal.objects import ListColumn, completed, show_list
 from orchid.commands.terminal.output import Cell, Complaint, facts, name_of, say, tell
 from orchid.commands.terminal.polling import polls
-from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
+from orchid.commands.terminal.subcommands import (
+    add_subcommands,
+    delete_each,
+    for_each,
+    run_subcommand,
+)
 
 ATTEMPTS = 5
 
@@ -155,11 +160,7 @@ def _names_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    return for_each(
-        chosen,
-        chosen.names,
-        lambda name: (f"deleted {name}", server.delete(place(server, name))),
-    )
+    return delete_each(chosen, server, place)
 
 
 def _write_decision(

@@ -37,7 +37,7 @@ from orchid.commands.terminal.output import (
     table,
     tell,
 )
-from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
+from orchid.commands.terminal.subcommands import add_subcommands, delete_each, run_subcommand
 
 KIND, VERSION = "ApprovalPolicy", "v1alpha1"
 LARGEST = 1 << 20
@@ -140,13 +140,8 @@ def _names_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
-    return for_each(
-        chosen,
-        chosen.names,
-        lambda name: (
-            f"deleted {name}",
-            server.delete(_place(server, "approvalpolicies", name)),
-        ),
+    return delete_each(
+        chosen, server, lambda server, name: _place(server, "approvalpolicies", name)
     )
 
 

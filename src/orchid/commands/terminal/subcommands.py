@@ -1,7 +1,7 @@
 """Commands with actions below them: `orchid csr new`, `orchid csr list`, and so on.
 
 A command lists its actions as rows; each is told the server it speaks to. `for_each` is for those
-that take several names.
+that take several names, `delete_each` for those that delete what they name.
 """
 
 import argparse
@@ -66,3 +66,16 @@ def for_each(
             say(done)
     tell(chosen.output, answers)
     return REFUSED if failed else 0
+
+
+def delete_each(
+    chosen: argparse.Namespace,
+    server: ServerConnection,
+    place: Callable[[ServerConnection, str], str],
+) -> int:
+    """Delete what the names stand for; `place` says where each is on the server."""
+    return for_each(
+        chosen,
+        chosen.names,
+        lambda name: (f"deleted {name}", server.delete(place(server, name))),
+    )

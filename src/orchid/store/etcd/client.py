@@ -53,10 +53,7 @@ _OPTIONS: Final = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1000),  # also the time a connection has to be made
     ("grpc.max_reconnect_backoff_ms", 1000),
-    (
-        "grpc.keepalive_time_ms",
-        10_000,
-    ),  # etcd refuses more than one ping in 5 s
+    ("grpc.keepalive_time_ms", 10_000),  # etcd refuses more than one ping in 5 s
     ("grpc.keepalive_timeout_ms", 3_000),
     ("grpc.enable_http_proxy", 0),
     ("grpc.use_local_subchannel_pool", 1),  # a new channel does not inherit an old one's back-off
