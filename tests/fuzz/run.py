@@ -2,22 +2,24 @@
 
     make fuzz MINUTES=10                           all targets, in all so many minutes
     python -m tests.fuzz.run --target der --seconds 60
-    python -m tests.fuzz.run --target der FILE     one input again, such as one that was found
+    python -m tests.fuzz.run --target der --input FILE    such as one that was found: once more
 
-The targets are in targets.py; atheris (libFuzzer) does the work, one process for each target. It
-begins with the corpus, one directory for each target; what it finds interesting stays in a
-directory of the moment, and what makes a target fail is named at the end. Put that into the corpus
-with the mend: the tests try the whole corpus every time.
+The targets are in targets.py; atheris (libFuzzer) does the work, one process for each target, all
+forked from one that has imported everything. It begins with the corpus, one directory for each
+target; what it finds interesting stays in a directory of the moment, and what makes a target fail
+is named at the end. Put that into the corpus with the mend: the tests try the whole corpus every
+time.
 """
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"
@@ -26,68 +28,106 @@ LONGEST_SECONDS = 10  # that one input may take
 TARGETS = tuple(sorted(path.name for path in CORPUS.iterdir()))
 
 
+class Outcome(NamedTuple):
+    """How the process of one target ended, and what it said."""
+
+    target: str
+    code: int
+    said: str
+
+
 def fuzz(target: str, arguments: Sequence[str]) -> None:
     """Be the process of one target; libFuzzer ends it."""
     import atheris
 
-    with atheris.instrument_imports(include=["orchid"]):
-        from tests.fuzz.targets import TARGETS as FUNCTIONS
-    atheris.Setup([sys.argv[0], *arguments], FUNCTIONS[target])
+    atheris.Setup([sys.argv[0], *arguments], instrumented()[target])
     atheris.Fuzz()
 
 
-def started(target: str, seconds: float) -> tuple[int, str]:
-    """Fuzz a target in a process of its own; give its exit code and what it said."""
-    with tempfile.TemporaryDirectory(prefix="orchid-fuzz-") as found:
-        command = [sys.executable, "-m", "tests.fuzz.run", "--target", target, found]
-        limits = [
-            f"-max_total_time={max(1, round(seconds))}",
-            f"-max_len={LONGEST}",
-            f"-timeout={LONGEST_SECONDS}",
-            f"-artifact_prefix={tempfile.gettempdir()}/orchid-fuzz-{target}-",
-        ]
+def instrumented() -> dict[str, Callable[[bytes], None]]:
+    """The targets, with our modules imported in such a way that coverage is seen: takes seconds."""
+    import atheris
+
+    with atheris.instrument_imports(include=["orchid"]):
+        from tests.fuzz.targets import TARGETS as FUNCTIONS
+    return FUNCTIONS
+
+
+def fuzz_each(targets: Sequence[str], seconds: float, jobs: int, place: Path) -> None:
+    """Fuzz each target in a process of its own, forked when all is imported."""
+    instrumented()
+    waiting, running = list(targets), dict[int, str]()
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            target = waiting.pop(0)
+            running[forked(target, seconds, place)] = target
+        process, status = os.wait()
+        code = os.waitstatus_to_exitcode(status)
+        (place / f"{running.pop(process)}.code").write_text(str(code))
+
+
+def forked(target: str, seconds: float, place: Path) -> int:
+    """The process that fuzzes one target and says what it has to say in a file."""
+    if process := os.fork():
+        return process
+    said = os.open(place / f"{target}.said", os.O_WRONLY | os.O_CREAT, 0o600)
+    os.dup2(said, 1)
+    os.dup2(said, 2)
+    found = place / target
+    found.mkdir()
+    limits = [
+        f"-max_total_time={max(1, round(seconds))}",
+        f"-max_len={LONGEST}",
+        f"-timeout={LONGEST_SECONDS}",
+        f"-artifact_prefix={tempfile.gettempdir()}/orchid-fuzz-{target}-",
+    ]
+    fuzz(target, [str(found), str(CORPUS / target), *limits])
+    os._exit(1)  # libFuzzer has ended the process before
+
+
+def started(targets: Sequence[str], seconds: float, jobs: int) -> Iterator[Outcome]:
+    """Fuzz targets for so many seconds each; give how each went."""
+    with tempfile.TemporaryDirectory(prefix="orchid-fuzz-") as place:
+        command = [sys.executable, "-m", "tests.fuzz.run", "--place", place, "--jobs", str(jobs)]
         done = subprocess.run(
-            [*command, str(CORPUS / target), *limits],
+            [*command, "--seconds", str(seconds), "--target", *targets],
             cwd=HERE.parent.parent,
             env=os.environ | {"PYTHONPATH": "src"},
             capture_output=True,
             check=False,
         )
-    return done.returncode, (done.stdout + done.stderr).decode(errors="replace")
+        if done.returncode:
+            raise RuntimeError(done.stderr.decode(errors="replace"))
+        for target in targets:
+            code, said = (Path(place) / f"{target}.{part}" for part in ("code", "said"))
+            yield Outcome(target, int(code.read_text()), said.read_text(errors="replace"))
 
 
-def fuzz_all(minutes: float, jobs: int) -> int:
-    """Give every target the same time; tell how each went, and in whole what was found."""
-    seconds = minutes * 60 * jobs / len(TARGETS)
-    failed = 0
-    with ThreadPoolExecutor(jobs) as pool:
-        outcomes = pool.map(lambda target: started(target, seconds), TARGETS)
-        for target, (code, said) in zip(TARGETS, outcomes, strict=True):
-            last = [line for line in said.splitlines() if line.startswith(("#", "Done"))][-2:]
-            print(
-                f"{target}: {'FOUND' if code else 'nothing found'}; {'; '.join(last)}", flush=True
-            )
-            if code:
-                failed += 1
-                print(said[-6000:], flush=True)
-    return 1 if failed else 0
+def told(outcome: Outcome) -> str:
+    """One line about a target; the whole of what was said if something was found."""
+    last = re.findall(r"^(?:#\d|Done).*", outcome.said, re.MULTILINE)[-2:]
+    line = f"{outcome.target}: {'FOUND' if outcome.code else 'nothing found'}; {'; '.join(last)}"
+    return f"{line}\n{outcome.said[-6000:]}" if outcome.code else line
 
 
 def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.run", description=__doc__)
-    parser.add_argument("--target", choices=TARGETS)
-    parser.add_argument("--seconds", type=float, default=0.0)
+    parser.add_argument("--target", choices=TARGETS, nargs="+", default=TARGETS)
+    parser.add_argument("--seconds", type=float, help="for each target, instead of --minutes")
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    given, rest = parser.parse_known_args(words)
-    if given.target is None:
-        return fuzz_all(given.minutes, given.jobs)
-    if given.seconds:
-        code, said = started(given.target, given.seconds)
-        print(said)
-        return code
-    fuzz(given.target, rest)
-    return 0
+    parser.add_argument("--input", help="a file: try this one on the target, and nothing else")
+    parser.add_argument("--place", type=Path, help=argparse.SUPPRESS)  # the process that forks
+    given = parser.parse_args(words)
+    seconds = given.seconds or given.minutes * 60 * given.jobs / len(given.target)
+    if given.input:
+        fuzz(given.target[0], [given.input])
+    if given.place:
+        fuzz_each(given.target, seconds, given.jobs, given.place)
+        return 0
+    outcomes = list(started(given.target, seconds, given.jobs))
+    print(*map(told, outcomes), sep="\n")
+    return 1 if any(outcome.code for outcome in outcomes) else 0
 
 
 if __name__ == "__main__":
