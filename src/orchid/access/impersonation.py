@@ -14,11 +14,11 @@ The headers must not be looked at by anybody after this.
 import re
 from collections import OrderedDict
 from collections.abc import Mapping
-from time import perf_counter
 from typing import Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from orchid.access.impersonation_modes import LegacyMode, NotOnThisRequest, all_modes
+from orchid.clock import Monotonic
 from orchid.engine.interfaces import Authorizer, Decision, Presented
 from orchid.engine.request import Target
 from orchid.metrics import Counter, Durations, doubling
@@ -42,9 +42,10 @@ class Impersonated(NamedTuple):
 
 
 class Impersonation:
-    def __init__(self, names: Naming, authorizer: Authorizer) -> None:
+    def __init__(self, names: Naming, authorizer: Authorizer, monotonic: Monotonic) -> None:
+        self._monotonic = monotonic
         self.metrics = ImpersonationMetrics()
-        self._modes = all_modes(names, CountedAuthorizer(authorizer, self.metrics))
+        self._modes = all_modes(names, CountedAuthorizer(authorizer, self.metrics, monotonic))
         self._last_modes: OrderedDict[str, LegacyMode] = OrderedDict()
 
     async def apply(
@@ -54,13 +55,13 @@ class Impersonation:
         wanted = read_headers(presented)
         if wanted is None:
             return None
-        started = perf_counter()
+        started = self._monotonic()
         try:
             mode, user = await self._first_that_allows(caller, wanted, target)
         except Forbidden:
-            self.metrics.attempt("", "denied", perf_counter() - started)
+            self.metrics.attempt("", "denied", self._monotonic() - started)
             raise
-        self.metrics.attempt(mode.name, "allowed", perf_counter() - started)
+        self.metrics.attempt(mode.name, "allowed", self._monotonic() - started)
         return Impersonated(user, mode.constraint)
 
     async def _first_that_allows(
@@ -128,14 +129,16 @@ class ImpersonationMetrics:
 class CountedAuthorizer:
     """The authorizer as the modes ask it."""
 
-    def __init__(self, authorizer: Authorizer, metrics: ImpersonationMetrics) -> None:
-        self._authorizer, self._metrics = authorizer, metrics
+    def __init__(
+        self, authorizer: Authorizer, metrics: ImpersonationMetrics, monotonic: Monotonic
+    ) -> None:
+        self._authorizer, self._metrics, self._monotonic = authorizer, metrics, monotonic
 
     async def authorize(self, user: UserInfo, target: Target) -> Decision:
-        started = perf_counter()
+        started = self._monotonic()
         decision = await self._authorizer.authorize(user, target)
         result = "allowed" if decision.allowed else "denied"
-        self._metrics.question(mode_of(target.verb), result, perf_counter() - started)
+        self._metrics.question(mode_of(target.verb), result, self._monotonic() - started)
         return decision
 
 

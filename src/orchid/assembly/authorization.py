@@ -162,12 +162,15 @@ class Authorization:
             return self._built[wanted.type]
         settings = wanted.webhook
         expressions = [self._compiler.request_condition(one) for one in settings.conditions]
-        conditions = Conditions(expressions, wanted.name, self.metrics) if expressions else None
+        monotonic = self._clock.monotonic
+        conditions = (
+            Conditions(expressions, wanted.name, self.metrics, monotonic) if expressions else None
+        )
         remote = read_kubeconfig(Path(settings.kubeconfig))
         return Webhook(
             self._settings.names,
             JsonEndpoint(remote, timeout=settings.timeout),
-            self._clock.monotonic,
+            monotonic,
             settings,
             name=wanted.name,
             conditions=conditions,

@@ -196,8 +196,8 @@ class Assembly:
 
     def _chain(self) -> Chain:
         given, names = self.settings.given, self.settings.names
-        requests = CountedRequests(self.catalog, COUNTED_PAGES)
-        impersonation = Impersonation(names, self.access.authorizer)
+        requests = CountedRequests(self.catalog, self.clock.monotonic, COUNTED_PAGES)
+        impersonation = Impersonation(names, self.access.authorizer, self.clock.monotonic)
         self.watches = OpenWatches(
             self.access.authenticator,
             impersonation,

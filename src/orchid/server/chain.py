@@ -9,7 +9,6 @@ its Status, anything unforeseen as a bare 500 with the story in the log.
 
 import asyncio
 import logging
-from time import perf_counter
 
 from orchid.access.impersonation import Impersonation
 from orchid.clock import Clock
@@ -62,6 +61,7 @@ class Chain:
         request_timeout: float = 60.0,
     ) -> None:
         self._clock = clock
+        self._monotonic = clock.monotonic
         self._audit_ids = audit_ids()
         self._authenticator = authenticator
         self._impersonation = impersonation
@@ -76,7 +76,7 @@ class Chain:
         self._tells_all = log.isEnabledFor(logging.DEBUG)
 
     async def __call__(self, http: HttpRequest) -> Response | Stream:
-        started = perf_counter()
+        started = self._monotonic()
         head = http.head_memo.get(FACTS) or facts_of(http)
         # The client's own id, so that it finds its request again.
         audit_id = head.audit_id or next(self._audit_ids)
@@ -97,7 +97,7 @@ class Chain:
             if answer is not UNANSWERED:
                 if self._audit is not None:
                     self._audit.complete(exchange, answer)
-                took = perf_counter() - started
+                took = self._monotonic() - started
                 self._metrics.observe(exchange, answer, took)
                 if self._tells_all:
                     log.debug("request.answered", extra=_told(exchange, answer, took))

@@ -1,6 +1,7 @@
 """Impersonation: each attribute needs its own right, and nothing of the caller carries over."""
 
 import contextlib
+from time import monotonic
 
 import pytest
 from hypothesis import given
@@ -37,7 +38,7 @@ class Rights:
 
 async def become(*headers: tuple[str, str], rights: Rights | None = None) -> UserInfo | None:
     """Act as another by the plain right; the constrained modes have tests of their own."""
-    impersonation = Impersonation(ORCH, rights or Rights())
+    impersonation = Impersonation(ORCH, rights or Rights(), monotonic)
     target = Target("get", "/api")
     found = await impersonation.apply(ALICE, presented(*headers), target)
     assert found is None or found.constraint == ""

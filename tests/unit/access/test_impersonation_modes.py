@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterable
+from time import monotonic
 
 import pytest
 
@@ -92,7 +93,7 @@ async def become(
     target: Target = LIST_PODS,
     names: Naming = ORCH,
 ) -> Impersonated:
-    found = await Impersonation(names, rights).apply(caller, presented(*headers), target)
+    found = await Impersonation(names, rights, monotonic).apply(caller, presented(*headers), target)
     assert found is not None
     return found
 
@@ -470,7 +471,7 @@ async def test_an_authorizer_that_fails_refuses_and_is_quoted() -> None:
 async def test_the_mode_that_served_last_is_tried_first() -> None:
     """A caller who once needed the plain right is served by it while it lasts, and asked less."""
     rights = Rights(EVERYTHING)
-    acting = Impersonation(ORCH, rights)
+    acting = Impersonation(ORCH, rights, monotonic)
     masters = ("Impersonate-Group", "system:masters")
 
     await acting.apply(ALICE, presented(CAROL, masters), LIST_PODS)
@@ -487,7 +488,7 @@ async def test_the_mode_that_served_last_is_tried_first() -> None:
 async def test_a_right_that_is_taken_away_is_gone_at_once() -> None:
     """Only the order is remembered, never an answer."""
     rights = Rights(EVERYTHING)
-    acting = Impersonation(ORCH, rights)
+    acting = Impersonation(ORCH, rights, monotonic)
     await acting.apply(ALICE, presented(CAROL), LIST_PODS)
     rights.verbs = ()
 
@@ -498,7 +499,7 @@ async def test_a_right_that_is_taken_away_is_gone_at_once() -> None:
 async def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has not been seen for long is forgotten, and begins anew."""
     monkeypatch.setattr(impersonation, "MOST_REMEMBERED", 1)
-    acting = Impersonation(ORCH, Rights(EVERYTHING))
+    acting = Impersonation(ORCH, Rights(EVERYTHING), monotonic)
     plain = presented(CAROL, ("Impersonate-Group", "system:masters"))
 
     await acting.apply(ALICE, plain, LIST_PODS)
@@ -512,7 +513,7 @@ async def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_attempts_and_questions_are_counted_by_mode() -> None:
     """The families have the reference's names and labels; a refusal has no mode."""
     rights = Rights(*USER_INFO)
-    acting = Impersonation(ORCH, rights)
+    acting = Impersonation(ORCH, rights, monotonic)
     await acting.apply(ALICE, presented(CAROL), LIST_PODS)
     with pytest.raises(Forbidden):
         await acting.apply(ALICE, presented(ACCOUNT), LIST_PODS)

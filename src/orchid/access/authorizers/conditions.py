@@ -5,11 +5,11 @@ error in any of them makes the whole fail, and the webhook's failure policy deci
 """
 
 from collections.abc import Sequence
-from time import perf_counter
 
 from orchid.access.authorizers.metrics import AuthorizationMetrics
 from orchid.access.authorizers.review_spec import condition_input
 from orchid.access.denial import joined
+from orchid.clock import Monotonic
 from orchid.engine.request import Target
 from orchid.expressions.cel import Expression, ExpressionInput, Failed
 from orchid.wire.user import UserInfo
@@ -23,21 +23,26 @@ class ConditionsFailed(Exception):
 
 class Conditions:
     def __init__(
-        self, expressions: Sequence[Expression], name: str, metrics: AuthorizationMetrics
+        self,
+        expressions: Sequence[Expression],
+        name: str,
+        metrics: AuthorizationMetrics,
+        monotonic: Monotonic,
     ) -> None:
         self._expressions = tuple(expressions)
         self._name = name
         self._metrics = metrics
+        self._monotonic = monotonic
 
     def hold(self, user: UserInfo, target: Target) -> bool:
-        started = perf_counter()
+        started = self._monotonic()
         errors: list[str] = []
         try:
             return self._judged(ExpressionInput(condition_input(user, target)), errors)
         finally:
             if errors:
                 self._metrics.condition_errors.count(_TYPE, self._name)
-            seconds = perf_counter() - started
+            seconds = self._monotonic() - started
             self._metrics.condition_seconds.observe(seconds, _TYPE, self._name)
 
     def _judged(self, given: ExpressionInput, errors: list[str]) -> bool:

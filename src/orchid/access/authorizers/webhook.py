@@ -12,7 +12,6 @@ json_endpoint.py.
 import functools
 from collections import OrderedDict
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any, Protocol
 
 import msgspec
@@ -154,7 +153,7 @@ class Webhook:
 
     async def _call(self, body: bytes) -> _Answer:
         """One call, counted by what became of it."""
-        started, result = perf_counter(), "canceled"
+        started, result = self._monotonic(), "canceled"
         try:
             answer = _decode(await self._remote.post(body))
             result = "success"
@@ -165,7 +164,7 @@ class Webhook:
             result = "error"
             raise Unanswered("the answer is no review") from None
         finally:
-            self._metrics.called(self._name, result, perf_counter() - started)
+            self._metrics.called(self._name, result, self._monotonic() - started)
         return answer
 
     def _remember(self, key: bytes, decision: Decision) -> None:

@@ -9,9 +9,9 @@ cannot make series by inventing names.
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from time import perf_counter
 from typing import Any, Final, NamedTuple, Protocol
 
+from orchid.clock import Monotonic
 from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import Verdict
 from orchid.engine.kind import Kind
@@ -96,7 +96,8 @@ class Series:
 class CountedRequests:
     """Counts of everything the chain has answered since the start or the last reset."""
 
-    def __init__(self, catalog: Catalog, pages: Iterable[str] = ()) -> None:
+    def __init__(self, catalog: Catalog, monotonic: Monotonic, pages: Iterable[str] = ()) -> None:
+        self._monotonic = monotonic
         self._resources = frozenset(_paths(catalog.kinds))
         self._pages = frozenset(pages)
         self.series: dict[Key, Series] = {}
@@ -177,14 +178,14 @@ class CountedRequests:
 
     def _follow(self, key: Key, stream: Stream, seconds: float) -> None:
         """Count a stream when it ends; until then it is one that is open."""
-        started = perf_counter() - seconds
+        started = self._monotonic() - seconds
         status = stream.status
         self.series[key].open += 1
 
         def closed() -> None:
             series = self.series[key]
             series.open -= 1
-            series.count(status, perf_counter() - started)
+            series.count(status, self._monotonic() - started)
 
         stream.on_close(closed)
 

@@ -31,7 +31,8 @@ def metrics() -> AuthorizationMetrics:
 
 def conditions(metrics: AuthorizationMetrics, *sources: str) -> Conditions:
     compiler = Compiler()
-    return Conditions([compiler.request_condition(one) for one in sources], "corp", metrics)
+    expressions = [compiler.request_condition(one) for one in sources]
+    return Conditions(expressions, "corp", metrics, monotonic)
 
 
 def shown(metrics: AuthorizationMetrics) -> dict[str, float]:

@@ -51,6 +51,9 @@ class Clock:
     def now(self) -> datetime:
         return NOW
 
+    def monotonic(self) -> float:
+        return 0.0
+
 
 class World:
     """The chain with everybody around it made of paper."""

@@ -53,7 +53,8 @@ class Counting:
     """Counts and their page, without a server."""
 
     def __init__(self) -> None:
-        self.requests = CountedRequests(CATALOG, ("/healthz", "/metrics"))
+        self.seconds = 100.0
+        self.requests = CountedRequests(CATALOG, lambda: self.seconds, ("/healthz", "/metrics"))
         feed = Feed(MemoryStore(), CATALOG)
         self.page = MetricsPage(self.requests, None, Fairness(ORCH, 0, 0), feed, CATALOG)
 
@@ -221,8 +222,11 @@ def test_watch_is_open_until_it_is_closed(counting: Counting) -> None:
     stream.open(Sink())
     counting.requests.reset()
     during = counting.value("apiserver_longrunning_requests", verb="WATCH")
+    counting.seconds += 7.0
     closing[0]()
 
+    took = counting.value("apiserver_request_duration_seconds_sum", verb="WATCH")
+    assert took == pytest.approx(7.02)
     assert during == 1
     assert counting.value("apiserver_longrunning_requests", verb="WATCH") == 0
     assert counting.value("apiserver_request_total", verb="WATCH", code="200") == 1
