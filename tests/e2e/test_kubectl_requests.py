@@ -17,7 +17,6 @@ import pytest
 
 from orchid.kinds.certificate_signing_request import (
     CertificateSigningRequest,
-    CertificateSigningRequestCondition,
     CertificateSigningRequestSpec,
 )
 from orchid.kinds.role import PolicyRule, Role
@@ -35,6 +34,7 @@ from orchid.kinds.subject_access_review import (
 from orchid.kinds.token_request import BoundObjectReference, TokenRequest, TokenRequestSpec
 from orchid.wire.codec.protobuf import message_of, opened, sealed
 from orchid.wire.meta import ObjectMeta
+from orchid.wire.request_conditions import CertificateSigningRequestCondition
 from orchid.wire.status import Status
 from orchid.wire.struct import replace
 from tests.conformance.exchanges import TOKENS

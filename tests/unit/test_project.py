@@ -86,7 +86,7 @@ def test_every_exemption_has_its_reason() -> None:
 # Values at the top of a module that change, each with the reason why nobody can notice.
 CHANGING = {
     "engine/cache/entry.py: _lately_used": "what stays decoded; one budget for the whole process",
-    "wire/codec/protobuf_reader.py: _budget": "per thread, and set anew for each message",
+    "wire/codec/protobuf_content.py: budget": "per thread, and set anew for each message",
 }
 STATEFUL = {
     "ThreadPoolExecutor", "Lock", "RLock", "Semaphore", "Event", "Queue", "count", "cycle",

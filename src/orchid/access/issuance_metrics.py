@@ -16,11 +16,12 @@ from orchid.engine.cache.kind_cache import ObjectChange
 from orchid.engine.kind import Acting, Endpoint
 from orchid.engine.request import Request
 from orchid.kinds.certificate_authority import CertificateAuthority
-from orchid.kinds.certificate_signing_request import DENIED, FAILED, CertificateSigningRequest
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.token_request import TokenRequest
 from orchid.metrics import Counter, Joining
 from orchid.wire.errors import ApiError
 from orchid.wire.naming import Naming
+from orchid.wire.request_conditions import DENIED, FAILED
 
 ISSUED: Final = "issued"
 REFUSED: Final = "refused"

@@ -13,8 +13,9 @@ from orchid.engine.interfaces import AdmissionPolicy
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request
 from orchid.kinds.certificate_authority import CertificateAuthority
-from orchid.kinds.certificate_signing_request import DENIED, FAILED, CertificateSigningRequest
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
+from orchid.wire.request_conditions import DENIED, FAILED
 
 AT_ONCE = 1000  # requests that are looked at before other tasks may run
 

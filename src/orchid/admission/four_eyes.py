@@ -11,8 +11,9 @@ from typing import Any
 from orchid.engine.interfaces import AdmissionPolicy
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request
-from orchid.kinds.certificate_signing_request import APPROVED, CertificateSigningRequest
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.wire.errors import Forbidden
+from orchid.wire.request_conditions import APPROVED
 from orchid.wire.text import quote
 from orchid.wire.user import MASTERS, UserInfo
 

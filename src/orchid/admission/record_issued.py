@@ -15,11 +15,7 @@ from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import AdmissionPolicy, Randomness
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request
-from orchid.kinds.certificate_signing_request import (
-    APPROVED,
-    CertificateSigningRequest,
-    CertificateSigningRequestCondition,
-)
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.issued_certificate import (
     Approval,
     IssuedCertificate,
@@ -30,6 +26,7 @@ from orchid.kinds.issued_certificate import (
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import Path, invalid
 from orchid.wire.meta import Object, ObjectMeta
+from orchid.wire.request_conditions import APPROVED, CertificateSigningRequestCondition
 from orchid.wire.struct import replace
 from orchid.wire.text import timestamp, whole_seconds
 

@@ -1,1 +1,1 @@
-"""Judging certificate requests by policy: pure, the same for the controller and for reviews."""
+"""Judging certificate requests by policies and by what signers permit; pure."""

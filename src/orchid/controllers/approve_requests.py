@@ -33,11 +33,7 @@ from orchid.credentials import signing_request
 from orchid.credentials.profiles import Profile, recognise_node_client
 from orchid.credentials.refusals import Refusal
 from orchid.expressions.isolated import Evaluator
-from orchid.kinds.certificate_signing_request import (
-    APPROVED,
-    DENIED,
-    CertificateSigningRequest,
-)
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.role import READ, may_record_events, rule
 from orchid.kinds.subject_access_review import (
     ResourceAttributes,
@@ -45,6 +41,7 @@ from orchid.kinds.subject_access_review import (
     SubjectAccessReviewSpec,
 )
 from orchid.wire.naming import Naming
+from orchid.wire.request_conditions import APPROVED, DENIED
 from orchid.wire.user import UserInfo
 
 BY_NODE, BY_POLICY = "AutoApproved", "ApprovalPolicy"

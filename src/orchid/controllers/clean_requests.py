@@ -13,14 +13,10 @@ from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Sweeper
 from orchid.credentials import certificates
 from orchid.credentials.refusals import Refusal
-from orchid.kinds.certificate_signing_request import (
-    APPROVED,
-    DENIED,
-    FAILED,
-    CertificateSigningRequest,
-)
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.role import READ, rule
 from orchid.wire.errors import NotFound
+from orchid.wire.request_conditions import APPROVED, DENIED, FAILED
 
 SETTLED = timedelta(hours=1)
 UNSETTLED = timedelta(hours=24)

@@ -28,9 +28,10 @@ from orchid.credentials import signing_request
 from orchid.credentials.issuer_chain import refuse_out_of_time
 from orchid.credentials.refusals import NotPermitted
 from orchid.kinds.certificate_authority import CertificateAuthority
-from orchid.kinds.certificate_signing_request import FAILED, CertificateSigningRequest
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.role import CORE, READ, may_record_events, rule
 from orchid.wire.naming import Naming
+from orchid.wire.request_conditions import FAILED
 
 
 class SignRequests(Controller[CertificateSigningRequest]):

@@ -16,17 +16,24 @@ from typing import Annotated, Final
 
 from msgspec import field
 
-from orchid.credentials import certificates, profiles
+from orchid.approval.issuing_terms import (
+    IssuingTerms,
+    duration_errors,
+    duration_of,
+    lifetime_errors,
+    listed_errors,
+    profile_of,
+    with_default_terms,
+)
+from orchid.credentials import certificates
 from orchid.credentials.authority_keys import ALGORITHMS, ECDSA_P256
 from orchid.credentials.names import (
-    SUBJECT_PARTS,
     DistinguishedName,
     has_control_characters,
     subject,
 )
-from orchid.credentials.profiles import ALTERNATIVE_NAMES, MINIMUM_LIFETIME, Profile
+from orchid.credentials.profiles import Profile
 from orchid.credentials.refusals import Refusal
-from orchid.credentials.usages import ALL_USAGES
 from orchid.engine.kind import Column, Endpoint, Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
@@ -36,7 +43,6 @@ from orchid.wire.conditions import READY, Condition, condition_errors, is_true
 from orchid.wire.fields import (
     FieldError,
     Path,
-    duplicate,
     forbidden,
     immutable,
     invalid,
@@ -46,12 +52,10 @@ from orchid.wire.fields import (
 )
 from orchid.wire.meta import Object, Time
 from orchid.wire.naming import PLATFORM_DOMAINS, Naming
-from orchid.wire.options import seconds_of
 from orchid.wire.rules.names import label_errors, subdomain_errors
 from orchid.wire.signer_names import signer_name_errors
 from orchid.wire.struct import Wire, always, at_most, describe, merge_key, proto, replace
 from orchid.wire.text import human_duration
-from orchid.wire.user import MASTERS
 
 SPEC: Final = Path() / "spec"
 ISSUES: Final = SPEC / "issues"
@@ -60,20 +64,10 @@ EXPIRING: Final = "Expiring"
 SIGNS_LISTS: Final = "SignsRevocationLists"
 
 DURATION: Final = "87600h"
-USAGES: Final = ("digital signature", "key encipherment", "server auth")
-NAMES: Final = ("dns", "ip")
-KEYS: Final = ("ECDSA-P256", "ECDSA-P384", "RSA-2048", "RSA-3072", "RSA-4096", "Ed25519")
-ALL_KEYS: Final = (*KEYS, "ECDSA-P521", "ML-DSA-65")
-MAX_DURATION: Final = "2160h"
-DEFAULT_DURATION: Final = "720h"
-
-# What would let a holder issue certificates or revocation lists of its own.
-NOT_FOR_LEAVES: Final = ("cert sign", "crl sign")
 LONGEST_NAME: Final = 64  # RFC 5280, appendix A.1: ub-common-name and ub-organization-name
 MOST_ORGANIZATIONS: Final = 8
 SHORTEST_AUTHORITY: Final = timedelta(hours=1)
 LONGEST_AUTHORITY: Final = timedelta(days=36525)  # a hundred years
-NEEDS_DURATION: Final = "must be a duration like 720h or 90m"
 
 
 class AuthorityKeySpec(Wire):
@@ -99,42 +93,6 @@ class AuthoritySubject(Wire):
     common_name: Annotated[str, proto(1), describe("The common name.")] = ""
     organizations: Annotated[
         tuple[str, ...], at_most(MOST_ORGANIZATIONS), proto(2), describe("The organizations.")
-    ] = ()
-
-
-class IssuingTerms(Wire):
-    """What an authority issues. What is not listed is refused."""
-
-    usages: Annotated[
-        tuple[str, ...],
-        at_most(len(ALL_USAGES)),
-        proto(1),
-        describe("What may be asked for; a request without usages gets all of these."),
-    ] = ()
-    names: Annotated[
-        tuple[str, ...],
-        at_most(len(ALTERNATIVE_NAMES)),
-        proto(2),
-        describe("The kinds of alternative names that are allowed: dns, ip, uri, email."),
-    ] = ()
-    keys: Annotated[
-        tuple[str, ...],
-        at_most(len(ALL_KEYS)),
-        proto(3),
-        describe("The keys that are certified, by sort and size: ECDSA-P256, RSA-2048, Ed25519."),
-    ] = ()
-    max_duration: Annotated[str, proto(4), describe("The longest life, like 2160h.")] = ""
-    default_duration: Annotated[
-        str, proto(5), describe("The life of a certificate whose request does not say how long.")
-    ] = ""
-    wildcards: Annotated[
-        bool, proto(6), describe("Whether DNS names may begin with a wildcard: *.example.com.")
-    ] = False
-    subject: Annotated[
-        tuple[str, ...],
-        at_most(len(SUBJECT_PARTS)),
-        proto(7),
-        describe("The parts of a subject that are allowed: commonName, ...; all, without any."),
     ] = ()
 
 
@@ -224,7 +182,7 @@ class CertificateAuthority(Object):
     @property
     def lifetime(self) -> timedelta:
         """How long an authority that the server makes is to last."""
-        return _duration(self.spec.duration) or SHORTEST_AUTHORITY
+        return duration_of(self.spec.duration) or SHORTEST_AUTHORITY
 
     @property
     def distinguished_name(self) -> DistinguishedName:
@@ -250,7 +208,7 @@ class Rules(Strategy[CertificateAuthority]):
     def validate(self, new: CertificateAuthority) -> Iterator[FieldError]:
         yield from own_signer_errors(new.spec.signer_name)
         yield from source_errors(new.spec)
-        yield from issuing_errors(new.spec)
+        yield from issued_errors(new.spec)
 
     def validate_update(
         self, new: CertificateAuthority, old: CertificateAuthority
@@ -264,7 +222,7 @@ class Rules(Strategy[CertificateAuthority]):
             yield from immutable(SPEC / name, now, before)
         if new.spec != old.spec:
             yield from source_errors(new.spec)
-            yield from issuing_errors(new.spec)
+            yield from issued_errors(new.spec)
 
 
 class StatusRules(Strategy[CertificateAuthority]):
@@ -304,36 +262,17 @@ def declare(names: Naming) -> Kind[CertificateAuthority]:
 def with_defaults(new: CertificateAuthority) -> CertificateAuthority:
     """What may be left out: a server's certificate for three months, from an authority for ten
     years."""
-    spec, terms = new.spec, new.spec.issues
+    spec = new.spec
     made = spec.key is not None and spec.secret_ref is None
     key = replace(spec.key, algorithm=spec.key.algorithm or ECDSA_P256) if spec.key else None
     duration = spec.duration or (DURATION if made else "")
-    longest = terms.max_duration or _shorter(MAX_DURATION, duration)
-    issues = replace(
-        terms,
-        usages=terms.usages or USAGES,
-        names=terms.names or NAMES,
-        keys=terms.keys or KEYS,
-        max_duration=longest,
-        default_duration=terms.default_duration or _shorter(DEFAULT_DURATION, longest),
-    )
+    issues = with_default_terms(spec.issues, duration)
     return replace(new, spec=replace(spec, key=key, duration=duration, issues=issues))
 
 
 def profile(authority: CertificateAuthority) -> Profile:
     """What the authority permits, as the signing controller applies it."""
-    terms = authority.spec.issues
-    return profiles.own_authority(
-        authority.spec.signer_name,
-        usages=terms.usages,
-        names=terms.names,
-        keys=terms.keys,
-        subject=terms.subject,
-        max_duration=_duration(terms.max_duration) or MINIMUM_LIFETIME,
-        default_duration=_duration(terms.default_duration) or MINIMUM_LIFETIME,
-        reserved_groups=(MASTERS,),
-        wildcards=terms.wildcards,
-    )
+    return profile_of(authority.spec.signer_name, authority.spec.issues)
 
 
 def certificate_changes(
@@ -420,57 +359,11 @@ def reference_errors(reference: SecretReference) -> Iterator[FieldError]:
             yield invalid(place / name, text, problem)
 
 
-# --- what is issued ---------------------------------------------------------------------------
-
-
-def issuing_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:
-    terms = spec.issues
-    usages = tuple(usage for usage in ALL_USAGES if usage not in NOT_FOR_LEAVES)
-    yield from choice_errors(ISSUES / "usages", terms.usages, usages)
-    yield from choice_errors(ISSUES / "names", terms.names, tuple(ALTERNATIVE_NAMES))
-    yield from choice_errors(ISSUES / "keys", terms.keys, ALL_KEYS)
-    yield from choice_errors(ISSUES / "subject", terms.subject, tuple(SUBJECT_PARTS))
-    life = _duration(spec.duration) or LONGEST_AUTHORITY
-    if life < SHORTEST_AUTHORITY:
-        return  # it has been told already
-    longest = _duration(terms.max_duration) or life
-    yield from duration_errors(ISSUES / "maxDuration", terms.max_duration, MINIMUM_LIFETIME, life)
-    if MINIMUM_LIFETIME <= longest <= life:
-        yield from duration_errors(
-            ISSUES / "defaultDuration", terms.default_duration, MINIMUM_LIFETIME, longest
-        )
-
-
-def choice_errors(
-    path: Path, chosen: tuple[str, ...], choices: tuple[str, ...]
-) -> Iterator[FieldError]:
-    for index, one in enumerate(chosen):
-        if one not in choices:
-            yield unsupported(path[index], one, choices)
-        elif one in chosen[:index]:
-            yield duplicate(path[index], one)
-
-
-def duration_errors(
-    path: Path, text: str, shortest: timedelta, longest: timedelta
-) -> Iterator[FieldError]:
-    found = _duration(text)
-    if found is None:
-        yield invalid(path, text, NEEDS_DURATION)
-    elif not shortest <= found <= longest:
-        least, most = (human_duration(limit.total_seconds()) for limit in (shortest, longest))
-        yield invalid(path, text, f"must be between {least} and {most}")
-
-
-def _duration(text: str) -> timedelta | None:
-    try:
-        return timedelta(seconds=seconds_of(text)) if text else None
-    except ValueError:
-        return None
-
-
-def _shorter(usual: str, limit: str) -> str:
-    return min(usual, limit, key=lambda text: _duration(text) or timedelta.max)
+def issued_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:
+    yield from listed_errors(spec.issues, ISSUES)
+    life = duration_of(spec.duration) or LONGEST_AUTHORITY
+    if life >= SHORTEST_AUTHORITY:  # a shorter one has been told already
+        yield from lifetime_errors(spec.issues, ISSUES, life)
 
 
 # --- tables -----------------------------------------------------------------------------------

@@ -12,13 +12,12 @@ Three endpoints write to it, each with rules of its own:
 
 Who asked is written down by the server. A decision or an outcome, once there, stays. Who may
 decide and sign is an admission question: see admission/signer_permission.py. Whether a signer
-permits what is asked for is the signer's: see credentials/profiles.py.
+permits what is asked for is the signer's: see credentials/profiles.py. What may be done to
+conditions is in wire/request_conditions.py.
 """
 
 import hashlib
-import operator
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from typing import Annotated, Final
 
 from msgspec import Meta, field
@@ -31,6 +30,7 @@ from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
 from orchid.ledger.entries import Fact
+from orchid.wire.conditions import TRUE
 from orchid.wire.fields import (
     FieldError,
     Path,
@@ -40,24 +40,31 @@ from orchid.wire.fields import (
     required,
     unsupported,
 )
-from orchid.wire.meta import Object, Time
+from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
+from orchid.wire.request_conditions import (
+    APPROVED,
+    CONDITIONS,
+    DENIED,
+    FAILED,
+    TYPE,
+    CertificateSigningRequestCondition,
+    Conditions,
+    addition_errors,
+    condition_errors,
+    removal_errors,
+    timed,
+    with_stored_decision,
+)
 from orchid.wire.rules.names import path_segment_errors
 from orchid.wire.signer_names import signer_name_errors
 from orchid.wire.struct import Wire, always, describe, merge_key, null, proto, replace
-from orchid.wire.text import human_duration, quote, whole_seconds
+from orchid.wire.text import human_duration, quote
 
-APPROVED: Final = "Approved"
-DENIED: Final = "Denied"
-FAILED: Final = "Failed"
-TRUE: Final = "True"
 DECISIONS: Final = {APPROVED: "request.approved", DENIED: "request.denied"}
-TYPE: Final = operator.attrgetter("type")  # of a condition
-OPPOSITES: Final = {APPROVED: DENIED, DENIED: APPROVED}
 
 SPEC: Final = Path() / "spec"
 USAGES, SIGNER_NAME = SPEC / "usages", SPEC / "signerName"
-CONDITIONS: Final = Path() / "status" / "conditions"
 CERTIFICATE: Final = Path() / "status" / "certificate"
 
 SHORTEST_LIFETIME: Final = 600
@@ -97,31 +104,11 @@ class CertificateSigningRequestSpec(Wire):
     ] = field(default_factory=dict)
 
 
-class CertificateSigningRequestCondition(Wire):
-    """A decision or an outcome."""
-
-    type: Annotated[str, proto(1), describe("Approved, Denied or Failed.")] = always(str)
-    status: Annotated[
-        str, proto(6), describe("Always True for these types; others may also be False or Unknown.")
-    ] = always(str)
-    reason: Annotated[str, proto(2), describe("Why, in one word.")] = ""
-    message: Annotated[str, proto(3), describe("Why, in a sentence.")] = ""
-    last_update_time: Annotated[
-        Time | None, proto(4, embedded=True), describe("When the condition was last written.")
-    ] = always(null)
-    last_transition_time: Annotated[
-        Time | None, proto(5, embedded=True), describe("When the status last changed.")
-    ] = always(null)
-
-
-Conditions = tuple[CertificateSigningRequestCondition, ...]
-
-
 class CertificateSigningRequestStatus(Wire):
     """What became of the request."""
 
     conditions: Annotated[
-        tuple[CertificateSigningRequestCondition, ...],
+        Conditions,
         merge_key("type", appends=True),
         proto(1),
         describe("The decision and the outcome."),
@@ -172,11 +159,17 @@ class CertificateSigningRequest(Object):
         )
         kept = [said if there.type == type_ else there for there in self.status.conditions]
         conditions = tuple(kept) if self.has(type_) else (*kept, said)
-        return replace(self, status=replace(self.status, conditions=conditions))
+        return with_conditions(self, conditions)
 
     def with_certificate(self, pem: bytes) -> "CertificateSigningRequest":
         """The request with its certificate; send the result to the `status` endpoint."""
         return replace(self, status=replace(self.status, certificate=pem))
+
+
+def with_conditions(
+    request: CertificateSigningRequest, conditions: Conditions
+) -> CertificateSigningRequest:
+    return replace(request, status=replace(request.status, conditions=conditions))
 
 
 class Rules(Strategy[CertificateSigningRequest]):
@@ -227,7 +220,9 @@ class ApprovalRules(Strategy[CertificateSigningRequest]):
     def prepare_for_update(
         self, new: CertificateSigningRequest, old: CertificateSigningRequest, request: Request
     ) -> CertificateSigningRequest:
-        return timed(new, old, request.now)
+        return with_conditions(
+            new, timed(new.status.conditions, old.status.conditions, request.now)
+        )
 
     def validate_update(
         self, new: CertificateSigningRequest, old: CertificateSigningRequest
@@ -243,7 +238,9 @@ class SigningRules(Strategy[CertificateSigningRequest]):
     def prepare_for_update(
         self, new: CertificateSigningRequest, old: CertificateSigningRequest, request: Request
     ) -> CertificateSigningRequest:
-        return timed(with_stored_decision(new, old), old, request.now)
+        stored = old.status.conditions
+        decided = with_stored_decision(new.status.conditions, stored)
+        return with_conditions(new, timed(decided, stored, request.now))
 
     def validate_update(
         self, new: CertificateSigningRequest, old: CertificateSigningRequest
@@ -341,92 +338,6 @@ def lifetime_errors(seconds: int | None) -> Iterator[FieldError]:
     if seconds is not None and seconds < SHORTEST_LIFETIME:
         text = "may not specify a duration less than 600 seconds (10 minutes)"
         yield invalid(SPEC / "expirationSeconds", seconds, text)
-
-
-# --- conditions -------------------------------------------------------------------------------
-
-
-def with_stored_decision(
-    new: CertificateSigningRequest, old: CertificateSigningRequest
-) -> CertificateSigningRequest:
-    """Put the stored Approved and Denied conditions back, unless some were added or removed."""
-    conditions = new.status.conditions
-    for type_ in (APPROVED, DENIED):
-        stored = [there for there in old.status.conditions if there.type == type_]
-        if stored and len(stored) == list(map(TYPE, conditions)).count(type_):
-            following = iter(stored)
-            conditions = tuple(
-                next(following) if sent.type == type_ else sent for sent in conditions
-            )
-    return replace(new, status=replace(new.status, conditions=conditions))
-
-
-def timed(
-    new: CertificateSigningRequest, old: CertificateSigningRequest, now: datetime
-) -> CertificateSigningRequest:
-    """Fill in the times that were not sent; a condition that says the same has not changed."""
-    moment = whole_seconds(now)
-    since = {
-        (there.type, there.status): there.last_transition_time
-        for there in reversed(old.status.conditions)
-        if there.last_transition_time
-    }
-    conditions = tuple(
-        replace(
-            sent,
-            last_update_time=sent.last_update_time or moment,
-            last_transition_time=sent.last_transition_time
-            or since.get((sent.type, sent.status), moment),
-        )
-        for sent in new.status.conditions
-    )
-    return replace(new, status=replace(new.status, conditions=conditions))
-
-
-def condition_errors(new: Conditions, old: Conditions) -> Iterator[FieldError]:
-    """Judge every condition by itself and beside the others; stored faults may stay."""
-    stored = list(map(TYPE, old))
-    may_contradict = APPROVED in stored and DENIED in stored
-    may_repeat = len(set(stored)) < len(stored)
-    seen: set[str] = set()
-    for index, condition in enumerate(new):
-        type_ = condition.type
-        if not type_ and "" not in stored:
-            yield required(CONDITIONS[index] / "type")
-        yield from status_errors(condition, CONDITIONS[index] / "status")
-        if OPPOSITES.get(type_) in seen and not may_contradict:
-            text = "Approved and Denied conditions are mutually exclusive"
-            yield invalid(CONDITIONS, type_, text)
-        if type_ in seen and not may_repeat:
-            yield duplicate(CONDITIONS[index] / "type", type_)
-        seen.add(type_)
-
-
-def status_errors(
-    condition: CertificateSigningRequestCondition, path: Path
-) -> Iterator[FieldError]:
-    known = condition.type in (APPROVED, DENIED, FAILED)
-    supported = (TRUE,) if known else ("False", TRUE, "Unknown")
-    if not condition.status:
-        yield required(path)
-    elif condition.status not in supported:
-        yield unsupported(path, condition.status, supported)
-
-
-def removal_errors(new: Conditions, old: Conditions) -> Iterator[FieldError]:
-    now, before = list(map(TYPE, new)), list(map(TYPE, old))
-    for type_ in (APPROVED, DENIED, FAILED):
-        if now.count(type_) < before.count(type_):
-            yield forbidden(
-                CONDITIONS, f"updates may not remove a condition of type {quote(type_)}"
-            )
-
-
-def addition_errors(new: Conditions, old: Conditions, *types: str) -> Iterator[FieldError]:
-    now, before = list(map(TYPE, new)), list(map(TYPE, old))
-    for type_ in types:
-        if now.count(type_) > before.count(type_):
-            yield forbidden(CONDITIONS, f"updates may not add a condition of type {quote(type_)}")
 
 
 # --- the outcome ------------------------------------------------------------------------------

@@ -10,9 +10,6 @@ from orchid.engine.request import Request, Target
 from orchid.kinds import token_request
 from orchid.kinds.certificate_authority import CertificateAuthority, CertificateAuthoritySpec
 from orchid.kinds.certificate_signing_request import (
-    APPROVED,
-    DENIED,
-    FAILED,
     CertificateSigningRequest,
     CertificateSigningRequestSpec,
 )
@@ -22,6 +19,7 @@ from orchid.kinds.token_request import BoundObjectReference, TokenRequest, Token
 from orchid.wire.errors import NotFound
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.request_conditions import APPROVED, DENIED, FAILED
 from orchid.wire.user import UserInfo
 from tests.unit.access.presenting import API, Repeatable
 from tests.unit.access.world import World

@@ -14,7 +14,6 @@ from orchid.kinds.approval_policy import ApprovalPolicy
 from orchid.kinds.certificate_authority import CertificateAuthority, CertificateAuthoritySpec
 from orchid.kinds.certificate_signing_request import (
     CertificateSigningRequest,
-    CertificateSigningRequestCondition,
     CertificateSigningRequestSpec,
     CertificateSigningRequestStatus,
 )
@@ -22,6 +21,7 @@ from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle, ClusterTrustBu
 from orchid.wire.errors import Forbidden
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.request_conditions import CertificateSigningRequestCondition
 from orchid.wire.struct import replace
 from tests.unit.access.policy_world import a_cluster_role, ask, bound, policy_world, rule, user
 from tests.unit.admission.asking import BUNDLES, SIGNING_REQUESTS, Rights, a_request

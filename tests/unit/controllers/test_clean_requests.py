@@ -7,9 +7,9 @@ import pytest
 from orchid.controllers.clean_requests import CleanRequests, is_over
 from orchid.credentials.authority import Authority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
-from orchid.kinds.certificate_signing_request import CertificateSigningRequestCondition as Condition
 from orchid.kinds.certificate_signing_request import CertificateSigningRequestStatus as Status
 from orchid.wire.meta import ObjectMeta
+from orchid.wire.request_conditions import CertificateSigningRequestCondition as Condition
 from tests.unit.controllers.beside import Beside
 from tests.unit.credentials import samples
 

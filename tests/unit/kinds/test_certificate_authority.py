@@ -5,14 +5,12 @@ from typing import Any
 
 import pytest
 
+from orchid.approval.issuing_terms import KEYS, NAMES, USAGES
 from orchid.credentials import signing_request
 from orchid.credentials.authority import Authority
 from orchid.credentials.authority_keys import ALGORITHMS
 from orchid.credentials.refusals import NotPermitted
 from orchid.kinds.certificate_authority import (
-    KEYS,
-    NAMES,
-    USAGES,
     CertificateAuthority,
     certificate_changes,
     declare,

@@ -14,7 +14,6 @@ from orchid.engine.patch import strategic_merge
 from orchid.engine.request import Request, Target
 from orchid.kinds.certificate_signing_request import (
     CertificateSigningRequest,
-    CertificateSigningRequestCondition,
     CertificateSigningRequestSpec,
     CertificateSigningRequestStatus,
     declare,
@@ -23,6 +22,7 @@ from orchid.wire.codec.documents import Undecodable, convert, encode, to_builtin
 from orchid.wire.fields import aggregate
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import KUBERNETES, ORCH, Naming
+from orchid.wire.request_conditions import CertificateSigningRequestCondition
 from orchid.wire.struct import replace
 from orchid.wire.user import UserInfo
 from tests.data import hostile

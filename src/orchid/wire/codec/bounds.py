@@ -5,7 +5,7 @@ Three megabytes of `{},` are a million objects, which take hundreds of megabytes
     require_few_values(body)   before JSON is read: how many values it has in all
     count_check_of(schema)     after it is read: what has a limit of its own, `at_most(n)`
 
-YAML and protobuf count while they read (yaml_text.py, protobuf_reader.py), with these numbers.
+YAML and protobuf count while they read (yaml_text.py, protobuf_content.py), with these numbers.
 """
 
 from collections.abc import Callable

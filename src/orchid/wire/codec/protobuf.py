@@ -18,7 +18,8 @@ from typing import Annotated, Any, Generic, TypeVar
 from msgspec import field
 
 from orchid.wire.codec.field_validation import Malformed, Undecodable
-from orchid.wire.codec.protobuf_reader import Make, reader_of
+from orchid.wire.codec.protobuf_content import Make
+from orchid.wire.codec.protobuf_reader import reader_of
 from orchid.wire.codec.protobuf_scalars import LENGTH, read_varint, varint
 from orchid.wire.codec.protobuf_writer import Writer, tag, writer_of
 from orchid.wire.naming import PROTOBUF_MAGIC as MAGIC

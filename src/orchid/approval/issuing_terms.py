@@ -1,0 +1,149 @@
+"""What an authority of one's own issues: the terms as they travel, and what they mean.
+
+Start with `IssuingTerms`. `with_default_terms` fills in what may be left out, `listed_errors` and
+`lifetime_errors` say what is wrong, and `profile_of` makes the profile under which requests are
+signed. The platform's signers have their profiles in platform_signers.py.
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Annotated, Final
+
+from orchid.credentials import profiles
+from orchid.credentials.names import SUBJECT_PARTS
+from orchid.credentials.profiles import ALTERNATIVE_NAMES, MINIMUM_LIFETIME, Profile
+from orchid.credentials.usages import ALL_USAGES
+from orchid.wire.fields import FieldError, Path, duplicate, invalid, unsupported
+from orchid.wire.options import seconds_of
+from orchid.wire.struct import Wire, at_most, describe, proto, replace
+from orchid.wire.text import human_duration
+from orchid.wire.user import MASTERS
+
+USAGES: Final = ("digital signature", "key encipherment", "server auth")
+NAMES: Final = ("dns", "ip")
+KEYS: Final = ("ECDSA-P256", "ECDSA-P384", "RSA-2048", "RSA-3072", "RSA-4096", "Ed25519")
+ALL_KEYS: Final = (*KEYS, "ECDSA-P521", "ML-DSA-65")
+MAX_DURATION: Final = "2160h"
+DEFAULT_DURATION: Final = "720h"
+
+# What would let a holder issue certificates or revocation lists of its own.
+NOT_FOR_LEAVES: Final = ("cert sign", "crl sign")
+NEEDS_DURATION: Final = "must be a duration like 720h or 90m"
+
+
+class IssuingTerms(Wire):
+    """What an authority issues. What is not listed is refused."""
+
+    usages: Annotated[
+        tuple[str, ...],
+        at_most(len(ALL_USAGES)),
+        proto(1),
+        describe("What may be asked for; a request without usages gets all of these."),
+    ] = ()
+    names: Annotated[
+        tuple[str, ...],
+        at_most(len(ALTERNATIVE_NAMES)),
+        proto(2),
+        describe("The kinds of alternative names that are allowed: dns, ip, uri, email."),
+    ] = ()
+    keys: Annotated[
+        tuple[str, ...],
+        at_most(len(ALL_KEYS)),
+        proto(3),
+        describe("The keys that are certified, by sort and size: ECDSA-P256, RSA-2048, Ed25519."),
+    ] = ()
+    max_duration: Annotated[str, proto(4), describe("The longest life, like 2160h.")] = ""
+    default_duration: Annotated[
+        str, proto(5), describe("The life of a certificate whose request does not say how long.")
+    ] = ""
+    wildcards: Annotated[
+        bool, proto(6), describe("Whether DNS names may begin with a wildcard: *.example.com.")
+    ] = False
+    subject: Annotated[
+        tuple[str, ...],
+        at_most(len(SUBJECT_PARTS)),
+        proto(7),
+        describe("The parts of a subject that are allowed: commonName, ...; all, without any."),
+    ] = ()
+
+
+def with_default_terms(terms: IssuingTerms, duration: str) -> IssuingTerms:
+    """The terms with what may be left out: server certificates, for three months at most.
+
+    No certificate is to last longer than its authority, so a shorter duration of that is taken.
+    """
+    longest = terms.max_duration or shorter_of(MAX_DURATION, duration)
+    return replace(
+        terms,
+        usages=terms.usages or USAGES,
+        names=terms.names or NAMES,
+        keys=terms.keys or KEYS,
+        max_duration=longest,
+        default_duration=terms.default_duration or shorter_of(DEFAULT_DURATION, longest),
+    )
+
+
+def profile_of(signer_name: str, terms: IssuingTerms) -> Profile:
+    """What the signer permits, as the signing controller applies it."""
+    return profiles.own_authority(
+        signer_name,
+        usages=terms.usages,
+        names=terms.names,
+        keys=terms.keys,
+        subject=terms.subject,
+        max_duration=duration_of(terms.max_duration) or MINIMUM_LIFETIME,
+        default_duration=duration_of(terms.default_duration) or MINIMUM_LIFETIME,
+        reserved_groups=(MASTERS,),
+        wildcards=terms.wildcards,
+    )
+
+
+def listed_errors(terms: IssuingTerms, path: Path) -> Iterator[FieldError]:
+    """Judge the lists: usages, names, keys and parts of the subject."""
+    usages = tuple(usage for usage in ALL_USAGES if usage not in NOT_FOR_LEAVES)
+    yield from choice_errors(path / "usages", terms.usages, usages)
+    yield from choice_errors(path / "names", terms.names, tuple(ALTERNATIVE_NAMES))
+    yield from choice_errors(path / "keys", terms.keys, ALL_KEYS)
+    yield from choice_errors(path / "subject", terms.subject, tuple(SUBJECT_PARTS))
+
+
+def lifetime_errors(terms: IssuingTerms, path: Path, life: timedelta) -> Iterator[FieldError]:
+    """Judge how long certificates last, under an authority that lasts so long itself."""
+    longest = duration_of(terms.max_duration) or life
+    yield from duration_errors(path / "maxDuration", terms.max_duration, MINIMUM_LIFETIME, life)
+    if MINIMUM_LIFETIME <= longest <= life:
+        yield from duration_errors(
+            path / "defaultDuration", terms.default_duration, MINIMUM_LIFETIME, longest
+        )
+
+
+def choice_errors(
+    path: Path, chosen: tuple[str, ...], choices: tuple[str, ...]
+) -> Iterator[FieldError]:
+    for index, one in enumerate(chosen):
+        if one not in choices:
+            yield unsupported(path[index], one, choices)
+        elif one in chosen[:index]:
+            yield duplicate(path[index], one)
+
+
+def duration_errors(
+    path: Path, text: str, shortest: timedelta, longest: timedelta
+) -> Iterator[FieldError]:
+    found = duration_of(text)
+    if found is None:
+        yield invalid(path, text, NEEDS_DURATION)
+    elif not shortest <= found <= longest:
+        least, most = (human_duration(limit.total_seconds()) for limit in (shortest, longest))
+        yield invalid(path, text, f"must be between {least} and {most}")
+
+
+def duration_of(text: str) -> timedelta | None:
+    try:
+        return timedelta(seconds=seconds_of(text)) if text else None
+    except ValueError:
+        return None
+
+
+def shorter_of(usual: str, limit: str) -> str:
+    return min(usual, limit, key=lambda text: duration_of(text) or timedelta.max)

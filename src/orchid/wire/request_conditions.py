@@ -1,0 +1,128 @@
+"""Conditions of a certificate request: the decision, and that it failed.
+
+Start with `CertificateSigningRequestCondition`. A condition of one of the three known types stays
+once it is there; `removal_errors` and `addition_errors` say which endpoint may do what. Faults that
+are stored already may stay, so that such a request can still be written. Who may decide is not
+asked here.
+"""
+
+import operator
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated, Final
+
+from orchid.wire.conditions import FALSE, TRUE, UNKNOWN
+from orchid.wire.fields import (
+    FieldError,
+    Path,
+    duplicate,
+    forbidden,
+    invalid,
+    required,
+    unsupported,
+)
+from orchid.wire.meta import Time
+from orchid.wire.struct import Wire, always, describe, null, proto, replace
+from orchid.wire.text import quote, whole_seconds
+
+APPROVED: Final = "Approved"
+DENIED: Final = "Denied"
+FAILED: Final = "Failed"
+OPPOSITES: Final = {APPROVED: DENIED, DENIED: APPROVED}
+TYPE: Final = operator.attrgetter("type")
+CONDITIONS: Final = Path() / "status" / "conditions"
+
+
+class CertificateSigningRequestCondition(Wire):
+    """A decision or an outcome."""
+
+    type: Annotated[str, proto(1), describe("Approved, Denied or Failed.")] = always(str)
+    status: Annotated[
+        str, proto(6), describe("Always True for these types; others may also be False or Unknown.")
+    ] = always(str)
+    reason: Annotated[str, proto(2), describe("Why, in one word.")] = ""
+    message: Annotated[str, proto(3), describe("Why, in a sentence.")] = ""
+    last_update_time: Annotated[
+        Time | None, proto(4, embedded=True), describe("When the condition was last written.")
+    ] = always(null)
+    last_transition_time: Annotated[
+        Time | None, proto(5, embedded=True), describe("When the status last changed.")
+    ] = always(null)
+
+
+Conditions = tuple[CertificateSigningRequestCondition, ...]
+
+
+def with_stored_decision(new: Conditions, old: Conditions) -> Conditions:
+    """Put the stored Approved and Denied conditions back, unless some were added or removed."""
+    for type_ in (APPROVED, DENIED):
+        stored = [there for there in old if there.type == type_]
+        if stored and len(stored) == list(map(TYPE, new)).count(type_):
+            following = iter(stored)
+            new = tuple(next(following) if sent.type == type_ else sent for sent in new)
+    return new
+
+
+def timed(new: Conditions, old: Conditions, now: datetime) -> Conditions:
+    """Fill in the times that were not sent; a condition that says the same has not changed."""
+    moment = whole_seconds(now)
+    since = {
+        (there.type, there.status): there.last_transition_time
+        for there in reversed(old)
+        if there.last_transition_time
+    }
+    return tuple(
+        replace(
+            sent,
+            last_update_time=sent.last_update_time or moment,
+            last_transition_time=sent.last_transition_time
+            or since.get((sent.type, sent.status), moment),
+        )
+        for sent in new
+    )
+
+
+def condition_errors(new: Conditions, old: Conditions) -> Iterator[FieldError]:
+    """Judge every condition by itself and beside the others; stored faults may stay."""
+    stored = list(map(TYPE, old))
+    may_contradict = APPROVED in stored and DENIED in stored
+    may_repeat = len(set(stored)) < len(stored)
+    seen: set[str] = set()
+    for index, condition in enumerate(new):
+        type_ = condition.type
+        if not type_ and "" not in stored:
+            yield required(CONDITIONS[index] / "type")
+        yield from status_errors(condition, CONDITIONS[index] / "status")
+        if OPPOSITES.get(type_) in seen and not may_contradict:
+            text = "Approved and Denied conditions are mutually exclusive"
+            yield invalid(CONDITIONS, type_, text)
+        if type_ in seen and not may_repeat:
+            yield duplicate(CONDITIONS[index] / "type", type_)
+        seen.add(type_)
+
+
+def status_errors(
+    condition: CertificateSigningRequestCondition, path: Path
+) -> Iterator[FieldError]:
+    known = condition.type in (APPROVED, DENIED, FAILED)
+    supported = (TRUE,) if known else (FALSE, TRUE, UNKNOWN)
+    if not condition.status:
+        yield required(path)
+    elif condition.status not in supported:
+        yield unsupported(path, condition.status, supported)
+
+
+def removal_errors(new: Conditions, old: Conditions) -> Iterator[FieldError]:
+    now, before = list(map(TYPE, new)), list(map(TYPE, old))
+    for type_ in (APPROVED, DENIED, FAILED):
+        if now.count(type_) < before.count(type_):
+            yield forbidden(
+                CONDITIONS, f"updates may not remove a condition of type {quote(type_)}"
+            )
+
+
+def addition_errors(new: Conditions, old: Conditions, *types: str) -> Iterator[FieldError]:
+    now, before = list(map(TYPE, new)), list(map(TYPE, old))
+    for type_ in types:
+        if now.count(type_) > before.count(type_):
+            yield forbidden(CONDITIONS, f"updates may not add a condition of type {quote(type_)}")
