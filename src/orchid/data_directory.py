@@ -26,7 +26,8 @@ from orchid.credentials.authority import Authority
 from orchid.credentials.expiry import CertificateFile
 from orchid.credentials.files import read_bounded, refuse_exposed, write_private
 from orchid.credentials.refusals import Refusal
-from orchid.settings import BadSettings, Settings
+from orchid.settings.checking import Settings
+from orchid.settings.errors import BadSettings
 from orchid.wire.user import MASTERS
 
 ADMIN = "orchid-admin"

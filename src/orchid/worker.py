@@ -15,7 +15,8 @@ import uvloop
 from orchid import telemetry
 from orchid.assembly.serving import serve_as_worker
 from orchid.clock import SystemClock
-from orchid.settings import BadSettings, Settings, check
+from orchid.settings.checking import Settings, check
+from orchid.settings.errors import BadSettings
 from orchid.store.interface import StoreUnavailable
 from orchid.workers.messages import UnfitMessage
 from orchid.workers.remote_store import RemoteStore

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from orchid.settings import BadSettings
+from orchid.settings.errors import BadSettings
 from tests.api.world import ADMIN, ALICE, Api, api
 from tests.extras import needs_cel
 from tests.unit.outbound.loopback import PEM, Server, serving

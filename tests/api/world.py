@@ -23,7 +23,8 @@ from orchid.assembly.server import Assembly
 from orchid.assembly.stores import opened_audit
 from orchid.clock import SystemClock
 from orchid.server.sockets.messages import Chunk, HttpRequest, Peer, Response
-from orchid.settings import check, read
+from orchid.settings.checking import check
+from orchid.settings.reading import read
 from orchid.store.interface import Store
 from orchid.store.memory import MemoryStore
 from tests.conformance.exchanges import TOKENS

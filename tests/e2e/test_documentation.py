@@ -40,7 +40,8 @@ from orchid.commands.terminal import kubeconfig_file
 from orchid.commands.terminal.connection import ServerConnection
 from orchid.expressions.cel import Compiler
 from orchid.server.audit import policy as audit_policy
-from orchid.settings import check, read
+from orchid.settings.checking import check
+from orchid.settings.reading import read
 from orchid.wire.codec import yaml_text
 from orchid.wire.naming import ORCH
 from tests.e2e.serving import running_server

@@ -15,7 +15,7 @@ from orchid.credentials import names, pem
 from orchid.credentials.certificates import encode
 from orchid.credentials.refusals import MalformedRequest
 from orchid.server.sockets.messages import Peer
-from orchid.settings import BadSettings
+from orchid.settings.errors import BadSettings
 from orchid.wire.naming import ORCH
 from orchid.wire.struct import replace
 from orchid.wire.user import UserInfo

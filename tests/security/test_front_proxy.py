@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orchid.server.sockets.messages import Peer
-from orchid.settings import BadSettings
+from orchid.settings.errors import BadSettings
 from tests.api.callers import authority, certificate, front_proxy_settings
 from tests.api.world import BOB, Answer, Api, api
 from tests.security.certified import cluster_authority, issued

@@ -20,7 +20,7 @@ from orchid.kinds.secret import Secret
 from orchid.kinds.token_request import IssuedToken, TokenRequest, TokenRequestStatus
 from orchid.kinds.token_review import TokenReview, TokenReviewSpec
 from orchid.server.sockets.messages import HttpRequest, Peer, Response
-from orchid.settings import BadSettings
+from orchid.settings.errors import BadSettings
 from tests.api.world import api, settings
 
 CANARY = "canary-5f0c1d9e7b"

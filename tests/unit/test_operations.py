@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from orchid.settings import Given
+from orchid.settings.given import Given
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 ROW = re.compile(r"^\| `--([\w-]+)` \| (.+?) \| (.+) \|$", re.MULTILINE)

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from orchid import settings
 from orchid.engine.request import Target
 from orchid.server.audit.policy import AuditLevel, load
+from orchid.settings import checking, reading
 from orchid.version import __version__
 from orchid.wire.naming import SETS, Naming
 from orchid.wire.struct import replace
@@ -91,7 +91,7 @@ def test_unit_keeps_its_promises(line: str) -> None:
 @pytest.mark.parametrize("path", sorted(DEPLOY.rglob("*.toml")), ids=lambda path: path.parent.name)
 def test_shipped_settings_can_be_used(path: Path) -> None:
     """As shipped, the server takes them."""
-    settings.check(settings.read(path, {}))
+    checking.check(reading.read(path, {}))
 
 
 def test_every_setting_that_is_commented_out_can_be_used(tmp_path: Path) -> None:
@@ -100,9 +100,9 @@ def test_every_setting_that_is_commented_out_can_be_used(tmp_path: Path) -> None
     text = re.sub(r"^#(?=[a-z])", "", shipped, flags=re.MULTILINE)
     (tmp_path / "all.toml").write_text(text)
 
-    read = settings.read(tmp_path / "all.toml", {})
+    read = reading.read(tmp_path / "all.toml", {})
 
-    settings.check(read)
+    checking.check(read)
     assert len(tomllib.loads(text)) == len(re.findall(r"^#?[a-z-]+ = ", shipped, re.MULTILINE))
     assert read.service_account_issuer == ("https://id.example.org",)
     assert read.naming == "kubernetes"
@@ -110,7 +110,7 @@ def test_every_setting_that_is_commented_out_can_be_used(tmp_path: Path) -> None
 
 def test_paths_of_settings_are_those_of_the_unit() -> None:
     """What the unit lets the server write is where the settings send it."""
-    read = settings.read(DEPLOY / "systemd" / "orchid.toml", {})
+    read = reading.read(DEPLOY / "systemd" / "orchid.toml", {})
 
     assert read.data_dir == "/var/lib/orchid"
     assert read.audit_log_path.startswith("/var/log/orchid/")
@@ -260,7 +260,7 @@ def test_manifests_fit_each_other(manifests: dict[str, Any]) -> None:
 
 def test_settings_in_the_cluster_fit_the_manifests(manifests: dict[str, Any]) -> None:
     """Files are where they are mounted, and the stop is done before the Pod is killed."""
-    read = settings.check(settings.read(DEPLOY / "kubernetes" / "orchid.toml", {}))
+    read = checking.check(reading.read(DEPLOY / "kubernetes" / "orchid.toml", {}))
     pod = manifests["Deployment"]["spec"]["template"]["spec"]
     mounts = [mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]]
     given = read.given

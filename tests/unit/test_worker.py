@@ -7,7 +7,8 @@ from typing import NoReturn
 import pytest
 
 from orchid import telemetry, worker
-from orchid.settings import BadSettings, Given
+from orchid.settings.errors import BadSettings
+from orchid.settings.given import Given
 from orchid.workers.counter import SharedCounter
 from orchid.workers.framing import Reader
 from orchid.workers.messages import Begin, UnfitMessage, from_worker, packed

@@ -74,7 +74,9 @@ from orchid.kinds import namespace
 from orchid.kinds.certificate_authority import CertificateAuthority, profile
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.outbound.remote import read_kubeconfig
-from orchid.settings import BadSettings, Given, Settings
+from orchid.settings.checking import Settings
+from orchid.settings.errors import BadSettings
+from orchid.settings.given import Given
 
 log = logging.getLogger(__name__)
 

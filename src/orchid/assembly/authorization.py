@@ -31,7 +31,9 @@ from orchid.credentials.refusals import Refusal
 from orchid.engine.cache.feed import Feed
 from orchid.expressions.cel import Compiler
 from orchid.outbound.remote import read_kubeconfig
-from orchid.settings import BadSettings, Given, Settings
+from orchid.settings.checking import Settings
+from orchid.settings.errors import BadSettings
+from orchid.settings.given import Given
 
 log = logging.getLogger(__name__)
 

@@ -31,7 +31,8 @@ from orchid.outbound.https_client import HttpsClient
 from orchid.outbound.remote import Remote
 from orchid.server.sockets.in_process import InProcessTransport
 from orchid.server.sockets.messages import Handler, Peer
-from orchid.settings import BadSettings, Settings
+from orchid.settings.checking import Settings
+from orchid.settings.errors import BadSettings
 from orchid.version import __version__
 from orchid.wire.naming import Naming
 from orchid.wire.user import AUTHENTICATED, UserInfo

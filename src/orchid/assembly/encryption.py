@@ -24,7 +24,8 @@ from orchid.credentials.files import read_private
 from orchid.credentials.refusals import Refusal
 from orchid.data_directory import DataDirectory
 from orchid.engine.kind import Kind
-from orchid.settings import BadSettings, Settings
+from orchid.settings.checking import Settings
+from orchid.settings.errors import BadSettings
 from orchid.store.encryption import AesGcm, EncryptedStore, IdentityProvider, Provider
 from orchid.store.interface import Store
 from orchid.wire.codec.documents import decoder_of, strict_error

@@ -14,7 +14,8 @@ from orchid.data_directory import DataDirectory
 from orchid.ledger.reading import StoredLog
 from orchid.ledger.sequencing import LedgerBroken, Sequencer
 from orchid.server.ledger_pages import LedgerPages
-from orchid.settings import BadSettings, Settings
+from orchid.settings.checking import Settings
+from orchid.settings.errors import BadSettings
 from orchid.store.interface import Store, StoreError
 from orchid.tlog.checkpoints import Checkpoint
 from orchid.tlog.notes import NoteRefused, NoteVerifier

@@ -17,7 +17,7 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import ObjectChange
 from orchid.engine.cache.objects import stored_form
 from orchid.kinds.credential_revocation import CredentialRevocation
-from orchid.settings import Settings
+from orchid.settings.checking import Settings
 from orchid.store.interface import ABSENT, Change, RevisionConflict, Store
 
 log = logging.getLogger(__name__)

@@ -61,7 +61,8 @@ from orchid.server.sockets.descriptors import fitted
 from orchid.server.sockets.listener import ConnectionLimits, Listener
 from orchid.server.sockets.messages import HttpRequest, Response
 from orchid.server.sockets.tls import TlsFiles
-from orchid.settings import BadSettings, Settings, address
+from orchid.settings.checking import Settings, address
+from orchid.settings.errors import BadSettings
 from orchid.store.interface import Store, StoreError
 from orchid.telemetry import failure_story
 from orchid.wire.user import MASTERS, UserInfo

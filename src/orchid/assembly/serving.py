@@ -20,7 +20,8 @@ from orchid.engine.catalog import Catalog
 from orchid.kinds import subject_access_review
 from orchid.outbound.remote import InvalidRemote, read_kubeconfig
 from orchid.server.sockets.listener import bind
-from orchid.settings import BadSettings, Settings
+from orchid.settings.checking import Settings
+from orchid.settings.errors import BadSettings
 from orchid.store.retention import Retention
 from orchid.workers.counts import WorkerCounts
 from orchid.workers.parent import Parent

@@ -12,7 +12,8 @@ from orchid.credentials.files import read_private
 from orchid.credentials.refusals import Refusal
 from orchid.server.audit import policy as audit_policy
 from orchid.server.audit.log_file import AuditLog, AuditLogUnusable
-from orchid.settings import BadSettings, NotAvailable, Settings
+from orchid.settings.checking import Settings
+from orchid.settings.errors import BadSettings, NotAvailable
 from orchid.store.first_revision import first_revision
 from orchid.store.interface import (
     ABSENT,

@@ -12,7 +12,8 @@ import msgspec
 from orchid.commands.serving_flags import add_settings, flags_of, settings_of, shown
 from orchid.commands.terminal.connection import FORMS
 from orchid.commands.terminal.output import Cell, table, tell
-from orchid.settings import Given, written_in
+from orchid.settings.given import Given
+from orchid.settings.reading import written_in
 
 FLAG, FILE, DEFAULT = "flag", "file", "default"
 

@@ -9,7 +9,7 @@ import asyncio
 from pathlib import Path
 
 from orchid.commands.serving_flags import add_settings, until_signal
-from orchid.settings import Settings
+from orchid.settings.checking import Settings
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

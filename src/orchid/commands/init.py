@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from orchid.commands.serving_flags import add_settings as configure
 from orchid.commands.serving_flags import settings_of
 from orchid.commands.terminal.output import USAGE, Complaint, say
-from orchid.settings import BadSettings
+from orchid.settings.errors import BadSettings
 
 __all__ = ["configure", "run"]
 

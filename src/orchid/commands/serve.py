@@ -15,7 +15,7 @@ from typing import Any
 from orchid.commands.serving_flags import add_settings as configure
 from orchid.commands.serving_flags import until_signal
 from orchid.commands.terminal.output import say
-from orchid.settings import Settings
+from orchid.settings.checking import Settings
 from orchid.wire.naming import CLIENT
 
 __all__ = ["configure", "run"]

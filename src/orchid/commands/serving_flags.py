@@ -1,7 +1,7 @@
 """What commands share that take the settings of a server: flags, and work until a signal.
 
-One flag for each setting, from its declaration in settings.py. A setting that cannot be used ends
-the start with one line and exit code 2; a store that does not answer, with 1.
+There is one flag for each setting, made from its declaration in settings/given.py. A setting that
+cannot be used ends the start with one line and exit code 2; a store that does not answer, with 1.
 """
 
 import argparse
@@ -15,7 +15,10 @@ from typing import Any
 import msgspec
 
 from orchid.commands.terminal.output import REFUSED, USAGE, Complaint
-from orchid.settings import BadSettings, Given, Many, NotAvailable, Settings, check, read
+from orchid.settings.checking import Settings, check
+from orchid.settings.errors import BadSettings, NotAvailable
+from orchid.settings.given import Given, Many
+from orchid.settings.reading import read
 
 Work = Callable[[Settings, asyncio.Event], Awaitable[None]]
 _NOT_SETTINGS = ("run", "config", "kubeconfig", "output")

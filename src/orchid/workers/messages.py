@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from orchid.settings import Given
+from orchid.settings.given import Given
 from orchid.store.interface import (
     Change,
     Compacted,

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchid.clock import Monotonic
-from orchid.settings import BadSettings, Settings
+from orchid.settings.checking import Settings
+from orchid.settings.errors import BadSettings
 from orchid.store.interface import Store
 from orchid.store.memory import MemoryStore
 from orchid.store.retention import Retention

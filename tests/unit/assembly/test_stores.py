@@ -6,7 +6,9 @@ import sys
 import pytest
 
 from orchid.assembly import stores
-from orchid.settings import BadSettings, check, read
+from orchid.settings.checking import check
+from orchid.settings.errors import BadSettings
+from orchid.settings.reading import read
 from orchid.store.etcd.store import EtcdStore
 from orchid.store.interface import StoreUnavailable
 

@@ -9,7 +9,7 @@ from orchid.assembly.controlling import controller_accounts
 from orchid.controllers.running import CONTROLLERS, UnknownController, chosen, run_controllers
 from orchid.kinds.lease import Lease
 from orchid.kinds.service_account import ServiceAccount
-from orchid.settings import BadSettings
+from orchid.settings.errors import BadSettings
 from orchid.wire.naming import ORCH
 from tests.api.world import settings
 from tests.unit.controllers.beside import Beside, beside

@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
-from orchid.settings import Given
+from orchid.settings.given import Given
 from orchid.store.interface import Store
 from orchid.workers.counter import SharedCounter
 from orchid.workers.messages import Begin, Ready, UnfitMessage

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchid.settings import Given
+from orchid.settings.given import Given
 from orchid.store.interface import (
     AlreadyInUse,
     Compacted,

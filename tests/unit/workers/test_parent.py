@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from orchid.settings import BadSettings, Given, Settings, check
+from orchid.settings.checking import Settings, check
+from orchid.settings.errors import BadSettings
+from orchid.settings.given import Given
 from orchid.store.memory import MemoryStore
 from orchid.workers import parent as parent_module
 from orchid.workers.parent import Parent, WorkerRole, roles

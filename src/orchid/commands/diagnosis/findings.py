@@ -7,7 +7,7 @@ from typing import Final
 
 from orchid.commands.terminal.connection import ServerConnection
 from orchid.data_directory import DataDirectory
-from orchid.settings import Settings
+from orchid.settings.checking import Settings
 
 GOOD: Final = "good"
 NOTE: Final = "note"  # neither good nor bad: something could not be looked at, and why

@@ -1,10 +1,9 @@
 """Settings that depend on others: the address of the server, and who issues its tokens."""
 
-from pathlib import Path
-
 import pytest
 
-from orchid.settings import BadSettings, Given, check, read
+from orchid.settings.checking import check
+from orchid.settings.given import Given
 
 
 @pytest.mark.parametrize(
@@ -34,14 +33,3 @@ def test_issuer_that_is_given_stays() -> None:
 
     assert checked.issuers == ("https://new.example", "https://old.example")
     assert checked.api_audiences == ("https://new.example",)
-
-
-def test_misspelt_setting_names_the_file_and_the_one_that_was_meant(tmp_path: Path) -> None:
-    """Whoever reads the message can mend the line."""
-    path = tmp_path / "orchid.toml"
-    path.write_text('lisen = "127.0.0.1:1"\n')
-
-    with pytest.raises(BadSettings, match="there is no setting 'lisen'; did you mean listen") as no:
-        read(path, {})
-
-    assert str(path) in str(no.value)

@@ -1,0 +1,1 @@
+"""The settings: as they are given, as they are read, and as they are checked."""

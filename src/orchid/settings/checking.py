@@ -1,0 +1,166 @@
+"""`Settings`: what was given, checked, and with the defaults that depend on other settings.
+
+Start with `check`. A value that cannot be used raises `BadSettings`, which names the flag.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchid.settings.errors import BadSettings
+from orchid.settings.given import Given
+from orchid.wire.errors import BadRequest
+from orchid.wire.naming import SETS, Naming
+from orchid.wire.options import duration
+
+LAST_PORT = 65_535
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings that are known to make sense, with defaults that depend on others filled in."""
+
+    given: Given
+    data_dir: Path
+    host: str
+    port: int
+    names: Naming
+    issuers: tuple[str, ...]
+    api_audiences: tuple[str, ...]
+    request_timeout: float
+    shutdown_grace: float
+    history: float
+    longest_token: int
+    signing_duration: float
+    issued_retention: float
+    token_webhook_ttl: float
+    webhook_allowed_ttl: float
+    webhook_refused_ttl: float
+
+    @property
+    def url(self) -> str:
+        return _url(self.given.advertise_address or self.host, self.port)
+
+    def path(self, given: str, default: str) -> Path:
+        """A file that was named, or its default place in the data directory."""
+        return Path(given) if given else self.data_dir / default
+
+
+def check(given: Given) -> Settings:
+    """Make settings out of what was given, or say what is wrong with it."""
+    _one_of("naming", given.naming, tuple(SETS))
+    _one_of("namespaces", given.namespaces, ("lenient", "strict"))
+    _one_of("store", given.store, ("sqlite", "memory"))
+    _one_of("ledger-tokens", given.ledger_tokens, ("counted", "off"))
+    _one_of("log-format", given.log_format, ("text", "json"))
+    _one_of("log-level", given.log_level, ("debug", "info", "warning", "error"))
+    for mode in given.authorization_mode:
+        _one_of("authorization-mode", mode, ("Node", "RBAC", "Webhook", "AlwaysAllow"))
+    if not given.authorization_mode:
+        raise BadSettings("--authorization-mode: at least one way to decide is needed")
+    if given.workers < 1:
+        raise BadSettings("--workers: at least 1 is needed")
+    _together(given, "tls_cert_file", "tls_private_key_file")
+    _together(given, "cluster_signing_cert_file", "cluster_signing_key_file")
+    _front_proxy(given)
+    _refuse_odd_url("crl-url", given.crl_url)
+    if given.crl_listen:
+        address(given.crl_listen, "crl-listen")
+    host, port = address(given.listen, "listen")
+    issuers = given.service_account_issuer or (_url(given.advertise_address or host, port),)
+    return Settings(
+        given=given,
+        data_dir=Path(given.data_dir),
+        host=host,
+        port=port,
+        names=SETS[given.naming],
+        issuers=issuers,
+        api_audiences=given.api_audiences or issuers[:1],
+        request_timeout=_seconds("request-timeout", given.request_timeout),
+        shutdown_grace=_seconds("shutdown-grace", given.shutdown_grace),
+        history=_seconds("history", given.history),
+        longest_token=int(
+            _seconds(
+                "service-account-max-token-expiration", given.service_account_max_token_expiration
+            )
+        ),
+        signing_duration=_seconds("cluster-signing-duration", given.cluster_signing_duration),
+        issued_retention=_seconds("issued-retention", given.issued_retention),
+        token_webhook_ttl=_seconds(
+            "authentication-token-webhook-cache-ttl", given.authentication_token_webhook_cache_ttl
+        ),
+        webhook_allowed_ttl=_seconds(
+            "authorization-webhook-cache-authorized-ttl",
+            given.authorization_webhook_cache_authorized_ttl,
+        ),
+        webhook_refused_ttl=_seconds(
+            "authorization-webhook-cache-unauthorized-ttl",
+            given.authorization_webhook_cache_unauthorized_ttl,
+        ),
+    )
+
+
+def _url(host: str, port: int) -> str:
+    """The URL at which clients reach the server; a wildcard address becomes the loopback one."""
+    if host in ("0.0.0.0", "::"):  # noqa: S104 -- recognised, not bound to
+        host = "127.0.0.1"
+    return f"https://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _one_of(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise BadSettings(f"--{name}: {value!r} is none of {', '.join(choices)}")
+
+
+def _together(given: Given, first: str, second: str) -> None:
+    if bool(getattr(given, first)) != bool(getattr(given, second)):
+        names = (f"--{name.replace('_', '-')}" for name in (first, second))
+        raise BadSettings(f"{' and '.join(names)} go together")
+
+
+def _front_proxy(given: Given) -> None:
+    """Refuse headers of a front proxy without its CA: nobody could prove them."""
+    if given.requestheader_client_ca_file:
+        return
+    for name in (
+        "requestheader_allowed_names",
+        "requestheader_username_headers",
+        "requestheader_uid_headers",
+        "requestheader_group_headers",
+        "requestheader_extra_headers_prefix",
+    ):
+        if getattr(given, name):
+            flag = name.replace("_", "-")
+            raise BadSettings(
+                f"--{flag} needs --requestheader-client-ca-file, "
+                "by which a front proxy proves itself"
+            )
+
+
+def _refuse_odd_url(name: str, text: str) -> None:
+    """Refuse a URL that clients could not fetch: it is written into certificates."""
+    if text and not (text.startswith(("http://", "https://")) and _is_plain_url(text)):
+        raise BadSettings(f"--{name}: {text!r} is no address like http://pki.example.com")
+
+
+def _is_plain_url(text: str) -> bool:
+    rest = text.partition("://")[2].rstrip("/")
+    return bool(rest) and text.isascii() and text.isprintable() and not set(text) & set(' "<>?#%')
+
+
+def address(text: str, name: str) -> tuple[str, int]:
+    """The host and port of a setting."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > LAST_PORT:
+        raise BadSettings(f"--{name}: {text!r} is not an address and a port, like 127.0.0.1:6443")
+    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 -- ":6443" means everywhere
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        seconds = duration(text)
+    except BadRequest:
+        raise BadSettings(f"--{name}: {text!r} is not a duration, like 90s or 5m") from None
+    if seconds < 0:
+        raise BadSettings(f"--{name}: a duration may not be negative")
+    return seconds

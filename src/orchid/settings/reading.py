@@ -1,0 +1,50 @@
+"""Reading settings: a TOML file and the flags of a command; flags win.
+
+A misspelt key or a value of the wrong type raises `BadSettings`, with a sentence for the person who
+typed it. Whether the values make sense is judged by checking.py.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from orchid.settings.errors import BadSettings
+from orchid.settings.given import Given
+
+
+def read(config: Path | None, flags: Mapping[str, Any]) -> Given:
+    """Join the file and the flags; flags win."""
+    written = written_in(config)
+    try:
+        return msgspec.convert({**written, **flags}, Given, strict=False)
+    except msgspec.ValidationError as problem:
+        raise BadSettings(_sentence(str(problem))) from None
+
+
+def written_in(path: Path | None) -> dict[str, Any]:
+    """The settings in a file, as they are written there; none without a file."""
+    if path is None:
+        return {}
+    try:
+        with path.open("rb") as file:
+            written = tomllib.load(file)
+    except OSError as problem:
+        raise BadSettings(f"--config: {problem.strerror}: {path}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise BadSettings(f"--config: {path} is not TOML: {problem}") from None
+    known = [field.encode_name for field in msgspec.structs.fields(Given)]
+    for name in written:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise BadSettings(f"--config: {path}: there is no setting {name!r}{hint}")
+    return written
+
+
+def _sentence(problem: str) -> str:
+    text, _, place = problem.partition(" - at `$.")
+    return f"--{place.rstrip('`')}: {text}" if place else text

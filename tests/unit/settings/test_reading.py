@@ -1,0 +1,19 @@
+"""Settings as they are read from a file."""
+
+from pathlib import Path
+
+import pytest
+
+from orchid.settings.errors import BadSettings
+from orchid.settings.reading import read
+
+
+def test_misspelt_setting_names_the_file_and_the_one_that_was_meant(tmp_path: Path) -> None:
+    """Whoever reads the message can mend the line."""
+    path = tmp_path / "orchid.toml"
+    path.write_text('lisen = "127.0.0.1:1"\n')
+
+    with pytest.raises(BadSettings, match="there is no setting 'lisen'; did you mean listen") as no:
+        read(path, {})
+
+    assert str(path) in str(no.value)
