@@ -225,26 +225,6 @@ async def test_empty_segments(server: Api) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("target", "message"),
-    [
-        ("/api/v1/namespaces//serviceaccounts", "Namespace parameter required."),
-        (f"{SA}/", "Name parameter required."),
-    ],
-)
-async def test_a_delete_without_its_last_word_deletes_nothing(
-    server: Api, target: str, message: str
-) -> None:
-    """Whoever lost a namespace or a name on the way to a path did not mean everything."""
-    await server.account("a")
-    answer = await server.call("DELETE", target)
-
-    assert shaped(answer, 400, "BadRequest")["message"] == message
-    assert [item["metadata"]["name"] for item in (await server.call("GET", SA)).json["items"]] == [
-        "a"
-    ]
-
-
 async def test_trailing_slashes_are_tolerated(server: Api) -> None:
     """The path is trimmed before it is looked at."""
     await server.account("a")

@@ -119,30 +119,6 @@ async def test_unauthenticated_callers_take_no_seat(narrow: Api) -> None:
     assert answer.header("x-orch-pf-flowschema-uid") is None
 
 
-async def may_list_accounts(server: Api, user: str) -> None:
-    rbac = "/apis/rbac.authorization.orch.io/v1/namespaces/default"
-    rule = {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["list"]}
-    await server.make(f"{rbac}/roles", {"metadata": {"name": "r"}, "rules": [rule]})
-    role = {"kind": "Role", "name": "r", "apiGroup": "rbac.authorization.orch.io"}
-    subject = {"kind": "User", "name": user, "apiGroup": "rbac.authorization.orch.io"}
-    binding = {"metadata": {"name": "b"}, "subjects": [subject], "roleRef": role}
-    await server.make(f"{rbac}/rolebindings", binding)
-
-
-async def test_waiting_for_a_revision_holds_no_seat(narrow: Api) -> None:
-    """Whoever waits for what may never come does not keep others from working."""
-    await may_list_accounts(narrow, "alice")
-    future = f"{SA}?resourceVersion={2**60}"
-    patient = [asyncio.create_task(narrow.call("GET", future, token=ALICE)) for _ in range(20)]
-    await asyncio.sleep(0.01)
-
-    answers = [await narrow.call("GET", "/api", token=BOB) for _ in range(3)]
-    late = [await task for task in patient]
-
-    assert [answer.status for answer in answers] == [200] * 3
-    assert [answer.status for answer in late] == [504] * 20
-
-
 async def test_so_many_wait_for_a_revision_and_no_more(
     server_files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

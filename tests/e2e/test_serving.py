@@ -74,27 +74,6 @@ def test_store_that_does_not_answer_is_no_mistake_of_the_settings(tmp_path: Path
         pass
 
 
-def test_a_second_server_on_a_directory_in_use_changes_nothing(
-    start_server: StartServer, tmp_path: Path
-) -> None:
-    """It is refused before it writes anything, whatever its flags would make it write."""
-    first = start_server()
-    before = {path.name: path.read_bytes() for path in files_of(first.data_dir)}
-
-    flags = ("--advertise-address", "10.0.0.1")
-    with (
-        pytest.raises(ServerFailed, match="is in use by process"),
-        running_server(first.data_dir, *flags),
-    ):
-        pass
-    made = orchid("init", "--data-dir", str(first.data_dir), *flags)
-
-    assert made.returncode == 1
-    assert "stop the server first" in made.stderr
-    assert {path.name: path.read_bytes() for path in files_of(first.data_dir)} == before
-    assert first.is_ready()
-
-
 def test_a_store_keeps_to_the_naming_it_began_with(start_server: StartServer) -> None:
     """Another one is refused with a sentence that says what to type."""
     first = start_server()
@@ -107,16 +86,6 @@ def test_a_store_keeps_to_the_naming_it_began_with(start_server: StartServer) ->
         pass
 
     assert start_server(port=first.port).is_ready()
-
-
-def files_of(directory: Path) -> list[Path]:
-    """The keys, certificates and configurations, which only their owner writes."""
-    return sorted(path for path in directory.iterdir() if not path.name.startswith("orchid.db"))
-
-
-def orchid(*words: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "orchid", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_what_is_printed_can_be_typed_and_debug_tells_every_request(tmp_path: Path) -> None:

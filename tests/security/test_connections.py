@@ -76,6 +76,17 @@ async def test_pipelined_requests_do_not_share_an_identity(
     assert statuses == [200, 401, 403]
 
 
+async def test_a_method_is_of_one_request_alone(open_server: Running, server_files: Path) -> None:
+    """Behind a method that nobody knows, a delete is a delete and a list is a list."""
+    client = await open_server.connect(ssl.create_default_context(cafile=server_files / "ca.crt"))
+    head = f"{ACCOUNTS} HTTP/1.1\r\nHost: test\r\n{bearer(ADMIN)}\r\n\r\n"
+    client.send(f"BREW {head}GET {head}BREW {head}PURGE {head}DELETE {head}GET {head}".encode())
+
+    answers = [await client.answer() for _ in range(6)]
+
+    assert [answer.status for answer in answers] == [405, 200, 405, 405, 200, 200]
+
+
 @pytest.mark.parametrize("protocol", ["websocket", "h2c", "SPDY/3.1", "TLS/1.2"])
 async def test_a_refused_upgrade_opens_no_way_around_authentication(
     protocol: str, open_server: Running, server_files: Path

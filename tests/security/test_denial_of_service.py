@@ -1,5 +1,6 @@
 """What strangers and clients in a loop can take of us: as little as possible, and never more."""
 
+import asyncio
 import base64
 import json
 import random
@@ -13,9 +14,10 @@ from orchid.server.sockets.listener_state import ConnectionLimits
 from orchid.server.sockets.messages import Peer
 from orchid.server.sockets.reader import RequestReader
 from orchid.store.sqlite.store import SQLiteStore
-from tests.api.world import ADMIN, BOB, Api, api
+from tests.api.world import ADMIN, ALICE, BOB, Api, api
 from tests.security.certified import issued, other_authority
 from tests.unit.credentials import samples
+from tests.unit.server.listening import until
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"
@@ -104,13 +106,14 @@ async def test_a_loop_of_identical_requests_is_stored_once(server: Api) -> None:
 
 async def test_a_loop_of_identical_writes_adds_nothing_to_the_history(server: Api) -> None:
     """A put or patch that changes nothing makes no revision."""
-    await server.account("robot")
+    kept = json.dumps(await server.account("robot")).encode()
     before = await server.server.store.revision()
-    patch = {"content-type": "application/merge-patch+json"}
-    for _ in range(100):
-        body = json.dumps({"metadata": {"labels": None}}).encode()
-        answer = await server.call("PATCH", f"{ACCOUNTS}/robot", body, headers=patch)
-        assert answer.status == 200
+    patch = json.dumps({"metadata": {"labels": None}}).encode()
+    headers = {"content-type": "application/merge-patch+json"}
+    for _ in range(50):
+        patched = await server.call("PATCH", f"{ACCOUNTS}/robot", patch, headers=headers)
+        put = await server.call("PUT", f"{ACCOUNTS}/robot", kept)
+        assert (patched.status, put.status) == (200, 200)
 
     assert await server.server.store.revision() == before
 
@@ -207,3 +210,27 @@ async def test_a_refusal_is_not_many_times_its_question(server: Api, what: str) 
 
     assert answer.status in (400, 422)
     assert len(answer.body) < 1_000_000
+
+
+async def test_slow_lists_of_one_user_leave_room_for_the_others(server: Api) -> None:
+    """Who waits for a revision that may never come holds no seat, however often they ask."""
+    reference = {"apiGroup": "rbac.authorization.orch.io"}
+    binding = {
+        "metadata": {"name": "alice"},
+        "roleRef": {"kind": "ClusterRole", "name": "view", **reference},
+        "subjects": [{"kind": "User", "name": "alice", **reference}],
+    }
+    await server.make("/apis/rbac.authorization.orch.io/v1/clusterrolebindings", binding)
+    future = f"{ACCOUNTS}?resourceVersion={2**60}"
+    pool = server.server.chain._fairness.levels["global-default"].pool
+    slow = [asyncio.create_task(server.call("GET", future, token=ALICE)) for _ in range(405)]
+    await until(lambda: pool.parked + sum(task.done() for task in slow) == len(slow))
+
+    parked = pool.parked
+    others = [(await server.call("GET", "/api", token=BOB)).status for _ in range(20)]
+    for task in slow:
+        task.cancel()
+    await asyncio.gather(*slow, return_exceptions=True)
+
+    assert others == [200] * 20
+    assert parked > 50

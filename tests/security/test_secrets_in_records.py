@@ -1,8 +1,9 @@
-"""Secrets stay where they belong: not in what is printed, not in files that others can read.
+"""Secrets stay where they belong: not in what is printed, not in files or on lines of others.
 
 What is logged, audited and counted is searched by tests/e2e/test_canary.py.
 """
 
+import logging
 import os
 import stat
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from orchid import data_directory
 from orchid.access.authenticators.static_token import StaticTokenAuthenticator
+from orchid.assembly import stores
 from orchid.clock import SystemClock
 from orchid.credentials.authority import Authority
 from orchid.credentials.keys import generate
@@ -20,7 +22,11 @@ from orchid.kinds.secret import Secret
 from orchid.kinds.token_request import IssuedToken, TokenRequest, TokenRequestStatus
 from orchid.kinds.token_review import TokenReview, TokenReviewSpec
 from orchid.server.sockets.messages import HttpRequest, Peer, Response
+from orchid.settings.checking import check
 from orchid.settings.errors import BadSettings
+from orchid.settings.reading import read
+from orchid.store.etcd.store import EtcdStore
+from orchid.store.interface import StoreUnavailable
 from tests.api.world import api, settings
 
 CANARY = "canary-5f0c1d9e7b"
@@ -97,15 +103,60 @@ def test_a_data_directory_open_to_others_stops_the_start(own_files: Path) -> Non
         data_directory.prepare(settings(own_files), SystemClock().now())
 
 
+def becomes_a_strangers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give a path away; who is not root becomes the stranger instead."""
+    stranger = os.geteuid() + 1
+    if os.geteuid() == 0:
+        os.chown(path, stranger, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: stranger)
+
+
 def test_a_data_directory_of_somebody_else_stops_the_start(
     own_files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever owns it can change every key in it, also under a server that runs as root."""
-    stranger = os.geteuid() + 1
-    if os.geteuid() == 0:
-        os.chown(own_files, stranger, -1)
-    else:
-        monkeypatch.setattr(os, "geteuid", lambda: stranger)
+    becomes_a_strangers(own_files, monkeypatch)
 
     with pytest.raises(BadSettings, match=r"--data-dir: directory .* belongs to another user"):
         data_directory.prepare(settings(own_files), SystemClock().now())
+
+
+@pytest.mark.parametrize("name", ["ca.key", "serving.key", "token-signing.key", "ledger.key"])
+async def test_a_key_of_somebody_else_stops_the_start(
+    name: str, own_files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever owns a key has it, also when the server that should use it runs as root."""
+    becomes_a_strangers(own_files / name, monkeypatch)
+
+    with pytest.raises(BadSettings, match="belongs to another user"):
+        async with api(own_files) as server:
+            server.server.listener()
+
+
+@pytest.mark.parametrize(
+    ("server", "told"),
+    [
+        ("127.0.0.1:1", ["127.0.0.1:1"]),
+        ("http://127.0.0.1:1", ["127.0.0.1:1"]),
+        ("https://127.0.0.1:1", []),
+    ],
+)
+async def test_etcd_without_tls_is_warned_of(
+    server: str, told: list[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An endpoint without a scheme is plain text; whoever starts the server hears of it."""
+    caplog.set_level(logging.WARNING)
+
+    async def nobody_there(*_: object, **__: object) -> None:
+        raise StoreUnavailable("nobody there")
+
+    monkeypatch.setattr(EtcdStore, "open", nobody_there)
+    chosen = check(read(None, {"etcd-servers": [server]}))
+
+    with pytest.raises(BadSettings):
+        async with stores.opened_store(chosen):
+            pass
+
+    warned = [vars(record) for record in caplog.records if record.message == "store.plaintext"]
+    assert [found["etcd"] for found in warned] == told

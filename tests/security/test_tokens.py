@@ -1,5 +1,6 @@
 """Tokens: forged, stolen, outlived, used elsewhere, or used to find something out."""
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from orchid.access.issuing import TokenIssuer
+from orchid.assembly import access
 from orchid.credentials import keys
 from orchid.credentials.keys import generate
 from orchid.server.sockets.messages import Peer
@@ -214,6 +216,25 @@ async def test_whoever_names_the_uid_of_an_earlier_account_gets_no_token(server:
     assert answer.status == 409
 
 
+async def test_no_token_of_a_pod_outlives_the_maximum(
+    server_files: Path, clock: MovingClock
+) -> None:
+    """A node agent's request is answered with a longer life, but never beyond what was set."""
+    longest = {"service_account_max_token_expiration": "2h"}
+    async with api(server_files, **longest) as server:
+        await server.account("robot")
+        spec = {"serviceAccountName": "robot", "containers": [{"name": "c", "image": "i"}]}
+        await server.make(PODS, {"metadata": {"name": "p"}, "spec": spec})
+        bound = {"kind": "Pod", "apiVersion": "v1", "name": "p"}
+        token = await server.token("robot", expirationSeconds=3607, boundObjectRef=bound)
+        clock.ahead = timedelta(hours=1, minutes=50)
+        within = await gets_in(server, token)
+        clock.ahead = timedelta(hours=2, minutes=2)
+
+        assert within
+        assert not await gets_in(server, token)
+
+
 @pytest.mark.parametrize(
     ("kind", "where", "spec"),
     [("Secret", SECRETS, {}), ("Pod", PODS, {"serviceAccountName": "robot"})],
@@ -283,9 +304,10 @@ async def test_a_clock_that_jumps_back_and_forth_leaves_nothing_wrong(
 
 
 async def test_a_planned_change_of_keys_refuses_no_live_token_and_an_emergency_all_old_ones(
-    server_files: Path, tmp_path: Path
+    server_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Publish, then sign, then remove: what each step does to tokens that are under way."""
+    monkeypatch.setattr(access, "LOOK_AT_KEYS_EVERY", 0.001)
     files = {name: tmp_path / f"{name}.key" for name in ("old", "new")}
     for file in files.values():
         file.touch(mode=0o600)
@@ -306,23 +328,27 @@ async def test_a_planned_change_of_keys_refuses_no_live_token_and_an_emergency_a
     async with api(server_files, **given) as server:
         await server.account("robot")
 
-        def look() -> None:
-            access = server.server.access
-            access.keys.look()
-            found = dict.fromkeys(server.server.settings.issuers, access.keys.verifying)
-            access.verifier.replace_issuers(found)
+        taken_up = asyncio.Event()
 
+        async def changed() -> None:
+            taken_up.set()
+
+        async def after(signs: str, *verifies: str) -> None:
+            """Write the files, and wait until the server has taken them up by itself."""
+            taken_up.clear()
+            write(signs, *verifies)
+            await asyncio.wait_for(taken_up.wait(), 10)
+
+        following = asyncio.create_task(server.server.access.follow_keys(changed))
         old = await server.token("robot")
-        write("old", "old", "new")
-        look()
+        await after("old", "old", "new")
         published = await gets_in(server, old)
-        write("new", "old", "new")
-        look()
+        await after("new", "old", "new")
         new = await server.token("robot")
         planned = [await gets_in(server, token) for token in (old, new)]
-        write("new", "new")
-        look()
+        await after("new", "new")
         emergency = [await gets_in(server, token) for token in (old, new)]
+        following.cancel()
 
     assert published
     assert planned == [True, True]
