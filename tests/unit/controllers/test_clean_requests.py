@@ -68,14 +68,18 @@ def test_expired_certificate_ends_its_request_at_once() -> None:
 
 
 async def test_sweep_deletes_what_is_over_and_nothing_else(world: Beside) -> None:
-    """A day later the pending request goes; the one with a future stays."""
-    await world.request("old", samples.request("alice"))
+    """A denied request goes after an hour, a pending one stays until a day is over."""
+    await world.request("pending", samples.request("alice"))
+    made = await world.request("denied", samples.request("alice"))
+    await world.admin.update(made.with_condition("Denied", "ByTest", "said the test"), "approval")
     (controller,) = world.made("csrcleaner")
     assert isinstance(controller, CleanRequests)
-    await controller.sweep()
-    assert await world.admin.find(Request, "old")
+    found = []
 
-    world.clock.ahead = timedelta(hours=24, minutes=1)
-    await controller.sweep()
+    for age in (timedelta(), timedelta(hours=1, minutes=1), timedelta(hours=24, minutes=1)):
+        world.clock.ahead = age
+        await controller.sweep()
+        there = [name for name in ("pending", "denied") if await world.admin.find(Request, name)]
+        found.append(there)
 
-    assert await world.admin.find(Request, "old") is None
+    assert found == [["pending", "denied"], ["pending"], []]

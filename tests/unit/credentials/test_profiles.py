@@ -5,12 +5,14 @@ from datetime import timedelta
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
 
+from orchid.approval.platform_signers import platform_profiles
 from orchid.credentials import der, names, profiles, signing_request
 from orchid.credentials.names import reserved_among
 from orchid.credentials.refusals import MalformedRequest, NotPermitted
 from orchid.credentials.usages import ALL_USAGES
+from orchid.wire.naming import KUBERNETES, ORCH
 from tests.unit.credentials import samples
 from tests.unit.credentials.samples import (
     CLIENT,
@@ -28,6 +30,14 @@ EMAIL = x509.RFC822Name("a@b.example")
 URI = x509.UniformResourceIdentifier("spiffe://a/b")
 FULL_CLIENT = ("client auth", "key encipherment", "digital signature")
 FULL_SERVING = ("server auth", "key encipherment", "digital signature")
+OWN = profiles.own_authority(
+    "example.com/own",
+    usages=FULL_CLIENT,
+    names=profiles.ALTERNATIVE_NAMES,
+    keys=("ECDSA-P256", "RSA-1024"),
+    max_duration=timedelta(days=1),
+    default_duration=timedelta(days=1),
+)
 
 
 def parsed(*args: object, **options: object) -> signing_request.SigningRequest:
@@ -184,14 +194,26 @@ def test_odd_requests_are_refused_or_harmless() -> None:
         assert label in ("ca-true", "own-key-usage", "unknown-critical", "groups-1000")
 
 
-@pytest.mark.parametrize(
-    ("key", "digest"),
-    [(samples.rsa_key("rsa-1024-pkcs8.pem"), hashes.SHA256())],
-)
-def test_weak_keys_are_not_signed(key: object, digest: object) -> None:
-    """A key that the API tolerated is still refused by every signer."""
-    with pytest.raises(NotPermitted, match="RSA keys must have 2048"):
-        NODE_CLIENT.check(parsed(key=key, digest=digest), CLIENT_USAGES)
+WEAK = {
+    "rsa-1024": (samples.rsa_key("rsa-1024-pkcs8.pem"), "RSA keys must have 2048"),
+    "p224": (ec.derive_private_key(7, ec.SECP224R1()), "elliptic curve secp224r1 is too weak"),
+}
+NODE_NAMES = ("system:node:n1", ("system:nodes",))
+SIGNERS = [*platform_profiles(ORCH).values(), *platform_profiles(KUBERNETES).values(), OWN]
+
+
+@pytest.mark.parametrize("weak", WEAK)
+@pytest.mark.parametrize("profile", SIGNERS, ids=lambda profile: profile.signer_name)
+def test_weak_keys_are_not_signed(profile: profiles.Profile, weak: str) -> None:
+    """A key that the API tolerated is refused by every signer, which takes the rest as it is."""
+    serving = "serving" in profile.signer_name
+    usages = SERVING_USAGES if serving else CLIENT_USAGES
+    names = (DNS,) if serving else ()
+    key, refusal = WEAK[weak]
+    profile.check(parsed(*NODE_NAMES, alternative_names=names), usages)
+
+    with pytest.raises(NotPermitted, match=refusal):
+        profile.check(parsed(*NODE_NAMES, alternative_names=names, key=key), usages)
 
 
 def test_endless_names_are_not_signed() -> None:

@@ -72,7 +72,9 @@ async def test_whoever_knew_a_later_time_is_told_that_it_is_gone(
 
 async def test_restored_store_goes_on_from_the_clock(backup: Path, tmp_path: Path) -> None:
     """When the replaced store is not there to tell, time is ahead of what it gave out."""
-    done = sqlite_restore.restore(backup, tmp_path / "new.db", first=5_000, stamp=STAMP)
+    now = first_revision(EPOCH + 5_000)
+
+    done = sqlite_restore.restore(backup, tmp_path / "new.db", first=now, stamp=STAMP)
 
     assert (done.contents.oldest, done.contents.newest) == (5_000, 5_000)
     assert done.aside is None
