@@ -64,7 +64,7 @@ class HttpRequest(msgspec.Struct, eq=False):
     # Seconds the handler may take once it suspends; it may change this until then.
     timeout: float = 60.0
     # A cache for what follows from the headers alone. Requests share it if they came on the same
-    # connection with exactly the same header bytes.
+    # connection with exactly the same header bytes, but for the digits of Content-Length.
     head_memo: dict[str, Any] = {}
 
     __repr__ = object.__repr__  # shows no field: there are tokens in it

@@ -13,7 +13,7 @@ from typing import Final
 
 import httptools
 
-from orchid.server.sockets.known_head import METHODS, Arrived, KnownHead
+from orchid.server.sockets.known_head import METHODS, Arrived, HeadParts, KnownHead
 from orchid.server.sockets.messages import HttpRequest, Peer
 from orchid.wire.naming import CLIENT_HEADERS
 
@@ -80,6 +80,7 @@ class RequestReader:
         "_strange_method",
         "_target",
         "_timeout",
+        "_unparsed",
         "peer",
         "phase",
         "ready",
@@ -114,6 +115,7 @@ class RequestReader:
         self._left = 0  # bytes of the body that are still to come; less than 0: it is chunked
         self._span = 0  # length of what was read of the present head or body
         self._head_span = 0  # the same of the head alone, once the body has begun
+        self._unparsed = False  # the body that arrives belongs to a known head
         self._target = b""
         self._headers: dict[str, str] = {}
         self._repeated: list[tuple[str, str]] | None = None
@@ -128,11 +130,16 @@ class RequestReader:
             return
         if self._begun:
             data, self._begun, self.phase = self._begun + data, b"", BETWEEN
+        if self._unparsed and not (data := self._feed_known_body(data)):
+            return
         between = self.phase == BETWEEN
         if between and self._known is not None:
-            known = self._known.again(data)
+            known = self._known.again(data, self._max_body)
             if known is not None:
-                self.ready.append(known)
+                if known.missing:
+                    self._await_body(known, data)
+                else:
+                    self.ready.append(known)
                 return
         self._plain = None
         start = 0
@@ -140,7 +147,7 @@ class RequestReader:
             end = self._end_of_part(data, start)
             self._feed_part(data[start:end])
             start = end
-        if between and self._plain is not None and self.phase == BETWEEN:
+        if between and self._plain is not None and self.phase in (BETWEEN, BODY):
             self._remember(self._plain, data)
             self._plain = None
 
@@ -208,13 +215,37 @@ class RequestReader:
             self._parser = httptools.HttpRequestParser(self)
             self._parser.feed_data(b"SOURCE" + part[method.end(1) :])
 
+    def _await_body(self, known: Arrived, piece: bytes) -> None:
+        """A head that is known has come without its body, or with some of it."""
+        body = known.request.body
+        self.phase = BODY
+        self._arriving = known
+        self._unparsed = True
+        self._head_span, self._span = len(piece) - len(body), len(body)
+        self._body, self._body_bytes, self._left = body, len(body), known.missing
+
+    def _feed_known_body(self, data: bytes) -> bytes:
+        """Take the body behind a known head, which the parser has not seen; give what follows."""
+        part = data[: self._left]
+        self._left -= len(part)
+        self._span += len(part)
+        self.on_body(part)
+        if not self._left:
+            self._unparsed = False
+            self.on_message_complete()
+        return data[len(part) :]
+
     def _remember(self, request: HttpRequest, piece: bytes) -> None:
         """Keep a head the second time its headers come; most of others never come again."""
-        headers = piece[piece.find(b"\r\n") : piece.find(b"\r\n\r\n")]
-        if len(headers) > KnownHead.LONGEST:
-            headers = b""  # idle connections keep little
-        elif headers == self._last_headers:
-            self._known = KnownHead.of(request, piece)
+        head = piece[: piece.find(b"\r\n\r\n") + 4]
+        alone = len(head) + len(request.body) == len(piece)
+        if len(head) > KnownHead.LONGEST or not alone:
+            self._last_headers = b""  # idle connections keep little
+            return
+        parts = HeadParts.of(head)
+        headers = parts.headers + parts.rest if parts is not None else b""
+        if parts is not None and headers == self._last_headers:
+            self._known = KnownHead.of(request, parts)
         self._last_headers = headers
 
     def forget(self) -> None:

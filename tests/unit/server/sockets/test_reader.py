@@ -6,55 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchid.server.sockets.messages import HttpRequest, Peer
-from orchid.server.sockets.reader import BETWEEN, CLOSE_SILENTLY, RequestReader
-
-START = b"GET / HTTP/1.1\r\n"
-CHUNKED = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-
-def new_reader(max_header_bytes: int = 1 << 20, max_body_bytes: int = 1000) -> RequestReader:
-    return RequestReader(
-        Peer("test"),
-        max_header_bytes=max_header_bytes,
-        max_headers=100,
-        max_body_bytes=max_body_bytes,
-        request_timeout=1,
-    )
-
-
-def read(data: bytes, **limits: int) -> RequestReader:
-    reader = new_reader(**limits)
-    reader.feed(data)
-    return reader
-
-
-def only_request(data: bytes) -> HttpRequest:
-    reader = read(data)
-    assert reader.refusal == 0
-    [arrived] = reader.ready
-    return arrived.request
-
-
-def told(reader: RequestReader) -> tuple[object, ...]:
-    """Everything that a reader makes of its bytes."""
-    requests = [
-        (
-            arrived.keep_alive,
-            arrived.chunked,
-            arrived.lingers,
-            arrived.request.method,
-            arrived.request.target,
-            arrived.request.path,
-            arrived.request.query,
-            arrived.request.headers,
-            arrived.request.repeated,
-            arrived.request.body,
-            arrived.request.too_large,
-        )
-        for arrived in reader.ready
-    ]
-    return requests, reader.refusal, reader.phase
+from orchid.server.sockets.reader import BETWEEN, CLOSE_SILENTLY
+from tests.unit.server.readers import CHUNKED, START, new_reader, only_request, read, told
 
 
 def test_a_request_is_taken_apart_without_decoding_it() -> None:
@@ -289,43 +242,6 @@ def test_continue_is_wanted_only_while_the_body_is_missing() -> None:
     assert reader.ready[0].request.body == b"hi"
 
 
-def test_a_repeated_head_gives_a_request_of_its_own() -> None:
-    """Its body is its own; the headers are those of the first."""
-    data = b"PUT /a?b HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nA: 1\r\nA: 2\r\n\r\n"
-    reader = new_reader()
-    for body in (b"one", b"two", b"six", b"end"):
-        reader.feed(data + body)
-
-    assert [arrived.request.body for arrived in reader.ready] == [b"one", b"two", b"six", b"end"]
-    assert reader.ready[-1].request.headers == only_request(data + b"end").headers
-    assert reader.ready[-1].request.all("a") == ["1", "2"]
-
-
-def test_bytes_that_look_like_a_known_head_inside_a_body_are_body() -> None:
-    """A head is recognised between requests only."""
-    small = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
-    outer = b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(small)
-    reader = new_reader()
-
-    for piece in (small, small, outer, small, small):
-        reader.feed(piece)
-
-    methods = [(arrived.request.method, arrived.request.body) for arrived in reader.ready]
-    assert methods == [("GET", b""), ("GET", b""), ("PUT", small), ("GET", b"")]
-
-
-def test_a_known_head_with_a_request_behind_it_gives_both() -> None:
-    """A piece that holds more than one request is read by the parser, in order."""
-    known = b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n"
-    reader = new_reader()
-
-    for piece in (known, known, known + b"PUT /b HTTP/1.1\r\nHost: h\r\n\r\n"):
-        reader.feed(piece)
-
-    seen = [(arrived.request.method, arrived.request.path) for arrived in reader.ready]
-    assert seen == [("GET", "/a")] * 3 + [("PUT", "/b")]
-
-
 def test_blank_lines_between_requests_are_no_request() -> None:
     """They end like a head and have its shape, but nothing is asked in them."""
     small = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -335,48 +251,6 @@ def test_blank_lines_between_requests_are_no_request() -> None:
         reader.feed(piece)
 
     assert len(reader.ready) == 3
-
-
-LINES = st.one_of(
-    st.sampled_from(
-        [
-            b"GET / HTTP/1.1",
-            b"DELETE /a/b%20c?d=e&f HTTP/1.1",
-            b"PUT //x?y?z HTTP/1.1",
-            b"HEAD /a HTTP/1.1",
-            b"GET /a#b HTTP/1.1",
-            b"GET /a HTTP/1.0",
-            b"GET /a HTTP/1.1 ",
-            b"GET  /a HTTP/1.1",
-            b"get /a HTTP/1.1",
-            b"GET http://h/a HTTP/1.1",
-            b"GET /\xc3\xa4 HTTP/1.1",
-            b"OPTIONS * HTTP/1.1",
-            b"CONNECT h:1 HTTP/1.1",
-            b"PRI * HTTP/2.0",
-            b"",
-        ]
-    ),
-    st.binary(max_size=30),
-    st.binary(max_size=12).map(lambda target: b"GET /" + target + b" HTTP/1.1"),
-)
-
-
-@given(LINES, st.sampled_from([b"", b"Content-Length: 2\r\n"]))
-def test_known_headers_change_nothing_about_another_line(line: bytes, extra: bytes) -> None:
-    """What a request line means, or whether it is refused, never depends on what came before."""
-    headers = b"\r\nHost: h\r\n" + extra + b"\r\n" + (b"hi" if extra else b"")
-    warm = new_reader()
-    for path in (b"/first", b"/second", b"/third"):
-        warm.feed(b"GET " + path + b" HTTP/1.1" + headers)
-    assert warm._known is not None
-    warm.ready.clear()
-    fresh = new_reader()
-
-    for reader in (warm, fresh):
-        reader.feed(line + headers)
-
-    assert told(warm) == told(fresh)
 
 
 REQUESTS = st.sampled_from(

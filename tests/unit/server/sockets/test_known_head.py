@@ -1,0 +1,194 @@
+"""Heads that are known on their connection: that they save work and change no meaning."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchid.server.sockets.reader import BETWEEN, BODY, RequestReader
+from tests.unit.server.readers import START, new_reader, only_request, told
+
+
+def test_a_repeated_head_gives_a_request_of_its_own() -> None:
+    """Its body is its own; the headers are those of the first."""
+    data = b"PUT /a?b HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nA: 1\r\nA: 2\r\n\r\n"
+    reader = new_reader()
+    for body in (b"one", b"two", b"six", b"end"):
+        reader.feed(data + body)
+
+    assert [arrived.request.body for arrived in reader.ready] == [b"one", b"two", b"six", b"end"]
+    assert reader.ready[-1].request.headers == only_request(data + b"end").headers
+    assert reader.ready[-1].request.all("a") == ["1", "2"]
+
+
+POST = b"POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\nA: 1\r\n\r\n"
+
+
+def warm_reader(max_body_bytes: int = 1000) -> RequestReader:
+    """One that knows the head of POST."""
+    reader = new_reader(max_body_bytes=max_body_bytes)
+    for body in (b"first", b"another"):
+        reader.feed(POST % len(body) + body)
+    assert reader._known is not None
+    reader.ready.clear()
+    return reader
+
+
+def test_a_known_head_is_known_with_a_body_of_another_length() -> None:
+    """It tells its own length, and shares what was found out from the others."""
+    reader = warm_reader()
+
+    for body in (b"", b"hi", b"x" * 999):
+        reader.feed(POST % len(body) + body)
+
+    told_lengths = [arrived.request.headers["content-length"] for arrived in reader.ready]
+    memos = {id(arrived.request.head_memo) for arrived in reader.ready}
+    assert told_lengths == ["0", "2", "999"]
+    assert [len(arrived.request.body) for arrived in reader.ready] == [0, 2, 999]
+    assert len(memos) == 1
+
+
+def test_a_known_head_waits_for_a_body_that_comes_later() -> None:
+    """Meanwhile its sender can be asked for, and what was kept of it is counted."""
+    reader = warm_reader()
+    head = POST % 6
+
+    reader.feed(head)
+    assert reader.phase == BODY
+    assert reader.arriving is not None
+    assert reader.arriving.path == "/p"
+    reader.feed(b"abc")
+    assert reader.unread_bytes == len(head) + 3
+    assert reader.ready == []
+    reader.feed(b"def" + POST % 2)
+    reader.feed(b"hi")
+
+    assert [arrived.request.body for arrived in reader.ready] == [b"abcdef", b"hi"]
+    assert reader.phase == BETWEEN
+
+
+def test_a_client_that_always_sends_heads_alone_is_known_too() -> None:
+    """The second head that comes alone is remembered like one that comes with its body."""
+    reader = new_reader()
+
+    for body in (b"one", b"four"):
+        reader.feed(POST % len(body))
+        reader.feed(body)
+
+    assert reader._known is not None
+    assert [arrived.request.body for arrived in reader.ready] == [b"one", b"four"]
+
+
+def test_a_body_behind_a_known_head_can_be_given_up() -> None:
+    """A caller who is refused is told so before the body is read."""
+    reader = warm_reader()
+    reader.feed(POST % 6)
+
+    reader.give_up_body()
+    reader.feed(b"abcdef")
+
+    [arrived] = reader.ready
+    assert arrived.request.too_large
+    assert not arrived.keep_alive
+
+
+def test_a_known_head_with_a_blank_line_before_it_is_no_other_head() -> None:
+    """What was a request line then is no header behind another line now."""
+    reader = new_reader()
+    for _ in range(3):
+        reader.feed(b"\r\n" + START + b"Host: h\r\n\r\n")
+
+    reader.feed(b"PUT /x HTTP/1.1\r\n" + START + b"Host: h\r\n\r\n")
+
+    assert reader.refusal == 400
+    assert {arrived.request.method for arrived in reader.ready} == {"GET"}
+
+
+LENGTHS = st.sampled_from([b"0", b"2", b"07", b"1000", b"1001", b"9" * 9, b"9" * 10, b"-1", b"+2"])
+
+
+@given(
+    st.one_of(LENGTHS, st.binary(max_size=4)),
+    st.sampled_from([b"", b"hi", b"x" * 7, b"x" * 1000, b"hiGET / HTTP/1.1\r\nHost: h\r\n\r\n"]),
+    st.lists(st.integers(0, 1100), max_size=4),
+)
+def test_a_known_head_changes_nothing_about_another_length(
+    length: bytes, body: bytes, cuts: list[int]
+) -> None:
+    """What a length means, or that it is refused, never depends on what came before."""
+    sent = (POST % 1).replace(b" 1\r\n", b" " + length + b"\r\n", 1) + body
+    edges = sorted({0, *(min(cut, len(sent)) for cut in cuts), len(sent)})
+    warm, fresh = warm_reader(), new_reader()
+
+    for start, end in pairwise(edges):
+        warm.feed(sent[start:end])
+    fresh.feed(sent)
+
+    assert told(warm) == told(fresh)
+
+
+def test_bytes_that_look_like_a_known_head_inside_a_body_are_body() -> None:
+    """A head is recognised between requests only."""
+    small = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+    outer = b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(small)
+    reader = new_reader()
+
+    for piece in (small, small, outer, small, small):
+        reader.feed(piece)
+
+    methods = [(arrived.request.method, arrived.request.body) for arrived in reader.ready]
+    assert methods == [("GET", b""), ("GET", b""), ("PUT", small), ("GET", b"")]
+
+
+def test_a_known_head_with_a_request_behind_it_gives_both() -> None:
+    """A piece that holds more than one request is read by the parser, in order."""
+    known = b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n"
+    reader = new_reader()
+
+    for piece in (known, known, known + b"PUT /b HTTP/1.1\r\nHost: h\r\n\r\n"):
+        reader.feed(piece)
+
+    seen = [(arrived.request.method, arrived.request.path) for arrived in reader.ready]
+    assert seen == [("GET", "/a")] * 3 + [("PUT", "/b")]
+
+
+LINES = st.one_of(
+    st.sampled_from(
+        [
+            b"GET / HTTP/1.1",
+            b"DELETE /a/b%20c?d=e&f HTTP/1.1",
+            b"PUT //x?y?z HTTP/1.1",
+            b"HEAD /a HTTP/1.1",
+            b"GET /a#b HTTP/1.1",
+            b"GET /a HTTP/1.0",
+            b"GET /a HTTP/1.1 ",
+            b"GET  /a HTTP/1.1",
+            b"get /a HTTP/1.1",
+            b"GET http://h/a HTTP/1.1",
+            b"GET /\xc3\xa4 HTTP/1.1",
+            b"OPTIONS * HTTP/1.1",
+            b"CONNECT h:1 HTTP/1.1",
+            b"PRI * HTTP/2.0",
+            b"",
+        ]
+    ),
+    st.binary(max_size=30),
+    st.binary(max_size=12).map(lambda target: b"GET /" + target + b" HTTP/1.1"),
+)
+
+
+@given(LINES, st.sampled_from([b"", b"Content-Length: 2\r\n"]))
+def test_known_headers_change_nothing_about_another_line(line: bytes, extra: bytes) -> None:
+    """What a request line means, or whether it is refused, never depends on what came before."""
+    headers = b"\r\nHost: h\r\n" + extra + b"\r\n" + (b"hi" if extra else b"")
+    warm = new_reader()
+    for path in (b"/first", b"/second", b"/third"):
+        warm.feed(b"GET " + path + b" HTTP/1.1" + headers)
+    assert warm._known is not None
+    warm.ready.clear()
+    fresh = new_reader()
+
+    for reader in (warm, fresh):
+        reader.feed(line + headers)
+
+    assert told(warm) == told(fresh)
