@@ -9,7 +9,8 @@ signatures.
 import datetime
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import NamedTuple
+
+import msgspec
 
 INTEGER = 0x02
 BOOLEAN = 0x01
@@ -31,7 +32,7 @@ class NotDer(ValueError):
     """The bytes do not follow the distinguished encoding rules."""
 
 
-class Element(NamedTuple):
+class Element(msgspec.Struct, frozen=True, gc=False):
     """One value inside a buffer: its tag, where it begins, where its content begins and ends."""
 
     tag: int

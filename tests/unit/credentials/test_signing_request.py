@@ -10,6 +10,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, padding
+from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -159,6 +160,21 @@ def test_a_wrong_signature_is_refused(key: ec.EllipticCurvePrivateKey, detail: s
 
     with pytest.raises(MalformedRequest, match=detail):
         signing_request.parse_der(changed)
+
+
+@pytest.mark.parametrize("hash_", [hashes.SHA256(), hashes.SHA384(), hashes.SHA512()])
+@pytest.mark.parametrize("curve", [ec.SECP224R1(), ec.SECP256R1(), ec.SECP384R1(), ec.SECP521R1()])
+def test_every_hash_of_an_elliptic_curve_is_verified(
+    curve: ec.EllipticCurve, hash_: hashes.HashAlgorithm
+) -> None:
+    """The request says which it is; as it was sent it is accepted, changed it is refused."""
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "node:n1")])
+    made = x509.CertificateSigningRequestBuilder().subject_name(subject)
+    sent = made.sign(ec.generate_private_key(curve), hash_).public_bytes(Encoding.DER)
+
+    assert signing_request.parse_der(sent).subject.common_name == "node:n1"
+    with pytest.raises(MalformedRequest, match="ECDSA verification failure"):
+        signing_request.parse_der(sent.replace(b"node:n1", b"node:n2"))
 
 
 def test_a_request_signed_by_another_key_is_refused() -> None:
