@@ -1,11 +1,13 @@
 """What a request costs on one server and on another, asked in turn, so that noise hits both.
 
 Two servers have the same core, and the load another. Each is asked for a second or so, again and
-again in turn (`compare`); what counts is the processor's time that the server took for a request,
-by the kernel's clock in nanoseconds, and of all turns the median. Whatever else the machine does
-meanwhile makes requests wait, but hardly makes them dearer.
+again in turn (`compare`). What counts is the processor's time that the server took for a request,
+by the kernel's clock in nanoseconds, from the beginning of its turn to that of its next: what it
+leaves for later is not forgotten. Of all turns the median of the ratios counts; how sure it is says
+the interval beside it.
 """
 
+import math
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,42 +19,46 @@ from tests.e2e.serving import Server
 Ask = Callable[[Server], int]
 """Asks a server for a while, and gives the number of requests."""
 
+NORMAL_95 = 1.96  # of the normal distribution
+
 
 @dataclass(frozen=True)
 class Comparison:
     """The time of a request on both servers, in microseconds of a processor."""
 
     before: float
-    after: float
-    spread: float  # of the ratio from turn to turn, in percent: half of the turns lie within
-
-    @property
-    def percent(self) -> float:
-        """How much more a request costs on the second one."""
-        return (self.after / self.before - 1) * 100
+    percent: float  # how much more a request costs on the second one
+    least: float  # so much more, at least and at most, with a probability of 95 percent
+    most: float
 
     def __str__(self) -> str:
+        after = self.before * (1 + self.percent / 100)
         return (
-            f"{self.before:8.1f} us {self.after:8.1f} us {self.percent:+6.1f} %"
-            f"   (turns differ by {self.spread:.1f} %)"
+            f"{self.before:8.1f} us {after:8.1f} us {self.percent:+6.1f} %"
+            f"   (95 %: {self.least:+.1f} to {self.most:+.1f} %)"
         )
 
 
 def compare(before: Server, after: Server, ask: Ask, turns: int) -> Comparison:
-    """Ask both in turn; the first turn only warms them."""
-    costs: list[tuple[float, float]] = []
-    for turn in range(turns + 1):
-        pair = [before, after]
-        if turn % 2:
-            pair.reverse()
-        found = {server.pid: _cost(server, ask) for server in pair}
-        if turn:
-            costs.append((found[before.pid], found[after.pid]))
-    ratio = statistics.median(second / first for first, second in costs)
-    ratios = sorted((second / first / ratio - 1) * 100 for first, second in costs)
-    quarter = len(ratios) // 4
-    base = statistics.median(first for first, _ in costs)
-    return Comparison(base, base * ratio, (ratios[-1 - quarter] - ratios[quarter]) / 2)
+    """Ask both in turn; the first turn only warms them, and the last only ends the one before."""
+    costs: dict[Server, list[float]] = {before: [], after: []}
+    begun: dict[Server, int] = {}
+    asked: dict[Server, int] = {}
+    for turn in range(turns + 2):
+        for server, found in costs.items():
+            used = processor_nanoseconds(server.pid)
+            if turn > 1:
+                found.append((used - begun[server]) / asked[server] / 1000)
+            begun[server], asked[server] = used, _asked(server, ask)
+    more = [(two / one - 1) * 100 for one, two in zip(*costs.values(), strict=True)]
+    return Comparison(statistics.median(costs[before]), statistics.median(more), *bounds(more))
+
+
+def bounds(found: list[float]) -> tuple[float, float]:
+    """Between which two values the median lies, whatever the distribution (the sign test)."""
+    ranked, count = sorted(found), len(found)
+    below = max(math.floor((count - NORMAL_95 * math.sqrt(count)) / 2), 0)
+    return ranked[below], ranked[count - 1 - below]
 
 
 def by_wrk(job: load.Job, *, core: int, connections: int) -> Ask:
@@ -67,13 +73,11 @@ def by_wrk(job: load.Job, *, core: int, connections: int) -> Ask:
     return ask
 
 
-def _cost(server: Server, ask: Ask) -> float:
-    """Microseconds of a processor for each request."""
-    begun = processor_nanoseconds(server.pid)
+def _asked(server: Server, ask: Ask) -> int:
     count = 0
     while not count:  # a busy machine may leave no time for a single answer
         count = ask(server)
-    return (processor_nanoseconds(server.pid) - begun) / count / 1000
+    return count
 
 
 def processor_nanoseconds(pid: int) -> int:

@@ -100,7 +100,9 @@ async def _measure(url: str, pid: int, seconds: int, connections: int, by_policy
     bodies = list(signing_requests(DIFFERENT))
     waiting: dict[bytes, asyncio.Future[None]] = {}
     watcher = await connect()
-    watching = asyncio.create_task(watcher.watch(f"{REQUESTS}?watch=1&resourceVersion=0", waiting))
+    now = json.loads(await watcher.send("GET", f"{REQUESTS}?limit=1", None))["metadata"]
+    changes = f"{REQUESTS}?watch=1&resourceVersion={now['resourceVersion']}"
+    watching = asyncio.create_task(watcher.watch(changes, waiting))
     workers = [await connect() for _ in range(connections)]
     numbers, took = itertools.count(), list[float]()
     run = f"bench-{secrets.token_hex(4)}"  # a server may be measured again and again
@@ -154,7 +156,7 @@ class Connection:
         self._headers = "".join(f"{name}: {value}\r\n" for name, value in HEADERS.items())
 
     async def send(self, method: str, path: str, body: object) -> bytes:
-        data = json.dumps(body).encode()
+        data = json.dumps(body).encode() if body is not None else b""
         self._write(method, path, f"Content-Length: {len(data)}\r\n", data)
         status, length = await self._head()
         content = await self._reader.readexactly(length)

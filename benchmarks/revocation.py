@@ -73,8 +73,8 @@ class Figures:
             self.missed.append(what)
 
     def compared(self, what: str, found: Comparison, percent: float) -> None:
-        """A figure that turns differ by more than is not decided, and so not reached."""
-        undecided = percent < found.percent <= percent + found.spread
+        """A figure within whose interval the limit lies is not decided."""
+        undecided = found.least <= percent < found.most
         text = f"{found}   undecided: take more turns" if undecided else str(found)
         self.tell(what, text, reached=found.percent <= percent)
 

@@ -369,6 +369,21 @@ async def test_what_cannot_be_meant_is_refused(
     assert (await server.call("GET", f"{REVOCATIONS}/bad")).status == 404
 
 
+async def test_tokens_that_are_yet_to_be_issued_cannot_be_taken_back(server: Api) -> None:
+    """The account goes on to get tokens, and the one that it has goes on to work."""
+    account = {"namespace": "default", "name": "builder"}
+    place = f"/api/v1/namespaces/{account['namespace']}/serviceaccounts"
+    await server.make(place, {"metadata": {"name": account["name"]}})
+    token = (await server.call("POST", f"{place}/builder/token", {})).json["status"]["token"]
+
+    answer = await revoke(server, "bad", {"account": {**account, "issuedBefore": FUTURE}})
+
+    assert answer.status == 422, answer.text
+    assert "spec.account.issuedBefore" in answer.json["message"]
+    assert "must not be in the future" in answer.json["message"]
+    assert await known(server, token=token) == 201
+
+
 async def test_what_is_revoked_never_changes(server: Api) -> None:
     """Neither by an update nor by what a client claims of the end."""
     made = await revoked(server, "x", certificate={"sha256": "0" * 64})

@@ -27,7 +27,6 @@ from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import Path, invalid
 from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.request_conditions import APPROVED, CertificateSigningRequestCondition
-from orchid.wire.struct import replace
 from orchid.wire.text import timestamp, whole_seconds
 
 CERTIFICATE = Path() / "status" / "certificate"
@@ -101,8 +100,9 @@ class RecordIssued(AdmissionPolicy):
                 uid=self._random.uid(),
                 creation_timestamp=self._issued(asked.signer_name, request.now),
             ),
-            spec=replace(
-                spec_of(facts, asked.signer_name),
+            spec=spec_of(
+                facts,
+                asked.signer_name,
                 request=IssuedFor(name=csr.name, uid=csr.metadata.uid),
                 requester=Requester(username=asked.username, uid=asked.uid, groups=asked.groups),
                 approval=Approval(reason=approved.reason, message=approved.message),

@@ -46,6 +46,10 @@ def _identifier(oid: str, parameters: bytes = b"") -> bytes:
     return der.encode(der.SEQUENCE, der.encode_oid(oid), parameters)
 
 
+def _ec_identifier(curve: str) -> bytes:
+    return _identifier("1.2.840.10045.2.1", der.encode_oid(curve))
+
+
 _RSA_SHA256 = _identifier("1.2.840.113549.1.1.11", der.encode(0x05))
 _ED25519 = _identifier("1.3.101.112")
 _ML_DSA = _identifier("2.16.840.1.101.3.4.3.18")  # RFC 9881 section 2: no parameters
@@ -53,6 +57,21 @@ _ECDSA: dict[str, tuple[bytes, ec.ECDSA]] = {
     "secp256r1": (_identifier("1.2.840.10045.4.3.2"), ec.ECDSA(hashes.SHA256())),
     "secp384r1": (_identifier("1.2.840.10045.4.3.3"), ec.ECDSA(hashes.SHA384())),
     "secp521r1": (_identifier("1.2.840.10045.4.3.4"), ec.ECDSA(hashes.SHA512())),
+}
+
+
+def _beginning(identifier: bytes, octets: int) -> bytes:
+    """What stands before the key itself, of so many octets, in its encoding (RFC 5280)."""
+    return der.encode(der.SEQUENCE, identifier, der.encode_bits(bytes(octets)))[:-octets]
+
+
+# Keys of one size, by how their encoding begins: points on a curve uncompressed, as usual.
+_BEGINNINGS = {
+    _beginning(_ec_identifier("1.2.840.10045.3.1.7"), 65): ECDSA_P256,
+    _beginning(_ec_identifier("1.3.132.0.34"), 97): "ECDSA-P384",
+    _beginning(_ec_identifier("1.3.132.0.35"), 133): "ECDSA-P521",
+    _beginning(_ED25519, 32): "Ed25519",
+    _beginning(_ML_DSA, 1952): ML_DSA_65,
 }
 
 
@@ -85,6 +104,11 @@ def algorithm_name(public: CertifiedKey) -> str:
     if isinstance(public, ec.EllipticCurvePublicKey):
         return _CURVES.get(public.curve.name, f"ECDSA-{public.curve.name}")
     return "Ed25519" if isinstance(public, ed25519.Ed25519PublicKey) else ML_DSA_65
+
+
+def usual_algorithm(spki: bytes) -> str:
+    """`algorithm_name` of a public key in DER, without reading it; nothing for RSA and others."""
+    return next((name for start, name in _BEGINNINGS.items() if spki.startswith(start)), "")
 
 
 def signer(key: AuthorityKey) -> tuple[bytes, Callable[[bytes], bytes]]:

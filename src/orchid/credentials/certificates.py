@@ -37,7 +37,7 @@ from orchid.credentials.refusals import (
 
 _MAX_CERTIFICATE = 128 * 1024
 _ALTERNATIVE_NAMES = der.encode_oid(x509.SubjectAlternativeName.oid.dotted_string)
-_USUAL_SIZE, _REMEMBERED = 4096, 64
+_USUAL_SIZE, _USUAL_TEXT, _REMEMBERED = 4096, 8192, 64
 _USUAL_NAME, _REMEMBERED_NAMES = 512, 256
 
 _UNREADABLE = "x509: malformed certificate"
@@ -110,8 +110,19 @@ def parse_blocks(text: bytes | str) -> list[x509.Certificate]:
 
     A block may hold several certificates one after the other; text outside blocks is ignored.
     """
-    found: list[x509.Certificate] = []
+    return [parse_once(data) for data in encoded_blocks(text)]
+
+
+def encoded_blocks(text: bytes | str) -> Iterable[bytes]:
+    """The same certificates in DER, not yet read; the last few texts are remembered."""
+    return _usual_blocks(text) if len(text) <= _USUAL_TEXT else _blocks(text)
+
+
+def _blocks(text: bytes | str) -> Iterator[bytes]:
+    """One at a time: a block of zeros is half a million elements, of which one is enough."""
     blocks = pem.split(text)
+    if not blocks:
+        raise MalformedCertificate("must contain at least one CERTIFICATE PEM block")
     for block in blocks:
         if block.label != pem.CERTIFICATE:
             raise MalformedCertificate(
@@ -121,10 +132,12 @@ def parse_blocks(text: bytes | str) -> list[x509.Certificate]:
             raise MalformedCertificate("no PEM block headers are permitted")
         if not block.data:
             raise MalformedCertificate("found CERTIFICATE PEM block containing 0 certificates")
-        found.extend(map(parse_once, _concatenated(block.data)))
-    if not found:
-        raise MalformedCertificate("must contain at least one CERTIFICATE PEM block")
-    return found
+        yield from _concatenated(block.data)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _usual_blocks(text: bytes | str) -> tuple[bytes, ...]:
+    return tuple(_blocks(text))
 
 
 def encode(certificate: x509.Certificate) -> bytes:
@@ -157,6 +170,12 @@ def issuer_bytes(data: bytes) -> bytes:
     """Give the issuer of a DER certificate as the bytes that stand there."""
     name = _find_parts(data).issuer
     return data[name.begin : name.stop]
+
+
+def spki_bytes(data: bytes) -> bytes:
+    """Give the public key of a DER certificate as the bytes that stand there."""
+    begin = _find_parts(data).subject.stop
+    return data[begin : der.element(data, begin, len(data)).stop]
 
 
 def identify(data: bytes) -> Identity:
@@ -336,7 +355,6 @@ def _texts(values: list[object]) -> tuple[str, ...]:
 
 
 def _concatenated(data: bytes) -> Iterator[bytes]:
-    """One at a time: a block of zeros is half a million elements, of which one is enough."""
     try:
         for part in der.children(data, 0, len(data)):
             yield data[part.begin : part.stop]

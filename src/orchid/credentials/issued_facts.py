@@ -1,7 +1,8 @@
 """What an issued certificate says, for whoever keeps an inventory: read from its own bytes.
 
-`read_issued` takes the PEM chain that a signer handed out and tells of its first certificate.
-Nothing here judges it.
+`read_issued` takes the PEM chain that a signer handed out and tells of its first certificate. The
+chain was validated a moment ago, so what was read of it then is not read again. Nothing here judges
+a certificate.
 """
 
 import datetime
@@ -11,12 +12,10 @@ from typing import Any, Final
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from orchid.credentials import certificates, pem
-from orchid.credentials.authority_keys import algorithm_name
+from orchid.credentials import certificates
+from orchid.credentials.authority_keys import algorithm_name, usual_algorithm
 from orchid.credentials.inspection import bits_of, purposes_of
-from orchid.credentials.refusals import MalformedCertificate
 from orchid.credentials.usages import usages_of
 
 _NAMES: Final[tuple[type[Any], ...]] = (
@@ -46,27 +45,25 @@ class IssuedFacts:
 
 def read_issued(chain: bytes) -> IssuedFacts:
     """Read the first certificate of a PEM chain."""
-    block = pem.first(chain)
-    if block is None:
-        raise MalformedCertificate("must contain at least one CERTIFICATE PEM block")
-    certificate = certificates.parse_once(block.data)
+    data = next(iter(certificates.encoded_blocks(chain)))
+    certificate = certificates.parse_once(data)
+    spki = certificates.spki_bytes(data)
     found: dict[type, x509.ExtensionType] = {}
     for extension in certificate.extensions:
         value = extension.value
         found[type(value)] = value
     authority = found.get(x509.AuthorityKeyIdentifier)
     key_id = getattr(authority, "key_identifier", None) or b""
-    algorithm, spki = _key(certificate)
     return IssuedFacts(
-        data=block.data,
+        data=data,
         serial=serial_name(certificate.serial_number),
-        sha256=hashlib.sha256(block.data).hexdigest(),
-        subject=certificate.subject.rfc4514_string(),
+        sha256=hashlib.sha256(data).hexdigest(),
+        subject=certificates.read_subject_of(data).text or certificate.subject.rfc4514_string(),
         names=_names(found.get(x509.SubjectAlternativeName)),
         usages=usages_of(
             bits_of(found.get(x509.KeyUsage)), purposes_of(found.get(x509.ExtendedKeyUsage))
         ),
-        key_algorithm=algorithm,
+        key_algorithm=usual_algorithm(spki) or _algorithm(certificate),
         key_sha256=hashlib.sha256(spki).hexdigest(),
         authority_key=key_id.hex(),
         not_before=certificate.not_valid_before_utc,
@@ -86,11 +83,10 @@ def _names(alternative: x509.ExtensionType | None) -> tuple[str, ...]:
     return tuple(str(name) for kind in _NAMES for name in alternative.get_values_for_type(kind))
 
 
-def _key(certificate: x509.Certificate) -> tuple[str, bytes]:
-    """The algorithm of the key, and the key itself; nothing if it cannot be read."""
+def _algorithm(certificate: x509.Certificate) -> str:
+    """The algorithm of the key; nothing if the key cannot be read."""
     try:
         key = certificate.public_key()
-        spki = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        return "", b""
-    return algorithm_name(key), spki  # type: ignore[arg-type]  # unknown kinds have a name there too
+        return ""
+    return algorithm_name(key)  # type: ignore[arg-type]  # unknown kinds have a name there too

@@ -7,6 +7,7 @@ ours may carry, always in the same order and encoding, and drops the rest.
 """
 
 import ipaddress
+import re
 import unicodedata
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
@@ -53,6 +54,20 @@ _WRITTEN = (
     COMMON_NAME,
     SERIAL_NUMBER,
 )
+# The short names of RFC 4514 section 3; other attributes go by their numbers.
+_SHORT = {
+    COMMON_NAME: "CN",
+    LOCALITY: "L",
+    PROVINCE: "ST",
+    ORGANIZATION: "O",
+    ORGANIZATIONAL_UNIT: "OU",
+    COUNTRY: "C",
+    STREET: "STREET",
+    "0.9.2342.19200300.100.1.25": "DC",
+    "0.9.2342.19200300.100.1.1": "UID",
+}
+# A value that RFC 4514 section 2.4 leaves as it is.
+_PLAIN = re.compile(r'(?![ #])[^\\"+,;<>\x00]*+(?<! )')
 # What is asked for most often is not decoded each time.
 _KNOWN = {der.encode_oid(oid)[2:]: oid for oid in (*_WRITTEN, USER_UID)}
 
@@ -84,6 +99,7 @@ class Attribute:
 
     oid: str
     value: str | None
+    joined: bool = field(default=False, compare=False)  # to the one before, in a relative name
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +125,20 @@ class DistinguishedName:
     def values(self, oid: str) -> tuple[str, ...]:
         """Give all string values of one attribute type."""
         return tuple(a.value for a in self.attributes if a.oid == oid and a.value is not None)
+
+    @property
+    def text(self) -> str:
+        """As RFC 4514 writes it; nothing if a value would have to be escaped, or is no string."""
+        relative: list[str] = []
+        for attribute in self.attributes:
+            if attribute.value is None or not _PLAIN.fullmatch(attribute.value):
+                return ""
+            part = f"{_SHORT.get(attribute.oid, attribute.oid)}={attribute.value}"
+            if attribute.joined:
+                relative[-1] += f"+{part}"
+            else:
+                relative.append(part)
+        return ",".join(reversed(relative))
 
     def encode(self) -> bytes:
         """Write the permitted attributes as a DER Name."""
@@ -168,10 +198,11 @@ def read_subject(data: bytes, name: der.Element) -> DistinguishedName:
     for relative in der.children(data, name.start, name.stop):
         if relative.tag != der.SET:
             raise der.NotDer("relative name is not a set")
+        first = len(found)
         for pair in der.children(data, relative.start, relative.stop):
             if len(found) == MAX_NAMES:
                 raise der.NotDer("too many attributes in a name")
-            found.append(_read_attribute(data, pair))
+            found.append(_read_attribute(data, pair, joined=len(found) > first))
     return DistinguishedName(tuple(found))
 
 
@@ -202,7 +233,7 @@ def _skeleton(value: str) -> str:
     return unicodedata.normalize("NFKC", visible).strip().casefold()
 
 
-def _read_attribute(data: bytes, pair: der.Element) -> Attribute:
+def _read_attribute(data: bytes, pair: der.Element, *, joined: bool) -> Attribute:
     if pair.tag != der.SEQUENCE:
         raise der.NotDer("attribute is not a sequence")
     oid = der.expect(data, pair.start, pair.stop, der.OID)
@@ -211,7 +242,7 @@ def _read_attribute(data: bytes, pair: der.Element) -> Attribute:
         raise der.NotDer("attribute has trailing data")
     content = data[oid.start : oid.stop]
     dotted = _KNOWN.get(content) or der.decode_oid(content)
-    return Attribute(dotted, _read_string(value.tag, data[value.start : value.stop]))
+    return Attribute(dotted, _read_string(value.tag, data[value.start : value.stop]), joined)
 
 
 def _read_string(tag: int, content: bytes) -> str | None:

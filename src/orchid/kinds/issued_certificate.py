@@ -137,8 +137,15 @@ def declare(names: Naming) -> Kind[IssuedCertificate]:
     )
 
 
-def spec_of(facts: IssuedFacts, signer_name: str) -> IssuedCertificateSpec:
-    """What the certificate itself says; who asked for it is for others to add."""
+def spec_of(
+    facts: IssuedFacts,
+    signer_name: str,
+    *,
+    request: IssuedFor,
+    requester: Requester,
+    approval: Approval,
+) -> IssuedCertificateSpec:
+    """What the certificate itself says, and how it came about."""
     return IssuedCertificateSpec(
         signer_name=signer_name,
         serial_number=facts.serial,
@@ -150,6 +157,9 @@ def spec_of(facts: IssuedFacts, signer_name: str) -> IssuedCertificateSpec:
         authority_key=facts.authority_key,
         not_before=facts.not_before,
         not_after=facts.not_after,
+        request=request,
+        requester=requester,
+        approval=approval,
         certificate=facts.data,
     )
 

@@ -37,8 +37,8 @@ log = logging.getLogger(__name__)
 INTERVAL_SECONDS: Final = 1.0
 FIRST_HURRY = 10  # times as often, until the log has begun
 PAGE: Final = 1024  # pending entries that are read, and put in order, at once
-MOST_AT_ONCE: Final = 64  # entries in one commit, each of which costs a change more
-MOST_STRETCHES: Final = 32  # of one bundle; more are joined into one
+MOST_AT_ONCE: Final = 96  # entries in one commit, each of which costs a change more
+MOST_STRETCHES: Final = 22  # of one bundle; more are joined into one, a change for each
 
 
 class LedgerBroken(Exception):

@@ -117,6 +117,22 @@ async def test_stretches_of_a_bundle_are_joined(store: MemoryStore) -> None:
     assert len((await store.read(places.bundle_span(0))).records) == 1
 
 
+async def test_very_many_entries_after_many_stretches_fit_into_a_commit(
+    store: MemoryStore,
+) -> None:
+    """As many as are logged at once, while as many stretches as there can be are joined."""
+    one = sequencer(store)
+    for number in range(MOST_STRETCHES):
+        await leave_pending(store, number, 1)
+        await one.drain()
+    await leave_pending(store, MOST_STRETCHES, 300)
+
+    await one.drain()
+
+    assert await numbers(store, MOST_STRETCHES + 300) == list(range(MOST_STRETCHES + 300))
+    assert (await audit(StoredLog(store), VERIFIER)).size == MOST_STRETCHES + 300
+
+
 async def test_two_servers_append_at_once_without_loss_or_repeat(store: MemoryStore) -> None:
     """Sequencers that race log every entry exactly once, and the log holds."""
     rivals = [sequencer(store) for _ in range(3)]
