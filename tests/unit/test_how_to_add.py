@@ -109,6 +109,32 @@ def test_every_command_is_in_the_table() -> None:
     assert not missing, f"give {sorted(missing)} a row in GROUPS of src/orchid/cli.py"
 
 
+def test_every_package_has_its_row() -> None:
+    """The table of layers has every package, and none that is gone."""
+    section = ARCHITECTURE.partition("## The layers")[2].partition("\n## ")[0]
+    first_cells = re.findall(r"^\| ([^|]+) \|", section, re.MULTILINE)
+    listed = {name for cell in first_cells for name in re.findall(r"`(\w+)`", cell)}
+
+    packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    there = packages | {path.stem for path in SOURCE.glob("*.py")}
+
+    missing = there - listed - {"__init__", "__main__", "version"}
+    assert not missing, f"give {sorted(missing)} a row under 'The layers' in docs/architecture.md"
+    assert listed <= there
+
+
+def test_every_file_that_the_page_names_is_there() -> None:
+    """A file that was moved is moved on the page too."""
+    named = set(re.findall(r"`(?:src/orchid/)?([\w/]+\.py)`", ARCHITECTURE))
+    files = [f"/{path.relative_to(ROOT).as_posix()}" for path in SOURCE.rglob("*.py")]
+    files += [f"/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "tests").rglob("*.py")]
+
+    gone = sorted(name for name in named if not any(file.endswith(f"/{name}") for file in files))
+
+    assert named
+    assert not gone, f"docs/architecture.md names {gone}: say where they are now"
+
+
 def test_the_table_names_what_there_is() -> None:
     """Every file that the table sends a reader to exists."""
     section = ARCHITECTURE.partition("## How to add")[2].partition("\n## ")[0]

@@ -1,4 +1,4 @@
-"""docs/operations.md names every setting with its default, and no setting that does not exist."""
+"""docs/operations.md names every setting with its default, and every metric of ours."""
 
 import re
 from pathlib import Path
@@ -9,8 +9,10 @@ import pytest
 
 from orchid.settings.given import Given
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "operations.md"
 ROW = re.compile(r"^\| `--([\w-]+)` \| (.+?) \| (.+) \|$", re.MULTILINE)
+OWN_METRIC = re.compile(r"\borchid_[a-z_]+[a-z]\b")
 FIELDS = {field.encode_name: field for field in msgspec.structs.fields(Given)}
 
 
@@ -38,6 +40,19 @@ def test_setting_is_explained_with_its_default(name: str) -> None:
 def test_no_setting_is_explained_that_does_not_exist() -> None:
     """A line that outlives its setting sends people after nothing."""
     assert set(rows()) <= set(FIELDS)
+
+
+def test_every_metric_of_ours_is_explained() -> None:
+    """A metric that no page names is watched by nobody."""
+    sources = (ROOT / "src" / "orchid").rglob("*.py")
+    counted = {
+        name for path in sources for name in re.findall(r'"(orchid_[a-z_]+)"', path.read_text())
+    }
+
+    missing = counted - set(OWN_METRIC.findall(PAGE.read_text()))
+
+    assert counted
+    assert not missing, f"explain {sorted(missing)} under Metrics in docs/operations.md"
 
 
 def test_every_flag_in_the_text_exists() -> None:

@@ -1,0 +1,24 @@
+"""GET /metrics of a whole server."""
+
+import re
+from pathlib import Path
+
+import orchid
+from tests.api.world import api
+
+
+async def test_every_metric_of_ours_is_on_the_page(server_files: Path) -> None:
+    """What is counted and shown nowhere was forgotten in the assembly."""
+    sources = Path(orchid.__file__).parent.rglob("*.py")
+    counted = {
+        name for path in sources for name in re.findall(r'"(orchid_[a-z_]+)"', path.read_text())
+    }
+    async with api(server_files) as server:
+        page = (await server.call("GET", "/metrics")).text
+
+    missing = counted - set(re.findall(r"^# TYPE (\S+)", page, re.MULTILINE))
+
+    assert counted
+    assert not missing, (
+        f"hand {sorted(missing)} to the MetricsPage in src/orchid/assembly/server.py"
+    )
