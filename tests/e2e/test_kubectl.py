@@ -235,11 +235,13 @@ def test_every_kind_has_a_table(kubectl: Kubectl, server: Server, tmp_path: Path
     kubectl("certificate", "approve", "kinds")
     issued = ("get", "issuedcertificates", "-w", "-o", r'jsonpath={.metadata.name}{"\n"}')
     serial = first_line(kubectl, *issued)
-    listed = kubectl("api-resources", "--verbs=list", "-o", "name").lines
+    kinds_of_server = ("api-resources", "--verbs=list", "-o", "name")
+    listed = kubectl(*kinds_of_server).lines
+    namespaced = kubectl(*kinds_of_server, "--namespaced=true").lines
 
     kinds = {name.partition(".")[0] for name in listed}
     missing = sorted(kinds - COLUMNS.keys())
-    assert not missing, f"give {missing} a row in COLUMNS, and an object in OTHERS, of this file"
+    assert not missing, f"give {missing} a row in COLUMNS and an object in OTHERS of this file"
     assert kinds == COLUMNS.keys()
     for resource in listed:
         kind = resource.partition(".")[0]
@@ -247,17 +249,14 @@ def test_every_kind_has_a_table(kubectl: Kubectl, server: Server, tmp_path: Path
         assert re.sub(r"\s+", " ", table.lines[0]).strip() == COLUMNS[kind]
         assert "<unknown>" not in table.out, str(table)
         assert_ages(table.lines, {"it", "kinds"})
-        name = "it" if kind in NAMESPACED else "kinds"
+        name = "it" if resource in namespaced else "kinds"
         name = serial if kind == "issuedcertificates" else name
+        there = [line.split()[0] for line in table.lines[1:]]
+        assert kind == "events" or name in there, f"put a {kind} named {name} into OTHERS"
         described = kubectl("-n", "kinds", "describe", resource, name)
         described.says("Name:")
         assert "<unknown>" not in described.out, str(described)
         assert "hidden" not in described.out
-
-
-NAMESPACED = {
-    "configmaps", "events", "leases", "pods", "rolebindings", "roles", "secrets", "serviceaccounts"
-}  # fmt: skip
 
 
 def assert_ages(lines: list[str], names: set[str]) -> None:

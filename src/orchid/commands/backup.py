@@ -3,8 +3,8 @@
 The copy is of one moment, is checked before it gets its name, and only its owner can read it, for
 it holds secrets. It holds the objects alone: keys, certificates and settings are files that any
 tool can copy. The key that seals the secrets stays out, too, so that a copy alone gives nothing
-away; --with-encryption-key writes it beside the copy. This and its kin work on files, beside the
-API, on the machine of the server.
+away; --with-encryption-key writes it beside the copy. Like `restore` and `migrate`, this works on
+files on the machine of the server, not through the API.
 """
 
 import argparse

@@ -65,7 +65,7 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
             raise Complaint(f"{chosen.signer} has no trust bundle")
     if tell(chosen.output, found[0] if chosen.name else found):
         return 0
-    # Several bundles of one signer may hold the same authority; each is told once.
+    # Several bundles of one signer may hold the same authority; each is shown once.
     blocks = dict.fromkeys(_text(each).rstrip("\n") for each in found)
     if chosen.pem:
         say("\n".join(blocks))
@@ -117,7 +117,7 @@ def _set(chosen: argparse.Namespace, server: ServerConnection) -> int:
             raise
         answer, done = server.post(_place(server), _new(chosen, server, text)), "made"
     else:
-        # The version that was read goes along, so that nobody's change is lost unseen.
+        # With the version that was read, so that no change in between is lost.
         spec = {**found["spec"], "trustBundle": text}
         if chosen.signer:
             spec["signerName"] = chosen.signer

@@ -1,7 +1,7 @@
-"""Certificate requests on this side of the wire: make a key, build a request, read one.
+"""Certificate requests on the client: make a key, build a request, read one.
 
 `make` writes a new ECDSA P-256 key that only its owner can read and never overwrites one; `build`
-gives the PEM of a request; `facts_of` and `certificate_facts` show what PEM really says.
+gives the PEM of a request; `facts_of` and `certificate_facts` show what PEM contains.
 """
 
 import ipaddress

@@ -1,10 +1,10 @@
-"""`orchid completion`: a script that lets a shell complete commands, actions, flags and names.
+"""`orchid completion`: a script that lets a shell complete commands, flags and names.
 
     bash    source <(orchid completion bash)
     zsh     source <(orchid completion zsh)
     fish    orchid completion fish | source
 
-The scripts know nothing: while one types they call `orchid completion words LINE...`, which prints
+The scripts know no words: while one types they call `orchid completion words LINE...`, which prints
 what may stand at the end of the line, one to a line. The words are taken from the parsers
 themselves, so that what is completed is what is understood; names are asked of the server that the
 line names. Completion prints no errors: where nothing is known nothing is printed, and the shell
@@ -129,13 +129,13 @@ class _Place:
         try:
             server = connect(chosen)
             page = server.get(objects.NAMES[sort](server), {"limit": str(MOST_NAMES)})
-        except (Complaint, RuntimeError):  # the latter: a home that nobody has
+        except (Complaint, RuntimeError):  # RuntimeError: `~` of a user without a home
             return []
         return [name_of(one) for one in page.get("items") or ()]
 
 
-# A colon and an equals sign end a word for bash, though not for us: what stands before the last of
-# them in the word is on the line already, and is cut from what is offered.
+# For bash, unlike for us, a colon and an equals sign end a word. What stands before the last of
+# them is on the line already, so it is cut from each suggestion.
 BASH: Final = """# bash completion of orchid; load it with: source <(orchid completion bash)
 _orchid() {
     local line="${COMP_LINE:0:COMP_POINT}" current there typed

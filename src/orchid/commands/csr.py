@@ -7,7 +7,7 @@
     orchid csr renew alice                    the same once more, before it ends
 
 New requests are made in requesting.py. What a request asks for is read out of its signed bytes
-(certificate_request.py), not taken from anybody's word.
+(certificate_request.py), not from what somebody wrote beside them.
 """
 
 import argparse

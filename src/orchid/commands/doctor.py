@@ -57,7 +57,7 @@ def installation(chosen: argparse.Namespace) -> "Installation":
 
 
 def _other_user(uid: int) -> str:
-    """Somebody else, and how to look as they do."""
+    """Another user who owns the files, and how to run this command as them."""
     try:
         name = pwd.getpwuid(uid).pw_name
     except KeyError:

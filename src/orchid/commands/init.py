@@ -1,6 +1,6 @@
 """`orchid init`: make the keys and certificates of a server, and start nothing.
 
-For servers that shall be one to their clients: make the files once, and copy those that are shared
+For several servers that clients see as one: make the files once, and copy those that are shared
 into the data directory of each before it starts. What is there already is kept. Refused while a
 server runs on the directory.
 """

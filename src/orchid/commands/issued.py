@@ -80,7 +80,7 @@ def place(server: ServerConnection, *parts: str) -> str:
 
 
 def _query(chosen: argparse.Namespace) -> dict[str, str]:
-    """What the server selects; the rest of the flags is for us."""
+    """What the server selects; the other flags are applied here."""
     fields = {
         "spec.signerName": chosen.signer,
         "spec.requester.username": chosen.user,
@@ -159,7 +159,7 @@ def _row(one: Json) -> list[str]:
         revoked.get("time", ""),
         revoked.get("reason", ""),
     )
-    # Others chose these texts, and a spreadsheet would compute what begins like a formula.
+    # Others chose these texts, and a spreadsheet evaluates what looks like a formula.
     return [f"'{cell}" if str(cell).startswith(FORMULAS) else str(cell) for cell in cells]
 
 

@@ -98,7 +98,7 @@ def _of_certificate(chosen: argparse.Namespace, server: ServerConnection) -> str
 
 
 def _of_plugin(chosen: argparse.Namespace, server: ServerConnection) -> str:
-    """Whoever uses the file runs `orchid credential`, with the kubeconfig that we use now."""
+    """A user by plugin: clients run `orchid credential`, with the kubeconfig that we use now."""
     words = ["credential", "--kubeconfig", ":".join(str(path.resolve()) for path in server.files)]
     if len(server.files) != 1:
         raise Complaint("--exec needs one kubeconfig: name it with --kubeconfig", USAGE)

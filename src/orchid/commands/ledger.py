@@ -148,7 +148,7 @@ async def _prove(chosen: argparse.Namespace, log: OpenedLog) -> None:
         raise Complaint(f"the ledger has {head.size} entries, and no entry {index}")
     entry = await audit.entry_at(log.source, index, head.size)
     proof = ProofFile(entry, index, await audit.inclusion_proof(log.source, index, head.size), note)
-    proof.opened(log.verifier)  # what does not hold is not handed out
+    proof.opened(log.verifier)  # a proof that does not hold is not written
     place = chosen.to or Path(f"{chosen.serial or index}.tlog-proof")
     _write(place, proof.encode())
     say(f"wrote {place}: entry {index} of {head.size}")
@@ -164,7 +164,7 @@ def serial_of(given: str) -> str:
 
 
 async def _index_of(log: OpenedLog, size: int, serial: str) -> int:
-    """Where the certificate with this serial number is told of; the newest bundles first."""
+    """Where the entry about a certificate is; the newest bundles are read first."""
     for tile in reversed(audit.bundles_of(size)):
         found = await audit.bundle_entries(log.source, tile)
         for place, entry in enumerate(found):

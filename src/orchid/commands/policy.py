@@ -42,7 +42,7 @@ from orchid.commands.terminal.subcommands import add_subcommands, delete_each, r
 KIND, VERSION = "ApprovalPolicy", "v1alpha1"
 LARGEST = 1 << 20
 STAR = "*"
-# A selector that is misspelt, and passed over, would make a policy speak of everybody.
+# A misspelt selector that is ignored would make the policy apply to everybody.
 STRICTLY = "?fieldValidation=Strict"
 MOODS = {"Approve": "good", "Deny": "bad", "Leave": "waiting"}
 
@@ -127,7 +127,7 @@ def _apply(chosen: argparse.Namespace, server: ServerConnection) -> int:
         answer = server.post(_place(server, "approvalpolicies") + STRICTLY, policy)
         done = "made"
     else:
-        # The version that was read goes along, so that nobody's change is lost unseen.
+        # With the version that was read, so that no change in between is lost.
         answer = server.put(place + STRICTLY, {**found, "spec": policy.get("spec") or {}})
         done = "replaced" if answer["spec"] != found["spec"] else "unchanged:"
     if not tell(chosen.output, answer):
@@ -243,7 +243,7 @@ def _tell(chosen: argparse.Namespace, status: Json) -> None:
 
 
 def _rows(policy: Json) -> list[tuple[object, ...]]:
-    """A policy's checks, one by one; its name stands at the first."""
+    """The checks of a policy, one row each; its name stands in the first row."""
     rows: list[tuple[object, ...]] = []
     if policy["selected"] and not policy["usable"]:
         rows.append(("use", "", _verdict(False), "the requester may not use this policy"))

@@ -31,7 +31,7 @@ class Decided(NamedTuple):
 
 
 def tried(chosen: argparse.Namespace, server: ServerConnection, terms: Json, review: Review) -> int:
-    """Have every decision judged by the policy, and tell what it would have changed."""
+    """Have the policy judge every decision, and show what it would have changed."""
     counts: Counter[tuple[str, str]] = Counter()
     changed: list[Json] = []
     for one in _decisions(server, times.now() - timedelta(seconds=chosen.since)):

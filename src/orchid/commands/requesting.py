@@ -1,8 +1,9 @@
-"""Requests for certificates, made on this side: `orchid csr new` and `orchid csr renew`.
+"""Requests for certificates, made by the client: `orchid csr new` and `orchid csr renew`.
 
-The key is made here and never leaves. Whether names and usages fit one of the platform's signers is
-judged before anything is sent, by the signer's own rules: the server would take such a request, and
-its signer refuse it later. `renewal_of` says what a certificate was asked for with.
+The key is made on this machine and never leaves it. Whether names and usages fit one of the
+platform's signers is judged before anything is sent, by the signer's own rules: the server would
+take such a request, and its signer would refuse it later. `renewal_of` says what to ask for to
+renew a certificate.
 """
 
 import argparse
@@ -127,7 +128,7 @@ def send(server: ServerConnection, name: str, key: keys.PrivateKey, wanted: Want
 
 
 def refuse_unfit(server: ServerConnection, signer: str, data: bytes, asked: list[str]) -> None:
-    """Say beforehand what a signer of the platform would not sign; of others we know no rules."""
+    """Refuse what a signer of the platform would not sign; the rules of others are not known."""
     profile = platform_profiles(server.names).get(signer)
     if profile is None:
         return

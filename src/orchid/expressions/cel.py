@@ -10,10 +10,10 @@ expression that is compiled. docs/decisions/0014-expressions.md says why it is t
 What the library leaves to us, and what therefore happens in this file alone:
 
 - It ends a text at a NUL character, so that "admin\\0x" would be "admin": such claims are refused.
-- It loses a reference to None whenever it hands one out, until the process dies: nulls are told by
-  their type and never asked for.
-- map and filter take time and memory with the square of a list: there is a limit to what is given,
-  and to the pieces that a text may be split into. Its own limit is 10 000 steps in all loops.
+- Each time it returns None it drops one reference to None, until the process crashes: nulls are
+  recognised by their type and never fetched.
+- The time and memory of map and filter grow with the square of a list: there is a limit to what is
+  given, and to the pieces that a text may be split into. Its own limit is 10 000 steps in loops.
 - Errors are values, and quote claims: only texts of our own go into `Failed`.
 - It cannot be interrupted and lets no other thread run: `Expression.cost` says beforehand how much
   work one could be, and isolated.py does what may be slow in a process of its own.
@@ -296,7 +296,7 @@ class Compiler:
 
 
 def _try(made: Expression, program: Any, sample: Mapping[str, Any]) -> None:
-    """Some of what is wrong is noticed only when a program is first run."""
+    """The library finds some mistakes only when a program first runs."""
     if made.cost(ExpressionInput(sample)) > _CHEAP_TRIAL:
         return
     try:
@@ -332,7 +332,7 @@ def _environment(variables: tuple[str, ...]) -> Any:
 
 
 def _with_known_fields(expression: Expression, known: Mapping[str, tuple[str, ...]]) -> Expression:
-    """A misspelt field would never be there, and the condition never hold."""
+    """Refuse fields that do not exist: with a misspelt one the condition would never hold."""
     for operand, field in sorted(expression.selects):
         if operand in known and field not in known[operand]:
             raise ExpressionUnusable(f"compilation failed: undefined field '{field}'")

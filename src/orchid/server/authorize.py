@@ -11,10 +11,10 @@ class AuthorizerFailed(Exception):
 
 
 async def require_allowed(authorizer: Authorizer, user: UserInfo, target: Target) -> None:
-    insist(await authorizer.authorize(user, target), user, target)
+    refuse_unless_allowed(await authorizer.authorize(user, target), user, target)
 
 
-def insist(decision: Decision, user: UserInfo, target: Target) -> None:
+def refuse_unless_allowed(decision: Decision, user: UserInfo, target: Target) -> None:
     """Raise unless the decision is to allow."""
     if decision.allowed:
         return

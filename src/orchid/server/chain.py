@@ -3,8 +3,8 @@
     read the target -> authenticate (401) -> impersonate (403) -> find a seat (429)
     -> authorize (403) -> a page, or dispatch to a kind's verb -> answer
 
-Audit and metrics look on from both ends. Whatever goes wrong becomes an answer here: an ApiError as
-its Status, anything unforeseen as a bare 500 with the story in the log.
+Audit and metrics see each request and its answer. Whatever goes wrong becomes an answer here: an
+ApiError as its Status, anything unforeseen as a bare 500 with the story in the log.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from orchid.engine.request import Request
 from orchid.engine.seat import SEAT
 from orchid.server.audit.redaction import presented_token
 from orchid.server.audit.trail import AuditTrail
-from orchid.server.authorize import AuthorizerFailed, insist
+from orchid.server.authorize import AuthorizerFailed, refuse_unless_allowed
 from orchid.server.dispatch import Dispatch
 from orchid.server.exchange import Exchange, audit_ids
 from orchid.server.fairness import READ_VERBS, Fairness, Overloaded
@@ -121,7 +121,7 @@ class Chain:
     def _panicked(self, exchange: Exchange, problem: BaseException) -> Response:
         """What nobody foresaw, as an answer.
 
-        A panic that no guard has met ends its request, as any failure does; an exit passes.
+        The panic of a library ends its request, as any failure does; SystemExit and the like pass.
         """
         if not isinstance(problem, Exception) and not is_panic(type(problem)):
             raise problem
@@ -178,7 +178,7 @@ class Chain:
         try:
             exchange.observed.decision = decision = await self._authorizer.authorize(user, target)
             if not decision.allowed:
-                insist(decision, user, target)
+                refuse_unless_allowed(decision, user, target)
             if not target.is_resource:
                 page = self._pages.answer(exchange)
                 return page if isinstance(page, Response) else await page

@@ -121,7 +121,7 @@ class Dispatch:
     def _route(self, exchange: Exchange, target: Target) -> Route:
         """The kind and endpoint that a path names, if the method goes there."""
         if target.path.startswith("//"):
-            raise NoSuchRoute  # what it means was judged already; as it stands it leads nowhere
+            raise NoSuchRoute  # authorized by what it resolves to, but no route begins so
         rest = exchange.located.rest
         scoped = rest[0] == "namespaces" and rest[2:3] == (target.resource,)
         tail = rest[2:] if scoped else rest
@@ -143,7 +143,7 @@ class Dispatch:
         if exchange.http.method not in methods or target.verb not in kind.verbs:
             raise MethodNotAllowed
         if target.verb == "deletecollection" and target.path.endswith("/"):
-            raise BadRequest(NO_NAME)  # rather an object whose name was lost than all of them
+            raise BadRequest(NO_NAME)  # its name was probably lost: do not delete them all
         return kind, None
 
     def _endpoint_route(
@@ -152,7 +152,7 @@ class Dispatch:
         endpoint = kind.endpoint(name)
         if endpoint is None or exchange.located.watch_path:
             raise NoSuchRoute
-        if not target.name:  # which made a list of a get
+        if not target.name:
             raise BadRequest(NO_NAME)
         if target.verb not in endpoint.verbs or exchange.http.method == "HEAD":
             raise MethodNotAllowed
@@ -201,14 +201,14 @@ class Dispatch:
         if websocket.is_asked_for(exchange.http):
             agreed = websocket.handshake(exchange.http, self._names.websocket_bearer)
             if isinstance(agreed, int):
-                return Response(agreed)  # bare: the other side is no client of the API yet
+                return Response(agreed)  # without a Status: no WebSocket was agreed on
             stream = WatchStream(watch, exchange, self._clock, lasts, joins=False)
             return Stream(websocket.SWITCHING, agreed, stream.opened)
         stream = WatchStream(watch, exchange, self._clock, lasts)
         return Stream(200, head(exchange, stream.content_type), stream.opened)
 
     def _watch_seconds(self, asked: int) -> float:
-        """How long a watch lasts: as asked for, but never twice the least; else between the two."""
+        """How long a watch lasts: as asked for, at most twice the least; else between both."""
         if asked:
             return min(float(asked), 2 * self._shortest_watch)
         return self._shortest_watch * (1.0 + random.random())  # noqa: S311 -- spread, not secrecy
@@ -304,7 +304,7 @@ class Dispatch:
     async def _delete_unreadable(
         self, exchange: Exchange, request: Request, kind: Kind[Any]
     ) -> Answer:
-        """Remove what nobody can read, for those who may do even that."""
+        """Remove an object that cannot be decoded; this needs a right of its own."""
         request.annotate(self._names.unsafe_delete_annotation, "")
         unsafe = replace(request.target, verb="unsafe-delete-ignore-read-errors")
         await require_allowed(self._authorizer, request.user, unsafe)
@@ -320,7 +320,9 @@ class Dispatch:
         kind, _ = route
         self._negotiate(exchange, kind, None)
         selected = parse.read_options(exchange.query)
-        self._verbs.listing.selection(kind, selected)  # refuses before the delete options do
+        self._verbs.listing.selection(
+            kind, selected
+        )  # its errors come before those of the delete options
         options = self._delete_options(exchange, request, collection=True)
         request.options = selected._replace(dry_run=request.options.dry_run)
         await self._verbs.deleting.delete_collection(kind, options, request)
@@ -444,7 +446,7 @@ class Dispatch:
 
 
 def require_names(request: Request) -> None:
-    """A path segment may be empty or a trick; then it names nothing."""
+    """Refuse a segment of the path that is empty, or that no name can be."""
     name = request.target.name
     if not name:
         raise BadRequest(NO_NAME)

@@ -37,7 +37,7 @@ class _Followed(NamedTuple):
 
     http: HttpRequest
     target: Target
-    username: str  # whom it is shown to, which is another than presented it if that acts as one
+    username: str  # whom it is shown to: the impersonated user, if there is one
 
 
 class OpenWatches:

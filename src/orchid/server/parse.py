@@ -102,7 +102,7 @@ def _without_query(method: str, raw_path: str) -> Located:
 
 @functools.lru_cache(maxsize=1024)
 def _among(method: str, place: str, endpoint: str = "") -> Located | None:
-    """The meaning of `place/NAME` for any name, if that is an object and the name says no more.
+    """The meaning of `place/NAME` for any name, if that is an object and no more.
 
     A server has far more objects than collections, so the collections are what is cached. The same
     for `place/NAME/endpoint`.
@@ -110,7 +110,7 @@ def _among(method: str, place: str, endpoint: str = "") -> Located | None:
     if "%" in place or not place.isascii() or "%" in endpoint or not endpoint.isascii():
         return None
     if _ANY_NAME in place.split("/"):
-        return None  # it would not be known which of the two is found
+        return None  # the stand-in for the name would be there twice
     path = f"{place}/{_ANY_NAME}"
     try:
         located = _read(method, f"{path}/{endpoint}" if endpoint else path)
@@ -118,7 +118,7 @@ def _among(method: str, place: str, endpoint: str = "") -> Located | None:
         return None
     target = located.target
     is_object = target.name == _ANY_NAME and target.subresource == endpoint
-    # A Namespace is its own namespace, so there the name says two things.
+    # Of a Namespace, the name is also the namespace.
     return located if is_object and target.namespace != _ANY_NAME else None
 
 
@@ -161,7 +161,7 @@ def _read(method: str, raw_path: str) -> Located:
 
 
 def _collection(located: Located, query: Query) -> Target:
-    """Without a name a get is a list or a watch, and a delete is for all."""
+    """Without a name a get is a list or a watch, and a delete deletes the collection."""
     target, watch_path = located.target, located.watch_path
     verb, name = target.verb, ""
     if verb == "get":

@@ -185,7 +185,7 @@ def error_response(exchange: Exchange, error: ApiError) -> Response:
 
 
 def turned_away(exchange: Exchange, error: ApiError) -> bool:
-    """Whether the caller is known and got no further: whom to act as, and whether they may."""
+    """Whether a known caller was refused by impersonation or authorization."""
     if exchange.observed.caller is None or (
         exchange.observed.decision and exchange.observed.decision.allowed
     ):

@@ -2,8 +2,8 @@
 
 `audit` reads everything once and computes the tree anew. The first thing that does not fit is named
 in `LogRefused`: an entry by its index, a tile by its path. With an earlier checkpoint it also sees
-that the log of that time is the beginning of this one: so a log that was rolled back or rewritten
-is found out, even if it was done by somebody who has its key.
+that the log of that time is the beginning of this one. So it finds a log that was rolled back or
+rewritten, even by somebody who has its key.
 """
 
 import base64

@@ -1,7 +1,7 @@
 """Checkpoints: how large a log is and its root, signed; as in C2SP tlog-checkpoint.
 
-A checkpoint of the past is worth keeping: with it, a log that was cut short or rewritten since is
-found out. `Checkpoint.opened` takes only what the log's own key has signed.
+An old checkpoint is worth keeping: it shows whether the log was cut short or rewritten since.
+`Checkpoint.opened` takes only what the log's own key has signed.
 """
 
 import base64

@@ -1,8 +1,8 @@
-"""The Merkle tree of RFC 6962: hashes of entries, of nodes, and of stretches of a log.
+"""The Merkle tree of RFC 6962: hashes of entries, of nodes, and of ranges of a log.
 
 A log is a list of entries. Its root hash stands for all of them, in their order: whoever knows the
 root can be shown that an entry is in the log (inclusion), or that a longer log begins with this one
-(consistency), by a few hashes. Start with `Subtree`, a stretch of entries with one hash of its own;
+(consistency), by a few hashes. Start with `Subtree`, a range of entries with one hash of its own;
 a proof is a list of them (proofs.py). A *node* is a subtree whose size is a power of two, and is
 what tiles keep (tiles.py). Nothing here reads or writes anything.
 """

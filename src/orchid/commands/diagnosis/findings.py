@@ -10,7 +10,7 @@ from orchid.data_directory import DataDirectory
 from orchid.settings.checking import Settings
 
 GOOD: Final = "good"
-NOTE: Final = "note"  # neither good nor bad: something could not be looked at, and why
+NOTE: Final = "note"  # neither good nor bad: something could not be checked, and why
 SOON: Final = "soon"  # it will be wrong if nobody acts
 WRONG: Final = "wrong"
 

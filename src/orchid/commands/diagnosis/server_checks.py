@@ -207,7 +207,7 @@ def _running(here: Installation) -> Iterator[ServerConnection]:
 
 
 def connected(kubeconfig: Path) -> ServerConnection | None:
-    """A connection as the administrator, if somebody answers at its end."""
+    """A connection as the administrator; None if no server answers."""
     try:
         found = FoundKubeconfig((kubeconfig,), "data directory")
         server = ServerConnection(kubeconfig_file.load(found), found)

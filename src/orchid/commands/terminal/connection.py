@@ -5,8 +5,9 @@ Start with `add_flags(parser)` and `connect(chosen)`. A call gives the decoded J
 it. A server that cannot be reached is a Complaint too, and says which address was tried and which
 file named it. One connection, one call after the other; nothing is retried.
 
-Whatever changes something says which server it changed. A server that is no Orchid, and that only
-the environment led to, is changed after a yes alone (`--context`, `--kubeconfig`, or a person's).
+Whatever changes something says which server it changed. A server that is no Orchid, and that was
+found only by the environment, is changed only if the caller named it (`--context`, `--kubeconfig`)
+or says yes.
 """
 
 import argparse

@@ -35,7 +35,7 @@ class FoundKubeconfig:
 
     @property
     def is_ambient(self) -> bool:
-        """Whether it may well be the configuration of another program, for another server."""
+        """Whether nobody named it now, so that it may be meant for another server."""
         return self.why in (ENVIRONMENT, HOME)
 
 

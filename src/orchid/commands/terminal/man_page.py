@@ -46,7 +46,7 @@ def page(parser: argparse.ArgumentParser) -> str:
 
 
 def inner(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """The commands, or actions, of a parser."""
+    """The commands, or subcommands, of a parser."""
     # argparse has no other way to ask a parser what it understands.
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

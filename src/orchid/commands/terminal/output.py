@@ -17,7 +17,7 @@ REFUSED = 1
 USAGE = 2
 
 GAP, EDGES = 3, 2  # blanks between the columns of a drawn table, and at its sides
-INDENT = 2  # of what stands on a line of its own
+INDENT = 2  # before what stands on a line of its own
 LEAST_ROOM = 24  # for a column whose longest names stand on lines of their own
 COLOURS = {"good": "green", "bad": "red", "waiting": "yellow", "": ""}
 

@@ -1,7 +1,7 @@
-"""Commands with actions below them: `orchid csr new`, `orchid csr list`, and so on.
+"""Commands with subcommands: `orchid csr new`, `orchid csr list`, and so on.
 
-A command lists its actions as rows; each is told the server it speaks to. `for_each` is for those
-that take several names, `delete_each` for those that delete what they name.
+A command lists its subcommands as rows; each is handed the server to talk to. `for_each` is for
+those that take several names, `delete_each` for those that delete what they name.
 """
 
 import argparse
@@ -30,7 +30,7 @@ class Subcommand(NamedTuple):
 def add_subcommands(
     parser: argparse.ArgumentParser, rows: Iterable[tuple[str, str, Arguments, Act]]
 ) -> None:
-    """Give a command its actions; `list` can also be watched, and prints names alone."""
+    """Give a command its subcommands; `list` gets flags to watch, and to print names alone."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     for name, words, arguments, act in rows:
         place = actions.add_parser(
@@ -44,7 +44,7 @@ def add_subcommands(
 
 
 def run_subcommand(chosen: argparse.Namespace) -> int:
-    """Do the action that was chosen, with the server that the flags lead to."""
+    """Run the subcommand that was chosen, with the server that the flags name."""
     act: Act = chosen.act
     return act(chosen, connect(chosen))
 

@@ -6,8 +6,8 @@
     pruned(node, value, tree)   the value without these paths
 
 A path ends where ownership ends: at a scalar, at an atomic list or object, at an empty container.
-A container that comes or goes as a whole is a path of its own. `metadata.managedFields` is never
-looked at. Where the schema knows nothing, objects are granular and lists atomic.
+A container that is added or removed as a whole is a path of its own. `metadata.managedFields` is
+never looked at. Where the schema knows nothing, objects are granular and lists atomic.
 
 Trees are those of field_set.py. Values are plain JSON; nothing is changed in place.
 """
@@ -295,7 +295,7 @@ def _claims(node: Node, value: Any) -> Tree | None:
 
 
 def with_parents(node: Node, tree: Tree) -> Tree:
-    """The set with every declared field on the way to a path of it; members of maps are not."""
+    """The set and every declared field above one of its paths; members of maps are left out."""
     result: Tree = {}
     for key, below in tree.items():
         if key == SELF or not below:

@@ -1,6 +1,6 @@
-"""JSON patch (RFC 6902), with the reference's few liberties.
+"""JSON patch (RFC 6902), with the few extensions of the reference.
 
-Start at `apply`. The liberties: `replace` of a missing member adds it, `test` of a missing member
+Start at `apply`. The extensions: `replace` of a missing member adds it, `test` of a missing member
 against null holds, `copy` of a missing member copies null, negative indices count from the end.
 Whatever fails, the caller learns only that the patch does not apply.
 
@@ -56,12 +56,12 @@ def apply(document: dict[str, Any], operations: Any) -> Any:
 
 
 def carries(operations: list[Any]) -> bool:
-    """Whether values of the document are brought to other places in it."""
+    """Whether an operation copies or moves values within the document."""
     return any(isinstance(one, dict) and one.get("op") in ("copy", "move") for one in operations)
 
 
 def unknown_members(operations: Any) -> list[str]:
-    """What field validation has to say about the operations themselves."""
+    """What field validation finds wrong with the operations themselves."""
     return [
         f"json patch unknown field {quote(f'[{position}].{name}')}"
         for position, operation in enumerate(operations or ())

@@ -1,4 +1,4 @@
-"""The annotation in which the command line keeps what it applied before apply moved to the server.
+"""The annotation in which client-side apply keeps what was applied last.
 
 Only for the command line's own manager name. `forgiven` says which conflicts are with its own past:
 fields that the annotation set and that nobody changed since. `refreshed` keeps the annotation in
@@ -35,7 +35,7 @@ def forgiven(
         changed, removed = compare(schema, config, live)
         return claimed(schema, config).difference(changed).difference(removed)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return EMPTY  # whatever it is, it is nobody's last configuration
+        return EMPTY  # not a configuration
 
 
 def refreshed(result: dict[str, Any], config: dict[str, Any], annotation: str) -> dict[str, Any]:

@@ -97,10 +97,10 @@ def after_update(
     sent = new["metadata"].get("managedFields") if main_resource else None
     start = stored if sent is None or sent == stored else _sent_or_stored(sent, stored)
     if not start and live is not None:
-        return None  # an object that nobody tracks is not tracked by updates
+        return None  # updates do not begin to track an object that has no entries
     old = zero(schema) if live is None else live
     if has_nameless_elements(schema, old, new):
-        return None  # nobody could say who owns what of such a list
+        return None  # an element without its key cannot be named in an entry
     changed, removed = compare_tracked(schema, old, new)
     if reset:
         untracked = FieldSet.of_paths(reset)

@@ -1,4 +1,4 @@
-"""Server-side apply: a manager states all it wants; the server merges it and keeps the peace.
+"""Server-side apply: a manager sends every field it wants; the server merges and finds conflicts.
 
 Start at `apply`, which reads as the steps themselves:
 
@@ -8,7 +8,7 @@ Start at `apply`, which reads as the steps themselves:
     4  a field that changes and belongs to somebody else is a conflict, unless forced
     5  who owns what afterwards
 
-Nothing is changed in place; the store is not known here, and neither are defaults.
+Nothing is changed in place. Neither the store nor defaults are known here.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class _Outcome:
     changed: FieldSet
     removed: FieldSet
     conflicts: dict[managed_fields.Identity, FieldSet]
-    same: bool  # nothing changes, not even what nobody comes to own here
+    same: bool  # nothing changes, not even a field that gets no owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class _Request:
         return (self.manager, APPLY, "", self.subresource)
 
     def known_owners(self, live: Object | None) -> Owners:
-        """The owners so far. The first apply finds one for all that is there already."""
+        """The owners so far. At the first apply, one owner is made for everything that is set."""
         if live is None:
             return {}
         owners = managed_fields.read(live["metadata"].get("managedFields") or ())
@@ -148,7 +148,7 @@ class _Request:
     def outcome(self, live: Object, config: Object, owners: Owners) -> _Outcome:
         merged = _merge(self.schema, live, config)
         claims = self._tracked(claimed(self.schema, config))
-        # Taking out may empty what the configuration names; laying it over again puts that back.
+        # Removing fields may empty what the configuration names; a second merge puts that back.
         merged = _merge(self.schema, self._without_dropped(merged, claims, owners), config)
         differences = compare(self.schema, live, merged)
         changed, removed = map(self._tracked, differences)
@@ -157,7 +157,7 @@ class _Request:
             shared = EMPTY if identity == self.identity else owner.fields.intersection(changed)
             if shared:
                 conflicts[identity] = shared
-        # Who names the record itself, if only to say nothing of it, counts as a writer.
+        # A configuration that names managedFields, even if empty, counts as a write.
         same = not any(differences) and "managedFields" not in (config.get("metadata") or ())
         return _Outcome(merged, claims, changed, removed, conflicts, same)
 
@@ -190,7 +190,7 @@ class _Request:
         for identity, owner in owners.items():
             if identity != self.identity:
                 claimed_by_all = claimed_by_all.union(owner.fields)
-        mine = self._with_parents(last).difference(_METADATA)  # it names the object
+        mine = self._with_parents(last).difference(_METADATA)  # name and namespace stay
         managed = self._with_parents(claimed_by_all)
         present = self._present(merged)
         left = self._present(self._pruned(merged, mine))
@@ -264,10 +264,10 @@ def _child(node: Node, name: str) -> Node:
 
 
 def _merge_elements(node: Sequence, live: list[Any], config: list[Any]) -> list[Any]:
-    """Configured elements in their order; a live one that nobody configured keeps its place.
+    """Configured elements in their order; live ones that are not configured keep their places.
 
-    The walk goes along both lists. A live element that is configured further on steps aside until
-    its turn, except the one whose turn is next: it holds those behind it back.
+    Both lists are read at once. A live element that is configured later is skipped until it is
+    reached there. If it is the next configured one, the live elements behind it wait for it.
     """
     wanted = {element_key(node, item): item for item in config}
     standing = [(element_key(node, item), item) for item in live]

@@ -1,7 +1,7 @@
 """Strategic merge patch: a merge patch that knows which lists merge, and takes directives.
 
 Start at `apply`. Objects merge and null removes, as in a merge patch; a list whose elements have a
-key merges element by element, a set of scalars unites, any other list is replaced. Which list is
+key merges element by element, sets of scalars are joined, any other list is replaced. Which list is
 which stands in the schema; what the schema does not know merges like plain JSON.
 
     "$patch": "replace" | "delete"      take the rest of this object as it is | empty it
@@ -194,7 +194,7 @@ def _arranged(
 ) -> list[Any]:
     """What is named in `order` keeps that order; the rest keeps its place in the live list.
 
-    A rest element goes first only where the live list has it before the named one.
+    One of the rest comes before a named element only if it does so in the live list.
     """
     wanted = {_identity(item, keys): place for place, item in reversed([*enumerate(order)])}
     stood = {_identity(item, keys): place for place, item in reversed([*enumerate(live)])}
@@ -293,7 +293,7 @@ def _plain(value: Any) -> str:
 def _outline(value: Any) -> str:
     """A value for a message: the names of members and the kinds of elements.
 
-    Not the values themselves: the patch may be one of a secret, and messages go far.
+    Not the values themselves: they may be secret, and messages are shown and logged.
     """
     if isinstance(value, dict):
         return f"map[{' '.join(value)}]"[:_LONGEST]

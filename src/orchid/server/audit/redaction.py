@@ -1,9 +1,10 @@
 """What an audit event leaves out, field by field.
 
 Who, what and where are never hidden: users and groups, addresses, verbs, paths, selectors, and the
-names in bodies stand as they are, whatever they look like. Otherwise one could hide by a name.
+names in bodies are recorded as they are, whatever they look like. Otherwise a caller could hide
+behind a name that looks like a token.
 
-    always hidden     values of query parameters that the API does not know; telling fields
+    always hidden     values of query parameters that the API does not know; secret fields
     hidden on sight   in every other text that a caller chose: the token that they presented,
                       and what has the shape of a token or a private key
 
@@ -23,7 +24,7 @@ from orchid.wire.codec.documents import encode
 from orchid.wire.struct import Wire, replace
 from orchid.wire.user import UserInfo
 
-SHORTEST_TOKEN: Final = 8  # to hide less than this would hide half the record
+SHORTEST_TOKEN: Final = 8  # a shorter text may stand anywhere, and hiding it would hide much else
 LONGEST_SIGN: Final = 24  # so much of a token is looked for first; the whole is seldom there
 
 # What the API knows of; other parameters may be anybody's secrets.
@@ -36,8 +37,8 @@ PARAMETERS: Final = frozenset(
         "timeoutSeconds", "uid", "verbose", "watch",
     }
 )  # fmt: skip
-SELECTING: Final = ("fieldSelector=", "labelSelector=")  # they say what is meant
-TELLING_FIELDS: Final = frozenset({"token", "password", "privateKey", "clientSecret", "stringData"})
+SELECTING: Final = ("fieldSelector=", "labelSelector=")  # they name the objects that are meant
+SECRET_FIELDS: Final = frozenset({"token", "password", "privateKey", "clientSecret", "stringData"})
 # Fields of bodies that say who, what or where; with `labels` everything below.
 NAMING_FIELDS: Final = frozenset(
     {
@@ -187,13 +188,13 @@ def _shown_pair(pair: str) -> str:
     return f"{name}={MASK}" if equals else MASK
 
 
-_TELLING = tuple(name.encode() for name in sorted(TELLING_FIELDS))
+_SECRET = tuple(name.encode() for name in sorted(SECRET_FIELDS))
 
 
 def tidied(data: bytes, plan: Plan) -> msgspec.Raw | None:
-    """A body as it is recorded: on one line, without telling fields, perhaps without owners."""
+    """A body as it is recorded: on one line, without secret fields, perhaps without owners."""
     omits = plan.omits_managed_fields and b'"managedFields"' in data
-    if not omits and b"\n" not in data and not any(name in data for name in _TELLING):
+    if not omits and b"\n" not in data and not any(name in data for name in _SECRET):
         return msgspec.Raw(data)
     try:
         value = msgspec.json.decode(data)
@@ -207,7 +208,7 @@ def _tidy(value: Any, omits_managed_fields: bool) -> Any:
         return [_tidy(item, omits_managed_fields) for item in value]
     if not isinstance(value, dict):
         return value
-    told = TELLING_FIELDS | {"value"} if _patches_telling_field(value) else TELLING_FIELDS
+    told = SECRET_FIELDS | {"value"} if _patches_secret_field(value) else SECRET_FIELDS
     return {
         key: MASK if key in told and item else _tidy(item, omits_managed_fields)
         for key, item in value.items()
@@ -215,10 +216,10 @@ def _tidy(value: Any, omits_managed_fields: bool) -> Any:
     }
 
 
-def _patches_telling_field(value: dict[str, Any]) -> bool:
-    """Whether this is an operation of a JSON patch on a telling field."""
+def _patches_secret_field(value: dict[str, Any]) -> bool:
+    """Whether this is an operation of a JSON patch on a secret field."""
     path = value.get("path") if "op" in value else None
-    return isinstance(path, str) and not TELLING_FIELDS.isdisjoint(path.split("/"))
+    return isinstance(path, str) and not SECRET_FIELDS.isdisjoint(path.split("/"))
 
 
 def _printable_event(event: AuditEvent) -> AuditEvent:

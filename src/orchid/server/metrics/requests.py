@@ -27,7 +27,7 @@ SECONDS: Final = (
 ANSWER_BYTES: Final = (1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9)
 BODY_BYTES: Final = (1e3, 1e4, 5e4, 1e5, 2.5e5, 5e5, 1e6, 1.5e6, 2e6, 2.5e6, 3e6)
 
-# What each verb is called in a label; other methods of non-resource paths are all one.
+# What each verb is called in a label; other methods of non-resource paths share one name.
 VERBS: Final = {
     "get": "GET",
     "head": "GET",
@@ -143,7 +143,7 @@ class CountedRequests:
             counts.update(dict.fromkeys(counts, 0))
 
     def key(self, exchange: Exchange) -> Key:
-        """The labels of a request. What we do not serve is all one."""
+        """The labels of a request. All paths that are not served share one set."""
         target = exchange.located.target
         verb = VERBS.get(target.verb, OTHER_VERB)
         if not target.is_resource:

@@ -4,8 +4,8 @@
     /openapi/v3              which documents there are, each with its hash
     /openapi/v3/apis/G/V     one group and version in OpenAPI 3.0; with ?hash= to be kept for ever
 
-The documents are made from the kinds' declarations. All of that, code included, waits in
-pages.py until somebody asks, so that starting the server does not pay for it.
+The documents are made from the kinds' declarations. pages.py, which does so, is imported when
+somebody first asks, so that the server starts sooner.
 """
 
 import functools

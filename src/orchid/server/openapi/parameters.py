@@ -1,6 +1,6 @@
 """The parameters of every verb, as OpenAPI 3.0 describes them. Data; start with `QUERY`.
 
-What they mean is decided elsewhere: server/parse.py reads them, engine/ gives them their sense.
+What they mean is decided elsewhere: server/parse.py reads them, engine/ applies them.
 """
 
 from typing import Any, Final

@@ -24,7 +24,7 @@ from orchid.wire.struct import Wire, always, describe
 PathItem = dict[str, Any]
 Operation = dict[str, Any]
 
-FAILURE = "Failure"  # the answer to everything that did not go well
+FAILURE = "Failure"  # the answer to every request that failed
 _REFER_TO_FAILURE = {"$ref": f"#/components/responses/{FAILURE}"}
 # What every operation may answer: nobody is let in without credentials.
 REFUSALS = {"401": _REFER_TO_FAILURE, "default": _REFER_TO_FAILURE}
@@ -69,7 +69,7 @@ class WatchEvent(Wire):
 
 @dataclass(frozen=True)
 class PathPlace:
-    """One path of a kind: under which name and how far down it leads."""
+    """One path of a kind: of its collection, of an object, or of a subresource."""
 
     path: str
     parameters: tuple[Parameter, ...]
@@ -79,7 +79,7 @@ class PathPlace:
 
 
 class Paths:
-    """The paths of one kind after the other; their schemas gather in the definitions."""
+    """The paths of each kind; their schemas are collected in the definitions."""
 
     def __init__(self, names: Naming, definitions: Definitions) -> None:
         self._names = names
@@ -95,7 +95,7 @@ class Paths:
         return found
 
     def failure(self) -> dict[str, Any]:
-        """What is answered when something did not go well."""
+        """The answer to a request that failed."""
         content = _content(self._definitions.of_type(Status, META, (_STATUS,)), SERVED)
         content["text/plain"] = {"schema": {"type": "string"}}
         return {"description": "It did not go well; a Status says why.", "content": content}

@@ -77,7 +77,7 @@ class Definitions:
         return refer(name)
 
     def of_type(self, type_: type[Wire], place: str, gvks: tuple[Schema, ...] = ()) -> Schema:
-        """A reference to any type, with the kinds it goes by."""
+        """A reference to any type, with the kinds that it is served as."""
         reference = self._record(tree_of(type_), place)
         if gvks:
             self.schemas[reference["$ref"].removeprefix(PREFIX)][GROUP_VERSION_KIND] = list(gvks)
@@ -200,7 +200,7 @@ def refer(name: str) -> Schema:
 def wrapped(
     schema: Schema, text: str = "", default: Any = None, *, nullable: bool = False
 ) -> Schema:
-    """The schema with more said of it; a reference may have no neighbours, so it is wrapped."""
+    """The schema with more keywords; a reference may have none beside it, so it is wrapped."""
     more: Schema = {}
     if text:
         more["description"] = text

@@ -1,4 +1,4 @@
-"""OpenAPI 3.0 said again in Swagger 2.0, which older clients read. Start with `swagger`.
+"""OpenAPI 3.0 converted to Swagger 2.0, which older clients read. Start with `swagger`.
 
 Swagger knows no null, no choice between schemas, and no media type beside each schema; what it
 cannot say is left out. Old clients refuse fields that they find in no definition, so an object that

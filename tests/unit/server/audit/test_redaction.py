@@ -7,7 +7,7 @@ import pytest
 
 from orchid.access.impersonation import Impersonated
 from orchid.engine.interfaces import Authenticated
-from orchid.server.audit.redaction import TELLING_FIELDS, shown_uri
+from orchid.server.audit.redaction import SECRET_FIELDS, shown_uri
 from orchid.server.exchange import Exchange
 from orchid.server.sockets.messages import HttpRequest, Peer, Response
 from orchid.wire.errors import ErrorSubject, NotFound
@@ -30,7 +30,7 @@ async def test_patch_is_recorded_as_it_came() -> None:
     assert patched(world) == {"a": 1, "token": "***"}
 
 
-@pytest.mark.parametrize("field", sorted(TELLING_FIELDS))
+@pytest.mark.parametrize("field", sorted(SECRET_FIELDS))
 async def test_telling_fields_are_hidden_in_every_form_of_patch(field: str) -> None:
     """Whatever stands in a field of such a name, at any depth, or is put there by an operation."""
     world = World({"level": "Request"})
@@ -46,7 +46,7 @@ async def test_telling_fields_are_hidden_in_every_form_of_patch(field: str) -> N
 def test_the_telling_fields_are_these() -> None:
     """Names under which clients keep credentials, in whatever they send."""
     expected = {"token", "password", "privateKey", "clientSecret", "stringData"}
-    assert expected == TELLING_FIELDS
+    assert expected == SECRET_FIELDS
 
 
 @pytest.mark.parametrize("credential", [TOKEN, JWT])
