@@ -13,7 +13,6 @@ A mirror Pod shows what a node runs by itself. It stays as it is, and has no acc
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from orchid.admission.namespace_lifecycle import Ensure
@@ -23,10 +22,9 @@ from orchid.engine.interfaces import AdmissionPolicy, Randomness
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request
 from orchid.kinds.pod import Pod
-from orchid.kinds.pod_references import PLACES, items, located
+from orchid.kinds.pod_references import PLACES, items, leaves, located
 from orchid.kinds.service_account import DEFAULT_ACCOUNT, ServiceAccount
 from orchid.wire.errors import ErrorSubject, Forbidden
-from orchid.wire.fields import Path
 from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
 from orchid.wire.text import quote
@@ -55,7 +53,8 @@ class PodAccount(AdmissionPolicy):
         self._root_ca = names.root_ca_config_map
 
     async def admit(self, request: Request, kind: Kind[Any], new: Pod, old: Pod | None) -> Pod:
-        if request.target.subresource or (old is not None and not added_secrets(new, old)):
+        before = named_secrets(old) if old is not None else frozenset()
+        if request.target.subresource or (old is not None and named_secrets(new) <= before):
             return new
         about = kind.about(new.name or new.metadata.generate_name)
         if self._mirror in new.metadata.annotations:
@@ -74,8 +73,7 @@ class PodAccount(AdmissionPolicy):
         if old is None:
             new = replace(new, spec=self._equipped(new.spec, account))
         if account.metadata.annotations.get(self._limits) in ON:
-            for secret in added_secrets(new, old):
-                refuse_unlisted(about, account, secret)
+            refuse_unlisted(about, account, new, before)
         return new
 
     # -- the account -------------------------------------------------------------------------
@@ -161,43 +159,43 @@ def wants_token(spec: dict[str, Any], account: ServiceAccount) -> bool:
 
 
 class NamedSecret(NamedTuple):
-    """A Secret that a Pod names, and where; which pulls images is a list of its own."""
+    """A Secret that a Pod names; those that pull images have a list of their own."""
 
-    place: Path
+    pulls: bool
     name: str
 
-    @property
-    def pulls(self) -> bool:
-        return self.place.text.startswith(PULL_SECRETS)
+
+def named_secrets(pod: Pod) -> frozenset[NamedSecret]:
+    return frozenset(
+        NamedSecret(path[0] == PULL_SECRETS, name)
+        for path in PLACES["secrets"]
+        for name in leaves(pod.spec, path)
+    )
 
 
-def secrets(pod: Pod) -> Iterator[NamedSecret]:
-    for path in PLACES["secrets"]:
+def refuse_unlisted(
+    about: ErrorSubject, account: ServiceAccount, pod: Pod, before: frozenset[NamedSecret]
+) -> None:
+    """Refuse the first Secret that the account does not list and the Pod did not name before."""
+    listed = {NamedSecret(True, secret.name) for secret in account.image_pull_secrets}
+    listed |= {NamedSecret(False, secret.name) for secret in account.secrets}
+    unlisted = named_secrets(pod) - before - listed
+    for path in PLACES["secrets"] if unlisted else ():
+        pulls = path[0] == PULL_SECRETS
         for place, name in located(pod.spec, path):
-            yield NamedSecret(place, name)
-
-
-def added_secrets(new: Pod, old: Pod | None) -> list[NamedSecret]:
-    """The Secrets that the Pod did not name before."""
-    before = {(secret.pulls, secret.name) for secret in secrets(old)} if old else set()
-    return [secret for secret in secrets(new) if (secret.pulls, secret.name) not in before]
-
-
-def refuse_unlisted(about: ErrorSubject, account: ServiceAccount, named: NamedSecret) -> None:
-    listed = account.image_pull_secrets if named.pulls else account.secrets
-    if named.name not in [secret.name for secret in listed]:
-        sort = "imagePullSecret" if named.pulls else "secret"
-        raise Forbidden(
-            about,
-            f"{named.place}={quote(named.name)} is not allowed because service account "
-            f"{account.name} does not reference that {sort}",
-        )
+            if NamedSecret(pulls, name) in unlisted:
+                sort = "imagePullSecret" if pulls else "secret"
+                raise Forbidden(
+                    about,
+                    f"{place}={quote(name)} is not allowed because service account {account.name} "
+                    f"does not reference that {sort}",
+                )
 
 
 def mirror_refusal(pod: Pod) -> str:
     if pod.account:
         return "a mirror pod may not reference service accounts"
-    if any(True for _ in secrets(pod)):
+    if named_secrets(pod):
         return "a mirror pod may not reference secrets"
     for volume in items(pod.spec.get("volumes")):
         projected = volume.get("projected")

@@ -57,19 +57,17 @@ PROJECTED: Final = {
 }
 
 
-def leaves(value: Any, path: tuple[str, ...]) -> Iterator[str]:
+def leaves(value: Any, path: tuple[str, ...]) -> list[str]:
     """The texts at the end of a path, through lists where there are any; odd shapes have none."""
-    if not path:
-        if isinstance(value, str) and value:
-            yield value
-    elif isinstance(value, dict):
-        inner = value.get(path[0])
-        for item in inner if isinstance(inner, list) else (inner,):
-            yield from leaves(item, path[1:])
+    found = [value]
+    for word in path:
+        inner = [one[word] for one in found if isinstance(one, dict) and word in one]
+        found = [item for one in inner for item in (one if isinstance(one, list) else (one,))]
+    return [one for one in found if isinstance(one, str) and one]
 
 
 def located(value: Any, path: tuple[str, ...], at: Path = ROOT) -> Iterator[tuple[Path, str]]:
-    """The same, each with the place where it stands."""
+    """The same, each with the place where it stands; slow, so only for what is to be told."""
     if not path:
         if isinstance(value, str) and value:
             yield at, value
@@ -91,7 +89,7 @@ def items(value: Any) -> Iterator[dict[str, Any]]:
 def reference_of(spec: dict[str, Any]) -> str:
     """What a Pod refers to, besides the account it runs as; nothing if it stands alone."""
     for resource in ("secrets", "configmaps"):
-        if any(True for path in PLACES[resource] for _ in leaves(spec, path)):
+        if any(leaves(spec, path) for path in PLACES[resource]):
             return resource
     if spec.get("resourceClaims"):
         return "resourceclaims"

@@ -191,7 +191,7 @@ class PodReferences:
 
     def _read(self, entry: Entry[Any]) -> tuple[str, set[Reference]]:
         spec = msgspec.json.decode(entry.data).get("spec")
-        node = next(leaves(spec, ("nodeName",)), "")
+        node = next(iter(leaves(spec, ("nodeName",))), "")
         namespace, name = entry.meta.namespace, entry.meta.name
         references = {("pods", namespace, name)}
         # A mirror Pod is made by its node, which could write any reference into it.
