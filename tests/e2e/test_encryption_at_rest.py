@@ -1,6 +1,9 @@
-"""Secrets at rest: a canary is in no file and not in etcd; keys change without losing anything."""
+"""Secrets at rest: a canary is in no file, in no core and not in etcd; keys change without loss."""
 
 import base64
+import os
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -80,6 +83,23 @@ def test_a_secret_is_in_no_file_of_the_data_directory(
     keys = [path.name for path in tmp_path.iterdir() if path.name.endswith(".yaml")]
     assert keys == ["whole.db.encryption.yaml"]
     assert (tmp_path / keys[0]).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_secret_is_in_no_core_of_a_crash(tmp_path: Path) -> None:
+    """Whoever starts the server allows cores of any size; it crashes and leaves none."""
+    shell = ("bash", "-c", 'ulimit -c unlimited && cd "$0" && exec "$@"', str(tmp_path))
+    with running_server(tmp_path / "data", launcher=shell) as server:
+        keep(server)
+        limits = Path(f"/proc/{server.pid}/limits").read_text()
+        os.kill(server.pid, signal.SIGABRT)
+        code = server.process.wait(20)
+
+    allowed = re.search(r"Max core file size +(\w+) +(\w+)", limits)
+    assert allowed is not None
+    assert allowed.groups() == ("0", "0")
+    assert code == -signal.SIGABRT
+    assert list(tmp_path.glob("core*")) == []
+    assert holds_canary(tmp_path) == []
 
 
 def test_a_backup_with_its_key_is_readable_elsewhere(

@@ -6,6 +6,7 @@ cannot be used ends the start with one line and exit code 2; a store that does n
 
 import argparse
 import asyncio
+import resource
 import signal
 import typing
 from collections.abc import Awaitable, Callable
@@ -62,6 +63,8 @@ def until_signal(chosen: argparse.Namespace, work: Work) -> int:
     from orchid import telemetry
 
     settings = settings_of(chosen)
+    # A crash leaves no image of memory behind: it would hold every key and every secret.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     telemetry.configure(settings.given.log_level, settings.given.log_format)
 
     async def run() -> None:
