@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from orchid.tlog.checkpoints import Checkpoint
 from tests.conformance.exchanges import TOKENS, tokens_by_user
 from tests.e2e.https import Https
 from tests.e2e.serving import Server, running_server
@@ -114,6 +115,26 @@ def test_ledger_that_was_rolled_back_is_told(tmp_path: Path) -> None:
     assert found["ledger"]["state"] == "wrong"
     assert "rolled back" in found["ledger"]["text"]
     assert "ledger.checkpoint" in found["ledger"]["advice"]
+
+
+def test_the_length_of_the_ledger_is_told_as_of_now(tmp_path: Path) -> None:
+    """As its checkpoint has it, however old the server's last look is."""
+    with (
+        running_server(tmp_path / "data", "--token-auth-file", str(TOKENS)) as server,
+        Https(server.port) as client,
+    ):
+        before = logged(client)
+        client.send("POST", REVOCATIONS, REVOCATION, token=ADMIN)
+        until(lambda: logged(client) > before)
+        _, found = examined(server)
+
+        assert f"has {logged(client)} entries" in found["ledger"]["text"]
+
+
+def logged(client: Https) -> int:
+    """How many entries the ledger has by its checkpoint."""
+    page = client.send("GET", "/ledger/checkpoint", token=ADMIN)
+    return Checkpoint.claimed(page.body).size if page.status == 200 else 0
 
 
 def entries(client: Https) -> int:

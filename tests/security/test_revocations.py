@@ -402,8 +402,9 @@ async def test_what_is_revoked_never_changes(server: Api) -> None:
 
     assert updated.status == 422
     assert "field is immutable" in updated.text
-    assert "expires" not in created.json.get("status", {})
-    assert "expires" not in status.json.get("status", {})
+    assert made["status"]["expires"] != PAST
+    assert created.json["status"]["expires"] == made["status"]["expires"]
+    assert status.json["status"]["expires"] == made["status"]["expires"]
 
 
 GRANTS: dict[str, dict[str, Any]] = {

@@ -56,9 +56,11 @@ class RevocationPermission(AdmissionPolicy):
         already: Callable[[CredentialRevocationSpec], list[str]],
         is_ours: Callable[[str], bool],
         longest_token: timedelta | None,
+        clients_end: Callable[[], datetime],
     ) -> None:
         """`already`: the keys of the revocations there are of the same thing. `is_ours`: whether a
         signer, by its name, is this server's. `longest_token`: None if there is no limit.
+        `clients_end`: when the last authority ends whose certificates prove clients.
         """
         self._feed = feed
         self._records = feed.of(IssuedCertificate)
@@ -68,6 +70,7 @@ class RevocationPermission(AdmissionPolicy):
         self._already = already
         self._is_ours = is_ours
         self._longest_token = longest_token
+        self._clients_end = clients_end
         self._certificates_group = names.certificates
         self._account_annotation = names.account_name_annotation
 
@@ -149,8 +152,10 @@ class RevocationPermission(AdmissionPolicy):
             if not named.sha256:
                 return new.spec, None  # refused by the rules of the kind
             request.warn("no certificate with this fingerprint was issued here")
-            # Nobody knows whose certificate it is, so a signer that was named is ignored.
-            return replace(new.spec, certificate=RevokedCertificate(sha256=named.sha256)), None
+            # Nobody knows whose certificate it is, so a signer that was named is ignored; nor when
+            # it ends, but an authority's end is the end of what it signed.
+            unseen = RevokedCertificate(sha256=named.sha256)
+            return replace(new.spec, certificate=unseen), self._clients_end()
         record = found.spec
         known = RevokedCertificate(
             sha256=record.sha256,

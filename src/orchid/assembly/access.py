@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
 
 from orchid.access.authenticators.anonymous import AnonymousAuthenticator, InvalidAnonymousPath
 from orchid.access.authenticators.bearer import BearerAuthenticator, WebSocketAuthenticator
@@ -141,6 +140,7 @@ class Access:
         terms_of = _terms_of(signer_terms(names, longest), self._authorities)
         self.explainer = PolicyExplainer(names, feed, self.authorizer, terms_of, clock)
         self.revocations = Revocations(feed)
+        self._client_pools: list[Callable[[], ClientVerifier]] = []
         self.keys = Keys(settings, files)
         self.issuer = TokenIssuer(
             IssuingSettings(
@@ -261,7 +261,7 @@ class Access:
         given, names = self.settings.given, self.settings.names
         audiences = self.settings.api_audiences
         members: list[Authenticator] = []
-        pool = _client_pool(given.client_ca_file or str(self.files.ca_certificate))
+        pool = self._client_pool(given.client_ca_file or str(self.files.ca_certificate))
         if given.requestheader_client_ca_file:
             members.append(self._front_proxy(pool()))
         members.append(ClientCertificateAuthenticator(pool, self.clock, names, self.revocations))
@@ -281,11 +281,18 @@ class Access:
             extra_prefixes=given.requestheader_extra_headers_prefix,
             allowed_names=given.requestheader_allowed_names,
         )
-        pool = _client_pool(given.requestheader_client_ca_file)
+        pool = self._client_pool(given.requestheader_client_ca_file)
         refuse_shared_authorities(pool(), clients, wanted.allowed_names)
         return RequestHeaderAuthenticator(
             wanted, pool, self.clock, self.settings.names, self.revocations
         )
+
+    def _client_pool(self, path: str) -> Callable[[], ClientVerifier]:
+        """The authorities of a file, followed as it changes."""
+        file = Path(path)
+        pool = Reloading([file], functools.partial(ClientVerifier.load, file)).current
+        self._client_pools.append(pool)
+        return pool
 
     def _longest_token(self) -> timedelta | None:
         longest = self.settings.longest_token
@@ -328,6 +335,7 @@ class Access:
                 already=self.revocations.names,
                 is_ours=self._signs_for,
                 longest_token=self._longest_token(),
+                clients_end=lambda: max(pool().end for pool in self._client_pools),
             ),
         ]
 
@@ -367,9 +375,3 @@ def _remote(flag: str, path: str) -> JsonEndpoint:
         return JsonEndpoint(read_kubeconfig(Path(path)))
     except (ValueError, Refusal) as problem:
         raise BadSettings(f"--{flag}: {problem}") from None
-
-
-def _client_pool(path: str) -> Any:
-    """The authorities of a file, followed as it changes."""
-    file = Path(path)
-    return Reloading([file], functools.partial(ClientVerifier.load, file)).current

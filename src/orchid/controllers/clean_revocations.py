@@ -2,7 +2,7 @@
 
 Reads    all credentialrevocations, at start and then every hour
 Deletes  those past `status.expires`, and those of accounts that are gone or were made anew since
-Never    one whose end nobody knows
+Never    one whose end nobody knows: of tokens that do not end by themselves
 """
 
 from datetime import datetime, timedelta

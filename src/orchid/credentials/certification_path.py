@@ -66,6 +66,11 @@ class ClientVerifier:
             )
         )
 
+    @property
+    def end(self) -> datetime.datetime:
+        """When the last authority ends; from then on nothing that they signed proves a client."""
+        return max(authority.not_valid_after_utc for authority in self.authorities)
+
     @classmethod
     def load(cls, path: Path) -> "ClientVerifier":
         """Read the pool from a PEM file."""

@@ -10,6 +10,7 @@ from typing import Any
 from orchid.client.client import ListSelection
 from orchid.controllers.confirm_revocations import ConfirmRevocations
 from orchid.controllers.report_applied import LASTS, ReportApplied, applied_annotation, server_label
+from orchid.credentials.certification_path import ClientVerifier
 from orchid.kinds.credential_revocation import (
     CredentialRevocation,
     CredentialRevocationSpec,
@@ -212,11 +213,11 @@ async def test_the_inventory_tells_of_a_whole_signer(world: Beside) -> None:
 
 
 async def test_a_revocation_is_removed_when_its_work_is_done(world: Beside) -> None:
-    """And not before; one whose end nobody knows stays."""
+    """And not before; one of a certificate that nobody has seen when its authority has ended."""
     async with world.running("csrsigning"):
         await issued(world, "alice")
     await revoke(world, "known", certificate=RevokedCertificate(request_name="alice"))
-    await revoke(world, "unknown", certificate=unseen())
+    await revoke(world, "unseen", certificate=unseen())
     (cleaner,) = world.made("revocation-cleaner")
     await cleaner.sweep()  # type: ignore[attr-defined]  # a Sweeper
     before = await world.admin.find(CredentialRevocation, "known")
@@ -227,7 +228,12 @@ async def test_a_revocation_is_removed_when_its_work_is_done(world: Beside) -> N
 
     assert before is not None
     assert await world.admin.find(CredentialRevocation, "known") is None
-    assert await world.admin.find(CredentialRevocation, "unknown") is not None
+    left = await world.admin.find(CredentialRevocation, "unseen")
+    assert left is not None
+    assert left.status.expires == ClientVerifier.load(world.server.files.ca_certificate).end
+    world.clock.ahead = timedelta(days=20 * 366)
+    await cleaner.sweep()  # type: ignore[attr-defined]  # as above
+    assert await world.admin.find(CredentialRevocation, "unseen") is None
 
 
 async def test_revocations_of_an_account_go_with_it(world: Beside) -> None:

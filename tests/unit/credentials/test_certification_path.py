@@ -193,6 +193,17 @@ def test_a_certificate_is_good_to_the_end_of_its_last_second() -> None:
         verifier.verify(data, [], over)
 
 
+def test_nothing_that_authorities_signed_proves_a_client_after_their_end() -> None:
+    """Not even a certificate that claims to last longer: its revocation can go by then."""
+    leaf = certificates.encode(make(end=NOW + 2 * DAY))
+    verifier = ClientVerifier([ROOT, authority("other", end=NOW + DAY, key=OTHER_P256)])
+
+    assert verifier.end == NOW + DAY
+    assert verifier.verify(leaf, [], NOW)
+    with pytest.raises(CertificateRefused, match="unknown authority"):
+        verifier.verify(leaf, [], verifier.end + datetime.timedelta(seconds=1))
+
+
 def test_another_way_up_is_found_beside_a_limited_one() -> None:
     """Two certificates of one authority, one limited: the other proves the client."""
     key = ec.derive_private_key(99, ec.SECP256R1())

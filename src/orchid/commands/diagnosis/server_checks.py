@@ -12,6 +12,7 @@ import re
 import ssl
 import urllib.request
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from orchid.commands.terminal.kubeconfig_file import FoundKubeconfig
 from orchid.commands.terminal.output import Complaint
 from orchid.credentials import keys
 from orchid.ledger.standing import FILE as KEPT
+from orchid.tlog.checkpoints import Checkpoint
 from orchid.version import __version__
 
 SKEW: Final = datetime.timedelta(seconds=60)
@@ -192,7 +194,15 @@ def ledger(here: Installation) -> Asked:
                 "its log says why (ledger.not_written)",
             )
         if not found.get("rolled_back") and waits <= LONGEST_WAIT:
-            yield good(f"the ledger has {int(found.get('entries', 0))} entries, and none waits")
+            yield good(
+                f"the ledger has {_length(server)} entries, and none waits long for its place"
+            )
+
+
+def _length(server: ServerConnection) -> int:
+    """How many entries the ledger has now; the metric is some seconds old."""
+    note = server.data("/ledger/checkpoint", absent=HTTPStatus.NOT_FOUND)
+    return Checkpoint.claimed(note).size if note else 0
 
 
 def _missing(server: ServerConnection, plural: str, wanted: set[str]) -> list[str]:
