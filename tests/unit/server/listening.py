@@ -1,19 +1,21 @@
 """A listener on loopback and a client that speaks bytes, for the tests of the server's sockets."""
 
 import asyncio
+import gc
 import socket
 import ssl
 import struct
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeVar, cast
 
 from orchid.server.sockets.listener import ConnectionLimits, Listener
 from orchid.server.sockets.messages import Handler, HttpRequest, Recognize, Response
 from orchid.server.sockets.tls import TlsFiles
 
+T = TypeVar("T")
 PATIENCE = 10.0  # seconds until a test that hangs fails; no test waits for it to pass
 TEXT = b"Content-Type: text/plain\r\n"
 
@@ -148,3 +150,19 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110 - what is waited for tells nobody
             await asyncio.sleep(0.001)
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Nothing but the last reference frees an object; older garbage is collected before."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def living(sort: type[T]) -> list[T]:
+    """All objects of a class that are in memory now."""
+    return [each for each in gc.get_objects() if isinstance(each, sort)]

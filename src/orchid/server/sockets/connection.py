@@ -160,6 +160,7 @@ class Connection(asyncio.Protocol):
         self._service.unread.release(self)
         self._service.connections.discard(self)
         self._service.settle()
+        del self._unfinished  # it refers back: neither is to wait for the garbage collector
 
     # What the listener calls
 

@@ -148,7 +148,9 @@ class Stream:
     def open(self, sink: Sink) -> None:
         """Let the stream begin on a sink."""
         self._sink = sink
-        for callback in self._callbacks:
+        # Not kept: they may refer back to the stream, which would then wait for a collection.
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
             sink.on_close(callback)
         self._opened(sink)
 

@@ -11,9 +11,18 @@ import uvloop
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from orchid.server.sockets.connection import Connection
 from orchid.server.sockets.listener import ConnectionLimits
 from orchid.server.sockets.messages import HttpRequest, Response
-from tests.unit.server.listening import PATIENCE, TEXT, echo, serving, until
+from tests.unit.server.listening import (
+    PATIENCE,
+    TEXT,
+    echo,
+    living,
+    serving,
+    until,
+    without_collections,
+)
 
 
 async def test_an_answer_comes_with_length_date_and_its_own_headers() -> None:
@@ -442,6 +451,19 @@ async def test_a_client_that_does_not_read_is_not_read_either() -> None:
         client.go_on_reading()
         for _ in range(count):
             assert len((await client.answer()).body) == len(body)
+
+
+async def test_a_connection_that_has_ended_is_freed_without_a_garbage_collection() -> None:
+    """Its memory is free for the next one at once, however seldom collections are."""
+    async with serving() as running:
+        client = await running.connect()
+        client.get("/")
+        await client.answer()
+        with without_collections():
+            await client.close()
+            await until(lambda: not running.listener.connections)
+
+            assert living(Connection) == []
 
 
 async def test_a_connection_with_many_requests_lets_others_go_first() -> None:

@@ -8,7 +8,15 @@ import pytest
 from orchid.server.sockets.listener import ConnectionLimits
 from orchid.server.sockets.messages import Chunk, HttpRequest, Response, Sink, Stream
 from orchid.server.sockets.reader import HEAD
-from tests.unit.server.listening import PATIENCE, TEXT, echo, serving, until
+from tests.unit.server.listening import (
+    PATIENCE,
+    TEXT,
+    echo,
+    living,
+    serving,
+    until,
+    without_collections,
+)
 
 
 class Watches:
@@ -80,6 +88,26 @@ async def test_a_stream_may_end_before_it_has_begun() -> None:
             assert await client.exactly(11) == b"1\r\nx\r\n0\r\n\r\n"
 
         await until(lambda: watches.closed == watches.sinks)
+
+
+async def test_a_stream_that_is_over_is_freed_without_a_garbage_collection() -> None:
+    """Even when somebody who wanted to hear of its end holds on to it until then."""
+    ended: list[int] = []
+
+    async def handler(request: HttpRequest) -> Stream:
+        stream = Stream(200, TEXT, lambda sink: None)
+        stream.on_close(lambda: ended.append(stream.status))
+        return stream
+
+    async with serving(handler) as running:
+        client = await running.connect()
+        client.get("/")
+        await client.head()
+        with without_collections():
+            await client.close()
+            await until(lambda: ended == [200])
+
+            assert living(Stream) == []
 
 
 async def test_old_clients_get_the_bare_data_and_the_end() -> None:
