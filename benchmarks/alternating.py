@@ -49,7 +49,7 @@ def compare(before: Server, after: Server, ask: Ask, turns: int) -> Comparison:
             used = processor_nanoseconds(server.pid)
             if turn > 1:
                 found.append((used - begun[server]) / asked[server] / 1000)
-            begun[server], asked[server] = used, _asked(server, ask)
+            begun[server], asked[server] = used, requests_asked(server, ask)
     more = [(two / one - 1) * 100 for one, two in zip(*costs.values(), strict=True)]
     return Comparison(statistics.median(costs[before]), statistics.median(more), *bounds(more))
 
@@ -73,7 +73,7 @@ def by_wrk(job: load.Job, *, core: int, connections: int) -> Ask:
     return ask
 
 
-def _asked(server: Server, ask: Ask) -> int:
+def requests_asked(server: Server, ask: Ask) -> int:
     count = 0
     while not count:  # a busy machine may leave no time for a single answer
         count = ask(server)

@@ -1,11 +1,12 @@
 """`make growth`: the same requests among 500 objects and among a million.
 
-For each size: a data directory is filled (seeding.py), a server is started on it, and its start,
-its memory and what each sort of request costs are measured. The cost is the server's processor time
-per request, which neighbours on the machine disturb less than a rate. Prints a table, writes
+For each size a data directory is filled (seeding.py) and a server is started on it; its start and
+its memory are measured. Then all servers are asked in turn, a second each, for several rounds. The
+cost is the server's processor time per request, and of all rounds the cheapest: neighbours on the
+machine make a request dearer, never cheaper, and they hit all sizes alike. Prints a table, writes
 benchmarks/results/growth.json, and with --plots the plots of docs/performance.md.
 
-    python -m benchmarks.growth --sizes 500,10000 --seconds 3 --plots docs/growth
+    python -m benchmarks.growth --sizes 500,10000 --rounds 3 --plots docs/growth
 """
 
 import argparse
@@ -14,11 +15,12 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.alternating import Ask, by_wrk, processor_nanoseconds, requests_asked
 from benchmarks.bench import (
     FLAGS,
     LOAD_CORE,
@@ -28,8 +30,7 @@ from benchmarks.bench import (
     commit,
     resident_bytes,
 )
-from benchmarks.issuing import processor_seconds
-from benchmarks.load import UNIQUE, Job, measure, token_reviews
+from benchmarks.load import UNIQUE, Job, token_reviews
 from benchmarks.plot import chart
 from benchmarks.seeding import Seeded, seeded
 from benchmarks.setting import AUTHENTICATION, Administrator, account, token_request
@@ -43,6 +44,7 @@ DIFFERENT = 500  # accounts that the requests of one row are about
 BOUND = 50  # of them, those that have a binding: as many as there are among 500
 PAGE = "/api/v1/serviceaccounts?limit=500"
 REVIEWS = "/apis/authorization.orch.io/v1/subjectaccessreviews"
+MakeJob = Callable[[Seeded, Administrator], Job]
 START_SECONDS, BEYOND_BYTES, TIMES_AS_DEAR = 20.0, 700.0, 1.25  # what must hold at a million
 
 
@@ -57,20 +59,39 @@ class Grown:
     start_cpu: float
     resident: float
     beyond_bytes: float = 0.0  # of memory for one object, beyond its own
-    rates: dict[str, float] = field(default_factory=dict)
-    cpu_us: dict[str, float] = field(default_factory=dict)
+    rounds_us: dict[str, list[float]] = field(default_factory=dict)  # of processor time, by row
+
+    @property
+    def cpu_us(self) -> dict[str, float]:
+        """What a request of each row costs: the cheapest round."""
+        return {name: min(rounds) for name, rounds in self.rounds_us.items()}
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server with its objects, and what was measured on it so far."""
+
+    server: Server
+    made: Seeded
+    administrator: Administrator
+    grown: Grown
 
 
 def main() -> int:
     options = parse_arguments()
     os.sched_setaffinity(0, {LOAD_CORE})
-    grown: list[Grown] = []
-    for size in map(int, options.sizes.split(",")):
-        with tempfile.TemporaryDirectory(dir=options.directory) as directory:
-            made = seeded(Path(directory) / "data", size)
-            grown.append(measured(Path(directory) / "data", made, options.seconds))
-        compare_memory(grown)
-        print(line(grown[-1], grown[0]), flush=True)
+    with ExitStack() as open_things:
+        directory = Path(
+            open_things.enter_context(tempfile.TemporaryDirectory(dir=options.directory))
+        )
+        running: list[Running] = []
+        for size in map(int, options.sizes.split(",")):
+            running.append(started(directory / str(size), size, open_things))
+            compare_memory([each.grown for each in running])
+            print(start_line(running[-1].grown), flush=True)
+        for name, make_job in JOBS.items():
+            measure_row(name, make_job, running, options.rounds)
+    grown = [each.grown for each in running]
     print("\n" + table(grown))
     RESULTS.parent.mkdir(exist_ok=True)
     content = {"commit": commit(), "sizes": [asdict(each) for each in grown]}
@@ -82,35 +103,45 @@ def main() -> int:
     return 1 if problems else 0
 
 
-def measured(data_dir: Path, made: Seeded, seconds: int) -> Grown:
+def started(data_dir: Path, size: int, open_things: ExitStack) -> Running:
+    """A server that has just read so many accounts; it runs until `open_things` are closed."""
+    made = seeded(data_dir, size)
     pinned = ("taskset", "-c", str(SERVER_CORE))
-    with (
-        running_server(
-            data_dir, *FLAGS, *NO_CONTROLLERS, launcher=pinned, ready_seconds=600
-        ) as server,
-        closing(Administrator(server.url)) as administrator,
-    ):
-        grown = Grown(
-            made.accounts,
-            made.bindings,
-            made.stored_bytes / made.objects,
-            server.ready_after,
-            processor_seconds(server.pid),
-            resident_bytes(server),
-        )
-        for name, make_job in JOBS.items():
-            measure_row(grown, name, make_job(made, administrator), server, seconds)
-    return grown
+    server = open_things.enter_context(
+        running_server(data_dir, *FLAGS, *NO_CONTROLLERS, launcher=pinned, ready_seconds=600)
+    )
+    grown = Grown(
+        made.accounts,
+        made.bindings,
+        made.stored_bytes / made.objects,
+        server.ready_after,
+        processor_nanoseconds(server.pid) / 1e9,
+        resident_bytes(server),
+    )
+    administrator = open_things.enter_context(closing(Administrator(server.url)))
+    return Running(server, made, administrator, grown)
 
 
-def measure_row(grown: Grown, name: str, job: Job, server: Server, seconds: int) -> None:
-    before = processor_seconds(server.pid)
-    load = measure(job, server.url, core=LOAD_CORE, seconds=seconds, connections=CONNECTIONS)
-    if load.refused or load.broken:
-        raise SystemExit(f"{name}: {load.refused} refused, {load.broken} broken")
-    used = processor_seconds(server.pid) - before
-    grown.rates[name] = load.per_second
-    grown.cpu_us[name] = round(used / (load.per_second * seconds) * 1e6, 1)
+def measure_row(name: str, make_job: MakeJob, running: list[Running], rounds: int) -> None:
+    """Ask all servers in turn; the first round only warms them."""
+    asking = [
+        by_wrk(make_job(each.made, each.administrator), core=LOAD_CORE, connections=CONNECTIONS)
+        for each in running
+    ]
+    for number in range(rounds + 1):
+        for each, ask in zip(running, asking, strict=True):
+            cost = round(cost_us(each.server, ask), 1)
+            if number:
+                each.grown.rounds_us.setdefault(name, []).append(cost)
+    costs = (f"{each.grown.cpu_us[name]:.0f}" for each in running)
+    print(f"{name}: {' '.join(costs)} us", flush=True)
+
+
+def cost_us(server: Server, ask: Ask) -> float:
+    """Microseconds of a processor for each request."""
+    begun = processor_nanoseconds(server.pid)
+    count = requests_asked(server, ask)
+    return (processor_nanoseconds(server.pid) - begun) / count / 1000
 
 
 # --- the requests ---------------------------------------------------------------------------------
@@ -188,7 +219,7 @@ def path_of(namespace: str, name: str) -> str:
 
 
 # What writes comes late; a deep page behind it is one of the past.
-JOBS: dict[str, Callable[[Seeded, Administrator], Job]] = {
+JOBS: dict[str, MakeJob] = {
     "get": get,
     "TokenReview": token_review,
     "SelfSubjectReview": self_subject_review,
@@ -223,15 +254,11 @@ def broken(grown: list[Grown]) -> Iterator[str]:
             yield f"{name}: {cost:.0f} us, {cost / least.cpu_us[name]:.2f} times as dear"
 
 
-def line(grown: Grown, least: Grown) -> str:
-    costs = ", ".join(
-        f"{name} {cost:.0f} us ({cost / least.cpu_us[name]:.2f})"
-        for name, cost in grown.cpu_us.items()
-    )
+def start_line(grown: Grown) -> str:
     return (
         f"{grown.accounts:>9,} accounts: start {grown.start_seconds:.1f} s, "
         f"{grown.start_cpu:.1f} s of CPU; {grown.resident / 1e6:.0f} MB, "
-        f"{grown.beyond_bytes:.0f} bytes beyond the {grown.own_bytes:.0f} of each; {costs}"
+        f"{grown.beyond_bytes:.0f} bytes beyond the {grown.own_bytes:.0f} of each"
     )
 
 
@@ -281,7 +308,7 @@ def draw(grown: list[Grown], directory: Path) -> None:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make growth", description=__doc__.partition("\n")[0])
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="accounts, with commas")
-    parser.add_argument("--seconds", type=int, default=4, help="how long each load lasts")
+    parser.add_argument("--rounds", type=int, default=7, help="how often each server is asked")
     parser.add_argument("--directory", help="where the data goes; a million accounts need 2 GB")
     parser.add_argument("--plots", default="", help="a directory for the plots, as SVG")
     return parser.parse_args()

@@ -1,41 +1,41 @@
 """`make latency`: how long requests take at half of the rate that the server can sustain.
 
-Open load, without coordinated omission: requests are due at random moments that are laid down
-beforehand (a Poisson process), whatever became of those before, and the time of each runs from the
-moment at which it was due. The sustainable rate is what wrk gets from 32 connections that never
-pause. The last two rows show what happens beside: a store that is compacted while it is written to,
-and the collections of Python's garbage collector, which the server itself is made to note.
+Open load, without coordinated omission: see open_load.py. The sustainable rate is what wrk gets
+from 32 connections that never pause, just before. The first row is a bare TLS server that answers
+every request with the same bytes (echo.py) at the rate of the second: what the machine, the
+interpreter and the load generator need by themselves. The last row is a store that is compacted
+while it is written to.
+
+Beside each row: how late the generator was (p99), for which part of the time server and generator
+waited for a core that somebody else had, and the collections of the server's garbage collector.
 
     python -m benchmarks.latency --seconds 20
 """
 
 import argparse
-import asyncio
 import os
-import random
+import subprocess
 import sys
 import tempfile
 import time
-from collections import deque
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
-
-import uvloop
 
 from benchmarks import load
 from benchmarks.bench import ACCOUNTS, FLAGS, LOAD_CORE, NO_CONTROLLERS, SERVER_CORE
-from benchmarks.lines import Line, Pacer, request
+from benchmarks.lines import request
 from benchmarks.load import UNIQUE, Job
+from benchmarks.open_load import OpenLoad, Taken
 from benchmarks.setting import Administrator, Stage
-from tests.e2e.serving import Server, running_server
+from tests.e2e.serving import Server, free_port, running_server
 
-CONNECTIONS = 64
 RATE_CONNECTIONS, RATE_SECONDS = 32, 3
 OBSERVED = Path(__file__).resolve().parent / "observed"
 COMPACTED = ("--history", "10s")  # looked at every 30 s: a run of 40 s sees it at least once
+PINNED = ("taskset", "-c", str(SERVER_CORE))
+TITLES = ("rate", "half", "p50", "p99", "p99.9", "most", "late", "waited")
 
 
 @dataclass(frozen=True)
@@ -53,123 +53,131 @@ ROWS = (
     Wanted("TokenReview", load.review_many_tokens, 5.0),
     Wanted("create, on disk", load.create_account, 15.0),
 )
+COMPACTING = Wanted("create, compacting", load.create_account, 15.0)
 
 
-class OpenLoad:
-    """Requests at their moments, over connections that are taken when they are free."""
+@dataclass(frozen=True)
+class Observed:
+    """A server that notes what its garbage collector does, and objects to ask for."""
 
-    def __init__(self, job: Job, rate: float, seconds: float, lines: list[Line]) -> None:
-        self._job, self._rate = job, rate
-        self._free = deque(lines)
-        self._waiting: deque[tuple[float, bytes]] = deque()
-        self._numbers = count()
-        self._chance = random.Random(1)  # noqa: S311 -- spread, not secrecy
-        self._next = time.monotonic() + 0.1
-        self._end = self._next + seconds
-        self._open = 0
-        self.answered = asyncio.Event()
-        self.milliseconds: list[float] = []
-        self.refused = 0
+    server: Server
+    stage: Stage
+    notes: Path
 
-    async def run(self) -> None:
-        pacer = Pacer(self._due)
-        pacer.start(self._next)
-        await pacer.over.wait()
-        async with asyncio.timeout(60):
-            while self._open or self._waiting:
-                self.answered.clear()
-                await self.answered.wait()
-
-    def _due(self) -> float | None:
-        now = time.monotonic()
-        while self._next <= now:
-            self._waiting.append((self._next, self._made()))
-            self._next += self._chance.expovariate(self._rate)
-        self._send()
-        return self._next if self._next < self._end else None
-
-    def _made(self) -> bytes:
-        number, job = next(self._numbers), self._job
-        body = job.bodies[number % len(job.bodies)] if job.bodies else ""
-        path = job.paths[number % len(job.paths)]
-        return request(job.method, path, body.replace(UNIQUE, f"open-{id(self)}-{number}"))
-
-    def _send(self) -> None:
-        while self._waiting and self._free:
-            due, sent = self._waiting.popleft()
-            line = self._free.popleft()
-            self._open += 1
-            line.ask(sent, lambda status, _body, due=due, line=line: self._done(due, line, status))
-
-    def _done(self, due: float, line: Line, status: int) -> None:
-        self.milliseconds.append((time.monotonic() - due) * 1000)
-        self.refused += not 200 <= status < 300
-        self._open -= 1
-        self._free.append(line)
-        self._send()
-        self.answered.set()
-
-
-async def loaded(job: Job, rate: float, seconds: float, port: int) -> OpenLoad:
-    lines = [await Line.open(port) for _ in range(CONNECTIONS)]
-    made = OpenLoad(job, rate, seconds, lines)
-    await made.run()
-    for line in lines:
-        line.close()
-    return made
+    def collections(self) -> list[str]:
+        return self.notes.read_text().splitlines()
 
 
 def main() -> int:
     options = parse_arguments()
     os.sched_setaffinity(0, {LOAD_CORE})
-    print(f"{'':22}{'rate':>9}{'half':>8}{'p50':>8}{'p99':>8}{'p99.9':>8}{'most':>8}  ms")
+    print(f"{'':20}" + "".join(f"{title:>8}" for title in TITLES))
     with tempfile.TemporaryDirectory() as directory:
-        fine = measured(Path(directory) / "plain", ROWS, options.seconds, "")
-        row = Wanted("create, compacting", load.create_account, 15.0)
-        fine &= measured(
-            Path(directory) / "compacted", (row,), max(40, options.seconds), *COMPACTED
-        )
-    return 0 if fine else 1
+        with observed(Path(directory) / "plain") as place:
+            measure_bare(ROWS[0], place, options.seconds)
+            fine = [measure_row(row, place, options.seconds) for row in ROWS]
+        with observed(Path(directory) / "compacted", *COMPACTED) as place:
+            fine.append(measure_row(COMPACTING, place, max(40, options.seconds)))
+    return 0 if all(fine) else 1
 
 
-def measured(data_dir: Path, rows: tuple[Wanted, ...], seconds: int, *flags: str) -> bool:
-    """Measure some rows on a server of their own; say whether all are as wanted."""
+@contextmanager
+def observed(data_dir: Path, *flags: str) -> Iterator[Observed]:
     notes = data_dir.with_suffix(".collections")
     notes.touch()
-    pinned = ("taskset", "-c", str(SERVER_CORE))
     env = {"PYTHONPATH": f"{OBSERVED}", "ORCHID_BENCH_COLLECTIONS": str(notes)}
-    flags = tuple(filter(None, flags))
+    all_flags = (*FLAGS, *NO_CONTROLLERS, *flags)
     with (
-        running_server(
-            data_dir, *FLAGS, *NO_CONTROLLERS, *flags, launcher=pinned, env=env
-        ) as server,
+        running_server(data_dir, *all_flags, launcher=PINNED, env=env) as server,
         closing(Administrator(server.url)) as administrator,
     ):
-        stage = Stage(administrator, accounts=ACCOUNTS)
-        before = len(notes.read_text().splitlines())
-        fine = [measure_row(row, stage, server, seconds) for row in rows]
-        told = notes.read_text().splitlines()[before:]
-    print(f"  collections meanwhile: {collections(told)}")
-    return all(fine)
+        yield Observed(server, Stage(administrator, accounts=ACCOUNTS), notes)
 
 
-def measure_row(row: Wanted, stage: Stage, server: Server, seconds: int) -> bool:
-    job = row.job(stage)
-    most = load.measure(
-        job, server.url, core=LOAD_CORE, seconds=RATE_SECONDS, connections=RATE_CONNECTIONS
-    )
-    rate = most.per_second / 2
-    result = uvloop.run(loaded(job, rate, seconds, server.port))
-    taken = sorted(result.milliseconds)
-    p50, p99, p999 = (taken[int(len(taken) * part)] for part in (0.5, 0.99, 0.999))
-    fine = p99 <= row.p99 and not result.refused
-    verdict = "ok" if fine else f"ABOVE {row.p99:g}" if not result.refused else "WRONG"
-    print(
-        f"{row.name:22}{most.per_second:>9,.0f}{rate:>8,.0f}{p50:>8.2f}{p99:>8.2f}{p999:>8.2f}"
-        f"{taken[-1]:>8.2f}  {verdict}",
-        flush=True,
-    )
+def measure_bare(row: Wanted, place: Observed, seconds: int) -> None:
+    """Send the requests of a row, at its rate, to a server that does nothing with them."""
+    job = row.job(place.stage)
+    rate = sustained(job, place.server) / 2
+    with echo(place.server.data_dir) as (port, pid):
+        print_times("bare TLS", rate, *loaded(job, rate, seconds, port, pid))
+    print()
+
+
+def measure_row(row: Wanted, place: Observed, seconds: int) -> bool:
+    job, server = row.job(place.stage), place.server
+    rate = sustained(job, server) / 2
+    before = len(place.collections())
+    taken, waiting = loaded(job, rate, seconds, server.port, server.pid)
+    print_times(row.name, rate, taken, waiting)
+    fine = percentile(taken.answered, 0.99) <= row.p99 and not taken.refused
+    verdict = f"REFUSED {taken.refused}" if taken.refused else f"ABOVE {row.p99:g}"
+    print("  ok" if fine else f"  {verdict}")
+    print(f"{'':20}  {collections(place.collections()[before:])}", flush=True)
     return fine
+
+
+def sustained(job: Job, server: Server) -> float:
+    """Requests a second, from connections that never pause."""
+    return load.measure(
+        job, server.url, core=LOAD_CORE, seconds=RATE_SECONDS, connections=RATE_CONNECTIONS
+    ).per_second
+
+
+def loaded(job: Job, rate: float, seconds: float, port: int, pid: int) -> tuple[Taken, float]:
+    """Load at a rate; also tell for which part of the time either side waited for its core."""
+    sent = requests(job, int(rate * seconds * 1.1))
+    made = OpenLoad(sent, rate, seconds, port)
+    start, before = time.monotonic(), waited(pid)
+    taken = made.run()
+    return taken, (waited(pid) - before) / (time.monotonic() - start)
+
+
+def requests(job: Job, number: int) -> list[bytes]:
+    """All that are sent, in turn: made before, because to make them takes time."""
+    changing = any(UNIQUE in body for body in job.bodies)
+    many = number if changing else max(len(job.paths), len(job.bodies))
+    salt = time.monotonic_ns()
+    bodies = job.bodies or [""]
+    return [
+        request(
+            job.method,
+            job.paths[each % len(job.paths)],
+            bodies[each % len(bodies)].replace(UNIQUE, f"open-{salt}-{each}"),
+        )
+        for each in range(many)
+    ]
+
+
+def waited(pid: int) -> float:
+    """Seconds for which a process and we ourselves could have run and had to wait."""
+    files = [*Path(f"/proc/{pid}/task").glob("*/schedstat"), Path("/proc/self/schedstat")]
+    return sum(int(each.read_text().split()[1]) for each in files) / 1e9
+
+
+def print_times(name: str, rate: float, taken: Taken, waiting: float) -> None:
+    times = [percentile(taken.answered, part) for part in (0.5, 0.99, 0.999, 1)]
+    times.append(percentile(taken.late, 0.99))
+    cells = "".join(f"{each:>8.2f}" for each in times)
+    print(f"{name:20}{rate * 2:>8,.0f}{rate:>8,.0f}{cells}{waiting:>8.1%}", end="")
+
+
+def percentile(times: list[float], part: float) -> float:
+    return sorted(times)[min(len(times) - 1, int(len(times) * part))]
+
+
+@contextmanager
+def echo(data_dir: Path) -> Iterator[tuple[int, int]]:
+    """A bare TLS server for as long as the block lasts: its port and its process."""
+    port = free_port()
+    command = [*PINNED, sys.executable, "-m", "benchmarks.echo", str(port)]
+    command += [str(data_dir / "serving.crt"), str(data_dir / "serving.key")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()  # it listens now
+            yield port, process.pid
+        finally:
+            process.kill()
 
 
 def collections(lines: list[str]) -> str:
@@ -179,10 +187,10 @@ def collections(lines: list[str]) -> str:
         generation, milliseconds = line.split()
         took.setdefault(generation, []).append(float(milliseconds))
     told = (
-        f"generation {generation}: {len(each)}, the longest {max(each):.1f} ms"
+        f"collections of generation {generation}: {len(each)}, the longest {max(each):.1f} ms"
         for generation, each in sorted(took.items())
     )
-    return "; ".join(told) or "none"
+    return "; ".join(told) or "no collection"
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -89,7 +89,7 @@ class MixedLoad:
             with suppress(OSError, TimeoutError):
                 async with asyncio.timeout(seconds + 10):
                     # Read on until the stream has ended: its last chunk is empty.
-                    while not (await reader.read(65536)).endswith(b"\r\n0\r\n\r\n"):
+                    while not (await reader.read(65536)).endswith(b"0\r\n\r\n"):
                         if reader.at_eof():
                             break
             writer.close()

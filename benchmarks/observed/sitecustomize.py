@@ -1,6 +1,7 @@
 """Loaded by Python before the server that latency.py measures: notes what the collector does.
 
 Each collection adds a line to the file named by ORCHID_BENCH_COLLECTIONS: generation, milliseconds.
+These are of processor time, so that what others do on the machine does not count.
 """
 
 import gc
@@ -18,7 +19,7 @@ class Notes:
         self._started = 0.0
 
     def __call__(self, phase: str, info: dict[str, Any]) -> None:
-        now = time.perf_counter()
+        now = time.thread_time()
         if phase == "start":
             self._started = now
         else:
