@@ -1,7 +1,9 @@
 """The project's own files keep the promises that its documents make."""
 
 import ast
+import io
 import re
+import tokenize
 import tomllib
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -81,6 +83,34 @@ def test_every_exemption_has_its_reason() -> None:
 
     assert files
     assert bare == []
+
+
+def test_every_file_that_a_comment_names_is_there() -> None:
+    """A module says where to read on: in its own folder by name, elsewhere by the path."""
+    files = [f"/{path.relative_to(ROOT)}" for path in ROOT.glob("src/**/*.py")]
+    files += [f"/{path.relative_to(ROOT)}" for path in ROOT.glob("tests/**/*.py")]
+
+    gone = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in ROOT.glob("src/**/*.py")
+        for text in prose_of(path.read_text())
+        for name in re.findall(r"(?<![\w/])((?:\w+/)*\w+\.py)\b", text)
+        if not (path.parent / name).exists()
+        and ("/" not in name or not any(file.endswith(f"/{name}") for file in files))
+    ]
+
+    assert files
+    assert gone == []
+
+
+def prose_of(source: str) -> Iterator[str]:
+    """The docstrings and comments of a module."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node) or ""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
 
 
 # Values at the top of a module that change, each with the reason why nobody can notice.

@@ -2,9 +2,9 @@
 
 `encrypted(store, settings, files, kinds)` puts the encryption around a store. Without
 --encryption-provider-config the embedded store has a file of its own in the data directory, made at
-the first start (data_directory.py), apart from the database: a copy of one without the other gives
-nothing away. Servers over etcd must share their keys: there, nothing is sealed unless a file is
-given.
+the first start (orchid/data_directory.py), apart from the database: a copy of one without the other
+gives nothing away. Servers over etcd must share their keys: there, nothing is sealed unless a file
+is given.
 
     apiVersion: apiserver.config.k8s.io/v1
     kind: EncryptionConfiguration

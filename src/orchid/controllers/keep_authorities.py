@@ -7,7 +7,7 @@ Writes  a Secret with a new key in the system namespace, once; a trust bundle fo
 Never   makes a second key for an authority that had one, nor signs (sign_requests.py)
 
 Secret and bundle belong to their authority, so that they go with it. A bundle whose authority has
-got another certificate stays until it is past: what it verifies is still about. Secrets of the
+got another certificate stays until it expires: certificates may still need it. Secrets of the
 system namespace, where keys usually are, are watched; one elsewhere is read when its authority
 changes and every half minute, so that nobody need let us watch all Secrets.
 """

@@ -6,7 +6,7 @@ Never   touches the bundles of other signers
 
 For the server's own serving signer there is exactly one bundle: all others of that signer are
 deleted. The bundles of the other signers stay when the authority changes, for as long as it is
-valid: certificates that it issued are still about.
+valid: certificates that it issued are still in use.
 """
 
 import hashlib

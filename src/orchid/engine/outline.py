@@ -15,7 +15,7 @@ Outline = Callable[[Any], Hashable]
 
 
 def outline_of(schema: Fields, leaving_out: tuple[str, ...] = ()) -> Outline:
-    """The outlines of objects with these fields, blind to the paths that are left out."""
+    """The outlines of objects with these fields, without the paths that are left out."""
     return _of_fields(schema, "", leaving_out, {})
 
 

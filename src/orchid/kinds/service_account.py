@@ -1,6 +1,6 @@
 """ServiceAccount: an identity for a workload, named by namespace and name, told apart by its uid.
 
-Start with `declare`; its `token` endpoint is the TokenRequest kind, handed in by the assembly.
+Start with `declare`; the assembly adds the `token` endpoint (kinds/token_request.py).
 An account holds no credential: its tokens are made on request and stored nowhere. What its fields
 mean for the Pods that run as it is an admission question: see admission/service_account.py.
 """
@@ -8,7 +8,7 @@ mean for the Pods that run as it is an admission question: see admission/service
 from collections.abc import Iterator
 from typing import Annotated
 
-from orchid.engine.kind import Endpoint, Kind, Scope
+from orchid.engine.kind import Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
@@ -65,8 +65,7 @@ class Rules(Strategy[ServiceAccount]):
             )
 
 
-def declare(names: Naming, token: Endpoint | None = None) -> Kind[ServiceAccount]:
-    """Declare the kind; without `token` (no issuer is configured) it has no such endpoint."""
+def declare(names: Naming) -> Kind[ServiceAccount]:
     return Kind(
         type=ServiceAccount,
         group="",
@@ -76,7 +75,6 @@ def declare(names: Naming, token: Endpoint | None = None) -> Kind[ServiceAccount
         rules=Rules(names),
         short_names=("sa",),
         columns=(NAME, AGE),
-        endpoints=(token,) if token else (),
         answers_deleted_object=True,
     )
 

@@ -162,7 +162,7 @@ class RequestToken:
 
 
 def declare(names: Naming, issuer: Issuer) -> Endpoint:
-    """Declare the `token` endpoint, which `service_account.declare` takes."""
+    """Declare the `token` endpoint, which assembly/kinds.py adds to ServiceAccount."""
     kind = Kind(
         type=TokenRequest,
         group=names.authentication,

@@ -22,7 +22,7 @@ from orchid.store.interface import (
 )
 
 Replay = Callable[[Span, Revision], Awaitable[Batch]]
-"""Read the next stretch of history from a log; raises Compacted and FutureRevision."""
+"""Read the next part of the history from a log; raises Compacted and FutureRevision."""
 
 
 class Tail:

@@ -69,7 +69,7 @@ class Compact(WorkerMessage, frozen=True, tag=4):
 
 
 class Gather(WorkerMessage, frozen=True, tag=5):
-    """What have the others counted? With what this one has, as metrics.py packs it."""
+    """What have the others counted? With what this one has, as orchid/metrics.py packs it."""
 
     number: int
     counts: bytes

@@ -6,7 +6,7 @@ answer has no opinion, unless the settings say that silence means no. Conditions
 keep requests from it.
 
 How the call is made (TLS, credentials, sizes) is in outbound/https_client.py, retries are in
-json_endpoint.py.
+access/json_endpoint.py.
 """
 
 import functools

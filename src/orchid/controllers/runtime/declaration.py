@@ -1,6 +1,7 @@
 """How a controller is declared: at the foot of its own file, and nowhere else.
 
-running.py lists the declarations; the bootstrap policy gives each controller's account its rights.
+controllers/running.py lists the declarations; the bootstrap policy gives each controller's account
+its rights.
 """
 
 from collections.abc import Callable

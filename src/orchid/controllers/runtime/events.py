@@ -2,8 +2,8 @@
 
 `EventRecorder.record` never waits and never fails: it queues, and a task of its own writes. Events
 are best effort: when more happens than the budget allows, the rest is left out. The same thing said
-again about the same object becomes a higher count, not another Event. clean_events.py removes what
-is older than an hour.
+again about the same object becomes a higher count, not another Event. controllers/clean_events.py
+removes what is older than an hour.
 """
 
 import asyncio

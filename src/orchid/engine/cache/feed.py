@@ -1,7 +1,7 @@
 """The feed: every object of this server in memory, as bytes, kept current by one store watch.
 
 A read is answered from here, a watch is fed from here, and RBAC and token checks look here. It has
-one `KindCache` per kind (cache.py), and a cache holds an `Entry` for each object (entry.py).
+one `KindCache` per kind (kind_cache.py), and a cache holds an `Entry` for each object (entry.py).
 
 Order. Batches are applied one after the other; `revision` moves when a batch is applied, so
 whoever waits for a revision finds everything up to it. Caches tell their listeners of each batch

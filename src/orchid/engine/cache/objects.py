@@ -48,7 +48,7 @@ def stored_form(new: Object) -> bytes:
 
 
 def _require_few_values(data: bytes) -> None:
-    """What is stored is read again by all who follow it, however many patches made it."""
+    """Limit the values of an object, however many patches made it: others will decode it."""
     try:
         require_few_values(data, MOST_STORED)
     except Malformed as problem:

@@ -101,7 +101,7 @@ class Patching:
                 request.body_weight, lambda: self._edit(kind, media_type, body, request)
             )
         except ApiError:
-            # What is not there is told before what is wrong with the patch.
+            # A missing object is reported before mistakes in the patch.
             await self._objects.current(kind, request.namespace, request.name)
             raise
         if edit.carries:
@@ -142,8 +142,8 @@ class Patching:
             return self._applied(kind, endpoint, live, config, request)
 
         while True:
-            # Whoever loses the race to create, or to change what is deleted meanwhile, takes the
-            # other way: what was applied holds in the end, or is refused for what it says.
+            # If the object is created or deleted meanwhile, the other way is tried, so that apply
+            # fails only for what was sent.
             if endpoint is None and await self._is_missing(kind, request):
                 with contextlib.suppress(AlreadyExists):
                     return await self._apply_new(kind, config, request, may_create), True
@@ -170,7 +170,7 @@ class Patching:
         )
         if new.metadata.resource_version:
             parse_version(new.metadata.resource_version, of="")
-            # As in a PUT: what is only tried is shown with the version that was sent.
+            # As in a PUT: a dry run shows the version that was sent.
             if not request.options.dry_run:
                 new = new.with_meta(resource_version="")
         creating = request.with_target(replace(request.target, verb="create"))
@@ -281,7 +281,7 @@ class Patching:
     ) -> tuple[T, list[str]]:
         """Read a document as what it says it is, which must still be what it was.
 
-        One that no longer says its version is of no known form: nothing in it has a meaning.
+        Without an apiVersion its form is not known, so none of its fields can be read.
         """
         said = self._type_meta(kind, document, shown)
         if not said.api_version:
@@ -336,7 +336,7 @@ def patch_invalid(kind: Kind[Any], shown: Any, problem: str) -> Invalid:
 
 
 def without_values(kind: Kind[Any], refusal: ApiError) -> ApiError:
-    """What may be said when confidential values were carried to other fields: which, no more."""
+    """The refusal with fields but no values, for a patch that moved confidential values."""
     said = refusal.details or StatusDetails()
     causes = (StatusCause(cause.reason, REDACTED, cause.field) for cause in said.causes)
     hidden = ApiError(

@@ -59,7 +59,7 @@ def revision_number(text: str) -> int:
 
 
 async def at_least(feed: Feed, revision: int) -> None:
-    """Wait a moment for a revision; one that does not come is the client's to explain."""
+    """Wait a moment for a revision; raises Timeout if it does not come."""
     if not await feed.reach_within(revision, FUTURE_PATIENCE, bounded=True):
         raise version_too_large(revision, feed.revision)
 

@@ -26,7 +26,7 @@ from orchid.wire.text import REDACTED, quote, shown
 
 T = TypeVar("T", bound=Object)
 
-# An object does not tell an empty list from a missing one; a list of nothing means the same.
+# An object cannot tell an empty list from a missing one, so one empty entry stands for none.
 NO_OWNERS = (ManagedFieldsEntry(),)
 
 VERSION_UNREADABLE = "couldn't get version/kind; json parse error: "
@@ -87,7 +87,7 @@ def decode_message(catalog: Catalog, kind: Kind[T], body: bytes) -> T:
             f"{failure} ({summary(kind, body)})"
         ) from None
     if said.kind != kind.name or said.api_version != kind.api_version:
-        # Numbers mean nothing until it is known whose they are.
+        # Field numbers mean nothing before the kind is known.
         _identified(catalog, kind, kind.type(kind=said.kind, api_version=said.api_version))
     try:
         new = message_of(kind.type).decode(message, kind=kind.name, api_version=kind.api_version)
@@ -144,7 +144,7 @@ def undecodable(kind: Kind[Any], body: bytes, failure: Undecodable, *, yaml: boo
                 kind,
                 str(failure),
             )
-    # What cannot even be read as YAML never comes as far as being asked for its kind.
+    # Clients know this beginning for all but text that is no YAML.
     blame = "" if yaml and isinstance(failure, Malformed) else VERSION_UNREADABLE
     return BadRequest(
         f"the object provided is unrecognized (must be of type {kind.name}): "

@@ -175,13 +175,13 @@ def require_name(new: Object, request: Request) -> None:
 
 
 def as_new(kind: Kind[T], new: T, request: Request) -> T:
-    """What an update brings where nothing is: it may not mean one that was there before."""
+    """The object of an update that creates it; it may name no uid of an earlier one."""
     require_uid(kind, new, "")
     version = new.metadata.resource_version
     if not version:
         return new
     parse_version(version)
-    # What is only tried gets no version of its own; it is shown with the one that was sent.
+    # A dry run makes no version; the one that was sent is shown.
     return new if request.options.dry_run else new.with_meta(resource_version="")
 
 
@@ -208,7 +208,7 @@ def require_version(kind: Kind[Any], new: Object, entry: Entry[Any]) -> None:
 
 
 def carried_over(new: ObjectMeta, old: ObjectMeta) -> ObjectMeta:
-    """What a client cannot change goes over from the stored object."""
+    """Copy from the stored object what a client cannot change."""
     return replace(
         new,
         uid=new.uid or old.uid,

@@ -2,7 +2,7 @@
 
 `Watching.open` decides where a watch starts and what it shows first; the `Watch` it gives
 changes each `ObjectChange` of a cache into what this watcher sees of it. Sending is the server's
-business (`watch_stream.py`).
+business (server/watch_stream.py).
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ class Watch(Generic[T]):
         self.kind = selection.kind
         self.cache: KindCache[T] = feed.cache(selection.kind)
         self.prefix = prefix
-        # Nothing to select by: every turn of the cache is an event.
+        # Nothing to select by: every change of the cache is an event.
         self.plain = selection.everything and prefix == selection.kind.key_prefix
         self.after = 0
         self.initial: Sequence[Entry[T]] = ()
@@ -71,7 +71,7 @@ class Watch(Generic[T]):
 
 
 def last_seen(change: ObjectChange[T]) -> Entry[T]:
-    """What went: the previous content, at the revision that took it away. Made once per change."""
+    """A deleted object: its last content, at the revision of its deletion. Made once per change."""
     found = change.forms.get(DELETED)
     if found is None:
         assert change.old is not None
@@ -144,7 +144,7 @@ def too_old(asked: int, oldest: int) -> Expired:
 
 
 def with_defaults(options: Options) -> Options:
-    """A watch from nowhere in particular begins with what is there."""
+    """A watch that names no revision begins with the objects that are there."""
     if (
         options.resource_version in ("", "0")
         and options.send_initial_events is None

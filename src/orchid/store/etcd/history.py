@@ -1,7 +1,7 @@
 """What has happened to our keys, and what happens: etcd's watches as the store's history.
 
-One watch over all our keys feeds the tail (tail.py) that all local watchers share; a watcher that
-is further behind reads on by a watch of its own, in `replay`. Start with `EtcdHistory.run`.
+One watch over all our keys feeds the tail (store/tail.py) that all local watchers share; a watcher
+that is further behind reads on by a watch of its own, in `replay`. Start with `EtcdHistory.run`.
 
 When the watch breaks, it resumes behind the last revision it has seen, on whichever endpoint
 answers. What etcd calls compacted is its own counter, which its other users move too: our oldest

@@ -1,7 +1,7 @@
 """The keys of the store in etcd.
 
     /orchid/<key>     a record: everything between `first` and `end`
-    /orchid#mark      written by every commit: its revision is the newest of ours, see etcd.py
+    /orchid#mark      written by every commit: its revision is the newest of ours, see store.py
     /orchid#compactor written by the server that compacts, each time it does
     /orchid#nothing   never written: asked for when only the answer's header or error counts
 

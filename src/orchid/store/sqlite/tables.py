@@ -1,10 +1,10 @@
 """What a data file holds, and the few transactions that read and write it.
 
-Plain blocking functions over an apsw connection: no threads, no event loop (see sqlite.py).
+Plain blocking functions over an apsw connection: no threads, no event loop (see store.py).
 
     log       every change that is remembered, in order; `previous` is the position it replaced
     current   where in the log each existing key stands
-    replaced  which stretch of time an older value was current: from `position` until `until`
+    replaced  when an older value was current: from `position` until `until`
     state     one row: how far history was compacted away, and how far that work has come
 
 A *position* is a revision and the number of the change within its commit, in one integer, so
@@ -196,7 +196,7 @@ def read(db: apsw.Connection, span: Span, at: Revision, limit: int) -> Page:
 
 
 def replay(db: apsw.Connection, span: Span, after: Revision) -> Batch:
-    """Read the next stretch of history, never ending in the middle of a revision."""
+    """Read the next part of the history, never ending in the middle of a revision."""
     events: list[StoreEvent] = []
     size = 0
     with _snapshot(db) as (oldest, newest):
