@@ -16,6 +16,7 @@ from typing import Protocol
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from msgspec.structs import replace
 
 from orchid.store.interface import (
     LATEST,
@@ -166,7 +167,7 @@ class EncryptedStore:
             value = self._opened(event.key, value, is_current=True)
         if previous is not None:
             previous = self._opened(event.key, previous, is_current=False)
-        return event._replace(value=value, previous=previous)
+        return replace(event, value=value, previous=previous)
 
     def _opened(self, key: str, value: bytes, *, is_current: bool) -> bytes:
         providers = self._providers_of(key)

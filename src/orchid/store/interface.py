@@ -34,7 +34,7 @@ A caller's mistake (an empty key, two changes to one key, a negative limit) is a
 
 from collections.abc import AsyncGenerator, Awaitable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -106,7 +106,7 @@ class Page:
     oldest: Revision  # the oldest revision that can still be read at, or watched after
 
 
-class Change(msgspec.Struct, frozen=True):
+class Change(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Set a key, or delete it when `value` is None, if it is still at `expected`."""
 
     key: str
@@ -114,7 +114,7 @@ class Change(msgspec.Struct, frozen=True):
     expected: Revision  # ABSENT: the key must not exist
 
 
-class StoreEvent(NamedTuple):
+class StoreEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One change that happened; `value` is None when the key was deleted."""
 
     key: str
@@ -188,6 +188,22 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Finish the commits that wait, end the watches, release the data. Safe to repeat."""
+        ...
+
+
+Outcome = Revision | Exception
+"""What became of one of several commits: its revision, or what `Store.commit` would have raised."""
+
+
+@runtime_checkable
+class GroupingStore(Store, Protocol):
+    """A store that takes many commits at once, from whoever gathers those of others."""
+
+    async def commit_each(self, commits: Sequence[Sequence[Change]]) -> list[Outcome]:
+        """Make each commit by itself, in order, and tell what became of each.
+
+        They must be as `check_changes` demands. Raises StoreUnavailable if none was begun.
+        """
         ...
 
 

@@ -15,12 +15,14 @@ from orchid.store.interface import (
     Batch,
     Change,
     FutureRevision,
+    GroupingStore,
+    Outcome,
     Page,
     Record,
     Revision,
     RevisionConflict,
     Span,
-    Store,
+    StoreError,
     StoreEvent,
     StoreUnavailable,
     check_changes,
@@ -78,6 +80,16 @@ class MemoryStore:
         self._log.extend(events)
         self._tail.append(Batch(events, revision))
         return revision
+
+    async def commit_each(self, commits: Sequence[Sequence[Change]]) -> list[Outcome]:
+        self._check_open()
+        outcomes: list[Outcome] = []
+        for changes in commits:
+            try:
+                outcomes.append(await self.commit(changes))
+            except StoreError as error:
+                outcomes.append(error)
+        return outcomes
 
     def watch(self, span: Span, *, after: Revision) -> AsyncGenerator[Batch, None]:
         return follow(self._tail, span, after, self._replay)
@@ -153,4 +165,4 @@ def _revision(item: StoreEvent | _Version) -> Revision:
     return item.revision
 
 
-_: type[Store] = MemoryStore
+_: type[GroupingStore] = MemoryStore

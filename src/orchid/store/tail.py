@@ -43,6 +43,7 @@ class Tail:
         self.interrupted = ""  # why the watches ended last, and how often they did
         self.interruptions = 0
         self._batches: deque[Batch] = deque()
+        self._sizes: deque[int] = deque()  # of each of them, in bytes
         self._events = 0
         self._bytes = 0
         self._max_events = max_events
@@ -52,10 +53,11 @@ class Tail:
     def append(self, batch: Batch) -> None:
         """Add what was committed, and wake everyone who waits."""
         batches = self._batches
+        size = sum([len(each.value or b"") + len(each.previous or b"") for each in batch.events])
         batches.append(batch)
+        self._sizes.append(size)
         self._events += len(batch.events)
-        for event in batch.events:
-            self._bytes += len(event.value or b"") + len(event.previous or b"")
+        self._bytes += size
         self.revision = batch.revision
         while len(batches) > 1 and (
             self._events > self._max_events or self._bytes > self._max_bytes
@@ -66,6 +68,7 @@ class Tail:
     def jump(self, revision: Revision) -> None:
         """Move on to a revision whose events are in the log only."""
         self._batches.clear()
+        self._sizes.clear()
         self._events = self._bytes = 0
         self.floor = self.revision = revision
         self._ring()
@@ -89,12 +92,12 @@ class Tail:
         else:
             batches = [batch for batch in self._batches if batch.revision > revision]
         start, end = span.start, span.end
-        events = []
-        for batch in batches:
-            for event in batch.events:
-                key = event.key
-                if start <= key and (not end or key < end) and event.revision > revision:
-                    events.append(event)
+        events = [
+            event
+            for batch in batches
+            for event in batch.events
+            if start <= event.key and (not end or event.key < end) and event.revision > revision
+        ]
         return Batch(tuple(events), newest.revision)
 
     def bell(self) -> asyncio.Future[None]:
@@ -110,8 +113,7 @@ class Tail:
     def _drop(self) -> None:
         batch = self._batches.popleft()
         self._events -= len(batch.events)
-        for event in batch.events:
-            self._bytes -= len(event.value or b"") + len(event.previous or b"")
+        self._bytes -= self._sizes.popleft()
         self.floor = batch.revision
 
     def _ring(self) -> None:

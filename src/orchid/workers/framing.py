@@ -19,6 +19,8 @@ the values that it has replaced as well."""
 
 _LENGTH = struct.Struct("<I")
 
+Buffer = bytes | bytearray | memoryview
+
 
 class Astray(Exception):
     """The stream is corrupt: what came is not a message, and nothing after it can be read."""
@@ -38,21 +40,29 @@ class Reader:
         self._held = bytearray()
         self._largest = largest
 
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        """Return every message that is complete; raises Astray if one is too long."""
+    def feed(self, data: bytes) -> Iterator[Buffer]:
+        """Return every message that is complete; raises Astray if one is too long.
+
+        Nothing is copied of a message that came whole.
+        """
         held = self._held
-        held += data
-        start, end = 0, len(held)
-        try:
-            while end - start >= _LENGTH.size:
-                (length,) = _LENGTH.unpack_from(held, start)
-                if length > self._largest:
-                    raise Astray(f"a message of {length} bytes is too large")
-                behind = start + _LENGTH.size + length
-                if behind > end:
-                    return
-                message = bytes(held[start + _LENGTH.size : behind])
-                start = behind
-                yield message
-        finally:
-            del held[:start]
+        if held:
+            held += data
+            if self._length(held, 0) > len(held):
+                return
+            data = bytes(held)
+            held.clear()
+        view, start, end = memoryview(data), 0, len(data)
+        while (behind := start + self._length(view, start)) <= end:
+            yield view[start + _LENGTH.size : behind]
+            start = behind
+        held += view[start:]
+
+    def _length(self, data: Buffer, start: int) -> int:
+        """How long the message that starts here is, with its prefix; at least that of a prefix."""
+        if len(data) - start < _LENGTH.size:
+            return _LENGTH.size
+        (length,) = _LENGTH.unpack_from(data, start)
+        if length > self._largest:
+            raise Astray(f"a message of {length} bytes is too large")
+        return _LENGTH.size + int(length)

@@ -1,11 +1,11 @@
 """What a worker and its parent say to each other, and how a store's errors travel.
 
-A worker asks (`CommitMessage`, `Read`, `Replay`, `Compact`, `Gather`, each with a number that the
-answer repeats) and reports (`Ready`, `UnfitMessage`, `Alive`, `Counted`, `ResetCounts`). The parent
-answers (`Done`, `FoundMessage`, `HistoryMessage`, `Gathered`, `RefusedMessage`), tells (`Happened`,
-`Moved`, `Forgotten`) and directs (`Begin`, `Open`, `Alive`, `Count`, `ResetCounts`). All go over
-one stream, so their order is part of their meaning: `Happened` comes before the `Done` of its
-commit.
+A worker asks (`Commits`, `Read`, `Replay`, `Compact`, `Gather`, each with a number that the answer
+repeats) and reports (`Ready`, `UnfitMessage`, `Alive`, `Counted`, `ResetCounts`). The parent
+answers (`Outcomes`, `FoundMessage`, `HistoryMessage`, `Done`, `Gathered`, `RefusedMessage`), tells
+(`Happened`, `Moved`, `Forgotten`) and directs (`Begin`, `Open`, `Alive`, `Count`, `ResetCounts`).
+All go over one stream, so their order is part of their meaning: `Happened` comes before the
+`Outcomes` of its commits.
 
 Every message is a msgpack array with a number in front; framing.py puts its length before it.
 """
@@ -19,6 +19,7 @@ from orchid.store.interface import (
     Change,
     Compacted,
     FutureRevision,
+    Outcome,
     Record,
     Revision,
     RevisionConflict,
@@ -28,7 +29,7 @@ from orchid.store.interface import (
     StoreUnavailable,
     ValueTooLarge,
 )
-from orchid.workers.framing import Astray, framed
+from orchid.workers.framing import Astray, Buffer, framed
 
 LARGEST_COMMIT: Final = 64 << 20
 """Bytes of values in one commit; ten times what a request can bring."""
@@ -41,9 +42,11 @@ class WorkerMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
 # A worker asks
 
 
-class CommitMessage(WorkerMessage, frozen=True, tag=1):
+class Commits(WorkerMessage, frozen=True, tag=1):
+    """All commits that a worker made in one turn of its loop; each stands for itself."""
+
     number: int
-    changes: list[tuple[str, bytes | None, Revision]]
+    commits: list[tuple[Change, ...]]
 
 
 class Read(WorkerMessage, frozen=True, tag=2):
@@ -108,6 +111,8 @@ class ResetCounts(WorkerMessage, frozen=True, tag=14):
 
 
 class Done(WorkerMessage, frozen=True, tag=20):
+    """Compacted up to a revision."""
+
     number: int
     revision: Revision
 
@@ -142,6 +147,13 @@ class RefusedMessage(WorkerMessage, frozen=True, tag=23):
     revisions: tuple[Revision, Revision] = (0, 0)
     key: str = ""
     record: Record | None = None
+
+
+class Outcomes(WorkerMessage, frozen=True, tag=25):
+    """What became of each of the commits in one message, in their order."""
+
+    number: int
+    outcomes: list[Revision | RefusedMessage]
 
 
 # The parent tells
@@ -190,9 +202,9 @@ class Count(WorkerMessage, frozen=True, tag=42):
     """Say what you have counted."""
 
 
-Request = CommitMessage | Read | Replay | Compact | Gather
+Request = Commits | Read | Replay | Compact | Gather
 Report = Ready | UnfitMessage | Alive | Counted | ResetCounts
-Answer = Done | FoundMessage | HistoryMessage | Gathered | RefusedMessage
+Answer = Outcomes | FoundMessage | HistoryMessage | Done | Gathered | RefusedMessage
 News = Happened | Moved | Forgotten
 Direction = Begin | Open | Alive | Count | ResetCounts
 
@@ -209,15 +221,15 @@ def packed(message: WorkerMessage) -> bytes:
     return framed(_encode(message))
 
 
-def from_worker(data: bytes) -> Request | Report:
+def from_worker(data: Buffer) -> Request | Report:
     return _decoded(_from_worker, data)
 
 
-def from_parent(data: bytes) -> Answer | News | Direction:
+def from_parent(data: Buffer) -> Answer | News | Direction:
     return _decoded(_from_parent, data)
 
 
-def _decoded(decoder: msgspec.msgpack.Decoder[T], data: bytes) -> T:
+def _decoded(decoder: msgspec.msgpack.Decoder[T], data: Buffer) -> T:
     try:
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
@@ -247,6 +259,12 @@ def refusal(number: int, error: Exception) -> RefusedMessage:
     return RefusedMessage(number, "Unavailable", "the store has failed")
 
 
+def outcomes_of(number: int, outcomes: list[Outcome]) -> Outcomes:
+    """What a store says of commits, as a message."""
+    said = [refusal(number, each) if isinstance(each, Exception) else each for each in outcomes]
+    return Outcomes(number, said)
+
+
 def error_in(refused: RefusedMessage) -> Exception:
     """The error in a message, as the store itself would have raised it."""
     if refused.error == "Conflict":
@@ -258,7 +276,3 @@ def error_in(refused: RefusedMessage) -> Exception:
     if refused.error == "ValueError":
         return ValueError(refused.text)
     return _BY_NAME.get(refused.error, StoreUnavailable)(refused.text)
-
-
-def changes_of(commit: CommitMessage) -> list[Change]:
-    return [Change(*change) for change in commit.changes]

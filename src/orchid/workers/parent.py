@@ -22,7 +22,7 @@ from typing import Final
 from orchid.clock import Monotonic
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
-from orchid.store.interface import Store
+from orchid.store.interface import GroupingStore, Store
 from orchid.store.memory import MemoryStore
 from orchid.store.retention import Retention
 from orchid.workers.counter import SharedCounter
@@ -74,8 +74,9 @@ class Parent:
         self._monotonic = monotonic
         self._counter = SharedCounter.create()
         self._launcher = Launcher(program, self._counter.descriptor, sockets)
-        # Other servers write to etcd as well, so there each worker has its own connection to it.
-        shared = MemoryStore() if settings.given.etcd_servers else store
+        # etcd is no GroupingStore: other servers write to it as well, so that each worker has its
+        # own connection to it, and nothing is shared here.
+        shared = store if isinstance(store, GroupingStore) else MemoryStore()
         self._server = StoreServer(shared, self._counter)
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._waiting: dict[str, Session] = {}  # ready, but not all is prepared yet

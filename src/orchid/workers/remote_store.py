@@ -1,9 +1,10 @@
 """The worker's side: a Store whose data is in the parent process, at the other end of a socket.
 
-Start with `RemoteStore`. Commits are sent as they come, many at a time, without waiting for one
-another. Every change is pushed to us and kept in a tail, as with the other backends; reads, and the
-history that is older than our tail, are asked for. `revision` looks at memory shared with the
-parent: that tells at once whether there is a commit of another worker which has not reached us yet.
+Start with `RemoteStore`. The commits of one turn of the loop are sent together, and do not wait for
+those before them. Every change is pushed to us and kept in a tail, as with the other backends;
+reads, and the history that is older than our tail, are asked for. `revision` looks at memory shared
+with the parent: that tells at once whether there is a commit of another worker which has not
+reached us yet.
 
 When the parent is gone, everything raises StoreUnavailable and `lost` is done: a worker then ends.
 """
@@ -11,7 +12,7 @@ When the parent is gone, everything raises StoreUnavailable and `lost` is done: 
 import asyncio
 import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
-from itertools import count
+from itertools import chain, count
 from typing import Any, Final, TypeVar, cast
 
 from orchid.clock import Monotonic
@@ -40,7 +41,7 @@ from orchid.workers.messages import (
     Alive,
     Answer,
     Begin,
-    CommitMessage,
+    Commits,
     Compact,
     Count,
     Counted,
@@ -53,6 +54,7 @@ from orchid.workers.messages import (
     Moved,
     News,
     Open,
+    Outcomes,
     Read,
     Ready,
     RefusedMessage,
@@ -69,6 +71,8 @@ TAIL_BYTES: Final = 4 << 20  # small, because the feed keeps its own copy of eve
 BEAT_SECONDS: Final = 1.0
 SILENT_SECONDS: Final = 5.0
 
+GONE: Final = "the parent process is gone"
+
 A = TypeVar("A", Done, FoundMessage, HistoryMessage, Gathered)
 Directed = Callable[[Begin | Open | Count | ResetCounts], None]
 
@@ -84,9 +88,13 @@ class ParentLink(asyncio.Protocol):
         self._monotonic = monotonic
         self._reader = Reader()
         self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._numbers = count(1)
-        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._unsent: list[tuple[tuple[Change, ...], asyncio.Future[Revision]]] = []
+        self._unsent_bytes = 0
+        self._committing: dict[int, list[asyncio.Future[Revision]]] = {}
+        self.lost: asyncio.Future[None] = self._loop.create_future()
         self.heard = self._monotonic()
         self.idle = asyncio.Event()  # set while no request waits for its answer
         self.idle.set()
@@ -113,14 +121,38 @@ class ParentLink(asyncio.Protocol):
 
     def expect(self, make: Callable[[int], WorkerMessage]) -> asyncio.Future[Any]:
         number = next(self._numbers)
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Any] = self._loop.create_future()
         if self.lost.done():
-            answer.set_exception(StoreUnavailable("the parent process is gone"))
+            answer.set_exception(StoreUnavailable(GONE))
             return answer
         self.send(make(number))
         self._waiting[number] = answer
         self.idle.clear()
         return answer
+
+    def commit(self, changes: tuple[Change, ...], size: int) -> asyncio.Future[Revision]:
+        """Have a commit sent, with all others of this turn of the loop."""
+        answer: asyncio.Future[Revision] = self._loop.create_future()
+        if self._unsent_bytes + size > LARGEST_COMMIT:
+            self._send_commits()
+        if not self._unsent:
+            self._loop.call_soon(self._send_commits)
+            self.idle.clear()
+        self._unsent.append((changes, answer))
+        self._unsent_bytes += size
+        return answer
+
+    def _send_commits(self) -> None:
+        unsent, self._unsent, self._unsent_bytes = self._unsent, [], 0
+        if not unsent:
+            return  # they were so large that they did not wait for the end of the turn
+        answers = [answer for _, answer in unsent]
+        if self.lost.done():
+            _fail(answers)
+            return
+        number = next(self._numbers)
+        self._committing[number] = answers
+        self.send(Commits(number, [changes for changes, _ in unsent]))
 
     def silence(self) -> float:
         """Seconds since the parent last sent anything."""
@@ -142,9 +174,9 @@ class ParentLink(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         waiting, self._waiting = self._waiting, {}
-        for answer in waiting.values():
-            if not answer.done():
-                answer.set_exception(StoreUnavailable("the parent process is gone"))
+        committing, self._committing = self._committing, {}
+        unsent, self._unsent = self._unsent, []
+        _fail([*waiting.values(), *chain(*committing.values()), *(each for _, each in unsent)])
         self.idle.set()
         if not self.lost.done():
             self.lost.set_result(None)
@@ -161,21 +193,46 @@ class ParentLink(asyncio.Protocol):
     def _take(self, message: Any) -> None:
         if isinstance(message, (Happened, Moved, Forgotten)):
             self._told(message)
+        elif isinstance(message, Outcomes):
+            self._settle_commits(message.number, message.outcomes)
         elif isinstance(message, (Done, FoundMessage, HistoryMessage, Gathered, RefusedMessage)):
             self._settle(message)
         elif not isinstance(message, Alive):
             self._directed(message)
 
-    def _settle(self, message: Answer) -> None:
-        answer = self._waiting.pop(message.number, None)
-        if not self._waiting:
+    def _settle_commits(self, number: int, outcomes: list[Revision | RefusedMessage]) -> None:
+        for answer, outcome in zip(self._committing.pop(number), outcomes, strict=True):
+            if answer.done():  # the caller was cancelled
+                continue
+            if isinstance(outcome, RefusedMessage):
+                answer.set_exception(error_in(outcome))
+            else:
+                answer.set_result(outcome)
+        self._look_idle()
+
+    def _look_idle(self) -> None:
+        if not (self._waiting or self._committing or self._unsent):
             self.idle.set()
+
+    def _settle(self, message: Answer) -> None:
+        if message.number in self._committing and isinstance(message, RefusedMessage):
+            refused = len(self._committing[message.number]) * [message]
+            self._settle_commits(message.number, [*refused])
+            return
+        answer = self._waiting.pop(message.number, None)
+        self._look_idle()
         if answer is None or answer.done():  # the caller was cancelled
             return
         if isinstance(message, RefusedMessage):
             answer.set_exception(error_in(message))
         else:
             answer.set_result(message)
+
+
+def _fail(answers: list[asyncio.Future[Any]]) -> None:
+    for answer in answers:
+        if not answer.done():
+            answer.set_exception(StoreUnavailable(GONE))
 
 
 class RemoteStore:
@@ -208,7 +265,7 @@ class RemoteStore:
         ends: list[asyncio.Future[Any]] = [begun, parent.lost]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if not begun.done():
-            raise StoreUnavailable("the parent process is gone")
+            raise StoreUnavailable(GONE)
         store = begun.result()
         store.link = parent
         parent.lost.add_done_callback(lambda _: store._tail.close())
@@ -228,14 +285,15 @@ class RemoteStore:
     async def commit(self, changes: Sequence[Change]) -> Revision:
         self._check_open()
         check_changes(changes)
-        size = sum(len(change.value or b"") for change in changes)
+        size = 0
+        for change in changes:
+            if change.value is not None:
+                size += len(change.value)
         if size > LARGEST_COMMIT:
             raise ValueTooLarge(
                 f"a commit of {size} bytes is more than the {LARGEST_COMMIT} allowed"
             )
-        plain = [(change.key, change.value, change.expected) for change in changes]
-        done = await self.link.ask(Done, lambda number: CommitMessage(number, plain))
-        return done.revision
+        return await self.link.commit(tuple(changes), size)
 
     def watch(self, span: Span, *, after: Revision) -> AsyncGenerator[Batch, None]:
         return follow(self._tail, span, after, self._replay)
@@ -243,7 +301,7 @@ class RemoteStore:
     async def revision(self) -> Revision:
         if self.link.lost.done():
             # The counter is no longer updated, but another server may be writing to the database.
-            raise StoreUnavailable("the parent process is gone")
+            raise StoreUnavailable(GONE)
         return self._counter.value
 
     async def may_compact(self) -> bool:
@@ -280,7 +338,7 @@ class RemoteStore:
     def problem(self) -> str | None:
         """What is wrong with the connection to the parent, if anything; for the readiness check."""
         if self.link.lost.done():
-            return "the parent process is gone"
+            return GONE
         if self.link.silence() > SILENT_SECONDS:
             return "the parent process does not answer"
         return None

@@ -2,7 +2,8 @@
 
 Start with `StoreServer`. It follows the store, encodes each batch once and gives the same bytes to
 every `Session`; commits of all workers go into the store side by side, so that its writer makes one
-group of them. Only processes that the parent has started can talk to it: the socket has no name.
+group of them, and those that came in one message are answered in one. Only processes that the
+parent has started can talk to it: the socket has no name.
 
 The order that workers rely on, for each batch: the shared counter moves, every session is told, and
 only then is any commit in the batch answered. So whoever has an answer, on whichever worker, finds
@@ -20,7 +21,15 @@ from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from typing import Any, Final, cast
 
-from orchid.store.interface import Batch, Compacted, Page, Revision, Span, Store, StoreError
+from orchid.store.interface import (
+    Batch,
+    Compacted,
+    GroupingStore,
+    Page,
+    Revision,
+    Span,
+    StoreError,
+)
 from orchid.workers.counter import SharedCounter
 from orchid.workers.counts import GatheredCounts
 from orchid.workers.framing import Astray, Reader
@@ -28,7 +37,7 @@ from orchid.workers.messages import (
     LARGEST_COMMIT,
     Alive,
     Answer,
-    CommitMessage,
+    Commits,
     Compact,
     Counted,
     Done,
@@ -47,8 +56,8 @@ from orchid.workers.messages import (
     ResetCounts,
     UnfitMessage,
     WorkerMessage,
-    changes_of,
     from_worker,
+    outcomes_of,
     packed,
     refusal,
 )
@@ -69,7 +78,7 @@ Reported = Callable[[Ready | UnfitMessage], None]
 class StoreServer:
     """Serves a store to sessions. The store is not closed here, but by whoever opened it."""
 
-    def __init__(self, store: Store, counter: SharedCounter) -> None:
+    def __init__(self, store: GroupingStore, counter: SharedCounter) -> None:
         self._store = store
         self._counter = counter
         self._sessions: set[Session] = set()
@@ -116,9 +125,9 @@ class StoreServer:
     # Telling
 
     def _tell(self, batch: Batch) -> None:
-        size = sum(len(event.value or b"") + len(event.previous or b"") for event in batch.events)
-        whole = batch.events and size <= LARGEST_TOLD
-        news = packed(Happened(*batch) if whole else Moved(batch.revision))
+        news = packed(Happened(*batch)) if batch.events else b""
+        if not 0 < len(news) <= LARGEST_TOLD:
+            news = packed(Moved(batch.revision))
         self.told = batch.revision
         self._counter.value = batch.revision
         for session in self._sessions:
@@ -162,7 +171,7 @@ class StoreServer:
             session.answer(refusal(request.number, error))
 
     def _act(self, session: "Session", request: Request) -> Coroutine[Any, Any, None]:
-        if isinstance(request, CommitMessage):
+        if isinstance(request, Commits):
             return self._commit(session, request)
         if isinstance(request, Read):
             return self._read(session, request)
@@ -172,9 +181,10 @@ class StoreServer:
             return self._gather(session, request)
         return self._compact(session, request)
 
-    async def _commit(self, session: "Session", commit: CommitMessage) -> None:
-        revision = await self._store.commit(changes_of(commit))
-        self._answer_at(revision, session, Done(commit.number, revision))
+    async def _commit(self, session: "Session", message: Commits) -> None:
+        outcomes = await self._store.commit_each(message.commits)
+        newest = max((each for each in outcomes if isinstance(each, Revision)), default=0)
+        self._answer_at(newest, session, outcomes_of(message.number, outcomes))
 
     async def _read(self, session: "Session", read: Read) -> None:
         async with session.reading:
@@ -293,7 +303,7 @@ class Session(asyncio.Protocol):
             self.close()
 
     def _take(self, message: Request | Report) -> None:
-        if isinstance(message, (CommitMessage, Read, Replay, Compact, Gather)):
+        if isinstance(message, (Commits, Read, Replay, Compact, Gather)):
             self._server.handle(self, message)
         elif isinstance(message, Alive):
             self.send(message)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from orchid.settings.given import Given
-from orchid.store.interface import Store
+from orchid.store.interface import GroupingStore
 from orchid.workers.counter import SharedCounter
 from orchid.workers.messages import Begin, Ready, UnfitMessage
 from orchid.workers.remote_store import RemoteStore
@@ -17,7 +17,7 @@ from orchid.workers.store_server import Session, StoreServer
 class Parent:
     """What the parent process has: a store, its server, and a session for each worker."""
 
-    def __init__(self, store: Store, server: StoreServer, counter: SharedCounter) -> None:
+    def __init__(self, store: GroupingStore, server: StoreServer, counter: SharedCounter) -> None:
         self.store = store
         self.server = server
         self.counter = counter
@@ -46,7 +46,7 @@ class Parent:
 
 
 @asynccontextmanager
-async def linked(store: Store) -> AsyncIterator[Parent]:
+async def linked(store: GroupingStore) -> AsyncIterator[Parent]:
     """Serve a store until the block ends; it is closed then."""
     counter = SharedCounter.create()
     server = StoreServer(store, counter)

@@ -5,6 +5,7 @@ import pytest
 from orchid.settings.given import Given
 from orchid.store.interface import (
     AlreadyInUse,
+    Change,
     Compacted,
     FutureRevision,
     Record,
@@ -18,9 +19,10 @@ from orchid.workers.framing import Astray, Reader
 from orchid.workers.messages import (
     Alive,
     Begin,
-    CommitMessage,
+    Commits,
     FoundMessage,
     Happened,
+    Outcomes,
     WorkerMessage,
     error_in,
     from_parent,
@@ -32,7 +34,7 @@ from orchid.workers.messages import (
 
 def unframed(data: bytes) -> bytes:
     [message] = Reader().feed(data)
-    return message
+    return bytes(message)
 
 
 @pytest.mark.parametrize(
@@ -45,6 +47,7 @@ def unframed(data: bytes) -> bytes:
             listens=True, prepares=False, controls=False,
             sockets=(7, 8), counter=9, revision=2**53, oldest=1,
         ),
+        Outcomes(4, [7, refusal(4, RevisionConflict("k", Record("k", b"v", 6))), 8]),
         Alive(),
     ],
     ids=lambda message: type(message).__name__,
@@ -55,10 +58,10 @@ def test_parents_words_arrive(message: WorkerMessage) -> None:
 
 
 def test_workers_words_arrive() -> None:
-    """A commit keeps its order, its deletions and its empty values."""
-    commit = CommitMessage(7, [("b", b"", 0), ("a", None, 3)])
+    """Commits keep their order, their deletions and their empty values."""
+    commits = Commits(7, [(Change("b", b"", 0), Change("a", None, 3)), (Change("c", b"v", 1),)])
 
-    assert from_worker(unframed(packed(commit))) == commit
+    assert from_worker(unframed(packed(commits))) == commits
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", b"\x91\x63", b"\x92\x01\x01", b"\x90"])

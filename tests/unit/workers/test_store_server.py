@@ -12,7 +12,9 @@ from orchid.store.interface import (
     ABSENT,
     Batch,
     Change,
+    Outcome,
     Revision,
+    RevisionConflict,
     Span,
     StoreUnavailable,
     ValueTooLarge,
@@ -21,7 +23,15 @@ from orchid.store.memory import MemoryStore
 from orchid.store.sqlite.store import SQLiteStore
 from orchid.workers import remote_store, store_server
 from orchid.workers.framing import Reader
-from orchid.workers.messages import Done, Happened, Ready, from_parent
+from orchid.workers.messages import (
+    Commits,
+    Happened,
+    Outcomes,
+    Ready,
+    Report,
+    Request,
+    from_parent,
+)
 from orchid.workers.remote_store import RemoteStore
 from orchid.workers.store_server import Session
 from tests.unit.store.suite import ALL, delete, events_until, put
@@ -82,7 +92,7 @@ async def test_acknowledged_commit_shows_in_every_workers_revision(
         (Happened, revision, revision),
         (Happened, revision, revision),
     ]
-    assert (answered, answer.revision) == (parent.sessions[0], revision)
+    assert (answered, answer.outcomes) == (parent.sessions[0], [revision])
     assert await other.revision() == revision
 
 
@@ -126,13 +136,13 @@ async def test_answer_never_overtakes_the_change_it_belongs_to(
     """Also a worker that was left behind knows of its own commit once it has the answer."""
     worker = await parent.connect()
     [session] = parent.sessions
-    really_commit = parent.store.commit
+    really_commit = parent.store.commit_each
 
-    async def commit_while_unread(changes: Sequence[Change]) -> Revision:
+    async def commit_while_unread(commits: Sequence[Sequence[Change]]) -> list[Outcome]:
         session.pause_writing()  # as the transport does when too much lies unread
-        return await really_commit(changes)
+        return await really_commit(commits)
 
-    monkeypatch.setattr(parent.store, "commit", commit_while_unread)
+    monkeypatch.setattr(parent.store, "commit_each", commit_while_unread)
     watching = worker.watch(ALL, after=await worker.revision())
 
     revision = await put(worker, "a", b"1")
@@ -175,7 +185,82 @@ async def test_commit_is_not_answered_before_everybody_was_told(
 
     assert before == []
     kinds = [type(from_parent(frame)) for data in written for frame in Reader().feed(data)]
-    assert kinds == [Happened, Happened, Done]
+    assert kinds == [Happened, Happened, Outcomes]
+
+
+@pytest.fixture
+def received(monkeypatch: pytest.MonkeyPatch) -> list[Commits]:
+    """The commits that arrive at the parent, message by message."""
+    messages: list[Commits] = []
+    really_take = Session._take
+
+    def take(session: Session, message: Request | Report) -> None:
+        if isinstance(message, Commits):
+            messages.append(message)
+        really_take(session, message)
+
+    monkeypatch.setattr(Session, "_take", take)
+    return messages
+
+
+async def test_commits_of_one_turn_go_together_and_stand_for_themselves(
+    parent: Parent, received: list[Commits]
+) -> None:
+    """They are one message; one that is refused does not keep the others from being made."""
+    worker = await parent.connect()
+    there = await put(worker, "b", b"1")
+
+    made = await asyncio.gather(*(put(worker, key, b"2") for key in "abc"), return_exceptions=True)
+
+    assert [len(message.commits) for message in received] == [1, 3]
+    assert [made[0], made[2]] == [there + 1, there + 2]
+    conflict = made[1]
+    assert isinstance(conflict, RevisionConflict)
+    assert conflict.actual is not None
+    assert (conflict.key, conflict.actual.revision) == ("b", there)
+
+
+async def test_commits_that_are_too_large_together_go_apart(
+    parent: Parent, received: list[Commits], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No message holds more than one commit may; all of them arrive."""
+    monkeypatch.setattr(remote_store, "LARGEST_COMMIT", 10)
+    worker = await parent.connect()
+
+    made = await asyncio.gather(*(put(worker, key, bytes(4)) for key in "abcde"))
+
+    assert [len(message.commits) for message in received] == [2, 2, 1]
+    assert made == [2, 3, 4, 5, 6]
+
+
+async def test_commit_that_was_not_sent_when_the_parent_went_is_answered(parent: Parent) -> None:
+    """Whoever made it learns that nothing is known of it."""
+    worker = await parent.connect()
+
+    doing = asyncio.create_task(put(worker, "a", b"1"))
+    await asyncio.sleep(0)
+    assert worker.link._unsent
+    transport_of(worker).abort()
+
+    with pytest.raises(StoreUnavailable):
+        await doing
+
+
+async def test_failure_of_the_store_is_told_to_each_commit(
+    parent: Parent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message that could not be worked on refuses all that is in it."""
+    worker = await parent.connect()
+
+    async def fail(commits: Sequence[Sequence[Change]]) -> list[Outcome]:
+        raise StoreUnavailable("out of order")
+
+    monkeypatch.setattr(parent.store, "commit_each", fail)
+    made = await asyncio.gather(*(put(worker, key, b"") for key in "ab"), return_exceptions=True)
+
+    assert [str(failure) for failure in made] == ["out of order"] * 2
+    assert {type(failure) for failure in made} == {StoreUnavailable}
+    await worker.close()
 
 
 async def test_history_behind_the_newest_revision_is_empty_and_comes_at_once(
@@ -197,7 +282,9 @@ async def test_commit_of_a_worker_that_dies_stands(parent: Parent) -> None:
     doomed, other = await parent.connect(), await parent.connect()
 
     doing = asyncio.create_task(put(doomed, "a", b"1"))
-    await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        while not doomed.link._committing:  # noqa: ASYNC110 -- sent at the end of the turn
+            await asyncio.sleep(0)
     transport_of(doomed).close()  # it sends what it has, and is gone
     with pytest.raises(StoreUnavailable):
         await doing

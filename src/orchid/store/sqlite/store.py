@@ -21,10 +21,12 @@ from orchid.store.interface import (
     Batch,
     Change,
     FutureRevision,
+    GroupingStore,
+    Outcome,
     Page,
     Revision,
     Span,
-    Store,
+    StoreError,
     StoreUnavailable,
     check_changes,
     check_read,
@@ -63,11 +65,24 @@ class SQLiteStore:
     async def commit(self, changes: Sequence[Change]) -> Revision:
         self._check_open()
         check_changes(changes)
+        return await self._queue(tuple(changes))
+
+    async def commit_each(self, commits: Sequence[Sequence[Change]]) -> list[Outcome]:
+        self._check_open()
+        outcomes: list[Outcome] = []
+        for answer in [self._queue(changes) for changes in commits]:
+            try:
+                outcomes.append(await answer)
+            except StoreError as error:
+                outcomes.append(error)
+        return outcomes
+
+    def _queue(self, changes: Sequence[Change]) -> asyncio.Future[Revision]:
         answer: asyncio.Future[Revision] = self._loop.create_future()
         if not self._queued:
             self._loop.call_soon(self._hand_over)
-        self._queued.append(QueuedCommit(tuple(changes), answer))
-        return await answer
+        self._queued.append(QueuedCommit(changes, answer))
+        return answer
 
     def _hand_over(self) -> None:
         """Give the writer all commits of one turn of the loop: it is woken once for them."""
@@ -138,4 +153,4 @@ class SQLiteStore:
                 answer.set_result(result)
 
 
-_: type[Store] = SQLiteStore
+_: type[GroupingStore] = SQLiteStore

@@ -14,7 +14,7 @@ that the log is only ever appended to and needs no second index. A value is writ
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, starmap
 from typing import NamedTuple, cast
 
 import apsw
@@ -201,7 +201,7 @@ def replay(db: apsw.Connection, span: Span, after: Revision) -> Batch:
     size = 0
     with _snapshot(db) as (oldest, newest):
         check_revision(after, oldest=oldest, newest=newest)
-        for event in map(StoreEvent._make, db.execute(_HISTORY, _bindings(span, after))):
+        for event in starmap(StoreEvent, db.execute(_HISTORY, _bindings(span, after))):
             full = len(events) >= EVENTS_PER_REPLAY or size >= BYTES_PER_REPLAY
             if full and event.revision != events[-1].revision:
                 return Batch(tuple(events), events[-1].revision)

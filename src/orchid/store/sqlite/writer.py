@@ -28,7 +28,7 @@ MAX_GROUP_BYTES = 8 << 20
 class QueuedCommit(NamedTuple):
     """Changes to be made as one revision, and the future that waits for it."""
 
-    changes: tuple[Change, ...]
+    changes: Sequence[Change]
     answer: asyncio.Future[Revision]
 
 
