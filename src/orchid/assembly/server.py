@@ -93,7 +93,9 @@ class Assembly:
         *,
         store_problem: Check = None,
         others: OtherProcesses | None = None,
+        sole_writer: bool = False,
     ) -> None:
+        """`sole_writer`: no other server writes to the store."""
         names = settings.names
         self.others = others  # those that are one server with this one
         self.store_problem = store_problem  # says what is wrong with the store, if anything
@@ -109,7 +111,7 @@ class Assembly:
         self.token_counts = TokenCounts(store, self.clock.now)
         self.counts_tokens = settings.given.ledger_tokens == "counted"
 
-        self.feed = Feed(store, Catalog(stored))
+        self.feed = Feed(store, Catalog(stored), sole_writer=sole_writer)
         with told_as_settings():
             self.access = Access(
                 settings,

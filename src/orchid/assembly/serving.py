@@ -46,7 +46,8 @@ async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
             await workers.run(stop, lambda: announce(settings, files))
             return
         async with opened_audit(settings) as audit:
-            server = Assembly(settings, files, store, audit)
+            alone = not settings.given.etcd_servers
+            server = Assembly(settings, files, store, audit, sole_writer=alone)
             retention = Retention(
                 store, clock.monotonic, keep=settings.history, forgotten=server.feed.forget_before
             )
@@ -68,7 +69,13 @@ async def serve_as_worker(settings: Settings, parent: RemoteStore, stop: asyncio
         files = data_directory.located(settings)
         counts = WorkerCounts(parent)
         server = Assembly(
-            settings, files, store, audit, store_problem=parent.problem, others=counts
+            settings,
+            files,
+            store,
+            audit,
+            store_problem=parent.problem,
+            others=counts,
+            sole_writer=direct is None,
         )
         counts.tell(server.metrics.families, server.metrics.reset)
         parent.forgotten = server.feed.forget_before

@@ -52,7 +52,7 @@ class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
         head = kind.head
         # What follows kind and apiVersion, which may be those of another naming or version.
         start = len(head) if value.startswith(head) else value.index(b'"metadata":')
-        return cls(kind, key, with_revision(value[start:], revision), revision)
+        return cls(kind, key, tail_at(revision, value, start), revision)
 
     @classmethod
     def read(cls, kind: Kind[T], key: str, value: bytes, revision: Revision) -> "Entry[T]":
@@ -160,10 +160,11 @@ def as_kind(kind: Kind[T], one: Object) -> T:
     return replace(one, kind=kind.name, api_version=kind.api_version)
 
 
-def with_revision(tail: bytes, revision: Revision) -> bytes:
-    """Put the resourceVersion in its place, behind the uid, which every stored object has.
+def tail_at(revision: Revision, value: bytes, start: int) -> bytes:
+    """What follows `start` in a stored value, with the resourceVersion in its place.
 
-    Inside a JSON string every quote is escaped, so the first bare `"uid":"` is the key itself.
+    That is behind the uid, which every stored object has. Inside a JSON string every quote is
+    escaped, so the first bare `"uid":"` is the key itself.
     """
-    end = tail.index(b'"', tail.index(b'"uid":"') + 7) + 1
-    return b'%b,"resourceVersion":"%d"%b' % (tail[:end], revision, tail[end:])
+    end = value.index(b'"', value.index(b'"uid":"', start) + 7) + 1
+    return b'%b,"resourceVersion":"%d"%b' % (value[start:end], revision, value[end:])

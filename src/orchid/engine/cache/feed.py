@@ -60,10 +60,13 @@ FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0  # seconds before a store that failed is as
 class Feed:
     """Every kind's cache, moving forward together."""
 
-    def __init__(self, store: Store, catalog: Catalog) -> None:
+    def __init__(self, store: Store, catalog: Catalog, *, sole_writer: bool = False) -> None:
+        """With `sole_writer`, nobody but this program writes to the store while it is open: what
+        changes after the load was encoded by us, and is not decoded to see that it can be."""
         self.revision: Revision = 0
         self.told: Revision = 0  # every listener was told of all changes up to here
         self._store = store
+        self._sole_writer = sole_writer
         self.history = HistoryBudget()
         self._caches: dict[type, KindCache[Any]] = {
             kind.type: KindCache(kind, self.history) for kind in catalog.stored
@@ -177,7 +180,8 @@ class Feed:
             if event.revision <= self._loaded_at:
                 cache.remember(past_change(cache.kind, event))
             else:
-                told.setdefault(cache, []).append(cache.apply(event))
+                change = cache.apply(event, ours=self._sole_writer)
+                told.setdefault(cache, []).append(change)
         self._position = batch.revision
         if batch.revision >= self._loaded_at:
             self._advance(batch.revision)

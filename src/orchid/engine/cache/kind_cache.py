@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from orchid.engine.cache.entry import Entry, UnreadableBytes
+from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.snapshot import Snapshot
 from orchid.engine.cache.sorted_keys import SortedKeys
 from orchid.engine.kind import Kind
@@ -59,15 +59,7 @@ class HistoryBudget:
     def shared_by(self, cache: "KindCache[Any]") -> None:
         self._caches.append(cache)
 
-    def spend(self, weight: int) -> None:
-        self.spent += weight
-        if self.spent > self.most:
-            self._make_room()
-
-    def regain(self, weight: int) -> None:
-        self.spent -= weight
-
-    def _make_room(self) -> None:
+    def make_room(self) -> None:
         """Drop somewhat more than needed, so that this is not done at every change."""
         while self.spent > self.most - self.most // 64:
             largest = max(self._caches, key=lambda cache: cache.kept_bytes)
@@ -194,9 +186,11 @@ class KindCache(Generic[T]):
         self.changes.append(change)
         self.revision = change.revision
         self.generation += 1
-        weight = change.weight
+        weight, budget = change.weight, self._budget
         self.kept_bytes += weight
-        self._budget.spend(weight)
+        budget.spent += weight
+        if budget.spent > budget.most:
+            budget.make_room()
 
     def drop_oldest(self) -> None:
         """Forget the oldest change: nobody can watch from before it any more."""
@@ -204,25 +198,27 @@ class KindCache(Generic[T]):
         self.oldest = change.revision
         weight = change.weight
         self.kept_bytes -= weight
-        self._budget.regain(weight)
+        self._budget.spent -= weight
 
-    def apply(self, event: StoreEvent) -> ObjectChange[T]:
-        old = self.entries.get(event.key)
+    def apply(self, event: StoreEvent, *, ours: bool = False) -> ObjectChange[T]:
+        """Take in one change; `ours` says that this program has encoded it."""
+        key, value, entries = event.key, event.value, self.entries
+        old = entries.get(key)
         new = None
         if self.unreadable:
-            self.unreadable.pop(event.key, None)
-        if event.value is not None:
-            new = read_or_none(self.kind, event.key, event.value, event.revision)
+            self.unreadable.pop(key, None)
+        if value is not None:
+            new = read_or_none(self.kind, key, value, event.revision, ours=ours)
             if new is None:  # to readers it is as if it were deleted
-                self.unreadable[event.key] = event.revision
+                self.unreadable[key] = event.revision
         if new is not None:
-            self.entries[event.key] = new
+            entries[key] = new
             if old is None:
-                self._keys.add(event.key)
+                self._keys.add(key)
         elif old is not None:
-            del self.entries[event.key]
-            self._keys.remove(event.key)
-        change = ObjectChange(event.key, new, old, event.revision)
+            del entries[key]
+            self._keys.remove(key)
+        change = ObjectChange(key, new, old, event.revision)
         self.remember(change)
         return change
 
@@ -233,11 +229,17 @@ class KindCache(Generic[T]):
         self.oldest = max(self.oldest, revision)
 
 
-def read_or_none(kind: Kind[T], key: str, value: bytes, revision: Revision) -> Entry[T] | None:
-    """The entry of stored bytes; None, and a line in the log, if they are no object."""
+def read_or_none(
+    kind: Kind[T], key: str, value: bytes, revision: Revision, *, ours: bool = False
+) -> Entry[T] | None:
+    """The entry of stored bytes; None, and a line in the log, if they are no object.
+
+    Bytes that are `ours` need not be decoded to know that they can be.
+    """
+    make = Entry.stored if ours else Entry.read
     try:
-        return Entry.read(kind, key, value, revision)
-    except UnreadableBytes:
+        return make(kind, key, value, revision)
+    except ValueError:
         log.error("feed.unreadable_object", extra={"key": key, "revision": revision})
         return None
 

@@ -355,6 +355,35 @@ async def test_what_is_written_during_a_load_is_taken_in_behind_it(
     assert list(cache.unreadable.values()) == list(range(before + 1, feed.revision + 1))
 
 
+@pytest.mark.parametrize("sole_writer", [True, False])
+async def test_only_what_others_may_have_written_is_decoded_to_see_that_it_can_be(
+    sole_writer: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entry is the same; bytes without the place for a revision are no object in any case."""
+    kind, store = config_map.declare(ORCH), MemoryStore()
+    feed = Feed(store, Catalog([kind]), sole_writer=sole_writer)
+    body = kind.head + b'"metadata":{"name":"a","namespace":"ns","uid":"u"}}'
+    decoded: list[bytes] = []
+    really_decode = kind.decoder.stored
+
+    def decode(data: bytes) -> config_map.ConfigMap:
+        decoded.append(data)
+        return really_decode(data)
+
+    async with following(feed):
+        await feed.wait_loaded()
+        monkeypatch.setattr(kind.decoder, "stored", decode)
+        await store.commit([Change(kind.key("ns", "a"), body, ABSENT)])
+        await store.commit([Change(kind.key("ns", "b"), b"rubbish", ABSENT)])
+        await feed.fresh()
+
+    entry = feed.cache(kind).entries[kind.key("ns", "a")]
+    placed = body.replace(b'"u"', b'"u","resourceVersion":"2"')
+    assert entry.data == placed
+    assert decoded == ([] if sole_writer else [placed])
+    assert list(feed.cache(kind).unreadable) == [kind.key("ns", "b")]
+
+
 class SlowReplay(MemoryStore):
     """Tells of its past change by change, as a store does that reads it in pieces."""
 
