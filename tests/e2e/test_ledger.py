@@ -195,3 +195,8 @@ def test_a_verifier_that_is_not_ours_accepts_the_ledger(tmp_path: Path) -> None:
 
     (tmp_path / "entry").write_text(entry.replace("approved", "approvee"))
     assert verifies("verify-inclusion", "--leaf", "entry", "--index", str(index)) != 0
+
+    (tmp_path / "entry").write_text(entry)
+    [tile] = (tmp_path / "out" / "tile" / "0").rglob("*.p/*")
+    tile.write_bytes(bytes([tile.read_bytes()[0] ^ 1]) + tile.read_bytes()[1:])
+    assert verifies("verify-inclusion", "--leaf", "entry", "--index", str(index)) != 0

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orchid.access.authorizers.always_allow import AlwaysAllow
+from orchid.access.authorizers.authority_secrets import AuthoritySecrets
 from orchid.access.authorizers.conditions import Conditions
 from orchid.access.authorizers.configuration import (
     WEBHOOK,
@@ -26,6 +27,7 @@ from orchid.access.authorizers.union import ListingAuthorizer, Member, Union
 from orchid.access.authorizers.webhook import Webhook, WebhookSettings
 from orchid.access.json_endpoint import JsonEndpoint
 from orchid.clock import Clock
+from orchid.controllers.running import CONTROLLERS
 from orchid.credentials.files import read_bounded
 from orchid.credentials.refusals import Refusal
 from orchid.engine.cache.feed import Feed
@@ -34,6 +36,7 @@ from orchid.outbound.remote import read_kubeconfig
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
 from orchid.settings.given import Given
+from orchid.wire.naming import Naming
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +49,8 @@ FLAGS = (
     "authorization_webhook_cache_unauthorized_ttl",
 )
 
+ROLES = "RBAC"
+
 Wanted = tuple[AuthorizerSettings, ...]
 
 
@@ -53,8 +58,9 @@ class Authorization:
     def __init__(self, settings: Settings, feed: Feed, rbac: RBAC, clock: Clock) -> None:
         self._settings, self._clock = settings, clock
         self._compiler = Compiler()
+        self._secrets = AuthoritySecrets(settings.names, feed, _readers(settings.names))
         self._lasting: dict[str, Callable[[], ListingAuthorizer]] = {
-            "RBAC": lambda: rbac,
+            ROLES: lambda: rbac,
             "Node": lambda: NodeAuthorizer(settings.names, feed),
             "AlwaysAllow": AlwaysAllow,
         }
@@ -154,10 +160,13 @@ class Authorization:
     # -- building it -------------------------------------------------------------------------
 
     def _members(self, wanted: Wanted) -> list[Member]:
-        return [
-            Member(self._authorizer(one), self.metrics.decisions.of(one.type, one.name))
-            for one in wanted
-        ]
+        members: list[Member] = []
+        for one in wanted:
+            tally = self.metrics.decisions.of(one.type, one.name)
+            members.append(Member(self._authorizer(one), tally))
+            if one.type == ROLES:
+                members.append(Member(self._secrets, tally))
+        return members
 
     def _authorizer(self, wanted: AuthorizerSettings) -> ListingAuthorizer:
         if wanted.webhook is None:
@@ -178,3 +187,9 @@ class Authorization:
             conditions=conditions,
             metrics=self.metrics,
         )
+
+
+def _readers(names: Naming) -> list[str]:
+    """The users of the controllers that work with the keys of certificate authorities."""
+    prefix = f"system:serviceaccount:{names.system_namespace}:"
+    return [prefix + one.account_name(names) for one in CONTROLLERS if one.reads_authority_keys]

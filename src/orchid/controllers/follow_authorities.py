@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from datetime import timedelta
-from typing import NamedTuple
 
 from orchid.approval.case import SignerTerms
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
@@ -20,7 +19,11 @@ from orchid.controllers.runtime.context import Signer, list_url
 from orchid.controllers.runtime.loop import TryAgain
 from orchid.credentials.authority import Authority
 from orchid.credentials.refusals import AuthorityUnusable
-from orchid.kinds.certificate_authority import CertificateAuthority, profile
+from orchid.kinds.certificate_authority import (
+    CertificateAuthority,
+    profile,
+    secret_place,
+)
 from orchid.kinds.secret import Secret
 from orchid.wire.naming import Naming
 
@@ -30,16 +33,6 @@ CERTIFICATE, KEY = "tls.crt", "tls.key"
 
 class SecretMissing(AuthorityUnusable):
     """The Secret with the authority's key is not there."""
-
-
-class SecretPlace(NamedTuple):
-    """Where a Secret is."""
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
 
 
 class AuthorityFollower:
@@ -140,14 +133,6 @@ class AuthorityKeys:
             list_name=found.name,
             crl_url=list_url(self._crl_url, found.name),
         )
-
-
-def secret_place(authority: CertificateAuthority, names: Naming) -> SecretPlace:
-    """Where the key of an authority is, or is to be."""
-    reference = authority.spec.secret_ref
-    if reference is not None:
-        return SecretPlace(reference.namespace, reference.name)
-    return SecretPlace(names.system_namespace, f"authority-{authority.metadata.uid}")
 
 
 async def read_authority(

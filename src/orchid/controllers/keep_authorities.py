@@ -26,9 +26,7 @@ from orchid.controllers.follow_authorities import (
     CERTIFICATE,
     KEY,
     SecretMissing,
-    SecretPlace,
     read_authority,
-    secret_place,
 )
 from orchid.controllers.publish_trust_bundles import bundle_name, is_past, top_of
 from orchid.controllers.runtime.context import ControllerContext
@@ -39,7 +37,13 @@ from orchid.credentials import certificates
 from orchid.credentials.authority import Authority
 from orchid.credentials.issuer_chain import may_sign_lists, refuse_out_of_time
 from orchid.credentials.refusals import AuthorityUnusable, Refusal
-from orchid.kinds.certificate_authority import EXPIRING, SIGNS_LISTS, CertificateAuthority
+from orchid.kinds.certificate_authority import (
+    EXPIRING,
+    SIGNS_LISTS,
+    CertificateAuthority,
+    SecretPlace,
+    secret_place,
+)
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle, ClusterTrustBundleSpec
 from orchid.kinds.role import CORE, READ, may_record_events, rule
 from orchid.kinds.secret import Secret
@@ -274,10 +278,9 @@ CONTROLLER = ControllerDeclaration(
         rule((*READ, "attest"), names.identity, ("certificateauthorities",)),
         rule(("update",), names.identity, ("certificateauthorities/status",)),
         rule(("create", "delete", "update", *READ), names.certificates, ("clustertrustbundles",)),
-        # An authority may name any Secret; whoever wrote it there may read that Secret.
-        rule(("get",), CORE, ("secrets",)),
         may_record_events(names),
     ),
     rights_at_home=lambda names: (rule(("create", "list", "watch"), CORE, ("secrets",)),),
+    reads_authority_keys=True,
     build=build,
 )

@@ -220,11 +220,10 @@ CONTROLLER = ControllerDeclaration(
     account="revocation-list-publisher",
     rights=lambda names: (
         rule(READ, names.identity, ("certificateauthorities", "issuedcertificates")),
-        # An authority may name any Secret; whoever wrote it there may read that Secret.
-        rule(("get",), CORE, ("secrets",)),
     ),
     rights_at_home=lambda names: (
         rule(("create", "delete", "get", "update"), CORE, ("configmaps",)),
     ),
+    reads_authority_keys=True,
     build=build,
 )

@@ -29,7 +29,7 @@ from orchid.credentials.issuer_chain import refuse_out_of_time
 from orchid.credentials.refusals import NotPermitted
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
-from orchid.kinds.role import CORE, READ, may_record_events, rule
+from orchid.kinds.role import READ, may_record_events, rule
 from orchid.wire.naming import Naming
 from orchid.wire.request_conditions import FAILED
 
@@ -149,8 +149,8 @@ CONTROLLER = ControllerDeclaration(
         rule(("sign",), names.certificates, ("signers",), *names.signing_signers),
         # For the signers of authorities and no others: see admission/signer_permission.py.
         rule((*READ, "sign"), names.identity, ("certificateauthorities",)),
-        rule(("get",), CORE, ("secrets",)),
         may_record_events(names),
     ),
+    reads_authority_keys=True,
     build=build,
 )

@@ -12,7 +12,7 @@ signer has one authority, and who may make it, is an admission question: admissi
 import hashlib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 from msgspec import field
 
@@ -345,6 +345,24 @@ def subject_errors(named: AuthoritySubject) -> Iterator[FieldError]:
     for path, text in texts[1:]:
         if not text:
             yield required(path)
+
+
+class SecretPlace(NamedTuple):
+    """Where a Secret is."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def secret_place(authority: CertificateAuthority, names: Naming) -> SecretPlace:
+    """Where the key of an authority is, or is to be."""
+    reference = authority.spec.secret_ref
+    if reference is not None:
+        return SecretPlace(reference.namespace, reference.name)
+    return SecretPlace(names.system_namespace, f"authority-{authority.metadata.uid}")
 
 
 def reference_errors(reference: SecretReference) -> Iterator[FieldError]:

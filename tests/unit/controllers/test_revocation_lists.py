@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from orchid.client.client import ListSelection
 from orchid.credentials import stored_list
 from orchid.credentials.authority import Authority
-from orchid.kinds.certificate_authority import SIGNS_LISTS
+from orchid.kinds.certificate_authority import SIGNS_LISTS, CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.credential_revocation import (
@@ -38,6 +38,7 @@ from tests.unit.controllers.test_keep_authorities import (
     KEEPER,
     SIGNER,
     bring,
+    bring_authority,
     from_secret,
     until_ready,
 )
@@ -274,6 +275,26 @@ async def test_the_publisher_writes_at_home_only(world: Beside) -> None:
 
     with pytest.raises(Forbidden):
         await client.create(elsewhere)
+
+
+@pytest.mark.parametrize("controller", ["revocation-list-publisher", "csrsigning", KEEPER])
+async def test_secrets_are_read_while_an_authority_names_them_only(
+    world: Beside, controller: str
+) -> None:
+    """Of all others, those who work with the keys of authorities see nothing."""
+    client = world.server.clients(controller)
+    await bring_authority(world, "Web CA")
+    await world.admin.create(Secret(metadata=ObjectMeta(name="other", namespace="pki")))
+    await from_secret(world)
+
+    found = await client.get(Secret, "ca", "pki")
+    with pytest.raises(Forbidden):
+        await client.get(Secret, "other", "pki")
+    await world.admin.delete(CertificateAuthority, "web")
+    with pytest.raises(Forbidden):
+        await client.get(Secret, "ca", "pki")
+
+    assert found.name == "ca"
 
 
 async def test_a_long_list_is_kept_in_several_objects(

@@ -29,6 +29,8 @@ class ControllerDeclaration:
     in_system_namespace: bool = False  # whether its rights end there
     # What it needs besides, in the system namespace alone.
     rights_at_home: Callable[[Naming], tuple[PolicyRule, ...]] = lambda names: ()
+    # Whether it gets the Secrets that certificate authorities name; no role can say which.
+    reads_authority_keys: bool = False
     build: Build  # None when it has nothing to work with
 
     def account_name(self, names: Naming) -> str:

@@ -1,0 +1,50 @@
+"""AuthoritySecrets: controllers get the Secrets that certificate authorities name, and no others.
+
+The key of an authority may lie in any Secret (`secretRef`), so no role can say which. Those who
+work with the keys may get a Secret as long as an authority names it. To everything else this is no
+opinion: it stands behind RBAC, wherever that is configured.
+"""
+
+from collections.abc import Iterable
+
+from orchid.engine.cache.feed import Feed
+from orchid.engine.interfaces import Authorizer, Decision, Verdict
+from orchid.engine.request import Target
+from orchid.kinds.certificate_authority import CertificateAuthority, SecretPlace, secret_place
+from orchid.kinds.self_subject_rules_review import RuleLister, SubjectRulesReviewStatus
+from orchid.wire.naming import Naming
+from orchid.wire.user import UserInfo
+
+ALLOWED = Decision(Verdict.ALLOW, "a certificate authority names this Secret")
+NOT_ASKED = Decision(Verdict.NO_OPINION)
+
+
+class AuthoritySecrets:
+    def __init__(self, names: Naming, feed: Feed, readers: Iterable[str]) -> None:
+        """`readers`: the names of the users who work with the keys of authorities."""
+        self._names = names
+        self._feed = feed
+        self._authorities = feed.of(CertificateAuthority)
+        self._readers = frozenset(readers)
+
+    async def authorize(self, user: UserInfo, target: Target) -> Decision:
+        if user.username not in self._readers or not _is_get_of_secret(target):
+            return NOT_ASKED
+        await self._feed.fresh()
+        place = SecretPlace(target.namespace, target.name)
+        authorities = (entry.object for entry in self._authorities.scan())
+        named = (secret_place(one, self._names) for one in authorities)
+        return ALLOWED if place in named else NOT_ASKED
+
+    def rules_for(self, user: UserInfo, namespace: str) -> SubjectRulesReviewStatus:
+        """Nothing: which Secrets these are is no rule."""
+        return SubjectRulesReviewStatus()
+
+
+def _is_get_of_secret(target: Target) -> bool:
+    what = (target.verb, target.group, target.resource, target.subresource)
+    return target.is_resource and what == ("get", "", "secrets", "")
+
+
+_: type[Authorizer] = AuthoritySecrets
+__: type[RuleLister] = AuthoritySecrets
