@@ -149,6 +149,7 @@ class ParentLink(asyncio.Protocol):
         answers = [answer for _, answer in unsent]
         if self.lost.done():
             _fail(answers)
+            self._look_idle()
             return
         number = next(self._numbers)
         self._committing[number] = answers

@@ -246,6 +246,19 @@ async def test_commit_that_was_not_sent_when_the_parent_went_is_answered(parent:
         await doing
 
 
+async def test_commit_behind_the_end_of_the_parent_does_not_hold_up_the_end(parent: Parent) -> None:
+    """It is refused, and the store closes at once: no answer is due."""
+    worker = await parent.connect()
+    transport_of(worker).abort()
+    await worker.link.lost
+
+    with pytest.raises(StoreUnavailable):
+        await worker.link.commit((Change("a", b"", ABSENT),), 0)
+
+    async with asyncio.timeout(10):
+        await worker.close()
+
+
 async def test_failure_of_the_store_is_told_to_each_commit(
     parent: Parent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
