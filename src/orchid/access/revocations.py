@@ -54,9 +54,9 @@ class Revocations:
     def refuse_token(self, account: Account, jti: str, issued_at: int) -> None:
         """Raise Rejected if the token, or every token of its account as old, is taken back."""
         self._index.catch_up()
-        if jti and self._tokens and self._is_token_named(jti, account):
+        if jti in self._tokens and self._is_token_named(jti, account):
             raise Rejected(REVOKED_TOKEN)
-        if self._accounts and issued_at <= self.account_until(account):
+        if account in self._accounts and issued_at <= self.account_until(account):
             raise Rejected(REVOKED_TOKEN)
 
     def account_until(self, account: Account) -> int:

@@ -341,8 +341,8 @@ class Access:
 
     def _signs_for(self, signer: str) -> bool:
         """Whether a signer is one of this server's, by its name."""
-        own = authorities_of(self._authorities, signer)
-        return signer in self.settings.names.signing_signers or bool(own)
+        platform = self.settings.names.signing_signers
+        return signer in platform or bool(authorities_of(self._authorities, signer))
 
 
 @contextmanager
