@@ -159,6 +159,7 @@ class Connection(asyncio.Protocol):
         self._service.unknown.release(self)
         self._service.unread.release(self)
         self._service.connections.discard(self)
+        del self._unfinished  # it refers back to us: without it we are freed at once
         self._service.settle()
         del self._unfinished  # it refers back: neither is to wait for the garbage collector
 

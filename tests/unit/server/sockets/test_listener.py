@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import gc
 import socket
 import time
 from itertools import pairwise
@@ -580,3 +581,27 @@ async def answers_to(pieces: list[bytes]) -> bytes:
             await asyncio.sleep(0)
         lines = (await client.rest()).split(b"\r\n")
     return b"\r\n".join(line for line in lines if not line.startswith(b"Date:"))
+
+
+def connections_in_memory() -> int:
+    """Open ones, and those that wait to be freed."""
+    return sum(isinstance(one, Connection) for one in gc.get_objects())
+
+
+async def test_a_closed_connection_waits_for_no_garbage_collector() -> None:
+    """It refers to nothing that refers back, and is freed with all it has."""
+    gc.collect()
+    before = connections_in_memory()
+    gc.disable()
+    try:
+        async with serving() as running:
+            client = await running.connect()
+            client.get("/")
+            await client.answer()
+            during = connections_in_memory()
+            await client.close()
+            await until(lambda: connections_in_memory() == before)
+    finally:
+        gc.enable()
+
+    assert during == before + 1
