@@ -33,8 +33,8 @@ class Tail:
         revision: Revision,
         oldest: Revision,
         *,
-        max_events: int = 8192,
-        max_bytes: int = 16 << 20,
+        max_events: int = 1024,
+        max_bytes: int = 2 << 20,
     ) -> None:
         self.revision = revision
         self.oldest = oldest  # what has been compacted away, kept here for a quick answer
