@@ -65,9 +65,12 @@ class EventForm:
         if self.transform is Transform.TABLE and self._columns_due:
             return Chunk(self.event(type_, entry))
         key = (type_, self.key)
-        found = change.forms.get(key)
+        forms = change.forms
+        if forms is None:
+            forms = change.forms = {}
+        found = forms.get(key)
         if found is None:
-            found = change.forms[key] = Chunk(self.event(type_, entry))
+            found = forms[key] = Chunk(self.event(type_, entry))
         return found
 
     def _object(self, entry: Entry[Any]) -> bytes:

@@ -39,7 +39,7 @@ class ObjectChange(msgspec.Struct, Generic[T], eq=False, gc=False):
     new: Entry[T] | None
     old: Entry[T] | None
     revision: Revision
-    forms: dict[Any, Any] = {}  # its encodings as an event, shared by all watchers
+    forms: dict[Any, Any] | None = None  # its encodings as an event, shared by all watchers
 
     @property
     def weight(self) -> int:

@@ -72,10 +72,13 @@ class Watch(Generic[T]):
 
 def last_seen(change: ObjectChange[T]) -> Entry[T]:
     """A deleted object: its last content, at the revision of its deletion. Made once per change."""
-    found = change.forms.get(DELETED)
+    forms = change.forms
+    if forms is None:
+        forms = change.forms = {}
+    found = forms.get(DELETED)
     if found is None:
         assert change.old is not None
-        found = change.forms[DELETED] = change.old.at(change.revision)
+        found = forms[DELETED] = change.old.at(change.revision)
     return found
 
 
