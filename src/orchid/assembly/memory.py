@@ -1,8 +1,9 @@
 """Memory: fewer garbage collections, huge pages, and freed memory returned to the system.
 
-`prepare` is called before the objects are loaded and `settle` when they are, before the first
-request; `give_back` when many connections have come at once. All are optional: where the system
-does not support them, the server runs a tenth slower and needs somewhat more memory.
+`prepare` is called before the server is imported and before objects are loaded, and `settle` when
+they are, before the first request; `give_back` when many connections have come at once. All are
+optional: where the system does not support them, the server runs a tenth slower and needs somewhat
+more memory.
 """
 
 import ctypes
@@ -23,8 +24,7 @@ _MAPPINGS: Final = Path("/proc/self/maps")
 
 
 def prepare() -> None:
-    """Switch garbage collection off while objects are loaded: there is no garbage yet."""
-    gc.collect()
+    """Switch garbage collection off during a start, which makes much and discards little."""
     gc.disable()
 
 

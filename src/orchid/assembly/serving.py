@@ -9,7 +9,7 @@ from typing import Any
 
 from orchid import data_directory
 from orchid.access.authorizers.union import Union
-from orchid.assembly import controlling
+from orchid.assembly import controlling, memory
 from orchid.assembly.kinds import stored_kinds
 from orchid.assembly.ledger import sequenced
 from orchid.assembly.server import Assembly, wanted_controllers
@@ -43,6 +43,7 @@ async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
         if settings.given.workers > 1:
             sockets = await _bound(settings)
             workers = Parent(settings, store, sockets, WORKER_PROGRAM, clock.monotonic)
+            memory.settle()
             await workers.run(stop, lambda: announce(settings, files))
             return
         async with opened_audit(settings) as audit:
