@@ -5,6 +5,7 @@ refused, and connections that say nothing.
 """
 
 import asyncio
+import contextlib
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -13,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from orchid.credentials.certification_path import ClientVerifier
+from orchid.server.sockets.handshake_turns import AT_ONCE
+from orchid.server.sockets.tls_channel import TlsChannel
 from tests.api.world import ADMIN, Api
 from tests.security.certified import issued, other_authority
 from tests.security.test_connections import ACCOUNTS, asked, bearer, listening
@@ -118,3 +121,42 @@ async def test_silent_connections_do_not_lock_out_others(
         one.close()
 
     assert status == 200
+
+
+async def test_a_rush_of_handshakes_lets_the_loop_go_on(
+    open_server: Running, trusting: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those who come at once, a few get their signature in each turn of the loop."""
+    steps, counts, number = 0, [], 150
+    really_shake_hands = TlsChannel.shake_hands
+
+    def counting(self: TlsChannel) -> None:
+        nonlocal steps
+        steps += 1
+        really_shake_hands(self)
+
+    monkeypatch.setattr(TlsChannel, "shake_hands", counting)
+    first_bytes, address = hello(trusting), ("127.0.0.1", open_server.listener.port)
+    crowd = [socket.create_connection(address) for _ in range(number)]
+    await until(lambda: len(open_server.listener._shaking_hands) == number)
+    for one in crowd:
+        one.sendall(first_bytes)
+
+    while steps < number:
+        before = steps
+        await asyncio.sleep(0)
+        counts.append(steps - before)
+    for one in crowd:
+        one.close()
+
+    assert max(counts) <= 2 * AT_ONCE  # asyncio's turn may begin in the middle of ours
+    assert len(counts) >= number // AT_ONCE
+
+
+def hello(context: ssl.SSLContext) -> bytes:
+    """The first bytes of a handshake."""
+    outgoing = ssl.MemoryBIO()
+    client = context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()

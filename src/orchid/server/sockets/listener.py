@@ -21,6 +21,7 @@ from typing import Final
 from orchid.clock import Monotonic
 from orchid.server.sockets.budget import Budget, network_of
 from orchid.server.sockets.connection import Connection
+from orchid.server.sockets.handshake_turns import HandshakeTurns
 from orchid.server.sockets.listener_state import ConnectionLimits, Failure, ListenerState
 from orchid.server.sockets.messages import Handler, Recognize, Response
 from orchid.server.sockets.peer import host_and_port
@@ -46,6 +47,8 @@ _SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.
 
 class Listener:
     """Serves HTTP/1.1 to a handler, over TLS unless `tls` is None."""
+
+    _turns: HandshakeTurns  # made when listening starts
 
     def __init__(
         self,
@@ -148,6 +151,7 @@ class Listener:
                 self._names.append(bound.getsockname()[:2])
         self._service.loop = asyncio.get_running_loop()
         self._service.context = copy_context()
+        self._turns = HandshakeTurns(self._service.loop)
         self._accept_again()
         self._sweep()
 
@@ -263,7 +267,9 @@ class Listener:
             return Connection(self._service, peer_is_verified=verified)
 
         deadline = self._service.monotonic() + self._limits.header_timeout
-        channel = TlsChannel(tls.context, opened, self._handshake_failed, deadline=deadline)
+        channel = TlsChannel(
+            tls.context, self._turns.ask, opened, self._handshake_failed, deadline=deadline
+        )
         self._shaking_hands.hold(channel, address)
         while (oldest := self._shaking_hands.excess(address)) is not None:
             self._drop(oldest)

@@ -17,7 +17,7 @@ from math import inf
 from typing import Any, Final, cast
 
 Handshaken = Callable[["TlsChannel"], asyncio.Protocol]
-Ended = Callable[["TlsChannel"], None]
+Told = Callable[["TlsChannel"], None]
 
 # What is encrypted at once: OpenSSL's buffers grow to the largest piece and never shrink.
 _PIECE: Final = 64 << 10
@@ -28,11 +28,13 @@ _Bytes = bytes | bytearray | memoryview
 class TlsChannel(asyncio.Protocol, asyncio.Transport):
     """The server's end of TLS.
 
-    After the handshake `opened` gives the protocol that is served from then on. A channel that ends
-    before that is told to `failed`, and nobody else hears of it.
+    Until the handshake is done, `arrived` is told of a channel that has something to read; it has
+    `shake_hands` called, now or soon. After it `opened` gives the protocol that is served from then
+    on. A channel that ends before that is told to `failed`, and nobody else hears of it.
     """
 
     __slots__ = (
+        "_arrived",
         "_closing",
         "_connected",
         "_failed",
@@ -42,22 +44,31 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         "_protocol",
         "_tls",
         "_transport",
+        "_waits",
         "deadline",
     )
 
     _transport: asyncio.Transport
 
     def __init__(
-        self, context: ssl.SSLContext, opened: Handshaken, failed: Ended, *, deadline: float
+        self,
+        context: ssl.SSLContext,
+        arrived: Told,
+        opened: Handshaken,
+        failed: Told,
+        *,
+        deadline: float,
     ) -> None:
         super().__init__()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._arrived = arrived
         self._opened = opened
         self._failed = failed
         self._protocol: asyncio.Protocol | None = None
         self._closing = False
         self._connected = False
+        self._waits = False  # for its turn in the handshake
         self.deadline = deadline  # for the handshake
 
     # What the socket says
@@ -75,12 +86,10 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
             for start in range(0, len(data), _PIECE_IN):
                 self.data_received(data[start : start + _PIECE_IN])
             return
-        tls, incoming = self._tls, self._incoming
+        tls, incoming, protocol = self._tls, self._incoming, self._protocol
         incoming.write(data)
-        if self._protocol is None:
-            self._shake_hands()
-        protocol = self._protocol
-        if protocol is None or not incoming.pending:
+        if protocol is None:
+            self._wait_for_turn()
             return
         # Decrypt all that has come, and hand it over in one piece.
         data, ended = b"", False
@@ -130,7 +139,17 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
 
     # The handshake
 
-    def _shake_hands(self) -> None:
+    def _wait_for_turn(self) -> None:
+        if not self._waits:
+            self._waits = True
+            self._arrived(self)
+        if self._waits and self._incoming.pending > _PIECE_IN:
+            self._transport.pause_reading()  # who waits does not fill our memory
+
+    def shake_hands(self) -> None:
+        """Do the next step, and read what came behind the last one."""
+        self._waits = False
+        self._transport.resume_reading()
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -144,6 +163,8 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
             self.deadline = inf
             self._protocol = self._opened(self)
             self._protocol.connection_made(self)
+            if self._incoming.pending:
+                self.data_received(b"")
 
     def _flush(self) -> None:
         if self._outgoing.pending:

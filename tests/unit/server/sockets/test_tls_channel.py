@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import trustme
 
+from orchid.server.sockets.handshake_turns import Shaking
 from orchid.server.sockets.tls import TlsFiles
 from tests.unit.server.listening import PATIENCE, Running, echo, serving, until
 
@@ -114,6 +115,29 @@ async def test_records_may_come_in_any_pieces(by_hand: ByHand, piece: int) -> No
 
     answer = await by_hand.read(60)
 
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+async def test_what_comes_while_a_handshake_waits_is_read_after_it_and_bounded(
+    running: Running, by_hand: ByHand
+) -> None:
+    """Somebody whose turn has not come sends on; little is kept, and nothing is lost."""
+    last = await by_hand.last_of_handshake()
+    waiting: list[Shaking] = []
+    [channel] = running.listener._shaking_hands
+    channel._arrived = waiting.append
+    body = b"x" * 3_000_000
+    head = b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 3000000\r\n\r\n"
+    sending = asyncio.create_task(by_hand.deliver(last + by_hand.encrypted(head + body)))
+    await until(lambda: not channel._transport.is_reading())
+
+    kept = channel._incoming.pending
+    waiting[0].shake_hands()
+    answer = await by_hand.read(40)
+    await sending
+
+    assert len(waiting) == 1
+    assert kept < 1_000_000
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
 
 
