@@ -27,6 +27,7 @@ from orchid.server import parse
 from orchid.server.authorize import require_allowed
 from orchid.server.exchange import Exchange
 from orchid.server.negotiate import (
+    JSON,
     PROTOBUF,
     SERVED,
     STREAMED,
@@ -109,10 +110,14 @@ class Dispatch:
             "deletecollection": self._delete_collection,
         }
 
-    async def __call__(self, exchange: Exchange, request: Request) -> Answer:
+    def __call__(self, exchange: Exchange, request: Request) -> Awaitable[Answer]:
         route = self._route(exchange, request.target)
-        answer = await self._handlers[request.target.verb](exchange, request, route)
-        if exchange.head.accepts_gzip and isinstance(answer, Response) and is_large(answer):
+        answering = self._handlers[request.target.verb](exchange, request, route)
+        return self._compressed(answering) if exchange.head.accepts_gzip else answering
+
+    async def _compressed(self, answering: Awaitable[Answer]) -> Answer:
+        answer = await answering
+        if isinstance(answer, Response) and is_large(answer):
             return await self._offload(len(answer.body), functools.partial(compressed, answer))
         return answer
 
@@ -378,7 +383,12 @@ class Dispatch:
             self._write_options(exchange, request, "CreateOptions", "")
         else:
             request.manager = exchange.head.manager
-        return await self._decoded(exchange, request, kind, media, body)
+        if media != JSON or len(body) > LARGE_BYTES:
+            return await self._decoded(exchange, request, kind, media, body)
+        request.body_weight = len(body)
+        new = decode_object(self._catalog, kind, body, request)
+        exchange.observed.sent = new
+        return new
 
     async def _decoded(
         self, exchange: Exchange, request: Request, kind: Kind[Any], media: str, body: bytes

@@ -120,7 +120,12 @@ class Objects:
             changes += _recorded(kind, new, old, request)
         for companion in companions:
             changes += self._inserted(companion, request)
-        revision = await self._commit(changes)
+        try:
+            revision = await self._store.commit(changes)
+        except store.StoreError as failure:
+            raise refusal_of(failure) from failure
+        if revision > self.feed.revision:
+            await self.feed.reach_within(revision, PATIENCE)
         entry = self.feed.cache(kind).entries.get(key)
         if entry is None or entry.revision != revision:  # it has changed again
             entry = Entry.stored(stored, key, value, revision)
@@ -135,13 +140,8 @@ class Objects:
     async def _commit(self, changes: list[store.Change]) -> store.Revision:
         try:
             revision = await self._store.commit(changes)
-        except store.RevisionConflict as conflict:
-            found = conflict.actual.revision if conflict.actual else 0
-            raise Raced(found) from None
-        except store.ValueTooLarge as failure:
-            raise TooLarge(str(failure)) from failure
         except store.StoreError as failure:
-            raise unavailable(failure) from failure
+            raise refusal_of(failure) from failure
         # A write is in effect before it is answered: a binding grants, a deleted account is
         # refused.
         if revision > self.feed.revision:
@@ -166,6 +166,15 @@ def _recorded(
     assert told is not None
     facts = tuple(kind.records(new, before, request))
     return pending(facts, told.metadata.uid, request.now) if facts else []
+
+
+def refusal_of(failure: store.StoreError) -> Exception:
+    """What a commit that failed means to the verb: a lost race, or an answer."""
+    if isinstance(failure, store.RevisionConflict):
+        return Raced(failure.actual.revision if failure.actual else 0)
+    if isinstance(failure, store.ValueTooLarge):
+        return TooLarge(str(failure))
+    return unavailable(failure)
 
 
 def unavailable(failure: store.StoreError) -> ApiError:

@@ -326,13 +326,14 @@ class Connection(asyncio.Protocol):
     def _resume_with(self, arrived: Arrived, answer: Answer) -> None:
         """Take the answer of a handler that was suspended, and go on."""
         self._current = None
-        self._answer(arrived, answer)
+        if isinstance(answer, Response):
+            self._write(arrived, answer)
+        else:
+            self._answer(arrived, answer)
         self._proceed()
 
     def _answer(self, arrived: Arrived, answer: Answer) -> None:
-        if isinstance(answer, Response):
-            self._write(arrived, answer)
-        elif isinstance(answer, Stream):
+        if isinstance(answer, Stream):
             self._open(arrived, answer)
         else:
             wrong = TypeError(f"a handler answered with {type(answer).__name__}")

@@ -206,7 +206,8 @@ class ListenerState:
     def finished(self, task: asyncio.Task[None]) -> None:
         """Let go of a task that has ended."""
         self.tasks.discard(task)
-        self.settle()
+        if self.draining:
+            self.settle()
 
 
 def phrase(status: int) -> str:

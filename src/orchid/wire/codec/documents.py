@@ -101,7 +101,10 @@ class Decoder(Generic[T]):
         """The object in a request, and the unknown and repeated fields if `findings` are asked."""
         if yaml:
             return self._decode_yaml(body, findings)
-        value = plain(body)
+        try:
+            value = _PLAIN.decode(body) if len(body) <= MOST_VALUES else plain(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            value = plain(body)  # raises, and says why
         try:
             typed = msgspec.convert(value, self.type)  # strings are not parsed a second time
             keys = self._glance(value)
