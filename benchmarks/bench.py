@@ -223,11 +223,12 @@ def line(row: Row, scale: float) -> str:
     if figure.kind is Kind.SECONDS:
         measured = f"{row.measured:.2f} s"
     ratio = figure.ratio(row.measured, scale)
-    verdict = "aim" if ratio >= figure.aim else "ok" if ratio >= figure.must else "BELOW"
+    must, aim = figure.wanted(scale)
+    verdict = "aim" if ratio >= aim else "ok" if ratio >= must else "BELOW"
     verdict = verdict if row.sound else "WRONG"
     return (
         f"{figure.name:18}{measured:>16}{figure.reference_here(scale):>14,.1f}{ratio:>7.1f}x"
-        f"{figure.must:>7.1f}x{figure.aim:>7.1f}x  {verdict:6} {row.note}"
+        f"{must:>7.1f}x{aim:>7.1f}x  {verdict:6} {row.note}"
     )
 
 
@@ -246,8 +247,8 @@ def write_results(rows: list[Row], scale: float, counted: dict[str, float]) -> N
                 "unit": row.figure.kind.value,
                 "reference_here": round(row.figure.reference_here(scale), 1),
                 "ratio": row.measured and round(row.figure.ratio(row.measured, scale), 2),
-                "must": round(row.figure.must, 2),
-                "aim": round(row.figure.aim, 2),
+                "must": round(row.figure.wanted(scale)[0], 2),
+                "aim": round(row.figure.wanted(scale)[1], 2),
                 "note": row.note,
                 "details": row.details,
             }
