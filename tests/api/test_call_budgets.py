@@ -29,6 +29,8 @@ WARM, COUNTED = 10, 20
 ACCOUNTS = "/api/v1/namespaces/calls/serviceaccounts"
 AUTHENTICATION = "authentication.orch.io/v1"
 CERTIFICATES = "certificates.orch.io/v1"
+RBAC_GROUP = "rbac.authorization.orch.io"
+CLUSTER_ROLE_BINDINGS = f"/apis/{RBAC_GROUP}/v1/clusterrolebindings"
 SIGNING_REQUEST = base64.b64encode(samples.request("jane")).decode()
 Job = Callable[[int], tuple[str, str, Any]]
 
@@ -55,7 +57,8 @@ class Wire(asyncio.Transport):
 class Counting:
     """One connection to a server, and what each request on it costs."""
 
-    def __init__(self, server: Api) -> None:
+    def __init__(self, server: Api, token: str = ADMIN) -> None:
+        self._token = token
         chain = server.server.chain
         state = ListenerState(
             chain,
@@ -73,7 +76,7 @@ class Counting:
     async def cost(self, method: str, path: str, body: Any, *, apart: bool = False) -> int:
         """Send a request, perhaps its body `apart`; count the calls until its answer is written."""
         sent = b"" if body is None else json.dumps(body).encode()
-        head = f"{method} {path} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {ADMIN}\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {self._token}\r\n"
         head += "Accept: application/json\r\nContent-Type: application/json\r\n"
         head += f"Content-Length: {len(sent)}\r\n\r\n" if sent else "\r\n"
         self._wire.written = b""
@@ -109,6 +112,12 @@ def account(number: int) -> tuple[str, str, Any]:
     return "POST", ACCOUNTS, {"metadata": {"name": f"n-{number:03d}", "labels": {"app": "bench"}}}
 
 
+def viewer(name: str) -> Any:
+    role = {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": "view"}
+    subject = {"kind": "ServiceAccount", "namespace": "calls", "name": name}
+    return {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]}
+
+
 def signing_request(number: int) -> tuple[str, str, Any]:
     spec = {
         "request": SIGNING_REQUEST,
@@ -124,28 +133,29 @@ JOBS: dict[str, tuple[int, Job]] = {
     "get": (36, lambda number: ("GET", f"{ACCOUNTS}/a{number:d}", None)),
     "list": (37, lambda _: ("GET", ACCOUNTS, None)),
     "selfsubjectreview": (
-        45,
+        42,
         lambda _: ("POST", f"/apis/{AUTHENTICATION}/selfsubjectreviews", {}),
     ),
     "tokenrequest": (
-        91,
+        88,
         lambda number: (
             "POST",
             f"{ACCOUNTS}/a{number:d}/token",
             {"spec": {"audiences": ["x"], "expirationSeconds": 3600}},
         ),
     ),
-    "create": (132, account),
-    "csr-create": (139, signing_request),
+    "create": (124, account),
+    "csr-create": (130, signing_request),
 }
 
 
-TOKEN_REVIEW = 66
+TOKEN_REVIEW = 63
+BOUND_GET = 46  # by the token of an account, with a right from a binding
 APART = 19  # more calls for a body that comes apart from its head
 
 
-async def cheapest(server: Api, job: Job, *, apart: bool = False) -> int:
-    counting = Counting(server)
+async def cheapest(server: Api, job: Job, *, apart: bool = False, token: str = ADMIN) -> int:
+    counting = Counting(server, token)
     costs = [await counting.cost(*job(n), apart=apart) for n in range(WARM + COUNTED)]
     return min(costs[WARM:])
 
@@ -174,6 +184,24 @@ async def test_a_body_of_another_length_costs_no_more(server: Api) -> None:
     changing = await cheapest(server, lambda number: account(10 ** (number % 7 + 3) + number))
 
     assert changing <= steady
+
+
+async def test_a_right_by_a_binding_stays_within_its_budget(server: Api) -> None:
+    """What RBAC has worked out is kept while no role and no binding changes, whatever else does."""
+    await server.make(CLUSTER_ROLE_BINDINGS, viewer("a0"))
+    token = await server.token("a0", "calls")
+    _, job = JOBS["get"]
+
+    steady = await cheapest(server, job, token=token)
+    await server.account("another", "calls")
+    counting = Counting(server, token)
+    for number in range(WARM):
+        await counting.cost(*job(number))
+    await server.account("yet-another", "calls")
+    after_a_write = await counting.cost(*job(WARM))
+
+    assert steady <= BOUND_GET
+    assert after_a_write <= steady
 
 
 async def test_a_token_review_stays_within_its_budget(server: Api) -> None:

@@ -23,6 +23,7 @@ from orchid.access.denial import joined
 from orchid.access.rules import allows_path, allows_resource, missing, printed, quoted_list
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
+from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import Authorizer, Decision, Verdict
 from orchid.engine.request import Target
 from orchid.kinds.role import ClusterRole, LabelSelector, PolicyRule, Role, aggregate, selects
@@ -132,11 +133,14 @@ class RBAC:
         self._known: dict[Caller, dict[tuple[str, ...], Grant]] = {}
         self._remembered = 0
         self._aggregated: dict[str, tuple[PolicyRule, ...]] = {}
-        self._revision = -1
+        self._generation = -1  # of roles and bindings together, as far as they are taken in
+        self._role_bindings = feed.of(RoleBinding)
+        self._cluster_role_bindings = feed.of(ClusterRoleBinding)
         self._indexes: tuple[CacheIndex[Any], ...] = (
             CacheIndex(self._roles, self._role_changed, self._forget),
             CacheIndex(self._cluster_roles, self._cluster_role_changed, self._forget_roles),
-            *(self._index_of(type_) for type_ in (RoleBinding, ClusterRoleBinding)),
+            self._index_of(self._role_bindings),
+            self._index_of(self._cluster_role_bindings),
         )
 
     async def authorize(self, user: UserInfo, target: Target) -> Decision:
@@ -144,8 +148,15 @@ class RBAC:
             # As fresh as a read: no right is found that was taken away before the question. Pages
             # (health, above all) must answer also while the store does not.
             await self._feed.fresh()
-        if self._feed.revision != self._revision:
+        generation = (
+            self._roles.generation
+            + self._cluster_roles.generation
+            + self._role_bindings.generation
+            + self._cluster_role_bindings.generation
+        )
+        if generation != self._generation:  # each only counts up
             self._catch_up()
+            self._generation = generation
         caller = (user.username, user.groups)
         question: tuple[str, ...]
         if target.is_resource:
@@ -295,7 +306,6 @@ class RBAC:
     def _catch_up(self) -> None:
         for index in self._indexes:
             index.catch_up()
-        self._revision = self._feed.revision
 
     def _forget(self) -> None:
         self._known = {}
@@ -311,9 +321,7 @@ class RBAC:
     def _cluster_role_changed(self, key: str, entry: Entry[Any] | None) -> None:
         self._forget_roles()
 
-    def _index_of(self, type_: type[RoleBinding] | type[ClusterRoleBinding]) -> CacheIndex[Any]:
-        cache = self._feed.of(type_)
-
+    def _index_of(self, cache: KindCache[Any]) -> CacheIndex[Any]:
         def changed(key: str, entry: Entry[Any] | None) -> None:
             self._forget()
             self._bindings.put(key, entry.object if entry else None)
