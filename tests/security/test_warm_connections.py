@@ -19,10 +19,14 @@ from orchid.credentials.tokens import KeySet
 from orchid.server.sockets.messages import HttpRequest, Peer
 from tests.api.world import ADMIN, ISSUER, Api
 from tests.unit.controllers.beside import MovingClock
+from tests.unit.server.readers import new_reader
 
 DEFAULT = "/api/v1/namespaces/default"
 ROBOT = f"{DEFAULT}/serviceaccounts/robot"
 REVOCATIONS = "/apis/identity.orch.io/v1alpha1/credentialrevocations"
+GROUP = "rbac.authorization.orch.io"
+RBAC = f"/apis/{GROUP}/v1/namespaces/default"
+WHO = b"/apis/authentication.orch.io/v1/selfsubjectreviews"
 POD = {"serviceAccountName": "robot", "containers": [{"name": "c", "image": "i"}]}
 
 
@@ -156,3 +160,49 @@ async def test_a_certificate_on_the_connection_keeps_the_caller_from_being_remem
 
     assert [await warm.status(), await warm.status()] == [200, 200]
     assert not warm.knows
+
+
+@pytest.mark.parametrize("apart", [False, True])
+async def test_a_known_head_with_another_body_counts_no_longer_than_its_token(
+    server: Api, apart: bool
+) -> None:
+    """Bodies differ in length and come later than the head; the caller is judged all the same."""
+    await server.account("robot")
+    token = (await server.token("robot")).encode()
+    reader = new_reader()
+
+    async def status(body: bytes) -> int:
+        head = (
+            b"POST %b HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %b\r\nContent-Length: %d\r\n\r\n"
+        )
+        sent = head % (WHO, token, len(body))
+        for piece in (sent, body) if apart else (sent + body,):
+            reader.feed(piece)
+        request = reader.ready.pop().request
+        assert request.body == body
+        return int((await server.server.chain(request)).status)
+
+    before = [await status(b"{}".ljust(length)) for length in range(2, 8)]
+    await deleted(server, ROBOT)
+
+    assert (before, await status(b"{}".ljust(9))) == ([201] * 6, 401)
+
+
+@pytest.mark.parametrize("removed", ["rolebindings", "roles"])
+async def test_a_right_ends_with_its_binding_or_role(server: Api, removed: str) -> None:
+    """Also where other objects were written in between, which change no right."""
+    await server.account("robot")
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}
+    await server.make(f"{RBAC}/roles", {"metadata": {"name": "r"}, "rules": [rule]})
+    role = {"apiGroup": GROUP, "kind": "Role", "name": "r"}
+    subject = {"kind": "ServiceAccount", "namespace": "default", "name": "robot"}
+    binding = {"metadata": {"name": "r"}, "roleRef": role, "subjects": [subject]}
+    await server.make(f"{RBAC}/rolebindings", binding)
+    warm = Warm(server, await server.token("robot"))
+
+    before = [await warm.status(f"{DEFAULT}/configmaps") for _ in range(3)]
+    await server.account("another")
+    before.append(await warm.status(f"{DEFAULT}/configmaps"))
+    await deleted(server, f"{RBAC}/{removed}/r")
+
+    assert (before, await warm.status(f"{DEFAULT}/configmaps")) == ([200] * 4, 403)
