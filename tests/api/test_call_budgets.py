@@ -137,7 +137,7 @@ JOBS: dict[str, tuple[int, Job]] = {
         lambda _: ("POST", f"/apis/{AUTHENTICATION}/selfsubjectreviews", {}),
     ),
     "tokenrequest": (
-        88,
+        87,
         lambda number: (
             "POST",
             f"{ACCOUNTS}/a{number:d}/token",
@@ -145,11 +145,11 @@ JOBS: dict[str, tuple[int, Job]] = {
         ),
     ),
     "create": (124, account),
-    "csr-create": (130, signing_request),
+    "csr-create": (129, signing_request),
 }
 
 
-TOKEN_REVIEW = 63
+TOKEN_REVIEW = 60
 BOUND_GET = 46  # by the token of an account, with a right from a binding
 APART = 19  # more calls for a body that comes apart from its head
 

@@ -14,6 +14,7 @@ from orchid.wire.schema import Fields
 from orchid.wire.struct import replace
 
 T = TypeVar("T", bound=Object)
+Parts = dict[str, Any]  # fields by their Python names: None for all of one, else parts of it
 
 
 def keep_unwritten(kind: Kind[T], endpoint: Endpoint | None, new: T, old: T) -> T:
@@ -26,8 +27,19 @@ def blank_unwritten(kind: Kind[T], new: T) -> T:
     """On create: fields that a create may not set are empty."""
     if kind.creates is None:
         return new
+    parts, whole = _blanks(kind)
+    return replace(new, **whole) if whole else _with_parts(parts, new, _blank(kind.type))
+
+
+@functools.cache
+def _blanks(kind: Kind[Any]) -> tuple[Parts, dict[str, Any]]:
+    """The fields that a create may not set, and their empty values if none is a part of another."""
+    assert kind.creates is not None
     parts = _parts_of(kind, _complement(kind, kind.creates))
-    return _with_parts(parts, new, _blank(kind.type)) if parts else new
+    if any(parts.values()):
+        return parts, {}
+    blank = kind.type()
+    return parts, {name: getattr(blank, name) for name in parts}
 
 
 @functools.cache
@@ -67,9 +79,6 @@ def _unwritten(schema: Fields, prefix: str, writes: tuple[str, ...]) -> list[str
         else:
             found.append(path)
     return found
-
-
-Parts = dict[str, Any]  # fields by their Python names: None for all of one, else parts of it
 
 
 @functools.cache

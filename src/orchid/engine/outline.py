@@ -47,10 +47,11 @@ def _of_fields(
     members = _Members()
 
     def outline(value: Any) -> Hashable:
-        found: list[Hashable] = []
+        found: list[Any] = []
         for name, item in value.items():
             look = members[name]
-            found += (name, None if item is None or look is None else look(item))
+            # What is empty needs no look, and of no two sorts is it the same.
+            found += (name, look(item) if item and look is not None else type(item))
         return tuple(found)
 
     if not inside:
