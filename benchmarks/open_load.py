@@ -4,9 +4,8 @@ Start with `OpenLoad.run`. The moments are those of a Poisson process. The time 
 from the moment at which it was due, so a slow answer is paid for by all that wait behind it, and
 nothing is left out (no coordinated omission).
 
-One thread, and sockets without an event loop: an event loop's TLS is so slow that the generator,
-not the server, would be what is measured. How late the generator was itself is told too
-(`Taken.late`): a time that is not well above says nothing about the server.
+One thread, and sockets without an event loop, which takes less of its core. How late the generator
+was itself is told too (`Taken.late`): a time that is not well above says nothing about the server.
 """
 
 import gc
