@@ -161,7 +161,6 @@ class Connection(asyncio.Protocol):
         self._service.connections.discard(self)
         del self._unfinished  # it refers back to us: without it we are freed at once
         self._service.settle()
-        del self._unfinished  # it refers back: neither is to wait for the garbage collector
 
     # What the listener calls
 
