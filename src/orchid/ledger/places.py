@@ -1,7 +1,7 @@
 """The keys of the ledger in the store, and the changes that add an entry.
 
     ~ledger/pending/<time>-<random>…  an entry that waits for its place in the log
-    ~ledger/entries/<index>           a stretch of a bundle: entries from that index on
+    ~ledger/entries/<index>           a segment of a bundle: entries from that index on
     ~ledger/tile/<level>/<index>      a tile of hashes; the last one of a level grows
     ~ledger/head/checkpoint           how far the log goes, signed
     ~ledger/known/<what>              the keys that were there last, see known_keys.py
@@ -58,13 +58,13 @@ def pending_since(key: str) -> float:
     return int(key.removeprefix(PENDING.start).partition("-")[0]) / 1000
 
 
-def stretch_key(index: int) -> str:
+def segment_key(index: int) -> str:
     return f"{PREFIX}entries/{index:016d}"
 
 
 def bundle_span(index: int) -> Span:
-    """The stretches of one bundle: joined, they are the bundle."""
-    return Span(stretch_key(index * FULL), stretch_key((index + 1) * FULL))
+    """The segments of one bundle: joined, they are the bundle."""
+    return Span(segment_key(index * FULL), segment_key((index + 1) * FULL))
 
 
 def tile_key(tile: Tile) -> str:

@@ -38,7 +38,7 @@ INTERVAL_SECONDS: Final = 1.0
 FIRST_HURRY = 10  # times as often, until the log has begun
 PAGE: Final = 1024  # pending entries that are read, and put in order, at once
 MOST_AT_ONCE: Final = 96  # entries in one commit, each of which costs a change more
-MOST_STRETCHES: Final = 22  # of one bundle; more are joined into one, a change for each
+MOST_SEGMENTS: Final = 22  # of one bundle; more are joined into one, a change for each
 
 
 class LedgerBroken(Exception):
@@ -53,7 +53,7 @@ class _End:
     revision: Revision  # of the head
     edge: Edge
     tiles: dict[str, Revision]  # the partial tiles
-    stretches: list[Record]  # of the last bundle, if it is not full
+    segments: list[Record]  # of the last bundle, if it is not full
 
 
 class Sequencer:
@@ -113,8 +113,8 @@ class Sequencer:
         entries = [record.value for record in waiting]
         grown = end.edge.append([leaf_hash(each) for each in entries])
         head = Checkpoint(end.signer.verifier.name, end.edge.size, end.edge.root())
-        stretch = Record(places.stretch_key(first), tiles.bundle(entries), ABSENT)
-        stretches, joined = _with(end.stretches, stretch, full=end.edge.size % FULL == 0)
+        segment = Record(places.segment_key(first), tiles.bundle(entries), ABSENT)
+        segments, joined = _with(end.segments, segment, full=end.edge.size % FULL == 0)
         changes = [
             Change(places.HEAD, head.signed(end.signer), end.revision),
             *joined,
@@ -124,8 +124,8 @@ class Sequencer:
         revision = await self._store.commit(changes)
         end.revision = revision
         end.tiles.update({places.tile_key(tile): revision for tile in grown if not tile.full})
-        end.stretches = [
-            each if each.revision else each._replace(revision=revision) for each in stretches
+        end.segments = [
+            each if each.revision else each._replace(revision=revision) for each in segments
         ]
         self._end = end
 
@@ -153,9 +153,9 @@ class Sequencer:
         edge = Edge(size, [record.value[: tile.width * HASH_SIZE] for tile, record in pairs])
         if edge.root() != Checkpoint.claimed(head.value).root:
             raise LedgerBroken(f"the tiles do not fit the signed head of {size} entries")
-        stretches = (await self._store.read(places.bundle_span(size // FULL))).records
+        segments = (await self._store.read(places.bundle_span(size // FULL))).records
         revisions = {record.key: record.revision for record in found}
-        return _End(signer, head.revision, edge, revisions, stretches)
+        return _End(signer, head.revision, edge, revisions, segments)
 
 
 def _grown(tile: Tile, data: bytes, known: dict[str, Revision]) -> Change:
@@ -166,17 +166,17 @@ def _grown(tile: Tile, data: bytes, known: dict[str, Revision]) -> Change:
 
 
 def _with(
-    stretches: Sequence[Record], new: Record, *, full: bool
+    segments: Sequence[Record], new: Record, *, full: bool
 ) -> tuple[list[Record], list[Change]]:
-    """The stretches of a bundle with one more, and the changes that make it so.
+    """The segments of a bundle with one more, and the changes that make it so.
 
     They are joined into one when the bundle is full, or there are too many of them.
     """
-    if not stretches or (not full and len(stretches) < MOST_STRETCHES):
-        kept = [] if full else [*stretches, new]
+    if not segments or (not full and len(segments) < MOST_SEGMENTS):
+        kept = [] if full else [*segments, new]
         return kept, [Change(new.key, new.value, ABSENT)]
-    first, *others = stretches
-    whole = b"".join(record.value for record in [*stretches, new])
+    first, *others = segments
+    whole = b"".join(record.value for record in [*segments, new])
     changes = [Change(first.key, whole, first.revision)]
     changes += [Change(record.key, None, record.revision) for record in others]
     return [] if full else [Record(first.key, whole, ABSENT)], changes

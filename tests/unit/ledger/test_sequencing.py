@@ -10,7 +10,7 @@ import pytest
 from orchid.ledger import places
 from orchid.ledger.entries import Fact
 from orchid.ledger.reading import StoredLog
-from orchid.ledger.sequencing import MOST_STRETCHES, LedgerBroken, Sequencer
+from orchid.ledger.sequencing import MOST_SEGMENTS, LedgerBroken, Sequencer
 from orchid.store.interface import Change, Revision, Span, StoreUnavailable
 from orchid.store.memory import MemoryStore
 from orchid.tlog.audit import audit, entries
@@ -104,7 +104,7 @@ async def test_one_sequencer_remembers_the_edge(store: MemoryStore) -> None:
     assert (await audit(StoredLog(store), VERIFIER)).size == 300
 
 
-async def test_stretches_of_a_bundle_are_joined(store: MemoryStore) -> None:
+async def test_segments_of_a_bundle_are_joined(store: MemoryStore) -> None:
     """A log that grows by single entries does not keep a key for each."""
     one = sequencer(store)
     most = 0
@@ -113,24 +113,24 @@ async def test_stretches_of_a_bundle_are_joined(store: MemoryStore) -> None:
         await one.drain()
         most = max(most, len((await store.read(places.bundle_span(0))).records))
 
-    assert most == MOST_STRETCHES
+    assert most == MOST_SEGMENTS
     assert len((await store.read(places.bundle_span(0))).records) == 1
 
 
-async def test_very_many_entries_after_many_stretches_fit_into_a_commit(
+async def test_very_many_entries_after_many_segments_fit_into_a_commit(
     store: MemoryStore,
 ) -> None:
-    """As many as are logged at once, while as many stretches as there can be are joined."""
+    """As many as are logged at once, while as many segments as there can be are joined."""
     one = sequencer(store)
-    for number in range(MOST_STRETCHES):
+    for number in range(MOST_SEGMENTS):
         await leave_pending(store, number, 1)
         await one.drain()
-    await leave_pending(store, MOST_STRETCHES, 300)
+    await leave_pending(store, MOST_SEGMENTS, 300)
 
     await one.drain()
 
-    assert await numbers(store, MOST_STRETCHES + 300) == list(range(MOST_STRETCHES + 300))
-    assert (await audit(StoredLog(store), VERIFIER)).size == MOST_STRETCHES + 300
+    assert await numbers(store, MOST_SEGMENTS + 300) == list(range(MOST_SEGMENTS + 300))
+    assert (await audit(StoredLog(store), VERIFIER)).size == MOST_SEGMENTS + 300
 
 
 async def test_two_servers_append_at_once_without_loss_or_repeat(store: MemoryStore) -> None:

@@ -81,7 +81,7 @@ class TestEtcdStore(StoreSuite):
 
 
 class TestSmallSteps(StoreSuite):
-    """The suite again, with pages and stretches of history so small that all come in several."""
+    """The suite again, with pages and segments of history so small that all come in several."""
 
     @pytest.fixture(autouse=True)
     def _small_steps(self, monkeypatch: pytest.MonkeyPatch, store: EtcdStore) -> None:
