@@ -127,6 +127,7 @@ install: setup
 	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	$(PIP) --require-hashes -r requirements/build.txt -r requirements/runtime.txt
 	$(PIP) --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m compileall -q src  # as pip does for a package: else every start compiles it
 	@touch $@
 
 .venv/.installed-dev: .venv/.installed requirements/dev.txt

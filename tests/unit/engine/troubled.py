@@ -41,10 +41,12 @@ class TroubledStore:
         while True:
             following = asyncio.ensure_future(anext(batches))
             cutting = asyncio.ensure_future(cut.wait())
-            await asyncio.wait((following, cutting), return_when=asyncio.FIRST_COMPLETED)
-            cutting.cancel()
+            try:
+                await asyncio.wait((following, cutting), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                cutting.cancel()
+                following.cancel()  # which does nothing to one that is done
             if cut.is_set():
-                following.cancel()
                 raise StoreUnavailable("cut off")
             yield following.result()
 
