@@ -7,7 +7,9 @@ interpreter and the load generator need by themselves. The last row is a store t
 while it is written to.
 
 Beside each row: how late the generator was (p99), for which part of the time server and generator
-waited for a core that somebody else had, and the collections of the server's garbage collector.
+waited for a core that somebody else had, for which part the host of a virtual machine had taken
+their cores away, and the collections of the server's garbage collector. A row during which much was
+stolen says nothing about the server: repeat it.
 
     python -m benchmarks.latency --seconds 20
 """
@@ -22,6 +24,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks import load
 from benchmarks.bench import ACCOUNTS, FLAGS, LOAD_CORE, NO_CONTROLLERS, SERVER_CORE
@@ -35,7 +38,7 @@ RATE_CONNECTIONS, RATE_SECONDS = 32, 3
 OBSERVED = Path(__file__).resolve().parent / "observed"
 COMPACTED = ("--history", "10s")  # looked at every 30 s: a run of 40 s sees it at least once
 PINNED = ("taskset", "-c", str(SERVER_CORE))
-TITLES = ("rate", "half", "p50", "p99", "p99.9", "most", "late", "waited")
+TITLES = ("rate", "half", "p50", "p99", "p99.9", "most", "late", "waited", "stolen")
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,13 @@ ROWS = (
     Wanted("create, on disk", load.create_account, 15.0),
 )
 COMPACTING = Wanted("create, compacting", load.create_account, 15.0)
+
+
+class Lost(NamedTuple):
+    """Parts of the time in which server or generator could have run, and did not."""
+
+    waited: float  # for a core that another process had
+    stolen: float  # by the host
 
 
 @dataclass(frozen=True)
@@ -107,8 +117,8 @@ def measure_row(row: Wanted, place: Observed, seconds: int) -> bool:
     job, server = row.job(place.stage), place.server
     rate = sustained(job, server) / 2
     before = len(place.collections())
-    taken, waiting = loaded(job, rate, seconds, server.port, server.pid)
-    print_times(row.name, rate, taken, waiting)
+    taken, lost = loaded(job, rate, seconds, server.port, server.pid)
+    print_times(row.name, rate, taken, lost)
     fine = percentile(taken.answered, 0.99) <= row.p99 and not taken.refused
     verdict = f"REFUSED {taken.refused}" if taken.refused else f"ABOVE {row.p99:g}"
     print("  ok" if fine else f"  {verdict}")
@@ -123,13 +133,14 @@ def sustained(job: Job, server: Server) -> float:
     ).per_second
 
 
-def loaded(job: Job, rate: float, seconds: float, port: int, pid: int) -> tuple[Taken, float]:
-    """Load at a rate; also tell for which part of the time either side waited for its core."""
+def loaded(job: Job, rate: float, seconds: float, port: int, pid: int) -> tuple[Taken, Lost]:
+    """Load at a rate; also tell for which part of the time either side had no core."""
     sent = requests(job, int(rate * seconds * 1.1))
     made = OpenLoad(sent, rate, seconds, port)
-    start, before = time.monotonic(), waited(pid)
+    start, waited_before, stolen_before = time.monotonic(), waited(pid), stolen()
     taken = made.run()
-    return taken, (waited(pid) - before) / (time.monotonic() - start)
+    passed = time.monotonic() - start
+    return taken, Lost((waited(pid) - waited_before) / passed, (stolen() - stolen_before) / passed)
 
 
 def requests(job: Job, number: int) -> list[bytes]:
@@ -154,11 +165,21 @@ def waited(pid: int) -> float:
     return sum(int(each.read_text().split()[1]) for each in files) / 1e9
 
 
-def print_times(name: str, rate: float, taken: Taken, waiting: float) -> None:
+def stolen() -> float:
+    """Seconds for which the host of this virtual machine had our two cores, since it started."""
+    lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
+    ours = {f"cpu{SERVER_CORE}", f"cpu{LOAD_CORE}"}
+    return sum(int(line[8]) for line in lines if line[0] in ours) / os.sysconf("SC_CLK_TCK")
+
+
+def print_times(name: str, rate: float, taken: Taken, lost: Lost) -> None:
     times = [percentile(taken.answered, part) for part in (0.5, 0.99, 0.999, 1)]
     times.append(percentile(taken.late, 0.99))
     cells = "".join(f"{each:>8.2f}" for each in times)
-    print(f"{name:20}{rate * 2:>8,.0f}{rate:>8,.0f}{cells}{waiting:>8.1%}", end="")
+    print(
+        f"{name:20}{rate * 2:>8,.0f}{rate:>8,.0f}{cells}{lost.waited:>8.1%}{lost.stolen:>8.1%}",
+        end="",
+    )
 
 
 def percentile(times: list[float], part: float) -> float:
