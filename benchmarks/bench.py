@@ -31,6 +31,7 @@ from benchmarks.figures import (
     Kind,
     signatures_per_second,
 )
+from benchmarks.host import Stolen
 from benchmarks.setting import Administrator, NotServed, Stage
 from tests.conformance.exchanges import TOKENS
 from tests.e2e.serving import Server, running_server
@@ -79,10 +80,10 @@ def main() -> int:
     print(f"{calls.interpreter()}\n")
     os.sched_setaffinity(0, {LOAD_CORE})
     print(f"{'':18}{'measured':>16}{'reference':>14}{'ratio':>8}{'must':>8}{'aim':>8}")
-    rows = []
+    rows, stolen = [], Stolen((SERVER_CORE, LOAD_CORE))
     with tempfile.TemporaryDirectory() as directory:
         for row in measurements(Path(directory), options):
-            print(line(row, scale), flush=True)
+            print(f"{line(row, scale)}  stolen {stolen.part():.1%}", flush=True)
             rows.append(row)
         counted = count_calls(Path(directory)) if wanted("calls", options.only) else {}
     write_results(rows, scale, counted)

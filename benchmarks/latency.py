@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 from benchmarks import load
 from benchmarks.bench import ACCOUNTS, FLAGS, LOAD_CORE, NO_CONTROLLERS, SERVER_CORE
+from benchmarks.host import Stolen
 from benchmarks.lines import request
 from benchmarks.load import UNIQUE, Job
 from benchmarks.open_load import OpenLoad, Taken
@@ -137,10 +138,9 @@ def loaded(job: Job, rate: float, seconds: float, port: int, pid: int) -> tuple[
     """Load at a rate; also tell for which part of the time either side had no core."""
     sent = requests(job, int(rate * seconds * 1.1))
     made = OpenLoad(sent, rate, seconds, port)
-    start, waited_before, stolen_before = time.monotonic(), waited(pid), stolen()
+    start, before, stolen = time.monotonic(), waited(pid), Stolen((SERVER_CORE, LOAD_CORE))
     taken = made.run()
-    passed = time.monotonic() - start
-    return taken, Lost((waited(pid) - waited_before) / passed, (stolen() - stolen_before) / passed)
+    return taken, Lost((waited(pid) - before) / (time.monotonic() - start), stolen.part())
 
 
 def requests(job: Job, number: int) -> list[bytes]:
@@ -163,13 +163,6 @@ def waited(pid: int) -> float:
     """Seconds for which a process and we ourselves could have run and had to wait."""
     files = [*Path(f"/proc/{pid}/task").glob("*/schedstat"), Path("/proc/self/schedstat")]
     return sum(int(each.read_text().split()[1]) for each in files) / 1e9
-
-
-def stolen() -> float:
-    """Seconds for which the host of this virtual machine had our two cores, since it started."""
-    lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
-    ours = {f"cpu{SERVER_CORE}", f"cpu{LOAD_CORE}"}
-    return sum(int(line[8]) for line in lines if line[0] in ours) / os.sysconf("SC_CLK_TCK")
 
 
 def print_times(name: str, rate: float, taken: Taken, lost: Lost) -> None:
