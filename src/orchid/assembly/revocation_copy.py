@@ -2,7 +2,8 @@
 
 Each change is appended as a line (credentials/kept_revocations.py). When a server starts on a
 restored database, it puts back what the file has and the database lacks, unless the revocation has
-expired. With etcd there is no file: whoever restores etcd has to take care of that.
+expired. A file that cannot be written is tried again. With etcd there is no file: whoever restores
+etcd has to take care of that.
 """
 
 import asyncio
@@ -20,14 +21,24 @@ from orchid.kinds.credential_revocation import CredentialRevocation
 from orchid.settings.checking import Settings
 from orchid.store.interface import ABSENT, Change, RevisionConflict, Store
 
+RETRY_SECONDS = 5.0
+
 log = logging.getLogger(__name__)
 
 
 class RevocationCopy:
     """The file of one server."""
 
-    def __init__(self, path: Path, feed: Feed, store: Store, clock: Clock) -> None:
+    def __init__(
+        self,
+        path: Path,
+        feed: Feed,
+        store: Store,
+        clock: Clock,
+        retry_seconds: float = RETRY_SECONDS,
+    ) -> None:
         self._path = path
+        self._retry_seconds = retry_seconds
         self._feed = feed
         self._store = store
         self._clock = clock
@@ -62,14 +73,18 @@ class RevocationCopy:
         self._cache.listen(self, self._told, self._lost)
         try:
             while True:
-                self._lines.clear()
-                await asyncio.to_thread(kept_revocations.write, self._path, self._whole())
-                await self._follow()
+                try:
+                    await self._keep_current()
+                except OSError as problem:  # no room; the server goes on, and the file catches up
+                    log.error("revocation.copy_not_written", extra={"problem": problem.strerror})
+                    await asyncio.sleep(self._retry_seconds)
         finally:
             self._cache.forget(self)
 
-    async def _follow(self) -> None:
-        """Append changes, until the whole file has to be written again."""
+    async def _keep_current(self) -> None:
+        """Write the whole file, then append changes, until it has to be written whole again."""
+        self._lines.clear()
+        await asyncio.to_thread(kept_revocations.write, self._path, self._whole())
         while True:
             await self._changed.wait()
             self._changed.clear()

@@ -1,0 +1,66 @@
+"""The copy of revocations follows the store, also across a disk that takes nothing for a while."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from orchid.assembly.revocation_copy import RevocationCopy
+from orchid.clock import SystemClock
+from orchid.credentials import kept_revocations
+from orchid.engine.cache.feed import Feed
+from orchid.engine.catalog import Catalog
+from orchid.kinds import credential_revocation
+from orchid.store.interface import ABSENT, Change
+from orchid.store.memory import MemoryStore
+from orchid.wire.naming import ORCH
+from tests.unit.engine.world import following
+
+KIND = credential_revocation.declare(ORCH)
+
+
+async def test_a_file_that_cannot_be_written_catches_up_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server goes on meanwhile, and says why; what was revoked then gets into the file."""
+    path, store = tmp_path / kept_revocations.FILE, MemoryStore()
+    async with copied(path, store):
+        await until(path.exists)
+        path.unlink()
+        path.mkdir()  # as good as a full disk: no line can be added, nor the file be replaced
+        await revoke(store, "a")
+        await until(lambda: "revocation.copy_not_written" in caplog.text)
+        await revoke(store, "b")
+        path.rmdir()
+
+        await until(lambda: path.exists() and len(kept_revocations.read(path)) == 2)
+
+    assert sorted(kept_revocations.read(path)) == [KIND.key("", "a"), KIND.key("", "b")]
+
+
+@asynccontextmanager
+async def copied(path: Path, store: MemoryStore) -> AsyncIterator[None]:
+    feed = Feed(store, Catalog([KIND]))
+    async with following(feed):
+        await feed.wait_loaded()
+        copy = RevocationCopy(path, feed, store, SystemClock(), retry_seconds=0.01)
+        running = asyncio.create_task(copy.run())
+        try:
+            yield
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+
+
+async def revoke(store: MemoryStore, name: str) -> None:
+    body = KIND.head + b'"metadata":{"name":"%b","uid":"u"}}' % name.encode()
+    await store.commit([Change(KIND.key("", name), body, ABSENT)])
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - a file tells nobody
+            await asyncio.sleep(0.001)
