@@ -19,8 +19,13 @@ class Stored(msgspec.Struct):
     metadata: Metadata
 
 
-async def commits_of(store: Store, after: int = ABSENT) -> list[Commit]:
-    """Every change behind a revision, to the newest; none may have been compacted away."""
+async def commits_of(store: Store) -> list[Commit]:
+    """Every change, to the newest; none may have been compacted away."""
+    return (await commits_after(store, ABSENT))[0]
+
+
+async def commits_after(store: Store, after: int) -> tuple[list[Commit], int]:
+    """Every change behind a revision, and how far that goes: there may be none in the last part."""
     page = await store.read(Span.key(OURS))
     commits: list[Commit] = []
     reached = after or page.oldest
@@ -31,7 +36,7 @@ async def commits_of(store: Store, after: int = ABSENT) -> list[Commit]:
             for event in batch.events:
                 value = None if event.value is None else _value(event.value)
                 commits.append(Commit(event.revision, event.key.removeprefix(OURS), value))
-    return commits
+    return commits, reached
 
 
 def _value(data: bytes) -> str:

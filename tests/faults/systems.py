@@ -27,7 +27,7 @@ from tests.e2e import serving
 from tests.faults.decisions import ledger_violations
 from tests.faults.history import ABSENT, Commit
 from tests.faults.issuing import unrecorded
-from tests.faults.store_log import commits_of
+from tests.faults.store_log import commits_after
 from tests.unit.store.etcd_process import Cluster, Member
 
 FLAGS = (
@@ -162,6 +162,7 @@ class System:
         self.megabytes = MEGABYTES + round(50 * minutes)  # the log is kept, and grows
         self.machines: list[Machine] = []
         self._log: list[Commit] = []
+        self._copied = ABSENT  # the revision up to which the log was read
         self.missing: dict[str, str] = {}
         if not Clock.LIBRARIES:
             self.missing["clock jump"] = "system package missing: faketime"
@@ -200,7 +201,8 @@ class System:
 
     async def _copy_log(self, store: Store) -> None:
         """Read the log on, from where we last were."""
-        self._log += await commits_of(store, self._log[-1].revision if self._log else ABSENT)
+        commits, self._copied = await commits_after(store, self._copied)
+        self._log += commits
 
     async def _open_store(self) -> Store:
         raise AssertionError("each system has its own store")
