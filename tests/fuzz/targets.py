@@ -31,6 +31,8 @@ from tests.unit.wire.protobuf_samples import KINDS
 
 Target = Callable[[bytes], None]
 
+MOST_CUTS = 100  # of one input of the request reader
+
 TYPES = [KINDS[name] for name in sorted(KINDS)]
 ENCRYPTED = stored_kinds(ORCH)
 LIVE = account(metadata={"name": "a", "labels": {"x": "y"}}, secrets=[{"name": "s"}])
@@ -39,15 +41,17 @@ VERIFIER: Verifier[Any] = Verifier({"https://issuer.test": KeySet(())}, dict)
 
 def request_reader(data: bytes) -> None:
     """However the bytes are split, the same requests come of them, and the same refusal."""
-    cut = data[0] * len(data) // 256 if data else 0
-    pieces = [data], [data[:cut], data[cut:]], [data[at : at + 1] for at in range(len(data))]
-    verdicts = []
-    for split in pieces:
-        reader = new_reader()
-        for piece in split:
-            reader.feed(piece)
-        verdicts.append((told(reader), reader.refusal))
-    assert verdicts[0] == verdicts[1] == verdicts[2]
+    every = range(1, len(data), 1 + len(data) // MOST_CUTS)
+    halves = [[data[:cut], data[cut:]] for cut in every]
+    verdicts = [read(split) for split in ([data], [bytes([byte]) for byte in data], *halves)]
+    assert verdicts.count(verdicts[0]) == len(verdicts)
+
+
+def read(pieces: list[bytes]) -> Any:
+    reader = new_reader()
+    for piece in pieces:
+        reader.feed(piece)
+    return told(reader), reader.refusal
 
 
 def new_reader() -> RequestReader:

@@ -87,6 +87,31 @@ async def test_a_method_is_of_one_request_alone(open_server: Running, server_fil
     assert [answer.status for answer in answers] == [405, 200, 405, 405, 200, 200]
 
 
+async def test_the_end_of_a_method_is_no_method(open_server: Running, server_files: Path) -> None:
+    """What a proxy passes on as one unknown method does not delete because it came in two parts."""
+    trust = ssl.create_default_context(cafile=server_files / "ca.crt")
+    client, other = await open_server.connect(trust), await open_server.connect(trust)
+    client.send(b"GET_")
+    await asked(other, bearer(ADMIN))  # by now the first part has been read
+    client.send(f"DELETE {ACCOUNTS} HTTP/1.1\r\nHost: test\r\n{bearer(ADMIN)}\r\n\r\n".encode())
+
+    assert (await client.answer()).status == 400
+
+
+async def test_half_a_preface_of_http2_holds_nobody_up(
+    open_server: Running, server_files: Path
+) -> None:
+    """A stranger's 29 bytes in two parts, once read in circles: the others are answered."""
+    trust = ssl.create_default_context(cafile=server_files / "ca.crt")
+    client, other = await open_server.connect(trust), await open_server.connect(trust)
+    client.send(b"PRI * HTTP/2.0")
+    await asked(other, bearer(ADMIN))
+    client.send(b"\r\n\r\nSM\r\r\nSM\r\n\r\n")
+
+    assert await asked(other, bearer(ADMIN)) == 200
+    assert await client.reader.read() == b""
+
+
 @pytest.mark.parametrize("protocol", ["websocket", "h2c", "SPDY/3.1", "TLS/1.2"])
 async def test_a_refused_upgrade_opens_no_way_around_authentication(
     protocol: str, open_server: Running, server_files: Path

@@ -161,10 +161,10 @@ class RequestReader:
             if self._left >= 0:
                 return min(start + self._left, len(data))
             return data.find(b"\n", start) + 1 or len(data)
-        if self.phase == HEAD:  # it has begun in an earlier piece; so may its end
-            seam = (self._last + data[:3]).find(b"\r\n\r\n")
+        if self.phase == HEAD:  # it has begun in an earlier part; so may its end
+            seam = (self._last + data[start : start + 3]).find(b"\r\n\r\n")
             if seam >= 0:
-                return seam + 4 - len(self._last)
+                return start + seam + 4 - len(self._last)
         end = data.find(b"\r\n\r\n", start)
         return end + 4 if end >= 0 else len(data)
 
@@ -208,7 +208,8 @@ class RequestReader:
         try:
             self._parser.feed_data(part)
         except httptools.HttpParserInvalidMethodError:
-            method = _METHOD.match(part)
+            begins = self._span == len(part)  # "GET_", then "DELETE /": still not a DELETE
+            method = _METHOD.match(part) if begins else None
             if method is None:
                 raise
             self._strange_method = method[1].decode()

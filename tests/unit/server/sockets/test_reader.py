@@ -334,6 +334,8 @@ def test_a_method_belongs_to_one_request() -> None:
         (b"BR\x00W / HTTP/1.1\r\n\r\n", 400),
         (b"A" * 40 + b" / HTTP/1.1\r\n\r\n", 400),
         (b"brew / HTTP/1.1\r\n\r\n", 400),
+        (b"GET_DELETE / HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\r\nSM\r\n\r\n", CLOSE_SILENTLY),
         (CHUNKED + b"1\r\na\r\n0\r\nX: y\r\n\r\n\x16\x03", CLOSE_SILENTLY),
         (CHUNKED + b"3\r\na\nb\r\n0\r\n\r\nGE / HTTP/9.9\r\n\r\n", 400),
     ],
