@@ -31,6 +31,8 @@ from tests.unit.wire.protobuf_samples import KINDS
 
 Target = Callable[[bytes], None]
 
+PLAIN_HEAD = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+HEAD_WITH_LENGTH = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nAccept: */*\r\n\r\n{}"
 MOST_CUTS = 100  # of one input of the request reader
 
 TYPES = [KINDS[name] for name in sorted(KINDS)]
@@ -44,6 +46,9 @@ def request_reader(data: bytes) -> None:
     every = range(1, len(data), 1 + len(data) // MOST_CUTS)
     halves = [[data[:cut], data[cut:]] for cut in every]
     verdicts = [read(split) for split in ([data], [bytes([byte]) for byte in data], *halves)]
+    for before in (PLAIN_HEAD, HEAD_WITH_LENGTH):  # it is known from the second time on
+        requests, refusal = read([before, before, data])
+        verdicts.append((requests[2:], refusal))
     assert verdicts.count(verdicts[0]) == len(verdicts)
 
 
