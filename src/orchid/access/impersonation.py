@@ -185,8 +185,7 @@ def read_extra(presented: Presented, names: list[str]) -> dict[str, tuple[str, .
 
 def unescaped(key: str) -> str:
     """Decode percent escapes; a key that has a broken one is taken as it stands."""
-    parts = key.split("%")
-    if not all(is_escape(part[:2]) for part in parts[1:]):
+    if _BROKEN_ESCAPE.search(key):
         return key
     try:
         return unquote_to_bytes(key).decode()
@@ -194,9 +193,4 @@ def unescaped(key: str) -> str:
         return key
 
 
-_ESCAPE = re.compile("[0-9a-fA-F]{2}")
-
-
-def is_escape(digits: str) -> bool:
-    """Whether these are the two digits of a percent escape."""
-    return _ESCAPE.fullmatch(digits) is not None
+_BROKEN_ESCAPE = re.compile("%(?![0-9a-fA-F]{2})")

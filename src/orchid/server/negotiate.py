@@ -16,6 +16,7 @@ from orchid.wire.status import StatusDetails
 JSON, YAML, PROTOBUF = "application/json", "application/yaml", PROTOBUF_MEDIA_TYPE
 SERVED = (JSON, YAML, PROTOBUF)
 STREAMED = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
+LONGEST_CONTENT_TYPE = 1024
 LONGEST_ACCEPT = 1024  # characters that are looked at: forms are cached, and sorting takes time
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _INDENTED_AGENTS = ("curl", "Wget", "Mozilla/5.0")
@@ -182,6 +183,8 @@ def media_type_of(content_type: str) -> str:
     """The media type of a body, without its parameters; empty if the header cannot be read."""
     if content_type in SERVED:
         return content_type
+    if len(content_type) > LONGEST_CONTENT_TYPE:
+        return ""
     media, semicolon, rest = content_type.partition(";")
     parameters = semicolon + rest
     if not _PARAMETERS(parameters):

@@ -4,6 +4,8 @@ Start with `ask`; `document` gives the decoded body of one page. `Orchard` is a 
 these tests: it has a field of every sort.
 """
 
+import asyncio
+from collections.abc import Awaitable
 from datetime import UTC, datetime
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -130,9 +132,13 @@ def ask(
     located = Located(Target(verb=method.lower(), path=url.path))
     exchange = Exchange(http, facts_of(http), "id", now)
     exchange.located, exchange.query = located, parse_query(url.query)
-    if url.path in (V2, V3):
-        return pages.exact[url.path](exchange)
-    return pages.prefixed[f"{V3}/"](exchange)
+    page = pages.exact[url.path] if url.path in (V2, V3) else pages.prefixed[f"{V3}/"]
+    answer = page(exchange)
+    return answer if isinstance(answer, Response) else asyncio.run(_awaited(answer))
+
+
+async def _awaited(answer: Awaitable[Response]) -> Response:
+    return await answer
 
 
 def document(pages: OpenApi, target: str) -> Any:

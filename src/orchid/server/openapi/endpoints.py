@@ -5,11 +5,12 @@
     /openapi/v3/apis/G/V     one group and version in OpenAPI 3.0; with ?hash= to be kept for ever
 
 The documents are made from the kinds' declarations. pages.py, which does so, is imported when
-somebody first asks, so that the server starts sooner.
+somebody first asks, so that the server starts sooner; in a thread, so that nobody else waits.
 """
 
-import functools
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from orchid.engine.catalog import Catalog
@@ -28,20 +29,36 @@ class OpenApi:
 
     def __init__(self, catalog: Catalog, names: Naming, openid_paths: Iterable[str]) -> None:
         self._described = (catalog, names, tuple(openid_paths))
+        self._pages: OpenApiPages | None = None
+        self._making: asyncio.Task[OpenApiPages] | None = None
         self.exact: dict[str, Page] = {V2: self._show_v2, V3: self._show_index}
         self.prefixed: dict[str, Page] = {f"{V3}/": self._show_v3}
 
-    @functools.cached_property
-    def _pages(self) -> "OpenApiPages":
+    def _show_v2(self, exchange: Exchange) -> Response | Awaitable[Response]:
+        return self._shown(exchange, lambda pages: pages.show_v2(exchange))
+
+    def _show_index(self, exchange: Exchange) -> Response | Awaitable[Response]:
+        return self._shown(exchange, lambda pages: pages.show_index(exchange))
+
+    def _show_v3(self, exchange: Exchange) -> Response | Awaitable[Response]:
+        return self._shown(exchange, lambda pages: pages.show_v3(exchange))
+
+    def _shown(
+        self, exchange: Exchange, show: "Callable[[OpenApiPages], Response]"
+    ) -> Response | Awaitable[Response]:
+        if self._pages is not None:
+            return show(self._pages)
+        return self._shown_when_made(exchange.now, show)
+
+    async def _shown_when_made(
+        self, now: datetime, show: "Callable[[OpenApiPages], Response]"
+    ) -> Response:
+        if self._making is None:
+            self._making = asyncio.create_task(asyncio.to_thread(self._make, now))
+        self._pages = await asyncio.shield(self._making)  # others may wait for the same
+        return show(self._pages)
+
+    def _make(self, now: datetime) -> "OpenApiPages":
         from orchid.server.openapi.pages import OpenApiPages  # noqa: PLC0415 -- see above
 
-        return OpenApiPages(*self._described)
-
-    def _show_v2(self, exchange: Exchange) -> Response:
-        return self._pages.show_v2(exchange)
-
-    def _show_index(self, exchange: Exchange) -> Response:
-        return self._pages.show_index(exchange)
-
-    def _show_v3(self, exchange: Exchange) -> Response:
-        return self._pages.show_v3(exchange)
+        return OpenApiPages(*self._described, now)

@@ -1,8 +1,8 @@
 """The OpenAPI pages: which document, in which form, and how clients may keep it.
 
-Start with `OpenApiPages.show_v2`. The documents are made once, when somebody first asks: schemas in
-schemas.py, paths in paths.py and discovery_paths.py, the older form in
-swagger.py and swagger_protobuf.py. Everyone who may see them sees the same.
+Start with `OpenApiPages.show_v2`. The documents are made with the pages: schemas in schemas.py,
+paths in paths.py and discovery_paths.py, the older form in swagger.py and swagger_protobuf.py.
+Everyone who may see them sees the same.
 """
 
 import functools
@@ -54,24 +54,28 @@ _sorted = functools.partial(msgspec.json.encode, order="sorted")
 class Swagger:
     """The old document in its two forms, which share one tag."""
 
-    plain: StaticDocument
-    protobuf: StaticDocument
+    forms: dict[str, StaticDocument]
+    compressed: dict[str, StaticDocument]
 
-    @functools.cached_property
-    def compressed(self) -> dict[str, bytes]:
-        forms = {JSON: self.plain, PROTOBUF_V2: self.protobuf}
-        return {media: gzip.compress(form.body, 6, mtime=0) for media, form in forms.items()}
+    @classmethod
+    def of(cls, plain: StaticDocument, protobuf: bytes) -> "Swagger":
+        tag, modified = plain.tag, plain.modified
+        forms = {JSON: plain, PROTOBUF_V2: StaticDocument(protobuf, tag, modified)}
+        smaller = {media: gzip.compress(form.body, 6, mtime=0) for media, form in forms.items()}
+        return cls(forms, {m: StaticDocument(body, tag, modified) for m, body in smaller.items()})
 
 
 class OpenApiPages:
-    """The documents, and the pages that show them."""
+    """The documents, and the pages that show them. Making one takes long."""
 
-    def __init__(self, catalog: Catalog, names: Naming, openid_paths: Iterable[str]) -> None:
+    def __init__(
+        self, catalog: Catalog, names: Naming, openid_paths: Iterable[str], now: datetime
+    ) -> None:
         self._catalog = catalog
         self._names = names
         self._openid_paths = tuple(openid_paths)
         self._info = {"title": "Orchid", "version": __version__}
-        self._made: Made | None = None
+        self._documents = self._make(now)
 
     # -- pages -------------------------------------------------------------------------------
 
@@ -79,22 +83,20 @@ class OpenApiPages:
         media = _form(exchange.accept, _FORMS)
         if media is None:
             return Response(406, head(exchange, _VARY_BOTH))
-        swagger = self._documents(exchange.now).swagger
-        document = swagger.plain if media == JSON else swagger.protobuf
+        forms = self._documents.swagger.forms
         content = b"Content-Type: %b\r\n" % media.encode()
         if exchange.head.accepts_gzip and "range" not in exchange.http.headers:
-            smaller = swagger.compressed[media]
-            document = StaticDocument(smaller, document.tag, document.modified)
+            forms = self._documents.swagger.compressed
             content += b"Content-Encoding: gzip\r\n"
-        return answer(exchange, document, content, vary=_VARY_BOTH)
+        return answer(exchange, forms[media], content, vary=_VARY_BOTH)
 
     def show_index(self, exchange: Exchange) -> Response:
-        index = self._documents(exchange.now).index
+        index = self._documents.index
         return answer(exchange, index, b"Content-Type: text/plain; charset=utf-8\r\n")
 
     def show_v3(self, exchange: Exchange) -> Response:
         key = exchange.located.target.path.removeprefix(f"{V3}/")
-        document = self._documents(exchange.now).groups.get(key)
+        document = self._documents.groups.get(key)
         if document is None:
             return Response(404, head(exchange, b""))
         if _form(exchange.accept, {JSON: JSON}) is None:
@@ -113,11 +115,6 @@ class OpenApiPages:
 
     # -- documents ---------------------------------------------------------------------------
 
-    def _documents(self, now: datetime) -> "Made":
-        if self._made is None:
-            self._made = self._make(now)
-        return self._made
-
     def _make(self, now: datetime) -> "Made":
         definitions = Definitions(self._names)
         paths = Paths(self._names, definitions)
@@ -134,10 +131,9 @@ class OpenApiPages:
         everything = {path: item for found in documents.values() for path, item in found.items()}
         swagger = openapi_v2.swagger(self._info, everything, schemas, responses, _BEARER)
         plain = _fixed(_sorted(swagger), now)
-        protobuf = StaticDocument(swagger_protobuf.encode(swagger), plain.tag, plain.modified)
         urls = {key: {"serverRelativeURL": _url(key, found)} for key, found in groups.items()}
         index = StaticDocument(_sorted({"paths": urls}), "", plain.modified)
-        return Made(Swagger(plain, protobuf), groups, index)
+        return Made(Swagger.of(plain, swagger_protobuf.encode(swagger)), groups, index)
 
     def _document(
         self, paths: dict[str, Any], schemas: dict[str, Any], responses: dict[str, Any]

@@ -30,7 +30,7 @@ Failure = Callable[[HttpRequest, BaseException], Response]
 class ConnectionLimits:
     """What one client, or all of them together, may take; times in seconds."""
 
-    max_header_bytes: int = 1 << 20
+    max_header_bytes: int = 128 << 10
     max_headers: int = 1000
     max_body_bytes: int = 3 << 20
     max_connections: int = 16_000  # those beyond wait in the operating system's queue

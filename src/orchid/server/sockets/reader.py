@@ -48,6 +48,7 @@ _KNOWN_NAMES = {
     )
     for spelling in (name, name.lower())
 }
+_BLANK_LINES = re.compile(rb"[\r\n]+")
 _METHOD = re.compile(rb"([A-Z][A-Z-]{0,31}) [/*h]")
 _BEGUN = re.compile(rb"[A-Z][A-Z-]{0,31} ?")
 
@@ -165,6 +166,8 @@ class RequestReader:
             seam = (self._last + data[start : start + 3]).find(b"\r\n\r\n")
             if seam >= 0:
                 return start + seam + 4 - len(self._last)
+        elif blank := _BLANK_LINES.match(data, start):
+            start = blank.end()
         end = data.find(b"\r\n\r\n", start)
         return end + 4 if end >= 0 else len(data)
 
