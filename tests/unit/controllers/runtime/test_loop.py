@@ -89,14 +89,15 @@ class Fragile:
         while True:
             piece = asyncio.ensure_future(anext(pieces))
             cut = asyncio.ensure_future(self.cut.wait())
-            done, _ = await asyncio.wait((piece, cut), return_when=asyncio.FIRST_COMPLETED)
-            cut.cancel()
-            if piece in done:
-                yield piece.result()
-                continue
-            piece.cancel()
-            self.cut.clear()
-            raise CallFailed("cut by the test")
+            try:
+                await asyncio.wait((piece, cut), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                cut.cancel()
+                cut_off = piece.cancel()  # which does nothing to one that is done
+            if cut_off:
+                self.cut.clear()
+                raise CallFailed("cut by the test")
+            yield piece.result()
 
     async def close(self) -> None:
         await self._inner.close()
