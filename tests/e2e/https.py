@@ -35,12 +35,14 @@ class Https:
     `identity` is a file with a client certificate and its key.
     """
 
-    def __init__(self, port: int, identity: Path | None = None) -> None:
+    def __init__(
+        self, port: int, identity: Path | None = None, *, seconds: float = SECONDS
+    ) -> None:
         tls = ssl._create_unverified_context()  # noqa: S323 -- it is our own server
         if identity is not None:
             tls.load_cert_chain(identity)
         self._connection = http.client.HTTPSConnection(
-            "127.0.0.1", port, context=tls, timeout=SECONDS
+            "127.0.0.1", port, context=tls, timeout=seconds
         )
 
     def send(

@@ -51,6 +51,7 @@ NUMBERS: Final = struct.Struct("=dd")  # the longest callback, the longest locke
 WORDS: Final = 200  # bytes for each name
 SIZE: Final = NUMBERS.size + 2 * WORDS
 FORMS: Final = large_bodies.CREATED + large_bodies.PATCHED
+PATIENCE: Final = 300  # seconds; with every call looked at, a server takes its time
 LEAST: Final = 0.002  # seconds; what is shorter is nobody's trouble
 TOKEN: Final = "admin-token"
 BAD_REQUEST: Final = 400
@@ -132,7 +133,7 @@ class Measuring:
     def __init__(self, server: Server, shared: mmap.mmap) -> None:
         self._shared = shared
         http.client._MAXHEADERS = 1_000  # type: ignore[attr-defined] # a hundred are warnings
-        self._https = Https(server.port)
+        self._https = Https(server.port, seconds=PATIENCE)
         self.server = server
 
     def send(self, what: str, method: str, target: str, body: bytes, form: str) -> Measured:
