@@ -15,10 +15,10 @@ import datetime
 import ipaddress
 import secrets
 import socket
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from orchid.credentials import certificates, keys
@@ -49,8 +49,7 @@ resources:
 RENEW_BEFORE = datetime.timedelta(days=30)
 
 
-@dataclass(frozen=True)
-class DataDirectory:
+class DataDirectory(msgspec.Struct, frozen=True):
     """The files of one server."""
 
     path: Path

@@ -9,8 +9,9 @@ only, and only as far as their own Pods reach.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from orchid.kinds.role import (
     CORE,
@@ -60,8 +61,7 @@ OPENID_URLS: Final = (
 )
 
 
-@dataclass(frozen=True)
-class BootstrapPolicy:
+class BootstrapPolicy(msgspec.Struct, frozen=True):
     """Everything there is at the first start; the roles before the bindings that name them."""
 
     cluster_roles: tuple[ClusterRole, ...]
@@ -70,8 +70,7 @@ class BootstrapPolicy:
     role_bindings: tuple[RoleBinding, ...]
 
 
-@dataclass(frozen=True)
-class ControllerRights:
+class ControllerRights(msgspec.Struct, frozen=True):
     """The service account, in the system namespace, of one controller, and what it may do."""
 
     account: str

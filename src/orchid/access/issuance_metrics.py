@@ -22,6 +22,7 @@ from orchid.metrics import Counter, Joining
 from orchid.wire.errors import ApiError
 from orchid.wire.naming import Naming
 from orchid.wire.request_conditions import DENIED, FAILED
+from orchid.wire.struct import replace
 
 ISSUED: Final = "issued"
 REFUSED: Final = "refused"
@@ -88,7 +89,7 @@ class IssuanceMetrics:
         assert kind is not None
         assert kind.acts is not None
         counted = dataclasses.replace(kind, acts=_CountedTokens(kind.acts, self))
-        return dataclasses.replace(endpoint, kind=counted)
+        return replace(endpoint, kind=counted)
 
     def count_token(self, wanted: TokenRequest, namespace: str, outcome: str) -> None:
         account = "system" if namespace == self._system_namespace else OTHER

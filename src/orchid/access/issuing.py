@@ -8,9 +8,10 @@ who is to count tokens is handed in.
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+
+import msgspec
 
 from orchid.access.revocations import Revocations
 from orchid.credentials.refusals import Refusal
@@ -46,8 +47,7 @@ class InvalidIssuingSettings(ValueError):
     """The settings for issuing tokens cannot be used."""
 
 
-@dataclass(frozen=True)
-class IssuingSettings:
+class IssuingSettings(msgspec.Struct, frozen=True):
     """For whom tokens are made, and for how long at most."""
 
     api_audiences: tuple[str, ...]
@@ -62,8 +62,7 @@ class IssuingSettings:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(msgspec.Struct, frozen=True):
     """What a token is bound to: a Pod (and where it runs), a Secret or a Node."""
 
     pod: Reference | None = None

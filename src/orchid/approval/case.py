@@ -6,12 +6,13 @@ and the lifetime that it would give. A signer whose rules are not known here is 
 was requested.
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Final
+
+import msgspec
 
 from orchid.credentials import profiles, signing_request
 from orchid.credentials.names import SUBJECT_LISTS, SUBJECT_PARTS, SUBJECT_TEXTS
@@ -24,6 +25,7 @@ from orchid.credentials.requested_certificate import (
 )
 from orchid.credentials.signing_request import SigningRequest
 from orchid.expressions.cel import NOW, REQUEST, USER, ExpressionInput
+from orchid.wire.struct import replace
 from orchid.wire.user import UserInfo
 
 NAME_LISTS: Final = ("dnsNames", "ipAddresses", "uris", "emailAddresses")
@@ -37,8 +39,7 @@ REQUEST_SAMPLE: Final[Mapping[str, Any]] = {
 }
 
 
-@dataclass(frozen=True)
-class SignerTerms:
+class SignerTerms(msgspec.Struct, frozen=True):
     """What a signer of ours permits, and for how long at most."""
 
     profile: Profile
@@ -131,7 +132,7 @@ def case_of(
 
 def _unknown(signer_name: str) -> Profile:
     """The terms of a signer that is not ours: only what holds for every certificate."""
-    return dataclasses.replace(profiles.legacy(signer_name, ()), usual_usages=())
+    return replace(profiles.legacy(signer_name, ()), usual_usages=())
 
 
 def _refusals(profile: Profile, read: SigningRequest, usages: tuple[str, ...]) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ case and allows it, check by check, each with the value it saw. A policy that ca
 
 import ipaddress
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 
 import msgspec
@@ -32,8 +31,7 @@ from orchid.wire.user import UserInfo
 ACCOUNT_PREFIX = "system:serviceaccount:"
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(msgspec.Struct, frozen=True):
     """One thing that was looked at: where it stands in the policy, the value seen, the verdict."""
 
     field: str
@@ -42,8 +40,7 @@ class Check:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedPolicy:
+class JudgedPolicy(msgspec.Struct, frozen=True):
     """What one policy says of a case. Without `checks` it does not select it, or cannot judge."""
 
     policy: "CompiledPolicy"

@@ -7,8 +7,9 @@ matters.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from orchid.approval.compiled import JudgedPolicy
 
@@ -22,8 +23,7 @@ class Outcome(StrEnum):
     LEAVE = "Leave"
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyDecision:
+class PolicyDecision(msgspec.Struct, frozen=True):
     """What becomes of a request, why, and by which policy if it is approved."""
 
     outcome: Outcome

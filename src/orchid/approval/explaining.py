@@ -6,8 +6,9 @@ are handed; access/policy_explainer.py is it.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from orchid.approval.case import Case
 from orchid.approval.compiled import CompiledPolicy, JudgedPolicy
@@ -17,8 +18,7 @@ from orchid.expressions.isolated import Evaluator
 from orchid.wire.user import UserInfo
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedTerms:
+class RequestedTerms(msgspec.Struct, frozen=True):
     """What somebody asks a signer for."""
 
     request: bytes
@@ -28,16 +28,14 @@ class RequestedTerms:
     user: UserInfo
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyAnswer:
+class PolicyAnswer(msgspec.Struct, frozen=True):
     """What one policy says, and whether the requester may use it; asked if it selects the case."""
 
     verdict: JudgedPolicy
     usable: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(msgspec.Struct, frozen=True):
     """What would become of a request, and what each policy says of it."""
 
     decision: PolicyDecision

@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -44,8 +43,7 @@ ADDED, MODIFIED, DELETED, BOOKMARK = "ADDED", "MODIFIED", "DELETED", "BOOKMARK"
 LISTED = "LISTED"  # it was there when the watch began
 
 
-@dataclass(frozen=True)
-class ListSelection(Generic[T]):
+class ListSelection(msgspec.Struct, Generic[T], frozen=True):
     """Which objects to list or follow, and as what to read them.
 
     `read_as` decodes only a part of each object: an `Object` has only metadata. Without `existing`,

@@ -7,9 +7,10 @@ is a `LogSource` (tlog/audit.py), so that whoever checks does not care which.
 import argparse
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from orchid.commands.backup import DATABASE
 from orchid.commands.terminal.connection import NOT_FOUND, ServerConnection, connect
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 LARGEST_FILE = 32 << 20
 
 
-@dataclass(frozen=True)
-class OpenedLog:
+class OpenedLog(msgspec.Struct, frozen=True):
     """A log, and who must have signed it."""
 
     source: LogSource

@@ -10,8 +10,9 @@ Notes are kept of dependents and of owners that wait, of nothing else: most obje
 """
 
 import contextlib
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from orchid.client.client import DELETED, LISTED, Client, ListSelection, WatchedChange
 from orchid.controllers.runtime.declaration import ControllerDeclaration
@@ -41,8 +42,7 @@ class _Seen(Wire):
     metadata: _SeenMeta
 
 
-@dataclass(frozen=True, slots=True)
-class DependencyNode:
+class DependencyNode(msgspec.Struct, frozen=True):
     """One incarnation of one object."""
 
     type: type[Object]
@@ -51,13 +51,12 @@ class DependencyNode:
     uid: str
 
 
-@dataclass(slots=True)
-class Owners:
+class Owners(msgspec.Struct):
     """What became of an object's owners."""
 
-    there: list[OwnerReference] = field(default_factory=list)
-    gone: list[OwnerReference] = field(default_factory=list)
-    waiting: list[OwnerReference] = field(default_factory=list)
+    there: list[OwnerReference] = msgspec.field(default_factory=list)
+    gone: list[OwnerReference] = msgspec.field(default_factory=list)
+    waiting: list[OwnerReference] = msgspec.field(default_factory=list)
 
 
 class Notes:

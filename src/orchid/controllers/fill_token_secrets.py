@@ -6,7 +6,6 @@ Never   makes a Secret, and never replaces a token that is there
 """
 
 import asyncio
-import dataclasses
 from collections.abc import AsyncIterator, Callable
 
 from orchid.client.client import Client, ListSelection, WatchedChange
@@ -120,7 +119,7 @@ class FillTokenSecrets(Controller[Secret]):
         if not is_deletion(event):
             return
         account: Object = event.object
-        wanted = dataclasses.replace(self.follows, namespace=account.namespace)
+        wanted = replace(self.follows, namespace=account.namespace)
         async for secret in self._client.scan(wanted):
             named = secret.metadata.annotations.get(self._names.account_name_annotation)
             if named == account.name:

@@ -14,9 +14,10 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
+
+import msgspec
 
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
@@ -49,14 +50,13 @@ CANNOT_AGAIN: Final = 3600.0  # seconds until an authority that may not sign lis
 KEY_AGAIN: Final = 30.0  # seconds until the key of an authority is looked for again
 
 
-@dataclass
-class PublishedList:
+class PublishedList(msgspec.Struct):
     """What goes into the list of one authority."""
 
     authority: Callable[[], Authority]
     signers: frozenset[str]
-    entries: RevokedCertificates = field(default_factory=RevokedCertificates)
-    ends: dict[int, datetime] = field(default_factory=dict)
+    entries: RevokedCertificates = msgspec.field(default_factory=RevokedCertificates)
+    ends: dict[int, datetime] = msgspec.field(default_factory=dict)
 
     def lists(self, record: IssuedCertificate) -> bool:
         """Whether a certificate was signed with the key that signs this list."""

@@ -15,9 +15,9 @@ except what `create` makes.
 import datetime
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -70,8 +70,7 @@ Random = Callable[[int], bytes]
 _SERIAL_BYTES = 16
 
 
-@dataclass(frozen=True, slots=True)
-class SignedCertificate:
+class SignedCertificate(msgspec.Struct, frozen=True):
     """A certificate for a key of our own: the PEM chain and the PEM key."""
 
     chain: bytes

@@ -7,8 +7,9 @@ Nothing here signs or decides: authority.py does, after the X.509 library has re
 
 import datetime
 import hashlib
-from dataclasses import dataclass
 from functools import lru_cache
+
+import msgspec
 
 from orchid.credentials import der
 from orchid.credentials.names import DistinguishedName, IPAddress
@@ -27,8 +28,7 @@ _ALTERNATIVE_NAME = der.encode_oid("2.5.29.17")
 _DISTRIBUTION_POINTS = der.encode_oid("2.5.29.31")
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(msgspec.Struct, frozen=True):
     """Everything that a certificate will say, apart from who signs it and its serial number."""
 
     subject: DistinguishedName

@@ -11,10 +11,10 @@ import hashlib
 import hmac
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+import msgspec
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
@@ -58,8 +58,7 @@ _KNOWN_CURVES = tuple(
 _BEFORE_KEY = 8  # the most that stands between the beginning of a key and its algorithm
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     """Whom a client certificate names. An empty user name means: nobody, try another way."""
 
     user: str
@@ -68,8 +67,7 @@ class Identity:
     credential_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class CertificateContents:
+class CertificateContents(msgspec.Struct, frozen=True):
     """The names inside a certificate, in the form that signers' rules read."""
 
     subject: DistinguishedName

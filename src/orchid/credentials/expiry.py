@@ -4,16 +4,16 @@ A chain ends with the first of its certificates. A bundle of authorities lasts a
 them does: the old one of a rotation may end while the new one serves.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+
+import msgspec
 
 from orchid.credentials import certificates
 from orchid.credentials.files import read_bounded
 
 
-@dataclass(frozen=True)
-class CertificateFile:
+class CertificateFile(msgspec.Struct, frozen=True):
     """A file with certificates that the server uses, and what it uses them for."""
 
     purpose: str  # one of a few words, fit for a label

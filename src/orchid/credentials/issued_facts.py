@@ -7,9 +7,9 @@ a certificate.
 
 import datetime
 import hashlib
-from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 
@@ -26,8 +26,7 @@ _NAMES: Final[tuple[type[Any], ...]] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class IssuedFacts:
+class IssuedFacts(msgspec.Struct, frozen=True):
     """One certificate, in words."""
 
     data: bytes  # DER

@@ -13,9 +13,10 @@ The same check runs twice, on the request and on the bytes about to be signed (a
 import ipaddress
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from urllib.parse import urlsplit
+
+import msgspec
 
 from orchid.credentials.authority_keys import ML_DSA_65
 from orchid.credentials.names import SUBJECT_PARTS, Named, has_control_characters, reserved_among
@@ -45,8 +46,7 @@ _DNS_LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 Rules = Callable[[Named, Sequence[str]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(msgspec.Struct, frozen=True):
     """The rules of one signer."""
 
     signer_name: str
@@ -107,8 +107,7 @@ class Profile:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class RecognizedRequest:
+class RecognizedRequest(msgspec.Struct, frozen=True):
     """A node's request, recognised: the access to ask for, and what to say when it is granted."""
 
     subresource: str

@@ -7,9 +7,9 @@ the template does not, and whoever judges refuses a request that has any.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 
+import msgspec
 from cryptography import x509
 
 from orchid.credentials import certificates, der, names
@@ -31,8 +31,7 @@ _USAGE_BITS = 9
 _NO_AUTHORITY = der.encode(der.SEQUENCE)  # basic constraints that say: no authority
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedCertificate:
+class RequestedCertificate(msgspec.Struct, frozen=True):
     """What a certificate would say. Usages are told by one name each; no lifetime: not known."""
 
     subject: DistinguishedName

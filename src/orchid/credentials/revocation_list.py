@@ -7,8 +7,8 @@ and no delta. Nothing here signs or decides what is taken back.
 """
 
 import datetime
-from dataclasses import dataclass
 
+import msgspec
 from cryptography import x509
 
 from orchid.credentials import der
@@ -89,8 +89,7 @@ class RevokedCertificates:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Edition:
+class Edition(msgspec.Struct, frozen=True):
     """One issue of a list: its number, which only grows, and from when until when it counts."""
 
     number: int

@@ -99,8 +99,7 @@ class LegacyClaims(msgspec.Struct, frozen=True):
     account_uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class AccountToken:
+class AccountToken(msgspec.Struct, frozen=True):
     """A service account token, read: the registered claims and the private one."""
 
     claims: Claims
@@ -205,8 +204,7 @@ def read_claims(payload: Payload) -> Claims:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Verified(Generic[C]):
+class Verified(msgspec.Struct, Generic[C], frozen=True):
     """A token whose signature and issuer are proven; its times are checked at each use."""
 
     claims: C

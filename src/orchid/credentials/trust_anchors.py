@@ -6,8 +6,9 @@ Expired anchors and unusual key types are acceptable, so is text between the blo
 linear in the size of the text.
 """
 
-from dataclasses import dataclass
 from itertools import islice
+
+import msgspec
 
 from orchid.credentials import certificates, pem
 from orchid.credentials.refusals import MalformedCertificate, TooMuchPem
@@ -16,8 +17,7 @@ MAX_BUNDLE = 1 << 20
 MOST_PROBLEMS = 256  # four thousand empty blocks are not each explained
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """One thing that is wrong; `too_long` asks for the error form of a size limit."""
 
     detail: str

@@ -14,6 +14,8 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
+
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
 from orchid.ledger.entries import Fact
@@ -35,8 +37,7 @@ class Scope(Enum):
     CLUSTER = "Cluster"
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """One column of the table that `kubectl get` shows. A cell is made of the object and now."""
 
     name: str
@@ -53,8 +54,7 @@ class Acting(Protocol[T]):
     async def create(self, new: T, request: Request) -> T: ...
 
 
-@dataclass(frozen=True, eq=False)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True, eq=False):
     """A subresource under an object: which fields a write there may change, by which rules.
 
     With `kind` it is an action of another kind under the object (`serviceaccounts/token`).
@@ -62,7 +62,7 @@ class Endpoint:
 
     name: str
     writes: tuple[str, ...] = ()
-    rules: Strategy[Any] = field(default_factory=Strategy[Any])
+    rules: Strategy[Any] = msgspec.field(default_factory=Strategy[Any])
     verbs: tuple[str, ...] = ENDPOINT_VERBS
     has_table: bool = True
     unowned: tuple[str, ...] = ()  # written here, yet nobody comes to own it (managedFields)

@@ -7,7 +7,8 @@ what a client sends. It is read without a protobuf library, since nothing else h
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from orchid.wire.codec.protobuf_scalars import read_varint
 
@@ -24,8 +25,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _OPTIONAL_SELECT = "_?._"
 
 
-@dataclass(frozen=True)
-class Tree:
+class Tree(msgspec.Struct, frozen=True):
     """The parts of an expression that somebody asks about."""
 
     selects: frozenset[tuple[str, str]]  # ("a.b", "c") for a.b.c and a.b.?c

@@ -7,7 +7,6 @@ newer ones in a group of their own (`ReportedEvent`), where the rules are strict
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
 
@@ -21,7 +20,7 @@ from orchid.wire.meta import Object, Time
 from orchid.wire.naming import Naming
 from orchid.wire.references import ObjectReference
 from orchid.wire.rules.names import path_segment_errors, qualified_name_errors
-from orchid.wire.struct import Wire, always, describe, null, proto
+from orchid.wire.struct import Wire, always, describe, null, proto, replace
 from orchid.wire.text import age
 
 WIDE = 1  # a column that is shown with -o wide

@@ -9,7 +9,6 @@ holds no name.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final
@@ -29,16 +28,15 @@ class EntryTooLarge(Exception):
     """A fact does not fit into an entry."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(msgspec.Struct, frozen=True):
     """Something that happened to an object: `clear` is written as it is, `sealed` as hashes.
 
     Nothing in `clear` may name a person. Values are what JSON knows.
     """
 
     type: str  # like request.approved: what, then what became of it
-    clear: Mapping[str, Any] = field(default_factory=dict)
-    sealed: Mapping[str, Any] = field(default_factory=dict)
+    clear: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    sealed: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 
 def entry(fact: Fact, uid: str, now: datetime) -> bytes:

@@ -10,10 +10,10 @@ head.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from orchid.ledger import places
@@ -45,8 +45,7 @@ class LedgerBroken(Exception):
     """The log in the store cannot be continued by this server."""
 
 
-@dataclass(slots=True)
-class _End:
+class _End(msgspec.Struct):
     """The end of the log as it stands in the store."""
 
     signer: NoteSigner

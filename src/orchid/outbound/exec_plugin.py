@@ -14,12 +14,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+import msgspec
 
 from orchid.credentials.secret import SecretValue
 from orchid.outbound.kubeconfig import ServerAccess, UnusableKubeconfig, fit_token
 from orchid.wire.naming import EXEC_GROUP, EXEC_INFO
+from orchid.wire.struct import replace
 
 VERSIONS: Final = tuple(f"{EXEC_GROUP}/{version}" for version in ("v1", "v1beta1"))
 SECONDS: Final = 300  # a person may have to log in meanwhile
@@ -27,8 +29,7 @@ LARGEST: Final = 1 << 20
 NEVER, ALWAYS = "Never", "Always"
 
 
-@dataclass(frozen=True)
-class _Plugin:
+class _Plugin(msgspec.Struct, frozen=True):
     """An `exec` entry, checked."""
 
     command: str

@@ -13,9 +13,10 @@ with passwords, proxies. Every complaint names the file and never a credential.
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import msgspec
 
 from orchid.credentials.files import read_bounded, read_private
 from orchid.credentials.refusals import Refusal
@@ -38,8 +39,7 @@ class DeclaredPlugin(NamedTuple):
     entry: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class ServerAccess:
+class ServerAccess(msgspec.Struct, frozen=True):
     """One server and one user's credential."""
 
     server: str

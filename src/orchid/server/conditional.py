@@ -6,8 +6,9 @@
 
 import email.utils
 import re
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+import msgspec
 
 from orchid.server.exchange import Exchange
 from orchid.server.respond import head
@@ -17,8 +18,7 @@ _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})").fullmatch
 _TAGS = re.compile(r'(?:W/)?("[^"]*")').findall
 
 
-@dataclass(frozen=True, slots=True)
-class StaticDocument:
+class StaticDocument(msgspec.Struct, frozen=True):
     """A body, its entity tag, and the time of its last change."""
 
     body: bytes

@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import msgspec
+
 from orchid.wire.errors import NotAcceptable
 from orchid.wire.naming import META_GROUPS, PROTOBUF_MEDIA_TYPE
 from orchid.wire.status import StatusDetails
@@ -57,8 +59,7 @@ PLAIN = Form()
 RAW = Form(pretty=True, raw=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Clause:
+class Clause(msgspec.Struct, frozen=True):
     type: str
     subtype: str
     q: float

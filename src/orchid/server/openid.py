@@ -7,7 +7,6 @@ Only the first issuer is described. No private part of a key passes through here
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -21,8 +20,7 @@ PATHS: Final = (CONFIGURATION_PATH, KEY_SET_PATH)
 MAX_AGE: Final = 3600
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(msgspec.Struct, frozen=True):
     """An answer in full: `Accept` has to admit the media type literally or by `*/*`."""
 
     media_type: str

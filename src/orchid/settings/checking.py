@@ -4,8 +4,9 @@ Start with `check`. A value that cannot be used raises `BadSettings`, which name
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from orchid.settings.errors import BadSettings
 from orchid.settings.given import Given
@@ -16,8 +17,7 @@ from orchid.wire.options import duration
 LAST_PORT = 65_535
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True):
     """Settings that are known to make sense, with defaults that depend on others filled in."""
 
     given: Given

@@ -33,7 +33,6 @@ A caller's mistake (an empty key, two changes to one key, a negative limit) is a
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -55,8 +54,7 @@ MAX_CHANGES: Final = 127
 etcd takes 128 by default, and its backend adds one of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(msgspec.Struct, frozen=True):
     """The keys from `start` up to, but without, `end`, in code point order.
 
     An empty `end` means no upper bound: `Span("", "")` is every key.
@@ -96,8 +94,7 @@ class Record(NamedTuple):
     revision: Revision
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """What a read found, in key order."""
 
     records: list[Record]

@@ -11,8 +11,11 @@ empty, the source must not move, and at the end both are read again and compared
 
 import hashlib
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from orchid.store.interface import (
     ABSENT,
@@ -33,8 +36,7 @@ class NotMigrated(StoreError):
     """The target cannot be used as a copy of the source."""
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True):
     """How far a migration has come."""
 
     step: str  # "count", "copy" or "verify"
@@ -42,8 +44,7 @@ class Progress:
     total: int  # 0: not known yet
 
 
-@dataclass(frozen=True)
-class Migrated:
+class Migrated(msgspec.Struct, frozen=True):
     """What a migration has done."""
 
     records: int

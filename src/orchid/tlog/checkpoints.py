@@ -7,7 +7,8 @@ An old checkpoint is worth keeping: it shows whether the log was cut short or re
 import base64
 import binascii
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from orchid.tlog.merkle import HASH_SIZE
 from orchid.tlog.notes import NoteRefused, NoteSigner, NoteVerifier, text_of
@@ -15,8 +16,7 @@ from orchid.tlog.notes import NoteRefused, NoteSigner, NoteVerifier, text_of
 _SIZE = re.compile("0|[1-9][0-9]{0,18}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(msgspec.Struct, frozen=True):
     """A log of some origin had `size` entries, and this root."""
 
     origin: str

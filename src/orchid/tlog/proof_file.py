@@ -8,7 +8,8 @@ import base64
 import binascii
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from orchid.tlog.checkpoints import Checkpoint
 from orchid.tlog.merkle import leaf_hash
@@ -21,8 +22,7 @@ MAX_FILE = 1 << 20
 _INDEX = re.compile("index (0|[1-9][0-9]{0,18})", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class ProofFile:
+class ProofFile(msgspec.Struct, frozen=True):
     """What a proof file holds; nothing of it is checked yet, see `opened`."""
 
     entry: bytes

@@ -8,8 +8,9 @@ it can be cached for ever. Start with `Tile`; `Edge` grows a log by reading its 
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from orchid.tlog.merkle import HASH_SIZE, Subtree, TreeNode, tree_hash
 
@@ -29,8 +30,7 @@ class BadTile(Exception):
     """A path, a tile or a bundle is not what its format says."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(msgspec.Struct, frozen=True):
     """Which tile or bundle: its level, its place in the level, and how much of it is there."""
 
     level: int

@@ -13,7 +13,6 @@ told: nobody reads it, and an answer must not be many times its question.
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -24,8 +23,7 @@ from orchid.wire.text import LONGEST_SHOWN, OMITTED, quote, shown
 MOST_TEXT = 64 * 1024  # characters of all errors together; one more than that may still be told
 
 
-@dataclass(frozen=True, slots=True)
-class Path:
+class Path(msgspec.Struct, frozen=True):
     """The place of a field, built with `/` for a member and `[]` for an index or a map key."""
 
     text: str = ""
@@ -43,8 +41,7 @@ class Path:
 METADATA = Path() / "metadata"
 
 
-@dataclass(frozen=True, slots=True)
-class FieldError:
+class FieldError(msgspec.Struct, frozen=True):
     """One thing wrong with one field."""
 
     path: Path

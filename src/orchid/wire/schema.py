@@ -40,21 +40,18 @@ class Scalar(StrEnum):
     TIME = "time"
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(msgspec.Struct, frozen=True):
     """One scalar."""
 
     scalar: Scalar
     choices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Anything:
+class Anything(msgspec.Struct, frozen=True):
     """No declaration: any JSON value. Its maps are granular, its lists atomic."""
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """One field of a record: its node, its Python and wire names, and what stands beside it."""
 
     wire_name: str
@@ -83,8 +80,7 @@ class Fields:
         return ANYTHING if self.open else None
 
 
-@dataclass(frozen=True, slots=True)
-class Mapping:
+class Mapping(msgspec.Struct, frozen=True):
     """An object with free keys and values of one kind."""
 
     values: Node
@@ -92,8 +88,7 @@ class Mapping:
     most: int | None = None  # keys that a body may bring
 
 
-@dataclass(frozen=True, slots=True)
-class Sequence:
+class Sequence(msgspec.Struct, frozen=True):
     """A list: atomic unless it has `keys` (elements merge by them) or is a set of scalars."""
 
     items: Node

@@ -10,9 +10,10 @@ one select by is not known here: ask `FieldMatcher.fields()` and judge where the
 import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
+
+import msgspec
 
 from orchid.wire.errors import BadRequest
 from orchid.wire.fields import Path, aggregate, invalid
@@ -42,8 +43,7 @@ _NEGATIVE = frozenset({Operator.NOT_IN, Operator.NOT_EQUALS})
 _NUMERIC = frozenset({Operator.GREATER, Operator.LESS})
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True):
     """What one label must, or must not, be."""
 
     key: str
@@ -78,8 +78,7 @@ class Requirement:
         return f"{self.key}{self.operator}{self.values[0]}"
 
 
-@dataclass(frozen=True, slots=True)
-class LabelMatcher:
+class LabelMatcher(msgspec.Struct, frozen=True):
     """Requirements that all must hold; without any, everything is selected."""
 
     requirements: tuple[Requirement, ...] = ()
@@ -296,8 +295,7 @@ _TERM_OPERATOR = re.compile("!=|==|=")
 _TERM = re.compile(r"(?:[^\\,]|\\.)*+\\?", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class FieldMatcher:
+class FieldMatcher(msgspec.Struct, frozen=True):
     """Terms that all must hold; without any, everything is selected."""
 
     terms: tuple[FieldTerm, ...] = ()

@@ -15,7 +15,6 @@ give it `field(default_factory=str)` (or any factory other than list, dict and s
 import functools
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar, dataclass_transform
 
 import msgspec
@@ -39,8 +38,7 @@ class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         return f"{type(self).__name__}({', '.join(values)})"
 
 
-@dataclass(frozen=True, slots=True)
-class MergeKey:
+class MergeKey(msgspec.Struct, frozen=True):
     """A list whose elements are told apart by these fields.
 
     A strategic merge puts new elements first, unless the list `appends`.
@@ -50,37 +48,31 @@ class MergeKey:
     appends: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AtMost:
+class AtMost(msgspec.Struct, frozen=True):
     """A list or map with no more items than this; a body with more is refused before it is used."""
 
     items: int
 
 
-@dataclass(frozen=True, slots=True)
-class SetOfScalars:
+class SetOfScalars(msgspec.Struct, frozen=True):
     """A list in which order does not matter and nothing stands twice."""
 
 
-@dataclass(frozen=True, slots=True)
-class AtomicMap:
+class AtomicMap(msgspec.Struct, frozen=True):
     """An object that is owned and replaced as a whole under apply."""
 
 
-@dataclass(frozen=True, slots=True)
-class Confidential:
+class Confidential(msgspec.Struct, frozen=True):
     """A field whose value appears in no log, error or audit record."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShapedLike:
+class ShapedLike(msgspec.Struct, frozen=True):
     """A plain dict that keeps any field it is given; the fields of `type` are known and checked."""
 
     type: type
 
 
-@dataclass(frozen=True, slots=True)
-class Proto:
+class Proto(msgspec.Struct, frozen=True):
     """The number of a field in the protobuf form, and its encoding where the type leaves a choice.
 
     An `embedded` time is no pointer in the reference: unset, it is written as an empty message.
@@ -94,8 +86,7 @@ class Proto:
     inside: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
+class Described(msgspec.Struct, frozen=True):
     """What a field means, for those who read the API; `required` where the type does not tell."""
 
     text: str

@@ -16,8 +16,9 @@ import signal
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from orchid.clock import Monotonic
 from orchid.settings.checking import Settings
@@ -40,8 +41,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 LATE_SECONDS: Final = 5.0  # on top of the grace period that a worker gives its clients
 
 
-@dataclass(frozen=True)
-class WorkerRole:
+class WorkerRole(msgspec.Struct, frozen=True):
     """What a process is for."""
 
     name: str

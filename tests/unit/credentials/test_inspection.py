@@ -2,7 +2,6 @@
 
 import ipaddress
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from cryptography import x509
@@ -12,6 +11,7 @@ from orchid.credentials import certificate_body, names, profiles, signing_reques
 from orchid.credentials.authority import Authority
 from orchid.credentials.keys import spki
 from orchid.credentials.refusals import NotPermitted, UnsoundCertificate
+from orchid.wire.struct import replace
 from tests.unit.credentials import samples
 from tests.unit.credentials.samples import CLIENT_USAGES, DAY, NODE_CLIENT, NOW, request
 

@@ -2,7 +2,6 @@
 
 import datetime
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from orchid.credentials.authority import Authority
 from orchid.credentials.authority_keys import ALGORITHMS
 from orchid.credentials.refusals import BadRevocation, NotPermittedToSign, UnsoundCertificate
 from orchid.credentials.revocation_list import REASONS, Edition, RevokedCertificates
+from orchid.wire.struct import replace
 from tests.linting import unexplained
 from tests.system_packages import require_program
 from tests.unit.credentials.chains import authority

@@ -12,8 +12,9 @@ API that is as fresh as a read: no server accepts what was revoked before it was
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+import msgspec
 
 from orchid.access.authenticators.audiences import with_group
 from orchid.access.revocations import Revocations
@@ -31,8 +32,7 @@ API = ("/api/", "/apis/")
 REFUSE_FOR = timedelta(seconds=5)  # a certificate may begin to be valid on an open connection
 
 
-@dataclass(frozen=True, slots=True)
-class Proven:
+class Proven(msgspec.Struct, frozen=True):
     """Whom a connection's certificate names, by which pool, and from when until when."""
 
     pool: ClientVerifier
@@ -43,8 +43,7 @@ class Proven:
     serial: str
 
 
-@dataclass(frozen=True, slots=True)
-class Disproven:
+class Disproven(msgspec.Struct, frozen=True):
     """Why a pool refused a connection's certificate, and for how long that is the answer."""
 
     pool: ClientVerifier

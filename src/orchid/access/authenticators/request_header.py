@@ -8,8 +8,9 @@ reads them, so that a renamed header cannot be forged by its old name.
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from urllib.parse import unquote
+
+import msgspec
 
 from orchid.access.authenticators.client_certificate import CertificateProof
 from orchid.access.revocations import Revocations
@@ -29,8 +30,7 @@ class InvalidRequestHeaderSettings(ValueError):
     """The front proxy's settings cannot be used; the text names the flag."""
 
 
-@dataclass(frozen=True)
-class RequestHeaderSettings:
+class RequestHeaderSettings(msgspec.Struct, frozen=True):
     """Which headers carry what, and which common names may send them (none listed: any)."""
 
     username_headers: tuple[str, ...]

@@ -12,7 +12,6 @@ token itself is not read again.
 
 import functools
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -43,6 +42,7 @@ from orchid.kinds.pod import Pod
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.naming import Naming
+from orchid.wire.struct import replace
 from orchid.wire.text import quote
 from orchid.wire.user import AUTHENTICATED, UserInfo
 
@@ -71,8 +71,7 @@ class Grounds(msgspec.Struct, frozen=True):
         return self.revocations is None or self.revocations.generation == self.generation
 
 
-@dataclass(slots=True)
-class BoundToken:
+class BoundToken(msgspec.Struct):
     """The claims of a proven token, and the answer they make: built once per token, not per use."""
 
     claims: Claims

@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import msgspec
@@ -27,8 +26,7 @@ MOST_AT_ONCE = 100
 LONGEST_REASON = 256
 
 
-@dataclass(frozen=True)
-class WebhookTimes:
+class WebhookTimes(msgspec.Struct, frozen=True):
     """How long a clean answer is remembered; zero means not at all."""
 
     authenticated: timedelta = timedelta(minutes=2)
@@ -53,8 +51,7 @@ class _Review(msgspec.Struct, frozen=True):
     status: _Status | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Remembered:
+class _Remembered(msgspec.Struct, frozen=True):
     begins: datetime
     ends: datetime
     answer: Authenticated | None

@@ -9,7 +9,6 @@ Nothing is opened here but the file names that it checks; building is the assemb
 
 import os
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Final
 
@@ -48,8 +47,7 @@ class InvalidAuthorization(ValueError):
     """The file cannot be used. The text lists all that is wrong, each with its place."""
 
 
-@dataclass(frozen=True)
-class AuthorizerSettings:
+class AuthorizerSettings(msgspec.Struct, frozen=True):
     type: str
     name: str
     webhook: WebhookSettings | None = None
@@ -132,9 +130,9 @@ def _decoded(text: bytes) -> _File:
 def _checked(sent: _Authorizer) -> AuthorizerSettings:
     if sent.webhook is None:
         return AuthorizerSettings(sent.type, sent.name)
-    webhook = sent.webhook
-    allowed = _seconds(webhook.authorized_ttl) or WebhookSettings.allowed_seconds
-    refused = _seconds(webhook.unauthorized_ttl) or WebhookSettings.refused_seconds
+    webhook, usual = sent.webhook, WebhookSettings()
+    allowed = _seconds(webhook.authorized_ttl) or usual.allowed_seconds
+    refused = _seconds(webhook.unauthorized_ttl) or usual.refused_seconds
     settings = WebhookSettings(
         version=webhook.subject_access_review_version,
         allowed_seconds=allowed if webhook.cache_authorized_requests else 0.0,

@@ -15,8 +15,9 @@ SelfSubjectRulesReview. Only rules held through RBAC count there.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import msgspec
 
 from orchid.access.cache_index import CacheIndex
 from orchid.access.denial import joined
@@ -66,8 +67,7 @@ class Held(NamedTuple):
     namespace: str
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(msgspec.Struct, frozen=True):
     """What a caller may do to a resource in a namespace, whatever the object is called."""
 
     otherwise: Decision  # for a name that no rule names

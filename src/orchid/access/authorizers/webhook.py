@@ -11,7 +11,6 @@ access/json_endpoint.py.
 
 import functools
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
@@ -44,8 +43,7 @@ class JsonCall(Protocol):
     async def post(self, body: bytes) -> bytes: ...
 
 
-@dataclass(frozen=True)
-class WebhookSettings:
+class WebhookSettings(msgspec.Struct, frozen=True):
     version: str = "v1beta1"
     allowed_seconds: float = 300.0
     refused_seconds: float = 30.0

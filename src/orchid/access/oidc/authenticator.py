@@ -9,7 +9,6 @@ nothing but the claims and the settings decides (mapping.py). Times are checked 
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -30,8 +29,7 @@ from orchid.wire.user import UserInfo
 NOT_BEFORE_LEEWAY = 60
 
 
-@dataclass(slots=True)
-class _Token:
+class _Token(msgspec.Struct):
     """The claims of a token, and what became of them: both are remembered with its signature."""
 
     claims: Payload

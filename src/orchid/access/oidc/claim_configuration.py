@@ -6,7 +6,6 @@ place. The rest of the file is read by configuration.py.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 import msgspec
 
@@ -27,16 +26,14 @@ UNVERIFIED_EMAIL = (
 )
 
 
-@dataclass(frozen=True)
-class ClaimMapping:
+class ClaimMapping(msgspec.Struct, frozen=True):
     """A claim, and what to put in front of its values."""
 
     claim: str
     prefix: str = ""
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """A condition that has to hold, and what is said when it does not."""
 
     expression: Expression

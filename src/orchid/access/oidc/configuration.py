@@ -7,7 +7,6 @@ claim_configuration.py; a rule that cannot run stops the start, since it would p
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -39,8 +38,7 @@ class InvalidConfiguration(ValueError):
     """The settings cannot be used. The text lists all that is wrong, each with its place."""
 
 
-@dataclass(frozen=True)
-class IssuerSettings:
+class IssuerSettings(msgspec.Struct, frozen=True):
     """One outside issuer: whom we trust for which audiences, and how its claims name a user."""
 
     url: str
@@ -62,8 +60,7 @@ class IssuerSettings:
         return self.discovery_url or f"{self.url.rstrip('/')}/.well-known/openid-configuration"
 
 
-@dataclass(frozen=True)
-class Configuration:
+class Configuration(msgspec.Struct, frozen=True):
     """What the file says. `anonymous_paths` is None when it does not speak of anonymous callers."""
 
     issuers: tuple[IssuerSettings, ...]

@@ -2,8 +2,9 @@
 
 import datetime
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from orchid.commands.terminal.connection import ServerConnection
 from orchid.data_directory import DataDirectory
@@ -15,8 +16,7 @@ SOON: Final = "soon"  # it will be wrong if nobody acts
 WRONG: Final = "wrong"
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """One thing that was seen; `advice` says what to do about it."""
 
     state: str
@@ -40,8 +40,7 @@ def wrong(text: str, advice: str = "") -> Finding:
     return Finding(WRONG, text, advice)
 
 
-@dataclass(frozen=True)
-class Installation:
+class Installation(msgspec.Struct, frozen=True):
     """A server's settings and files, and the server itself if it answers."""
 
     settings: Settings

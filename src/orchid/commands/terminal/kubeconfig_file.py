@@ -9,8 +9,9 @@ caller, nobody else can read or change it, and it names no file outside its dire
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from orchid.commands.terminal.output import USAGE, Complaint
 from orchid.credentials.files import refuse_exposed
@@ -23,8 +24,7 @@ BESIDE = Path("orchid-data") / "admin.kubeconfig"
 FLAG, ENVIRONMENT, FOUND, HOME = "--kubeconfig", "$KUBECONFIG", "found there", "of your home"
 
 
-@dataclass(frozen=True)
-class FoundKubeconfig:
+class FoundKubeconfig(msgspec.Struct, frozen=True):
     """The files that are meant, and why."""
 
     paths: tuple[Path, ...]

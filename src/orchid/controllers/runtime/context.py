@@ -1,8 +1,9 @@
 """What the controllers need beside the API, made by the assembly."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
+
+import msgspec
 
 from orchid.approval.case import SignerTerms, TermsOf
 from orchid.approval.platform_signers import platform_profiles
@@ -13,8 +14,7 @@ from orchid.credentials.tokens import TokenSigner
 from orchid.wire.naming import Naming
 
 
-@dataclass(frozen=True)
-class Signer:
+class Signer(msgspec.Struct, frozen=True):
     """A platform signer: its rules, and its authority as it is now."""
 
     profile: Profile
@@ -23,8 +23,7 @@ class Signer:
     crl_url: str = ""  # where that list is, as certificates are to say; "" to say nothing
 
 
-@dataclass(frozen=True)
-class ControllerContext:
+class ControllerContext(msgspec.Struct, frozen=True):
     """What the controllers need beside the API."""
 
     names: Naming

@@ -5,7 +5,8 @@ its rights.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from orchid.client.client import Client
 from orchid.controllers.runtime.context import ControllerContext
@@ -17,8 +18,7 @@ from orchid.wire.naming import Naming
 Build = Callable[[Client, ControllerContext, EventRecorder], Running | None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ControllerDeclaration:
+class ControllerDeclaration(msgspec.Struct, frozen=True, kw_only=True):
     """One controller: its names, its account with its rights, and how it is made."""
 
     name: str  # as --controllers knows it

@@ -11,8 +11,9 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+import msgspec
 
 from orchid.client.client import Client
 from orchid.clock import Clock
@@ -27,8 +28,7 @@ log = logging.getLogger(__name__)
 Work = Callable[[], Awaitable[None]]
 
 
-@dataclass(frozen=True)
-class Terms:
+class Terms(msgspec.Struct, frozen=True):
     """How long a Lease holds without renewal, when its holder gives up, how often one tries."""
 
     duration: float = 8.0

@@ -17,9 +17,10 @@ import contextlib
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.controllers.runtime.work_queue import BackOff, WorkQueue
@@ -44,16 +45,14 @@ class TryAgain(Exception):
     """The work cannot be finished yet, but nothing is wrong; logged at debug level."""
 
 
-@dataclass(frozen=True)
-class Trigger(Generic[T]):
+class Trigger(msgspec.Struct, Generic[T], frozen=True):
     """Other objects whose changes concern a controller, and whom they concern."""
 
     selection: ListSelection[T]
     concerns: Callable[[WatchedChange[T]], AsyncIterator[Key]]
 
 
-@dataclass(frozen=True)
-class Gone(Generic[T]):
+class Gone(msgspec.Struct, Generic[T], frozen=True):
     """An object as it was when it was deleted."""
 
     last: T

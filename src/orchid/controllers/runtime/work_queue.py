@@ -8,15 +8,15 @@ failures. Nothing here awaits anything but work.
 
 import asyncio
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import msgspec
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-@dataclass(frozen=True)
-class BackOff:
+class BackOff(msgspec.Struct, frozen=True):
     """How long a key that failed rests: doubling from the first to the longest, in seconds."""
 
     first: float = 0.2

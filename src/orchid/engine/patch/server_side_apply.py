@@ -14,9 +14,10 @@ Nothing is changed in place. Neither the store nor defaults are known here.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
+
+import msgspec
 
 from orchid.engine.patch import last_applied, managed_fields
 from orchid.engine.patch.compare import (
@@ -99,8 +100,7 @@ def apply(
         raise BadRequest("error decoding YAML: exceeded max depth") from None
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
+class _Outcome(msgspec.Struct, frozen=True):
     merged: Object
     claims: FieldSet
     changed: FieldSet
@@ -109,8 +109,7 @@ class _Outcome:
     same: bool  # nothing changes, not even a field that gets no owner
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
+class _Request(msgspec.Struct, frozen=True):
     """One apply: who asks, where, and when."""
 
     schema: Fields

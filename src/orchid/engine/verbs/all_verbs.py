@@ -1,6 +1,6 @@
 """The verbs of the engine, built together: what the server's dispatch calls."""
 
-from dataclasses import dataclass
+import msgspec
 
 from orchid.engine.admission import Admission
 from orchid.engine.cache.feed import Feed
@@ -19,8 +19,7 @@ from orchid.store.interface import Store
 from orchid.wire.naming import Naming
 
 
-@dataclass(frozen=True, slots=True)
-class Verbs:
+class Verbs(msgspec.Struct, frozen=True):
     reading: Reading
     listing: Listing
     watching: Watching

@@ -7,7 +7,6 @@ the start key stays inside the listed collection.
 
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from dataclasses import dataclass
 
 import msgspec
 
@@ -27,8 +26,7 @@ TOO_OLD = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(msgspec.Struct, frozen=True):
     """Go on with the first key at or after `start`, as it stood at `revision`."""
 
     start: str

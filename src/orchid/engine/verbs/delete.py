@@ -5,8 +5,9 @@ An object with finalizers is only marked; it goes when the last finalizer is tak
 controllers/collect_dependents.py removes.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
+
+import msgspec
 
 from orchid.engine.admission import Admission
 from orchid.engine.cache.entry import Entry
@@ -70,8 +71,7 @@ class DeleteOptions(Wire):
         return bool(self.ignore_store_read_error_with_cluster_breaking_potential)
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(msgspec.Struct, frozen=True):
     """What became of the object: gone, or only marked because finalizers are left."""
 
     entry: Entry[Any]

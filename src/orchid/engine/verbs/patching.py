@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -57,8 +56,7 @@ PATCH = Path() / "patch"
 VALUES_TOLD = (400, 403, 409, 422)  # answers that may quote the object
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(msgspec.Struct, frozen=True):
     """A change to make: how, what is odd about the patch, and what an error shows of it."""
 
     apply: Callable[[dict[str, Any]], Any]

@@ -152,8 +152,7 @@ class OpenApiPages:
         }
 
 
-@dataclass(frozen=True)
-class Made:
+class Made(msgspec.Struct, frozen=True):
     """All documents, made together so that they agree."""
 
     swagger: Swagger

@@ -8,8 +8,9 @@ The ids of operations become the names of methods in generated clients, and foll
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Any
+
+import msgspec
 
 from orchid.engine.kind import Endpoint, Kind
 from orchid.engine.verbs.delete import DeleteOptions
@@ -67,8 +68,7 @@ class WatchEvent(Wire):
     ] = None
 
 
-@dataclass(frozen=True)
-class PathPlace:
+class PathPlace(msgspec.Struct, frozen=True):
     """One path of a kind: of its collection, of an object, or of a subresource."""
 
     path: str

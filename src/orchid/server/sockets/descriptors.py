@@ -8,10 +8,10 @@ limits.
 
 import logging
 import resource
-from dataclasses import replace
 from typing import Final
 
 from orchid.server.sockets.listener_state import ConnectionLimits
+from orchid.wire.struct import replace
 
 log = logging.getLogger(__name__)
 

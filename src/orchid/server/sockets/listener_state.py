@@ -8,10 +8,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextvars import Context
-from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Protocol
+
+import msgspec
 
 from orchid.clock import Monotonic
 from orchid.server.sockets.budget import Budget
@@ -26,8 +27,7 @@ _LAST_RESORT = Response(500, _PLAIN_TEXT, b"500 Internal Server Error\n")
 Failure = Callable[[HttpRequest, BaseException], Response]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLimits:
+class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What one client, or all of them together, may take; times in seconds."""
 
     max_header_bytes: int = 128 << 10

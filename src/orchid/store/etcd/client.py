@@ -13,13 +13,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import grpc
 import grpc.aio
+import msgspec
 
 from orchid.store.etcd.messages import (
     STATUS,
@@ -82,8 +82,7 @@ class RevisionGone(Exception):
         self.compacted = compacted
 
 
-@dataclass(frozen=True)
-class TLSFiles:
+class TLSFiles(msgspec.Struct, frozen=True):
     """The CA and the client certificate; read for each new connection, so they can be renewed."""
 
     ca: Path | None = None  # None: what the system trusts

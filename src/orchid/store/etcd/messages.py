@@ -9,7 +9,6 @@ A submessage that is absent reads as an empty one: a key that does not exist is 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import (
     Any,
     Generic,
@@ -21,6 +20,7 @@ from typing import (
     get_type_hints,
 )
 
+import msgspec
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
@@ -221,8 +221,7 @@ class WatchResponse:
     events: Sequence[EtcdEvent] = number(11)
 
 
-@dataclass(frozen=True)
-class Method(Generic[Q, A]):
+class Method(msgspec.Struct, Generic[Q, A], frozen=True):
     """A call: its path, what it is given and what it answers."""
 
     path: str

@@ -11,10 +11,10 @@ import os
 import secrets
 from collections.abc import Iterable
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
+import msgspec
 
 from orchid.store.interface import AlreadyInUse, Revision, StoreUnusable
 from orchid.store.sqlite import file as sqlite_file
@@ -27,8 +27,7 @@ _DANGLING = (
 )
 
 
-@dataclass(frozen=True)
-class BackupContents:
+class BackupContents(msgspec.Struct, frozen=True):
     """What a data file holds."""
 
     records: int
@@ -36,8 +35,7 @@ class BackupContents:
     newest: Revision
 
 
-@dataclass(frozen=True)
-class Restored:
+class Restored(msgspec.Struct, frozen=True):
     """What a restore has done."""
 
     contents: BackupContents
