@@ -21,6 +21,7 @@ from orchid.expressions.cel import Compiler
 from orchid.server.audit import policy
 from orchid.server.sockets.messages import Peer
 from orchid.server.sockets.reader import RequestReader
+from orchid.server.sockets.websocket import BadFrame, FrameReader
 from orchid.wire.codec import documents, protobuf
 from orchid.wire.codec.field_validation import Undecodable
 from orchid.wire.errors import ApiError
@@ -34,6 +35,7 @@ Target = Callable[[bytes], None]
 PLAIN_HEAD = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 HEAD_WITH_LENGTH = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nAccept: */*\r\n\r\n{}"
 MOST_CUTS = 100  # of one input of the request reader
+LONGEST_HELD = 2 + 8 + 4 + 125  # of a frame that is read whole: its head, its mask and its payload
 
 TYPES = [KINDS[name] for name in sorted(KINDS)]
 ENCRYPTED = stored_kinds(ORCH)
@@ -72,6 +74,25 @@ def new_reader() -> RequestReader:
 def told(reader: RequestReader) -> Any:
     requests = [arrived.request for arrived in reader.ready]
     return [(each.method, each.target, each.headers, each.body) for each in requests]
+
+
+def websocket_frames(data: bytes) -> None:
+    """However the bytes are split, the same frames come of them, and the same refusal."""
+    every = range(1, len(data), 1 + len(data) // MOST_CUTS)
+    halves = [[data[:cut], data[cut:]] for cut in every]
+    verdicts = [frames_of(split) for split in ([data], [bytes([byte]) for byte in data], *halves)]
+    assert verdicts.count(verdicts[0]) == len(verdicts)
+
+
+def frames_of(pieces: list[bytes]) -> Any:
+    reader, found = FrameReader(), list[tuple[int, bytes]]()
+    try:
+        for piece in pieces:
+            found += reader.feed(piece)
+            assert len(reader._held) < LONGEST_HELD
+    except BadFrame:
+        return found, True
+    return found, False
 
 
 def json_body(data: bytes) -> None:
@@ -167,6 +188,7 @@ def configuration(data: bytes) -> None:
 
 TARGETS: dict[str, Target] = {
     "request_reader": request_reader,
+    "websocket_frames": websocket_frames,
     "json_body": json_body,
     "yaml_body": yaml_body,
     "protobuf_body": protobuf_body,

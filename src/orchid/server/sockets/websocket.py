@@ -9,6 +9,7 @@ import asyncio
 import base64
 import binascii
 import hashlib
+from collections.abc import Iterator
 from typing import Final
 
 from orchid.server.sockets.messages import Chunk, HttpRequest, Sink
@@ -23,8 +24,10 @@ _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
 TEXT, BINARY, CLOSE, PING, PONG = 0x1, 0x2, 0x8, 0x9, 0xA
 _FINAL, _MASKED, _RESERVED, _OPCODE, _LENGTH = 0x80, 0x80, 0x70, 0x0F, 0x7F
 _TWO_BYTES, _EIGHT_BYTES = 126, 127  # a length of this value says that the true one follows
+_WIDE: Final = {_TWO_BYTES: 2, _EIGHT_BYTES: 8}  # in so many bytes
 _LONGEST_CONTROL = 125
 _MASK_BYTES = 4
+_MOST_FRAMES: Final = 1000  # in one piece of what arrives: a client of a watch has little to say
 _NORMAL, _PROTOCOL_ERROR = 1000, 1002
 
 
@@ -94,57 +97,47 @@ class FrameReader:
     __slots__ = ("_held", "_skipping")
 
     def __init__(self) -> None:
-        self._held = bytearray()  # less than one head and a control frame's payload
+        self._held = b""  # less than one head and a control frame's payload
         self._skipping = 0  # bytes of a message that are still to come
 
-    def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Give the control frames that are complete; raise BadFrame for what cannot be one."""
-        found: list[tuple[int, bytes]] = []
-        rest = memoryview(data)
-        while True:
-            skipped = min(self._skipping, len(rest))
-            self._skipping -= skipped
-            rest = rest[skipped:]
-            if self._skipping or not (rest or self._held):
-                return found
-            head = bytes(self._held) + bytes(rest[: _LONGEST_FRAME - len(self._held)])
-            taken = self._frame(head, found)
-            if not taken:
-                self._held[:] = head
-                return found
-            rest = rest[taken - len(self._held) :]
-            self._held.clear()
+    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """Give the control frames that are complete; raise BadFrame at what cannot be one."""
+        data, self._held = self._held + data, b""
+        start, frames = self._skip(data, 0), 0
+        while len(data) - start >= 2:  # noqa: PLR2004 -- the two bytes that every frame begins with
+            frames += 1
+            first, second = data[start], data[start + 1]
+            if first & _RESERVED or not second & _MASKED or frames > _MOST_FRAMES:
+                raise BadFrame  # RFC 6455, 5.1 and 5.2
+            opcode, length = first & _OPCODE, second & _LENGTH
+            wide = _WIDE.get(length, 0)
+            body = start + 2 + wide + _MASK_BYTES
+            if opcode < CLOSE:
+                if body > len(data):
+                    break
+                wider = data[start + 2 : start + 2 + wide]
+                self._skipping = int.from_bytes(wider, "big") if wide else length
+                start = self._skip(data, body)
+                continue
+            if wide or not first & _FINAL:
+                raise BadFrame  # RFC 6455, 5.5
+            if body + length > len(data):
+                break
+            yield opcode, _unmasked(data[body - _MASK_BYTES : body], data[body : body + length])
+            start = body + length
+        self._held = data[start:]
 
-    def _frame(self, head: bytes, found: list[tuple[int, bytes]]) -> int:
-        """Read the frame at the start; give how many bytes of it were used, or 0 if too few."""
-        size = _head_size(head)
-        if len(head) < size:
-            return 0
-        first, opcode = head[0], head[0] & _OPCODE
-        length = head[1] & _LENGTH
-        if first & _RESERVED or not head[1] & _MASKED:
-            raise BadFrame  # RFC 6455, 5.1 and 5.2
-        if opcode < CLOSE:
-            wide = head[2 : size - _MASK_BYTES]
-            self._skipping = int.from_bytes(wide, "big") if wide else length
-            return size
-        if length > _LONGEST_CONTROL or not first & _FINAL:
-            raise BadFrame
-        if len(head) < size + length:
-            return 0
-        mask, payload = head[size - _MASK_BYTES : size], head[size : size + length]
-        found.append((opcode, bytes(byte ^ mask[at % 4] for at, byte in enumerate(payload))))
-        return size + length
+    def _skip(self, data: bytes, start: int) -> int:
+        """Where what follows the present message begins, or what has arrived of it ends."""
+        skipped = min(self._skipping, len(data) - start)
+        self._skipping -= skipped
+        return start + skipped
 
 
-_LONGEST_FRAME = 2 + 8 + _MASK_BYTES + _LONGEST_CONTROL  # that is read whole
-
-
-def _head_size(head: bytes) -> int:
-    if len(head) < 2:  # noqa: PLR2004 -- the two bytes that every frame begins with
-        return 2
-    wide = {_TWO_BYTES: 2, _EIGHT_BYTES: 8}.get(head[1] & _LENGTH, 0)
-    return 2 + wide + _MASK_BYTES
+def _unmasked(mask: bytes, payload: bytes) -> bytes:
+    size = len(payload)
+    key = (mask * (size // _MASK_BYTES + 1))[:size]
+    return (int.from_bytes(payload, "big") ^ int.from_bytes(key, "big")).to_bytes(size, "big")
 
 
 class WebSocketStream(OpenStream):
@@ -170,18 +163,20 @@ class WebSocketStream(OpenStream):
         self._end_with(_NORMAL)
 
     def receive(self, data: bytes) -> None:
-        """Take what the client sent."""
+        """Take what the client sent; of many pings, answer the last (RFC 6455, 5.5.3)."""
+        asked: bytes | None = None
         try:
-            frames = self._frames.feed(data)
+            for opcode, payload in self._frames.feed(data):
+                if opcode == PING:
+                    asked = payload
+                elif opcode == CLOSE:
+                    self._end_with(_NORMAL)
+                    return
         except BadFrame:
             self._end_with(_PROTOCOL_ERROR)
             return
-        for opcode, payload in frames:
-            if opcode == PING:
-                super().send(Chunk(frame(PONG, payload)))
-            elif opcode == CLOSE:
-                self._end_with(_NORMAL)
-                return
+        if asked is not None:
+            super().send(Chunk(frame(PONG, asked)))
 
     def _end_with(self, code: int) -> None:
         super().send(Chunk(frame(CLOSE, code.to_bytes(2, "big"))))

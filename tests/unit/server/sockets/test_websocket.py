@@ -131,7 +131,7 @@ def test_noise_ends_in_a_refusal_or_silence(noise: bytes, step: int) -> None:
     reader = FrameReader()
     try:
         for start in range(0, len(noise), step):
-            reader.feed(noise[start : start + step])
+            list(reader.feed(noise[start : start + step]))
     except BadFrame:
         return
     assert len(reader._held) < 140
@@ -150,4 +150,4 @@ def test_noise_ends_in_a_refusal_or_silence(noise: bytes, step: int) -> None:
 def test_bad_frames_are_refused(bad: bytes) -> None:
     """Unmasked frames, reserved bits, and control frames in pieces or too long."""
     with pytest.raises(BadFrame):
-        FrameReader().feed(bad + bytes(20))
+        list(FrameReader().feed(bad + bytes(20)))
