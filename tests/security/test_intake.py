@@ -19,7 +19,6 @@ import pytest
 from orchid.engine.kind import LARGEST_REVIEW, Kind
 from orchid.engine.offload import LARGE_BYTES, THREADS, Offload, body_weight
 from orchid.kinds.pod import MOST_PARTS
-from orchid.kinds.subject_access_review import MOST_REQUIREMENTS
 from orchid.wire.codec import bounds, yaml_text
 from orchid.wire.codec.protobuf import sealed
 from orchid.wire.codec.protobuf_scalars import varint
@@ -32,7 +31,7 @@ from orchid.wire.meta import (
 )
 from orchid.wire.pod_sources import MOST_SOURCES
 from orchid.wire.requirements import MOST_VALUES
-from orchid.wire.selection import LONGEST_SELECTOR
+from orchid.wire.selection import LONGEST_SELECTOR, MOST_CONDITIONS
 from tests.api.world import Answer, Api
 
 DEFAULT = "/api/v1/namespaces/default"
@@ -158,8 +157,8 @@ REFUSED: dict[str, tuple[str, str, Callable[[], bytes], int, str]] = {
         REVIEWS, JSON, lambda: selecting(values=300_000), 413, f"limit is {LARGEST_REVIEW}",
     ),
     "selector, requirements": (
-        REVIEWS, JSON, lambda: selecting(requirements=MOST_REQUIREMENTS + 1),
-        400, f"at most {MOST_REQUIREMENTS} items",
+        REVIEWS, JSON, lambda: selecting(requirements=MOST_CONDITIONS + 1),
+        400, f"at most {MOST_CONDITIONS} items",
     ),
     "selector, text": (
         REVIEWS, JSON, lambda: selecting(raw="a" * (LONGEST_SELECTOR + 1)),
@@ -406,7 +405,7 @@ async def test_the_others_are_served_while_an_answer_is_made(
         (ACCOUNTS, JSON, account(managedFields=[manager(i) for i in range(MOST_MANAGERS)])),
         (ACCOUNTS, YAML, tags(yaml_text.MOST_DIRECTIVES)),
         (REVIEWS, JSON, selecting(values=MOST_VALUES)),
-        (REVIEWS, JSON, selecting(requirements=MOST_REQUIREMENTS)),
+        (REVIEWS, JSON, selecting(requirements=MOST_CONDITIONS)),
         (
             CONFIG_MAPS,
             JSON,

@@ -34,11 +34,9 @@ from orchid.wire.requirements import (
     SelectorRequirement,
 )
 from orchid.wire.rules.names import label_value_errors, qualified_name_errors
-from orchid.wire.selection import LONGEST_SELECTOR, FieldMatcher, LabelMatcher
+from orchid.wire.selection import LONGEST_SELECTOR, MOST_CONDITIONS, FieldMatcher, LabelMatcher
 from orchid.wire.struct import Wire, at_most, describe, proto, replace
 from orchid.wire.user import UserInfo
-
-MOST_REQUIREMENTS = 100  # of a selector
 
 SPEC = Path() / "spec"
 RESOURCE = SPEC / "resourceAttributes"
@@ -51,7 +49,7 @@ class FieldSelectorAttributes(Wire):
     raw_selector: Annotated[str, proto(1), describe("The selector as text.")] = ""
     requirements: Annotated[
         tuple[FieldSelectorRequirement, ...],
-        at_most(MOST_REQUIREMENTS),
+        at_most(MOST_CONDITIONS),
         proto(2),
         describe("The selector as conditions."),
     ] = ()
@@ -63,7 +61,7 @@ class LabelSelectorAttributes(Wire):
     raw_selector: Annotated[str, proto(1), describe("The selector as text.")] = ""
     requirements: Annotated[
         tuple[LabelSelectorRequirement, ...],
-        at_most(MOST_REQUIREMENTS),
+        at_most(MOST_CONDITIONS),
         proto(2),
         describe("The selector as conditions."),
     ] = ()

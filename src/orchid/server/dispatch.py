@@ -189,7 +189,7 @@ class Dispatch:
         if exchange.query:
             request.options = parse.read_options(exchange.query)
         listed = await self._verbs.listing.page(kind, request)
-        if exchange.form.is_kept and not kind.is_renamed:
+        if exchange.form.is_kept and not kind.is_renamed and not listed.is_long:
             return list_response(exchange, kind, listed)
         listed.entries = list(listed.entries)  # as they are now, whatever changes meanwhile
         weight = sum(len(entry.tail) for entry in listed.entries)

@@ -11,7 +11,8 @@ import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -20,10 +21,13 @@ from orchid.wire.fields import Path, aggregate, invalid
 from orchid.wire.options import int64
 from orchid.wire.rules.names import label_value_errors, qualified_name_errors
 
+T = TypeVar("T")
+
 # Clients repeat a few short selectors for ever; a long one is not worth its place.
 _CACHE_ENTRIES = 512
 _CACHED_LENGTH = 1024
 LONGEST_SELECTOR = 16 * 1024
+MOST_CONDITIONS = 100  # of one selector: each costs time at every object
 
 
 class Operator(StrEnum):
@@ -115,7 +119,14 @@ def _require_short(text: str) -> None:
 
 
 def _parse_labels(text: str) -> LabelMatcher:
-    return LabelMatcher(tuple(_Parser(text).requirements()))
+    return LabelMatcher(_few(_Parser(text).requirements()))
+
+
+def _few(conditions: Iterator[T]) -> tuple[T, ...]:
+    found = tuple(islice(conditions, MOST_CONDITIONS + 1))
+    if len(found) > MOST_CONDITIONS:
+        raise BadRequest(f"a selector may have at most {MOST_CONDITIONS} conditions")
+    return found
 
 
 _cached_labels = functools.lru_cache(_CACHE_ENTRIES)(_parse_labels)
@@ -339,7 +350,8 @@ EVERY_FIELD = FieldMatcher()
 
 def _parse_fields(text: str) -> FieldMatcher:
     # Terms are taken in sorted order, which decides whose fault is told first.
-    return FieldMatcher(tuple(_term(text, part) for part in sorted(_split_terms(text)) if part))
+    parts = sorted(_split_terms(text))
+    return FieldMatcher(_few(_term(text, part) for part in parts if part))
 
 
 _cached_fields = functools.lru_cache(_CACHE_ENTRIES)(_parse_fields)

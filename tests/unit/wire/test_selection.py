@@ -213,9 +213,10 @@ def test_what_is_no_field_selector_is_refused_in_known_words(text: str, message:
 
 def test_hostile_length_is_no_burden() -> None:
     """What is long is read in one pass; what is too long, and what is wrong, is refused."""
-    assert len(LabelMatcher.parse(",".join(["a=b"] * 4_000)).requirements) == 4_000
-    assert len(FieldMatcher.parse("a=b," * 4_000).terms) == 4_000
-    for text in ("a=b," * 20_000, "!" * 200_000, "!" * 10_000, "\\" * 10_001):
+    assert len(LabelMatcher.parse(",".join(["a=b"] * 100)).requirements) == 100
+    assert len(FieldMatcher.parse("a=b," * 100).terms) == 100
+    assert len(LabelMatcher.parse(f"a in ({'b,' * 8_000}c)").requirements[0].values) == 2
+    for text in ("a=b," * 100 + "c=d", "a=b," * 20_000, "!" * 200_000, "!" * 10_000, "\\" * 10_001):
         with pytest.raises(BadRequest):
             LabelMatcher.parse(text)
         with pytest.raises(BadRequest):

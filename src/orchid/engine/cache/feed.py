@@ -49,7 +49,10 @@ T = TypeVar("T", bound=Object)
 
 log = logging.getLogger(__name__)
 
-YIELD_EVERY = 50  # listeners that are told before other tasks may run
+# How much is told before other tasks may run: so many listeners, or fewer if the changes are large.
+YIELD_EVERY = 50
+A_FEW = 10  # listeners: they are told of anything at once
+BYTES_LIKE_A_LISTENER = 16 << 10  # to encrypt them takes about as long as to tell one more
 MOST_UNTOLD = 100  # batches; beyond that no more are taken in until all were told
 RECORDS_PER_PAGE = 5_000  # read at once; handling them blocks the event loop
 TELL_EVERY = 100_000  # objects loaded between two log lines
@@ -200,14 +203,19 @@ class Feed:
     ) -> Iterator[None]:
         """Tell every listener, with pauses for other tasks: a thousand watchers take a while."""
         for cache, changes in told.items():
-            for count, listener in enumerate(list(cache.listeners.values()), start=1):
+            listeners, each, spent = list(cache.listeners.values()), 1, 0
+            if len(listeners) > A_FEW:
+                each += sum(change.weight for change in changes) // BYTES_LIKE_A_LISTENER
+            for listener in listeners:
                 try:
                     listener.told(changes)
                 except Exception:  # a listener that fails must not stop the others
                     log.exception("feed.listener_failed")
                     if listener.lost is not None:
                         listener.lost()
-                if count % YIELD_EVERY == 0:
+                spent += each
+                if spent >= YIELD_EVERY:
+                    spent = 0
                     yield
         self.told = revision
 

@@ -42,13 +42,13 @@ class Verbs(msgspec.Struct, frozen=True):
     ) -> "Verbs":
         """`is_stale` tells of keys whose values are worth writing again as they are."""
         objects, ownership = Objects(store, feed, is_stale), Ownership()
-        listing = Listing(store, feed, names)
+        listing = Listing(store, feed, names, offload)
         creating = Creating(objects, admission, ownership, randomness, offload)
         updating = Updating(objects, admission, ownership, offload)
         return cls(
             reading=Reading(feed),
             listing=listing,
-            watching=Watching(feed, names),
+            watching=Watching(feed, names, offload),
             creating=creating,
             updating=updating,
             patching=Patching(objects, creating, updating, ownership, names=names, offload=offload),

@@ -5,6 +5,7 @@ An object with finalizers is only marked; it goes when the last finalizer is tak
 controllers/collect_dependents.py removes.
 """
 
+import asyncio
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -26,6 +27,7 @@ T = TypeVar("T", bound=Object)
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 PAGE = 10_000
+YIELD_EVERY = 100  # objects that are deleted before other requests have their turn
 IGNORE = Path() / "ignoreStoreReadErrorWithClusterBreakingPotential"
 
 
@@ -119,8 +121,10 @@ class Deleting:
             page = await self._listing.page(
                 kind, request.with_options(query._replace(limit=query.limit or PAGE))
             )
-            for entry in page.entries:
+            for count, entry in enumerate(page.entries):
                 await self._delete_listed(kind, entry, options, request)
+                if count % YIELD_EVERY == 0:
+                    await asyncio.sleep(0)  # a dry run waits for nothing
             if query.limit or not page.continue_:
                 return
             query = query._replace(

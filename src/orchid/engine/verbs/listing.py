@@ -7,7 +7,8 @@ history does.
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from itertools import islice
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -18,6 +19,7 @@ from orchid.engine.cache.objects import unavailable
 from orchid.engine.cache.snapshot import Snapshot
 from orchid.engine.cache.sorted_keys import SortedKeys
 from orchid.engine.kind import Kind
+from orchid.engine.offload import LARGE_BYTES, Offload
 from orchid.engine.request import NO_OPTIONS, Options, Request
 from orchid.engine.verbs import continue_token
 from orchid.engine.verbs.read import at_least, parse_version
@@ -39,6 +41,9 @@ T = TypeVar("T", bound=Object)
 
 MATCH = Path() / "resourceVersionMatch"
 LIST_TOO_OLD = "The resourceVersion for the provided list is too old."
+# To look at an object means to decode its metadata: as much work as that many bytes of a body.
+WEIGHT_OF_OBJECT: Final = 32
+MOST_AT_ONCE: Final = 5000  # objects whose bytes are joined on the event loop
 
 
 class Whole(msgspec.Struct, Generic[T], eq=False):
@@ -50,6 +55,9 @@ class Whole(msgspec.Struct, Generic[T], eq=False):
     def __iter__(self) -> Iterator[Entry[T]]:
         return iter(self.cache.under(self.prefix))
 
+    def __len__(self) -> int:
+        return len(self.cache.under(self.prefix))
+
 
 class Listed(msgspec.Struct, Generic[T], eq=False):
     """One page: its entries in order, the revision it shows, and how to go on."""
@@ -59,11 +67,18 @@ class Listed(msgspec.Struct, Generic[T], eq=False):
     continue_: str = ""
     remaining: int | None = None
 
+    @property
+    def is_long(self) -> bool:
+        """Whether to join the bytes of its entries takes long."""
+        entries = self.entries
+        at_most = len(entries.cache.entries if isinstance(entries, Whole) else entries)
+        return at_most > MOST_AT_ONCE and len(entries) > MOST_AT_ONCE
+
 
 class Selection(Generic[T]):
     """Which objects of a kind: label and field selectors, checked against the kind."""
 
-    __slots__ = ("everything", "fields", "kind", "labels", "name")
+    __slots__ = ("everything", "fields", "kind", "labels", "name", "weight")
 
     def __init__(self, kind: Kind[T], options: Options) -> None:
         self.kind = kind
@@ -71,6 +86,8 @@ class Selection(Generic[T]):
         self.fields = FieldMatcher.parse(options.field_selector)
         self.name = self.fields.exact("metadata.name")
         self.everything = self.labels.empty and self.fields.empty
+        conditions = len(self.labels.requirements) + len(self.fields.terms)
+        self.weight = WEIGHT_OF_OBJECT + conditions  # of looking at one object, for Offload
 
     def require_known_fields(self) -> None:
         for name in self.fields.fields():
@@ -115,10 +132,11 @@ def _unselected(kind: Kind[T]) -> Selection[T]:
 class Listing:
     """The verb list."""
 
-    def __init__(self, backend: store.Store, feed: Feed, names: Naming) -> None:
+    def __init__(self, backend: store.Store, feed: Feed, names: Naming, offload: Offload) -> None:
         self._store = backend
         self._feed = feed
         self._names = names
+        self._offload = offload
 
     def selection(self, kind: Kind[T], options: Options) -> Selection[T]:
         """Which objects are asked for, once there is nothing wrong with the question."""
@@ -143,12 +161,12 @@ class Listing:
             if not version:
                 await self._feed.fresh()
             limit = options.limit if not version else 0
-            return self._from_memory(selection, prefix, "", limit)
+            return await self._from_memory(selection, prefix, "", limit)
         revision = list_version(version)
         if match == "Exact" or (not match and options.limit > 0):
             return await self._at(selection, prefix, "", revision, options.limit)
         await at_least(self._feed, revision)
-        return self._from_memory(selection, prefix, "", options.limit)
+        return await self._from_memory(selection, prefix, "", options.limit)
 
     async def _continued(self, selection: Selection[T], prefix: str, options: Options) -> Listed[T]:
         if options.resource_version not in ("", "0"):
@@ -157,13 +175,13 @@ class Listing:
         start = prefix + token.start
         await self._feed.fresh()
         if token.revision < 0:
-            return self._from_memory(selection, prefix, start, options.limit)
+            return await self._from_memory(selection, prefix, start, options.limit)
         try:
             return await self._at(selection, prefix, start, token.revision, options.limit)
         except Expired:
             raise continue_token.expired(token, self._names) from None
 
-    def _from_memory(
+    async def _from_memory(
         self, selection: Selection[T], prefix: str, start: str, limit: int
     ) -> Listed[T]:
         cache = self._feed.cache(selection.kind)
@@ -171,7 +189,9 @@ class Listing:
             cache.require_readable(prefix)
         if selection.everything and not start and limit <= 0:
             return Listed(Whole(cache, prefix), self._feed.revision)
-        return self._page(selection, prefix, cache.under(prefix, start), self._feed.revision, limit)
+        return await self._page(
+            selection, prefix, cache.under(prefix, start), self._feed.revision, limit
+        )
 
     async def _at(
         self, selection: Selection[T], prefix: str, start: str, revision: int, limit: int
@@ -182,12 +202,12 @@ class Listing:
         cache.require_readable(prefix)
         if revision >= cache.oldest:
             snapshot = cache.as_of(revision, prefix, start)
-            return self._page(selection, prefix, snapshot, revision, limit)
+            return await self._page(selection, prefix, snapshot, revision, limit)
         if limit <= 0 or not selection.everything:
             snapshot = await self._from_history(selection.kind, prefix, start, revision)
-            return self._page(selection, prefix, snapshot, revision, limit)
+            return await self._page(selection, prefix, snapshot, revision, limit)
         snapshot = await self._from_history(selection.kind, prefix, start, revision, limit + 1)
-        listed = self._page(selection, prefix, snapshot, revision, limit)
+        listed = await self._page(selection, prefix, snapshot, revision, limit)
         listed.remaining = None  # the store was asked for no more than this page
         return listed
 
@@ -207,7 +227,7 @@ class Listing:
         found = {r.key: _entry(kind, r) for r in page.records}
         return Snapshot(SortedKeys(found), found, span.start, span.end)
 
-    def _page(
+    async def _page(
         self,
         selection: Selection[T],
         prefix: str,
@@ -217,20 +237,18 @@ class Listing:
     ) -> Listed[T]:
         """The first entries of a snapshot that are selected, and how to go on behind them."""
         entries = iter(self._narrowed(selection, prefix, snapshot))
-        if limit <= 0:
-            return Listed(list(selected(selection, entries)), revision)
-        chosen: list[Entry[T]] = []
-        for position, entry in enumerate(entries, start=1):
-            if selection.everything or selection.matches(entry):
-                chosen.append(entry)
-                if len(chosen) == limit and next(entries, None) is not None:
-                    return Listed(
-                        chosen,
-                        revision,
-                        continue_token.encode(entry.key[len(prefix) :], revision, self._names),
-                        len(snapshot) - position if selection.everything else None,
-                    )
-        return Listed(chosen, revision)
+        if selection.everything:
+            chosen = list(islice(entries, limit if limit > 0 else None))
+        else:
+            chosen, entries = await selected(selection, entries, self._offload, limit)
+        if limit <= 0 or len(chosen) < limit or next(entries, None) is None:
+            return Listed(chosen, revision)
+        return Listed(
+            chosen,
+            revision,
+            continue_token.encode(chosen[-1].key[len(prefix) :], revision, self._names),
+            len(snapshot) - limit if selection.everything else None,
+        )
 
     def _narrowed(
         self, selection: Selection[T], prefix: str, snapshot: Snapshot[T]
@@ -250,8 +268,31 @@ def _entry(kind: Kind[T], record: store.Record) -> Entry[T]:
         raise StoreReadError(kind.about(), [record.key.removeprefix(kind.key_prefix)]) from None
 
 
-def selected(selection: Selection[T], entries: Iterable[Entry[T]]) -> Iterable[Entry[T]]:
-    return entries if selection.everything else filter(selection.matches, entries)
+async def selected(
+    selection: Selection[T], entries: Iterator[Entry[T]], offload: Offload, limit: int = 0
+) -> tuple[list[Entry[T]], Iterator[Entry[T]]]:
+    """The first entries that are selected, up to a limit, and those not looked at.
+
+    Some are looked at here, which is often enough; the rest in a thread, if there are many.
+    """
+    chosen: list[Entry[T]] = []
+    _choose(selection, islice(entries, LARGE_BYTES // selection.weight), limit, chosen)
+    if len(chosen) != limit or not limit:
+        rest = list(entries)  # as they are now, whatever changes meanwhile
+        entries = iter(rest)
+        choose = functools.partial(_choose, selection, entries, limit, chosen)
+        await offload(len(rest) * selection.weight, choose)
+    return chosen, entries
+
+
+def _choose(
+    selection: Selection[T], entries: Iterator[Entry[T]], limit: int, chosen: list[Entry[T]]
+) -> None:
+    for entry in entries:
+        if selection.matches(entry):
+            chosen.append(entry)
+            if len(chosen) == limit:
+                return
 
 
 def list_version(text: str) -> int:

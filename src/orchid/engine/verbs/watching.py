@@ -12,6 +12,7 @@ from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache, ObjectChange
 from orchid.engine.kind import Kind
+from orchid.engine.offload import Offload
 from orchid.engine.request import Options, Request
 from orchid.engine.verbs.listing import MATCH, Selection, list_option_errors, selected
 from orchid.engine.verbs.read import at_least, parse_version
@@ -85,9 +86,10 @@ def last_seen(change: ObjectChange[T]) -> Entry[T]:
 class Watching:
     """The verb watch."""
 
-    def __init__(self, feed: Feed, names: Naming) -> None:
+    def __init__(self, feed: Feed, names: Naming, offload: Offload) -> None:
         self._feed = feed
         self._names = names
+        self._offload = offload
 
     async def open(self, kind: Kind[T], request: Request) -> Watch[T]:
         """Find the start of a watch. What is wrong with the request itself is raised."""
@@ -122,15 +124,22 @@ class Watching:
                 except Timeout as late:
                     watch.error = late
                     return
-            watch.initial = list(selected(watch.selection, watch.cache.under(watch.prefix)))
-            watch.ends_initial = options.allow_watch_bookmarks and not listing_rules
             watch.after = self._feed.revision
+            watch.ends_initial = options.allow_watch_bookmarks and not listing_rules
+            watch.initial = await self._objects_now(watch)
         elif from_start:
             watch.after = self._feed.revision
         else:
             watch.after = parse_version(version)
             if watch.after < watch.cache.oldest:
                 watch.error = too_old(watch.after, watch.cache.oldest)
+
+    async def _objects_now(self, watch: Watch[T]) -> list[Entry[T]]:
+        entries = iter(watch.cache.under(watch.prefix))
+        if watch.selection.everything:
+            return list(entries)
+        chosen, _ = await selected(watch.selection, entries, self._offload)
+        return chosen
 
 
 class NoTimeLeft(ApiError):

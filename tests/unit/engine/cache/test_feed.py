@@ -87,6 +87,18 @@ async def test_a_read_does_not_wait_for_thousands_who_listen(world: Engine) -> N
     assert {tuple(name for name, _ in ear.heard) for ear in ears} == {("a", "b", "c")}
 
 
+async def test_a_read_does_not_wait_for_a_few_who_hear_of_something_large(world: Engine) -> None:
+    """What a thousand listeners of small changes may take, forty of a large one may."""
+    ears = [Ear(world) for _ in range(40)]
+    await world.create({"metadata": {"name": "a"}, "data": {"x": "y" * 900_000}})
+    newest = await world.feed.fresh()
+    told_then = world.feed.told
+    await until(lambda: world.feed.told == world.feed.revision)
+
+    assert told_then < newest
+    assert all([name for name, _ in ear.heard] == ["a"] for ear in ears)
+
+
 async def test_a_feed_far_ahead_of_its_listeners_waits_for_them(
     world: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """Lists: pages over one snapshot, versions, selectors, and tokens that cannot be trusted."""
 
+import asyncio
 import base64
 import json
 from typing import Any
@@ -273,3 +274,24 @@ def test_tokens_come_back_as_they_were(key: str, revision: int) -> None:
     position = continue_token.decode(continue_token.encode(key, revision, ORCH), ORCH)
 
     assert position == continue_token.Position(key + "\0", revision)
+
+
+async def test_many_are_selected_while_others_write(world: Engine) -> None:
+    """A long selection goes on in a thread, over what was there when it began."""
+    for number in range(1200):
+        await world.make(f"o{number:04}", labels={"x": str(number % 3)})
+    wanted = [f"o{number:04}" for number in range(1200) if number % 3 == 1]
+    before = world.feed.revision
+
+    listing = asyncio.ensure_future(world.list(label_selector="x=1"))
+    await asyncio.sleep(0)
+    assert not listing.done()
+    await world.delete("o1198")
+    found = await listing
+
+    assert (names(found), found.revision) == (wanted, before)
+    paged = await pages(world, 150, label_selector="x=1")
+    assert [len(page.entries) for page in paged] == [150, 150, 99]
+    assert [name for page in paged for name in names(page)] == wanted[:-1]
+    watch = await world.watch(label_selector="x=1")
+    assert [entry.meta.name for entry in watch.initial] == wanted[:-1]

@@ -1,0 +1,94 @@
+"""Questions about thousands of objects: the event loop turns while they are answered.
+
+One list, selected from 20,000 objects by 2,000 conditions, held the loop for 16 s of processor
+time; by one condition, as a whole, or as a deletion that is only tried, for some tenths of a
+second. The test counts the turns of the loop, not the time.
+"""
+
+import asyncio
+from contextlib import AsyncExitStack
+from itertools import pairwise
+
+import pytest
+
+from orchid.engine.verbs.listing import MOST_AT_ONCE
+from orchid.wire.selection import MOST_CONDITIONS
+from tests.api.world import Answer, Api
+
+MANY = MOST_AT_ONCE + 1
+PLACE = "/api/v1/namespaces/many/configmaps"
+
+QUESTIONS = {
+    "all": ("GET", PLACE),
+    "by a label": ("GET", f"{PLACE}?labelSelector=odd%3Dyes"),
+    "the first of a rare label": ("GET", f"{PLACE}?labelSelector=rare&limit=1"),
+    "by a field, everywhere": ("GET", "/api/v1/configmaps?fieldSelector=metadata.name%3Dx"),
+    "a deletion that is tried": ("DELETE", f"{PLACE}?dryRun=All"),
+}
+
+
+@pytest.fixture
+async def full(server: Api) -> Api:
+    """A server with many objects."""
+    for start in range(0, MANY, 500):
+        numbers = range(start, min(start + 500, MANY))
+        made = await asyncio.gather(*(server.call("POST", PLACE, described(n)) for n in numbers))
+        assert {answer.status for answer in made} == {201}
+    return server
+
+
+def described(number: int) -> dict[str, object]:
+    labels = {"odd": "yes" if number % 2 else "no"}
+    return {"metadata": {"name": f"o{number}", "labels": labels}, "data": {"x": "y" * 100}}
+
+
+async def answered(server: Api, method: str, target: str) -> tuple[Answer, int]:
+    """An answer, and how often the event loop has turned meanwhile."""
+    asking = asyncio.ensure_future(server.call(method, target))
+    turns = 0
+    while not asking.done():
+        await asyncio.sleep(0)
+        turns += 1
+    return await asking, turns
+
+
+async def test_the_loop_turns_while_thousands_are_looked_at(full: Api) -> None:
+    """Whatever is asked about them; what is answered at once takes a single turn."""
+    _, least = await answered(full, "GET", f"{PLACE}/o1")
+
+    for what, (method, target) in QUESTIONS.items():
+        answer, turns = await answered(full, method, target)
+
+        assert answer.status == 200, what
+        assert turns > least, what
+
+
+@pytest.mark.parametrize("verb", ["GET", "DELETE"])
+@pytest.mark.parametrize("watch", ["", "watch=1&"])
+async def test_a_selector_has_a_limit(server: Api, verb: str, watch: str) -> None:
+    """Each condition costs time at each object, so that there are only so many."""
+    for selector in "labelSelector=!a%d", "fieldSelector=metadata.name!%%3Da%d":
+        name, _, condition = selector.partition("=")
+        conditions = ",".join(condition % number for number in range(MOST_CONDITIONS + 1))
+
+        answer = await server.call(verb, f"{PLACE}?{watch}{name}={conditions}")
+
+        assert (answer.status, answer.json["reason"]) == (400, "BadRequest")
+        assert f"at most {MOST_CONDITIONS} conditions" in answer.json["message"]
+
+
+async def test_the_loop_turns_while_watchers_get_a_large_object(server: Api) -> None:
+    """A megabyte to each of forty takes a while, so that each turn serves only a few."""
+    async with AsyncExitStack() as watches:
+        streams = [
+            await watches.enter_async_context(server.watch(f"{PLACE}?watch=1")) for _ in range(40)
+        ]
+        large = {"metadata": {"name": "large"}, "data": {"x": "y" * 900_000}}
+        writing = asyncio.ensure_future(server.call("POST", PLACE, large))
+        served = [0]
+        while served[-1] < len(streams):
+            await asyncio.sleep(0)
+            served.append(sum(bool(stream.received) for stream in streams))
+
+    assert (await writing).status == 201
+    assert max(now - before for before, now in pairwise(served)) < 5
