@@ -23,11 +23,12 @@ class Catalog:
                 if endpoint.kind:
                     self._by_type[endpoint.kind.type] = endpoint.kind
                     self._by_name[endpoint.kind.api_version, endpoint.kind.name] = endpoint.kind
-        self._open = {
-            (kind.group, f"{kind.plural}/{endpoint.name}" if endpoint else kind.plural)
+        self._by_place = {
+            (kind.group, f"{kind.plural}/{endpoint.name}" if endpoint else kind.plural): (
+                (endpoint and endpoint.kind) or kind
+            )
             for kind in self.kinds
             for endpoint in (None, *kind.endpoints)
-            if not ((endpoint and endpoint.kind) or kind).confidential
         }
 
     @property
@@ -44,7 +45,10 @@ class Catalog:
 
     def is_confidential(self, target: Target) -> bool:
         """Whether requests and answers may hold secrets; an unknown resource may."""
-        return target.is_resource and (target.group, target.full_resource) not in self._open
+        if not target.is_resource:
+            return False
+        kind = self._by_place.get((target.group, target.full_resource))
+        return kind is None or kind.confidential
 
     def group_versions(self) -> list[tuple[str, str]]:
         return list(dict.fromkeys((kind.group, kind.version) for kind in self.kinds))

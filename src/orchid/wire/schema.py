@@ -117,22 +117,21 @@ _SCALARS: dict[Any, Scalar] = {
 
 @functools.cache
 def schema_of(type_: type[Wire]) -> Fields:
-    """The tree of a declared type. Made once per type, at start."""
+    """The tree of a declared type. Made once per type, when it is first asked for."""
     return _record(type_)
 
 
 @functools.cache
 def _record(type_: type, *, is_open: bool = False) -> Fields:
     tree = Fields(type_, {}, open=is_open, atomic=getattr(type_, "atomic", False))
-    hints = typing.get_type_hints(type_, include_extras=True)
     for info in msgspec.structs.fields(type_):
-        words = _words(hints[info.name])
+        words = _words(info.type)
         tree.fields[info.encode_name] = Field(
             wire_name=info.encode_name,
             python_name=info.name,
-            node=_node(hints[info.name]),
+            node=_node(info.type),
             proto=next((word for word in words if isinstance(word, Proto)), None),
-            nullable=_is_optional(hints[info.name]),
+            nullable=_is_optional(info.type),
             always_written=info.default_factory not in (msgspec.NODEFAULT, list, dict, set),
             described=next((word for word in words if isinstance(word, Described)), None),
             confidential=any(isinstance(word, Confidential) for word in words),
