@@ -22,7 +22,7 @@ FORMAT = 1
 MINIMUM_SQLITE = (3, 51, 3)
 PRIVATE = 0o600
 PAGE_BYTES = 8192  # values are about 2 KB; smaller pages would stay half empty
-CACHE_KIB = 4096  # of each connection; the objects themselves are in memory already
+CACHE_KIB = 1024  # of each connection; the objects themselves are in memory already
 WAL_BYTES_KEPT = 64 << 20
 PAGES_PER_STEP = 256
 
