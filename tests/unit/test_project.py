@@ -44,6 +44,22 @@ def test_decisions_are_numbered_without_gaps() -> None:
     assert numbers == list(range(1, len(numbers) + 1))
 
 
+def test_dataclass_does_what_a_struct_cannot() -> None:
+    """To make the class takes ten times as long, at every start: decision 27."""
+    reasons = ("repr=False", "compare=False", "init=False", "cached_property")
+    found = {
+        f"{path.name}: {node.name}": ast.unparse(node)
+        for path in (ROOT / "src").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and re.search(r"@dataclass\b", ast.unparse(node))
+    }
+
+    without = [name for name, text in found.items() if not any(word in text for word in reasons)]
+
+    assert found
+    assert without == []
+
+
 def test_everything_installs_our_distribution() -> None:
     """`orchid` on PyPI is somebody else's: what tells people what to install names ours."""
     name = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["name"]

@@ -11,7 +11,6 @@ empty, the source must not move, and at the end both are read again and compared
 
 import hashlib
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -54,16 +53,13 @@ class Migrated(msgspec.Struct, frozen=True):
     sealed: int  # records that can be read with their key alone
 
 
-@dataclass
-class _Sum:
+class _Sum(msgspec.Struct):
     """Records counted and added up."""
 
     mark: bytes  # how a sealed value begins
     records: int = 0
     sealed: int = 0
-
-    def __post_init__(self) -> None:
-        self._hash = hashlib.sha256()
+    _hash: "hashlib._Hash" = msgspec.field(default_factory=hashlib.sha256)
 
     def add(self, record: Record) -> None:
         key = record.key.encode()

@@ -9,7 +9,6 @@ import functools
 import gzip
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -50,8 +49,7 @@ _BEARER: Final = {
 _sorted = functools.partial(msgspec.json.encode, order="sorted")
 
 
-@dataclass(frozen=True)
-class Swagger:
+class Swagger(msgspec.Struct, frozen=True):
     """The old document in its two forms, which share one tag."""
 
     forms: dict[str, StaticDocument]
