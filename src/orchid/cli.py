@@ -9,7 +9,6 @@ A failure that was foreseen is one line on standard error, never a traceback.
 """
 
 import argparse
-import difflib
 import importlib
 import os
 import re
@@ -169,6 +168,8 @@ class Parser(argparse.ArgumentParser):
 
 def _meant(word: str, known: Sequence[str]) -> str:
     """The closest match for a mistyped word."""
+    import difflib
+
     close = difflib.get_close_matches(word.partition("=")[0], known, n=1)
     return f"; did you mean {close[0]}?" if close else ""
 

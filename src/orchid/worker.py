@@ -13,7 +13,7 @@ import sys
 import uvloop
 
 from orchid import telemetry
-from orchid.assembly.serving import serve_as_worker
+from orchid.assembly.worker import serve_as_worker
 from orchid.clock import SystemClock
 from orchid.settings.checking import Settings, check
 from orchid.settings.errors import BadSettings

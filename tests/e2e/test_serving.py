@@ -12,6 +12,14 @@ import pytest
 from tests.e2e.conftest import StartServer
 from tests.e2e.serving import ServerFailed, running_server
 
+# What takes long to load, or much memory, and serves a setting that most servers do not have.
+NOT_AT_START = (
+    "cel_expr_python", "difflib", "google", "grpc", "http.client", "multiprocessing", "nacl",
+    "orchid.access.oidc", "orchid.assembly.remote_controllers", "orchid.server.openapi.pages",
+    "orchid.store.etcd", "orchid.workers", "rich", "sqlite3", "tomllib", "unittest",
+    "urllib.request", "xml",
+)  # fmt: skip
+
 
 def test_stops_cleanly_and_starts_again_on_the_same_data(start_server: StartServer) -> None:
     """SIGTERM ends a server with exit code 0, and its data directory serves the next one."""
@@ -34,6 +42,23 @@ def test_starts_again_after_a_kill(start_server: StartServer) -> None:
 
     assert first.process.returncode == -signal.SIGKILL
     assert second.is_ready()
+
+
+def test_start_loads_only_what_is_asked_for(tmp_path: Path) -> None:
+    """Imports are most of a start, so that what few settings need is imported with them."""
+    env = {"PYTHONPROFILEIMPORTTIME": "1"}  # the log then names each module that is imported
+
+    with running_server(tmp_path / "data", env=env) as server:
+        log = server.log_text()
+
+    imported = re.findall(r"^import time:.*\| +(\S+)$", log, re.MULTILINE)
+    needless = [
+        name
+        for name in imported
+        if f"{name}.".startswith(tuple(f"{package}." for package in NOT_AT_START))
+    ]
+    assert "orchid.assembly.server" in imported
+    assert needless == []
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import date, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchid.access.authenticators.anonymous import AnonymousAuthenticator, InvalidAnonymousPath
 from orchid.access.authenticators.bearer import BearerAuthenticator, WebSocketAuthenticator
@@ -35,12 +36,6 @@ from orchid.access.authorizers.rbac import RBAC
 from orchid.access.issued_metrics import IssuedCounts
 from orchid.access.issuing import InvalidIssuingSettings, IssuingSettings, TokenIssuer
 from orchid.access.json_endpoint import JsonEndpoint
-from orchid.access.oidc.authenticator import OidcAuthenticator
-from orchid.access.oidc.configuration import (
-    Configuration,
-    from_flags,
-    read_configuration,
-)
 from orchid.access.policy_explainer import PolicyExplainer
 from orchid.access.revocations import Revocations
 from orchid.admission.authority_dependents import AuthorityDependents
@@ -62,7 +57,7 @@ from orchid.clock import Clock
 from orchid.controllers.runtime.context import signer_terms
 from orchid.credentials import keys as key_files
 from orchid.credentials.certification_path import ClientVerifier
-from orchid.credentials.files import Reloading, read_bounded
+from orchid.credentials.files import Reloading
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import KeySet, TokenSigner
 from orchid.data_directory import DataDirectory
@@ -76,6 +71,9 @@ from orchid.outbound.remote import read_kubeconfig
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
 from orchid.settings.given import Given
+
+if TYPE_CHECKING:
+    from orchid.access.oidc.authenticator import OidcAuthenticator
 
 log = logging.getLogger(__name__)
 
@@ -155,10 +153,15 @@ class Access:
             revocations=self.revocations,
         )
         self.verifier = account_verifier(settings.issuers, self.keys.verifying, names)
-        outside = self._outside()
-        self.oidc = self._oidc(outside)
+        self.oidc: OidcAuthenticator | None = None
+        anonymous_paths = None
+        given = settings.given
+        if given.authentication_config or given.oidc_issuer_url or given.oidc_client_id:
+            from orchid.assembly import outside_issuers  # noqa: PLC0415 -- most servers have none
+
+            self.oidc, anonymous_paths = outside_issuers.configured(settings, clock)
         self.tokens = UnionTokenAuthenticator(self._token_authenticators())
-        self.authenticator = self._authenticator(self._anonymous_paths(outside))
+        self.authenticator = self._authenticator(self._anonymous_paths(anonymous_paths))
 
     async def follow_keys(self, changed: Callable[[], Awaitable[None]]) -> None:
         """Take up new token keys when their files change, until cancelled."""
@@ -200,48 +203,16 @@ class Access:
             members.append(self._token_webhook())
         return members
 
-    def _outside(self) -> Configuration:
-        """OIDC issuers and rules for anonymous callers, from the file or from the flags."""
-        given, names, own = self.settings.given, self.settings.names, self.settings.issuers
-        try:
-            if given.authentication_config:
-                text = read_bounded(Path(given.authentication_config))
-                return read_configuration(text, names, own)
-            if given.oidc_issuer_url or given.oidc_client_id:
-                ca = given.oidc_ca_file
-                issuer = from_flags(
-                    issuer_url=given.oidc_issuer_url,
-                    client_id=given.oidc_client_id,
-                    username_claim=given.oidc_username_claim,
-                    username_prefix=given.oidc_username_prefix,
-                    groups_claim=given.oidc_groups_claim,
-                    groups_prefix=given.oidc_groups_prefix,
-                    required_claims=given.oidc_required_claim,
-                    signing_algorithms=given.oidc_signing_algs,
-                    authorities=read_bounded(Path(ca)).decode() if ca else "",
-                    own_issuers=own,
-                )
-                return Configuration((issuer,))
-        except (ValueError, Refusal) as problem:
-            raise BadSettings(f"outside issuers: {problem}") from None
-        return Configuration(())
-
-    def _oidc(self, outside: Configuration) -> OidcAuthenticator | None:
-        if not outside.issuers:
-            return None
-        audiences, names = self.settings.api_audiences, self.settings.names
-        return OidcAuthenticator(outside.issuers, self.clock, audiences, names)
-
-    def _anonymous_paths(self, outside: Configuration) -> tuple[str, ...]:
+    def _anonymous_paths(self, configured: tuple[str, ...] | None) -> tuple[str, ...]:
         given = self.settings.given
-        if outside.anonymous_paths is None:
+        if configured is None:
             return given.anonymous_paths
         if given.anonymous_paths != Given().anonymous_paths:
             raise BadSettings(
                 "--anonymous-paths: not to be given when --authentication-config speaks of "
                 "anonymous callers"
             )
-        return outside.anonymous_paths
+        return configured
 
     def _token_webhook(self) -> TokenAuthenticator:
         given, names = self.settings.given, self.settings.names

@@ -2,7 +2,7 @@
 
 `controller_context` reads the authorities and the signing key, and follows their files.
 `InProcessClients` gives each controller a client straight into this server's chain, under a service
-account of its own; `RemoteClients` gives all of them one credential and a server elsewhere.
+account of its own. Controllers of a server elsewhere: remote_controllers.py.
 """
 
 import hashlib
@@ -27,8 +27,6 @@ from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import TokenSigner
 from orchid.data_directory import DataDirectory
 from orchid.engine.catalog import Catalog
-from orchid.outbound.https_client import HttpsClient
-from orchid.outbound.remote import Remote
 from orchid.server.sockets.in_process import InProcessTransport
 from orchid.server.sockets.messages import Handler, Peer
 from orchid.settings.checking import Settings
@@ -38,11 +36,6 @@ from orchid.wire.naming import Naming
 from orchid.wire.user import AUTHENTICATED, UserInfo
 
 CLUSTER = "cluster"  # the authority that all platform signers share
-
-# Of the controllers' calls to a server elsewhere.
-MAX_ANSWER = 256 << 20
-TIMEOUT = 60.0
-KEPT_CONNECTIONS = 32
 
 
 def user_agent(names: Naming) -> str:
@@ -102,26 +95,6 @@ class InProcessClients:
     def _client(self, peer: Peer) -> Client:
         transport = InProcessTransport(self._handler, peer, user_agent(self._names))
         return Client(transport, self._catalog)
-
-
-class RemoteClients:
-    """One client for all, to a server elsewhere."""
-
-    def __init__(self, remote: Remote, catalog: Catalog, names: Naming) -> None:
-        self._transport = HttpsClient(
-            remote,
-            max_answer=MAX_ANSWER,
-            timeout=TIMEOUT,
-            keeps=KEPT_CONNECTIONS,
-            user_agent=user_agent(names),
-        )
-        self._client = Client(self._transport, catalog)
-
-    def __call__(self, name: str) -> Client:
-        return self._client
-
-    async def close(self) -> None:
-        await self._transport.close()
 
 
 def controller_context(settings: Settings, files: DataDirectory, clock: Clock) -> ControllerContext:

@@ -1,9 +1,9 @@
 """Memory: fewer garbage collections, huge pages, and freed memory returned to the system.
 
 `prepare` is called before the server is imported and before objects are loaded, and `settle` when
-they are, before the first request; `give_back` when many connections have come at once. All are
-optional: where the system does not support them, the server runs a tenth slower and needs somewhat
-more memory.
+they are, before the first request; `enlarge_pages` soon after, in a thread; `give_back` when many
+connections have come at once. All are optional: where the system does not support them, the server
+runs a tenth slower and needs somewhat more memory.
 """
 
 import ctypes
@@ -29,14 +29,21 @@ def prepare() -> None:
 
 
 def settle() -> None:
-    """Exempt what was loaded at start from garbage collection, and put it on huge pages.
+    """Exempt what was loaded at start from garbage collection.
 
-    Requests make many small objects and hardly any cycles. They read memory all over the heap: with
-    small pages, address translation in a virtual machine takes longer than the reads.
+    Requests make many small objects and hardly any cycles.
     """
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, 80, 50)
     gc.enable()
+
+
+def enlarge_pages() -> None:
+    """Put what was loaded at start on huge pages, without holding the interpreter's lock.
+
+    Requests read memory all over the heap: with small pages, address translation in a virtual
+    machine takes longer than the reads.
+    """
     if sys.platform == "linux":
         with suppress(OSError, AttributeError, ValueError):
             _enlarge_pages()

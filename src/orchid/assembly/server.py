@@ -385,6 +385,7 @@ class Assembly:
             self.token_counts.run(),
             self.ends.run(warns=warns),
             self.ledger_standing.run(keeps=warns),
+            asyncio.to_thread(memory.enlarge_pages),
         ]
         if warns and self.copy is not None:
             work.append(self.copy.run())

@@ -24,10 +24,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Work until a signal asks for the end."""
-    from orchid.assembly import serving
+    from orchid.assembly import remote_controllers
 
     async def control(settings: Settings, stop: asyncio.Event) -> None:
         default = settings.data_dir / "admin.kubeconfig"
-        await serving.control(settings, chosen.kubeconfig or default, stop)
+        await remote_controllers.control(settings, chosen.kubeconfig or default, stop)
 
     return until_signal(chosen, control)

@@ -4,8 +4,6 @@ A misspelt key or a value of the wrong type raises `BadSettings`, with a sentenc
 typed it. Whether the values make sense is judged by checking.py.
 """
 
-import difflib
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +27,9 @@ def written_in(path: Path | None) -> dict[str, Any]:
     """The settings in a file, as they are written there; none without a file."""
     if path is None:
         return {}
+    import difflib  # noqa: PLC0415 -- only needed with a file
+    import tomllib  # noqa: PLC0415 -- only needed with a file
+
     try:
         with path.open("rb") as file:
             written = tomllib.load(file)

@@ -31,6 +31,7 @@ def test_settled_process_keeps_its_data() -> None:
         "data = [str(n) * 20 for n in range(50_000)]\n"
         "before = hashlib.sha256(''.join(data).encode()).hexdigest()\n"
         "memory.settle()\n"
+        "memory.enlarge_pages()\n"
         "assert hashlib.sha256(''.join(data).encode()).hexdigest() == before\n"
         "print(gc.get_freeze_count() > 0, gc.get_threshold()[0] == memory.YOUNG_OBJECTS,\n"
         "      gc.isenabled())\n"

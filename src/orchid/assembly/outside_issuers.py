@@ -1,0 +1,51 @@
+"""Issuers of tokens that are not this server: OIDC, from the file or from the flags."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from orchid.access.oidc.authenticator import OidcAuthenticator
+from orchid.access.oidc.configuration import Configuration, from_flags, read_configuration
+from orchid.clock import Clock
+from orchid.credentials.files import read_bounded
+from orchid.credentials.refusals import Refusal
+from orchid.settings.checking import Settings
+from orchid.settings.errors import BadSettings
+
+
+class OutsideIssuers(NamedTuple):
+    """Who checks their tokens, and for which paths the file admits anonymous callers."""
+
+    authenticator: OidcAuthenticator | None
+    anonymous_paths: tuple[str, ...] | None  # None: it does not say
+
+
+def configured(settings: Settings, clock: Clock) -> OutsideIssuers:
+    try:
+        found = _read(settings)
+    except (ValueError, Refusal) as problem:
+        raise BadSettings(f"outside issuers: {problem}") from None
+    if not found.issuers:
+        return OutsideIssuers(None, found.anonymous_paths)
+    oidc = OidcAuthenticator(found.issuers, clock, settings.api_audiences, settings.names)
+    return OutsideIssuers(oidc, found.anonymous_paths)
+
+
+def _read(settings: Settings) -> Configuration:
+    given, own = settings.given, settings.issuers
+    if given.authentication_config:
+        text = read_bounded(Path(given.authentication_config))
+        return read_configuration(text, settings.names, own)
+    ca = given.oidc_ca_file
+    issuer = from_flags(
+        issuer_url=given.oidc_issuer_url,
+        client_id=given.oidc_client_id,
+        username_claim=given.oidc_username_claim,
+        username_prefix=given.oidc_username_prefix,
+        groups_claim=given.oidc_groups_claim,
+        groups_prefix=given.oidc_groups_prefix,
+        required_claims=given.oidc_required_claim,
+        signing_algorithms=given.oidc_signing_algs,
+        authorities=read_bounded(Path(ca)).decode() if ca else "",
+        own_issuers=own,
+    )
+    return Configuration((issuer,))

@@ -1,0 +1,69 @@
+"""The controllers by themselves, for a server elsewhere, with one credential for all of them."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+from orchid import data_directory
+from orchid.access.authorizers.union import Union
+from orchid.assembly.controlling import controller_context, user_agent
+from orchid.assembly.kinds import stored_kinds
+from orchid.assembly.server import wanted_controllers
+from orchid.client.client import Client
+from orchid.clock import SystemClock
+from orchid.controllers.running import run_controllers
+from orchid.engine.catalog import Catalog
+from orchid.kinds import subject_access_review
+from orchid.outbound.https_client import HttpsClient
+from orchid.outbound.remote import InvalidRemote, Remote, read_kubeconfig
+from orchid.settings.checking import Settings
+from orchid.settings.errors import BadSettings
+from orchid.wire.naming import Naming
+
+MAX_ANSWER = 256 << 20
+TIMEOUT = 60.0
+KEPT_CONNECTIONS = 32
+
+
+async def control(settings: Settings, kubeconfig: Path, stop: asyncio.Event) -> None:
+    """Run the controllers of the server that a kubeconfig names until `stop` is set."""
+    names = settings.names
+    files = data_directory.located(settings)
+    try:
+        remote = read_kubeconfig(kubeconfig)
+    except InvalidRemote as problem:
+        raise BadSettings(f"--kubeconfig: {problem}") from None
+    reviews = subject_access_review.declare(names, Union())
+    catalog = Catalog([*stored_kinds(names), *reviews])
+    clients = RemoteClients(remote, catalog, names)
+    context = controller_context(settings, files, SystemClock())
+    working = asyncio.ensure_future(run_controllers(wanted_controllers(settings), clients, context))
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        working.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await working
+        await clients.close()
+
+
+class RemoteClients:
+    """One client for all, to a server elsewhere."""
+
+    def __init__(self, remote: Remote, catalog: Catalog, names: Naming) -> None:
+        self._transport = HttpsClient(
+            remote,
+            max_answer=MAX_ANSWER,
+            timeout=TIMEOUT,
+            keeps=KEPT_CONNECTIONS,
+            user_agent=user_agent(names),
+        )
+        self._client = Client(self._transport, catalog)
+
+    def __call__(self, name: str) -> Client:
+        return self._client
+
+    async def close(self) -> None:
+        await self._transport.close()

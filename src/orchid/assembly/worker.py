@@ -1,0 +1,45 @@
+"""What a worker process serves: the same as a server alone, with the parent's store."""
+
+import asyncio
+import contextlib
+import socket
+
+from orchid import data_directory
+from orchid.assembly.server import Assembly
+from orchid.assembly.stores import opened_audit, opened_store
+from orchid.settings.checking import Settings
+from orchid.workers.counts import WorkerCounts
+from orchid.workers.remote_store import RemoteStore
+
+
+async def serve_as_worker(settings: Settings, parent: RemoteStore, stop: asyncio.Event) -> None:
+    """Do the part of the work that the parent process has given to this one."""
+    begin = parent.begin
+    # Other servers write to etcd as well, so there each worker has its own connection.
+    direct = opened_store(settings) if settings.given.etcd_servers else None
+    async with direct or contextlib.nullcontext(parent) as store, opened_audit(settings) as audit:
+        files = data_directory.located(settings)
+        counts = WorkerCounts(parent)
+        server = Assembly(
+            settings,
+            files,
+            store,
+            audit,
+            store_problem=parent.problem,
+            others=counts,
+            sole_writer=direct is None,
+        )
+        counts.tell(server.metrics.families, server.metrics.reset)
+        parent.forgotten = server.feed.forget_before
+
+        async def ready() -> list[socket.socket]:
+            await parent.ready()
+            return [socket.socket(fileno=number) for number in begin.sockets]
+
+        await server.run(
+            stop,
+            ready,
+            prepares=begin.prepares,
+            listens=begin.listens,
+            controls=begin.controls,
+        )
