@@ -1,10 +1,13 @@
 """Give pending entries their places: the only writer of the log itself.
 
 `Sequencer.step` takes some pending entries and, in one commit, appends them, moves the signed head
-and removes them from among the pending. The head moves by compare-and-swap: of several servers that
-try at once, one succeeds and the others look again. So every entry is logged once, and the log
-never branches. Only the right edge of the log is read, and remembered while nobody else moves the
-head.
+and removes them from among the pending. The signature and the tiles that are written anew cost a
+commit the same for one entry as for many. So a second's worth of them gathers between two looks,
+and what comes during one waits for the next.
+
+The head moves by compare-and-swap: of several servers that try at once, one succeeds and the others
+look again. So every entry is logged once, and the log never branches. Only the right edge of the
+log is read, and remembered while nobody else moves the head.
 """
 
 import asyncio
@@ -87,12 +90,12 @@ class Sequencer:
             await sleep(interval if self._end is not None else interval / FIRST_HURRY)
 
     async def drain(self) -> None:
-        """Give every entry that is pending now its place."""
+        """Give every entry that is pending now its place; one that comes meanwhile may wait."""
         while await self.step():
             pass
 
-    async def step(self) -> int:
-        """Log pending entries, in the order of their commits; say how many were found."""
+    async def step(self) -> bool:
+        """Log pending entries, in the order of their commits; say whether others waited as well."""
         page = await self._store.read(places.PENDING, limit=PAGE)
         waiting = sorted(page.records, key=attrgetter("revision", "key"))
         done = 0
@@ -104,7 +107,8 @@ class Sequencer:
                 done += room
         except RevisionConflict:
             log.debug("ledger.head_moved")  # another server was faster; look again
-        return len(waiting)
+            return True
+        return page.more
 
     async def _append(self, end: _End, waiting: Sequence[Record]) -> None:
         self._end = None  # whether the commit happened is not known

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from orchid.ledger import places
+from orchid.ledger import places, sequencing
 from orchid.ledger.entries import Fact
 from orchid.ledger.reading import StoredLog
 from orchid.ledger.sequencing import MOST_SEGMENTS, LedgerBroken, Sequencer
@@ -156,6 +156,51 @@ async def test_two_servers_append_at_once_without_loss_or_repeat(store: MemorySt
 
     assert sorted(await numbers(store, 180)) == list(range(180))
     assert (await audit(StoredLog(store), VERIFIER)).size == 180
+
+
+class Busy(MemoryStore):
+    """A store to which another entry comes with every commit of the log."""
+
+    arrived = 0
+    commits = 0
+
+    async def commit(self, changes: Sequence[Change]) -> Revision:
+        revision = await super().commit(changes)
+        if any(change.key == places.HEAD for change in changes):
+            self.commits += 1
+            self.arrived += 1
+            await leave_pending(self, 100 + self.arrived, 1)
+        return revision
+
+
+async def test_entries_that_come_meanwhile_gather_for_the_next_time() -> None:
+    """Under load a commit of the log is not spent on each few entries that have just come."""
+    store = Busy()
+    one = sequencer(store)
+    await leave_pending(store, 0, 3)
+
+    await one.drain()
+    after_first = store.commits, await StoredLog(store).pending()
+    await leave_pending(store, 3, 5)
+    await one.drain()
+
+    assert after_first == (1, 1)
+    assert store.commits == 2
+    assert await numbers(store, 9) == [0, 1, 2, 101, 3, 4, 5, 6, 7]
+    await store.close()
+
+
+async def test_more_entries_than_are_read_at_once_are_all_logged(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was pending at the beginning has its place at the end, page after page."""
+    monkeypatch.setattr(sequencing, "PAGE", 4)
+    await leave_pending(store, 0, 11)
+
+    await sequencer(store).drain()
+
+    assert await StoredLog(store).pending() == 0
+    assert await numbers(store, 11) == list(range(11))
 
 
 class Forgetful(MemoryStore):
