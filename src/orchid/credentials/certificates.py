@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import hmac
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -49,7 +49,8 @@ _UNREADABLE_FOR = (
     x509.DuplicateExtension,
     x509.InvalidVersion,
 )
-_VERSION = 0xA0
+_VERSION, _EXTENSIONS = 0xA0, 0xA3
+_STANDARD_OID = 5  # bytes of an identifier below 2.5.29
 _EC_KEY = der.encode_oid("1.2.840.10045.2.1")
 _KNOWN_CURVES = tuple(
     der.encode_oid(curve)
@@ -172,8 +173,24 @@ def issuer_bytes(data: bytes) -> bytes:
 
 def spki_bytes(data: bytes) -> bytes:
     """Give the public key of a DER certificate as the bytes that stand there."""
-    begin = _find_parts(data).subject.stop
-    return data[begin : der.element(data, begin, len(data)).stop]
+    key = _find_parts(data).key
+    return data[key.begin : key.stop]
+
+
+def extensions_without(data: bytes, oids: Container[bytes]) -> bytes:
+    """Give the extensions of a DER certificate as they stand there, but for some.
+
+    Those are named by their identifiers in DER, of five bytes as all of RFC 5280 have.
+    """
+    parts = _find_parts(data)
+    kept = b""
+    for part in der.children(data, parts.key.stop, parts.body.stop):
+        if part.tag == _EXTENSIONS:
+            every = der.element(data, part.start, part.stop)
+            for one in der.children(data, every.start, every.stop):
+                if data[one.start : one.start + _STANDARD_OID] not in oids:
+                    kept += data[one.begin : one.stop]
+    return kept
 
 
 def identify(data: bytes) -> Identity:
@@ -239,9 +256,11 @@ def describe(certificate: x509.Certificate) -> str:
 class _Parts(NamedTuple):
     """Where the parts of a certificate are that we read ourselves."""
 
+    body: der.Element
     serial: der.Element
     issuer: der.Element
     subject: der.Element
+    key: der.Element
 
 
 def _find_parts(data: bytes) -> _Parts:
@@ -259,9 +278,10 @@ def _parts(data: bytes) -> _Parts:
         issuer = der.expect(data, algorithm.stop, body.stop, der.SEQUENCE)
         validity = der.element(data, issuer.stop, body.stop)
         subject = der.expect(data, validity.stop, body.stop, der.SEQUENCE)
+        key = der.expect(data, subject.stop, body.stop, der.SEQUENCE)
     except der.NotDer:
         raise MalformedCertificate(_fault(data)) from None
-    return _Parts(serial, issuer, subject)
+    return _Parts(body, serial, issuer, subject, key)
 
 
 _usual_parts = lru_cache(maxsize=_REMEMBERED)(_parts)

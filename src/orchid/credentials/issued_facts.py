@@ -1,19 +1,21 @@
 """What an issued certificate says, for whoever keeps an inventory: read from its own bytes.
 
 `read_issued` takes the PEM chain that a signer handed out and tells of its first certificate. The
-chain was validated a moment ago, so what was read of it then is not read again. Nothing here judges
-a certificate.
+chain was validated a moment ago, so what was read of it then is not read again. What certificates
+for the same usages, by the same authority, have in common is read once (`_shared`). Nothing here
+judges a certificate.
 """
 
 import datetime
 import hashlib
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 
-from orchid.credentials import certificates
+from orchid.credentials import certificates, der
 from orchid.credentials.authority_keys import algorithm_name, usual_algorithm
 from orchid.credentials.inspection import bits_of, purposes_of
 from orchid.credentials.usages import usages_of
@@ -24,6 +26,9 @@ _NAMES: Final[tuple[type[Any], ...]] = (
     x509.RFC822Name,
     x509.UniformResourceIdentifier,
 )
+_ALTERNATIVE_NAMES = der.encode_oid(x509.SubjectAlternativeName.oid.dotted_string)
+_ITS_OWN = (_ALTERNATIVE_NAMES, der.encode_oid(x509.SubjectKeyIdentifier.oid.dotted_string))
+_USUAL_SIZE, _REMEMBERED = 4096, 64
 
 
 class IssuedFacts(msgspec.Struct, frozen=True):
@@ -42,29 +47,45 @@ class IssuedFacts(msgspec.Struct, frozen=True):
     not_after: datetime.datetime
 
 
+class _Shared(msgspec.Struct, frozen=True):
+    """What the extensions say that many certificates have in common."""
+
+    usages: tuple[str, ...]
+    authority_key: str
+
+
+class _Extensions:
+    """The extensions of a certificate, but for its names and key; the same if their bytes are."""
+
+    __slots__ = ("certificate", "encoded")
+
+    def __init__(self, data: bytes, certificate: x509.Certificate) -> None:
+        self.encoded = certificates.extensions_without(data, _ITS_OWN)
+        self.certificate = certificate
+
+    def __hash__(self) -> int:
+        return hash(self.encoded)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Extensions) and self.encoded == other.encoded
+
+
 def read_issued(chain: bytes) -> IssuedFacts:
     """Read the first certificate of a PEM chain."""
     data = next(iter(certificates.encoded_blocks(chain)))
     certificate = certificates.parse_once(data)
     spki = certificates.spki_bytes(data)
-    found: dict[type, x509.ExtensionType] = {}
-    for extension in certificate.extensions:
-        value = extension.value
-        found[type(value)] = value
-    authority = found.get(x509.AuthorityKeyIdentifier)
-    key_id = getattr(authority, "key_identifier", None) or b""
+    shared = _shared(data, certificate)
     return IssuedFacts(
         data=data,
         serial=serial_name(certificate.serial_number),
         sha256=hashlib.sha256(data).hexdigest(),
         subject=certificates.read_subject_of(data).text or certificate.subject.rfc4514_string(),
-        names=_names(found.get(x509.SubjectAlternativeName)),
-        usages=usages_of(
-            bits_of(found.get(x509.KeyUsage)), purposes_of(found.get(x509.ExtendedKeyUsage))
-        ),
+        names=_names(data, certificate),
+        usages=shared.usages,
         key_algorithm=usual_algorithm(spki) or _algorithm(certificate),
         key_sha256=hashlib.sha256(spki).hexdigest(),
-        authority_key=key_id.hex(),
+        authority_key=shared.authority_key,
         not_before=certificate.not_valid_before_utc,
         not_after=certificate.not_valid_after_utc,
     )
@@ -75,11 +96,36 @@ def serial_name(number: int) -> str:
     return f"{number:x}"
 
 
-def _names(alternative: x509.ExtensionType | None) -> tuple[str, ...]:
+def _shared(data: bytes, certificate: x509.Certificate) -> _Shared:
+    found = _Extensions(data, certificate)
+    return _usual(found) if len(data) <= _USUAL_SIZE else _read(found)
+
+
+def _read(extensions: _Extensions) -> _Shared:
+    found: dict[type, x509.ExtensionType] = {}
+    for extension in extensions.certificate.extensions:
+        value = extension.value
+        found[type(value)] = value
+    authority = found.get(x509.AuthorityKeyIdentifier)
+    key_id = getattr(authority, "key_identifier", None) or b""
+    usages = usages_of(
+        bits_of(found.get(x509.KeyUsage)), purposes_of(found.get(x509.ExtendedKeyUsage))
+    )
+    return _Shared(usages, key_id.hex())
+
+
+_usual = lru_cache(maxsize=_REMEMBERED)(_read)
+
+
+def _names(data: bytes, certificate: x509.Certificate) -> tuple[str, ...]:
     """Hosts, addresses, e-mail addresses and URIs, in that order."""
-    if not isinstance(alternative, x509.SubjectAlternativeName):
+    if _ALTERNATIVE_NAMES not in data:  # as in most certificates of users
         return ()
-    return tuple(str(name) for kind in _NAMES for name in alternative.get_values_for_type(kind))
+    for extension in certificate.extensions:
+        found = extension.value
+        if isinstance(found, x509.SubjectAlternativeName):
+            return tuple(str(name) for kind in _NAMES for name in found.get_values_for_type(kind))
+    return ()
 
 
 def _algorithm(certificate: x509.Certificate) -> str:

@@ -1,13 +1,14 @@
 """What the inventory tells of a certificate is what the X.509 library reads in it."""
 
 import hashlib
+import itertools
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from orchid.credentials.refusals import MalformedCertificate
 from tests.unit.credentials.own_authorities import own
 from tests.unit.credentials.samples import DAY, ED25519, NOW, P256, rsa_key
 
+SERVER_AUTH = ExtendedKeyUsageOID.SERVER_AUTH
 P521 = ec.derive_private_key(0xF00D, ec.SECP521R1())
 KEYS = {"P-256": P256, "P-521": P521, "RSA": rsa_key(), "Ed25519": ED25519}
 PARTS = (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME, NameOID.POSTAL_CODE, NameOID.USER_ID)
@@ -76,6 +78,67 @@ def test_a_key_is_named_by_its_algorithm_and_hash(key: object) -> None:
 def test_keys_of_every_algorithm_that_authorities_have_are_named(algorithm: str) -> None:
     """The two of them with RSA by the library, the others by how their encoding begins."""
     assert read_issued(own(algorithm).certificate_pem).key_algorithm == algorithm
+
+
+def extended(
+    key: ec.EllipticCurvePrivateKey, authority: bytes, usage: str, host: str
+) -> x509.Certificate:
+    """A certificate with the extensions that those of our signers have."""
+    purpose = ExtendedKeyUsageOID.CLIENT_AUTH if usage == "client auth" else SERVER_AUTH
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([]))
+        .issuer_name(x509.Name([]))
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(NOW)
+        .not_valid_after(NOW + DAY)
+        .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier(authority, None, None), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+    if host:
+        names = x509.SubjectAlternativeName([x509.DNSName(host)])
+        builder = builder.add_extension(names, critical=False)
+    return builder.sign(P256, hashes.SHA256())
+
+
+def test_certificates_with_much_in_common_are_not_mixed_up() -> None:
+    """What was remembered of one is told of another only where both have the same extension."""
+    other_key = ec.derive_private_key(0xBEEF, ec.SECP256R1())
+    usages, hosts = ("client auth", "server auth"), ("", "a.example.com", "b.example.com")
+    authorities = (b"a" * 20, b"b" * 20)
+    told = list(itertools.product((P256, other_key), authorities, usages, hosts))
+
+    for _again in range(2):
+        for key, authority, usage, host in told:
+            facts = facts_of(extended(key, authority, usage, host))
+            assert facts.usages == (usage,)
+            assert facts.authority_key == authority.hex()
+            assert facts.names == ((host,) if host else ())
+
+
+def test_an_authority_key_that_is_the_certificates_own_is_told_of() -> None:
+    """A key that signs its own certificate does not hide behind another that does the same."""
+    keys = (P256, ec.derive_private_key(0xBEEF, ec.SECP256R1()))
+    digests = [x509.SubjectKeyIdentifier.from_public_key(key.public_key()).digest for key in keys]
+
+    found = [
+        facts_of(extended(key, digest, "client auth", "")).authority_key
+        for key, digest in zip(keys, digests, strict=True)
+    ]
+
+    assert found == [digest.hex() for digest in digests]
+
+
+def test_certificates_of_more_authorities_than_are_remembered_are_told_right() -> None:
+    """Whoever is forgotten is read again."""
+    authorities = [number.to_bytes(20, "big") for number in range(80)]
+    made = [extended(P256, authority, "client auth", "") for authority in authorities]
+
+    found = [facts_of(one).authority_key for one in [*made, *made]]
+
+    assert found == [authority.hex() for authority in [*authorities, *authorities]]
 
 
 def test_the_first_certificate_of_a_chain_is_told_of() -> None:
