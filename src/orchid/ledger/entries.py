@@ -21,6 +21,9 @@ LARGEST_ENTRY: Final = 4096
 CERTIFICATE_ISSUED: Final = "certificate.issued"
 """The type of entries about certificates; their `serial`, in hex, is what proofs are found by."""
 
+UID: Final = "uid"
+"""The name under which the uid of the object is sealed itself."""
+
 _encoder = msgspec.json.Encoder(order="sorted")
 
 
@@ -40,16 +43,16 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 def entry(fact: Fact, uid: str, now: datetime) -> bytes:
-    """A fact about the object with this uid, as the bytes that are logged."""
-    content: dict[str, Any] = {
-        "type": fact.type,
-        "time": f"{now.isoformat()[:19]}Z",  # much faster than strftime
-        **fact.clear,
-    }
+    """A fact about the object with this uid, as the bytes that are logged.
+
+    Without a uid it is about no object, and nothing can be sealed.
+    """
+    content: dict[str, Any] = {**fact.clear, "type": fact.type, "time": now.replace(microsecond=0)}
     if uid:
-        content["object"] = seal(uid, "uid", uid)
-    if fact.sealed:
-        content["sealed"] = _sealed(uid, fact.sealed)
+        sealed = _sealed(uid, {UID: uid, **fact.sealed})
+        content["object"] = sealed.pop(UID)
+        if sealed:
+            content["sealed"] = sealed
     data = _encoder.encode(content)
     if len(data) > LARGEST_ENTRY:
         raise EntryTooLarge(f"a {fact.type} entry of {len(data)} bytes, limit is {LARGEST_ENTRY}")
@@ -62,9 +65,9 @@ def seal(uid: str, name: str, value: Any) -> str:
 
 
 def _sealed(uid: str, values: Mapping[str, Any]) -> dict[str, str]:
-    salt, found = uid.encode(), {}
+    salt, found, encode = uid.encode(), {}, _encoder.encode
     for name, value in values.items():
         # Not HMAC: its call releases the interpreter lock, and a busy server waits long for it.
-        data = b"%b\0%b\0%b" % (salt, name.encode(), _encoder.encode(value))
+        data = b"%b\0%b\0%b" % (salt, name.encode(), encode(value))
         found[name] = sha256(data).hexdigest()
     return found
