@@ -19,6 +19,7 @@ import pytest
 from orchid.engine.kind import LARGEST_REVIEW, Kind
 from orchid.engine.offload import LARGE_BYTES, THREADS, Offload, body_weight
 from orchid.kinds.pod import MOST_PARTS
+from orchid.kinds.role import MOST_CONDITIONS as MOST_AGGREGATING
 from orchid.wire.codec import bounds, yaml_text
 from orchid.wire.codec.protobuf import sealed
 from orchid.wire.codec.protobuf_scalars import varint
@@ -36,6 +37,7 @@ from tests.api.world import Answer, Api
 
 DEFAULT = "/api/v1/namespaces/default"
 ACCOUNTS, CONFIG_MAPS = f"{DEFAULT}/serviceaccounts", f"{DEFAULT}/configmaps"
+CLUSTER_ROLES = "/apis/rbac.authorization.orch.io/v1/clusterroles"
 REVIEWS = "/apis/authorization.orch.io/v1/selfsubjectaccessreviews"
 JSON, YAML = "application/json", "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -59,10 +61,18 @@ def owners(count: int) -> bytes:
 
 
 def selecting(values: int = 1, requirements: int = 1, raw: str = "") -> bytes:
-    one = {"key": "a", "operator": "In", "values": [f"v{i}" for i in range(values)]}
-    selector = {"rawSelector": raw} if raw else {"requirements": [one] * requirements}
+    selector = {"rawSelector": raw} if raw else {"requirements": [one_of(values)] * requirements}
     asked = {"verb": "get", "resource": "pods", "labelSelector": selector}
     return json.dumps({"spec": {"resourceAttributes": asked}}).encode()
+
+
+def aggregating(selectors: list[dict[str, Any]]) -> bytes:
+    rule = {"clusterRoleSelectors": selectors}
+    return json.dumps({"metadata": {"name": "a"}, "aggregationRule": rule}).encode()
+
+
+def one_of(values: int) -> dict[str, Any]:
+    return {"key": "a", "operator": "In", "values": [f"v{i}" for i in range(values)]}
 
 
 def account(**meta: Any) -> bytes:
@@ -159,6 +169,15 @@ REFUSED: dict[str, tuple[str, str, Callable[[], bytes], int, str]] = {
     "selector, requirements": (
         REVIEWS, JSON, lambda: selecting(requirements=MOST_CONDITIONS + 1),
         400, f"at most {MOST_CONDITIONS} items",
+    ),
+    "aggregation, selectors": (
+        CLUSTER_ROLES, JSON, lambda: aggregating([{"matchLabels": {"a": "b"}}] * 3000),
+        422, f"Too many: 6000: must have at most {MOST_AGGREGATING} items",
+    ),
+    "aggregation, values of a condition": (
+        CLUSTER_ROLES, JSON,
+        lambda: aggregating([{"matchExpressions": [one_of(MOST_AGGREGATING - 1)]}]),
+        422, f"Too many: {MOST_AGGREGATING + 1}: must have at most {MOST_AGGREGATING} items",
     ),
     "selector, text": (
         REVIEWS, JSON, lambda: selecting(raw="a" * (LONGEST_SELECTOR + 1)),
@@ -406,6 +425,7 @@ async def test_the_others_are_served_while_an_answer_is_made(
         (ACCOUNTS, YAML, tags(yaml_text.MOST_DIRECTIVES)),
         (REVIEWS, JSON, selecting(values=MOST_VALUES)),
         (REVIEWS, JSON, selecting(requirements=MOST_CONDITIONS)),
+        (CLUSTER_ROLES, JSON, aggregating([{"matchLabels": {"a": "b"}}] * (MOST_AGGREGATING // 2))),
         (
             CONFIG_MAPS,
             JSON,

@@ -7,6 +7,7 @@ Never   grants by itself: whoever may label a role for aggregation has granted i
 The evaluator works out aggregation anew at each use; what is written here is for people to read.
 """
 
+import functools
 from collections.abc import Iterator
 
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
@@ -53,17 +54,17 @@ class AggregateRoles(Controller[ClusterRole]):
         newest = self._roles.get(found.name)
         if newest is None or newest.aggregation_rule is None:
             return
-        rules = aggregate(newest, self._matching)
+        roles = [self._roles[name] for name in sorted(self._roles)]
+        rules = aggregate(newest, functools.partial(_matching, roles))
         if rules != (newest.rules or ()):
             try:
                 await self._client.update(replace(newest, rules=rules or None))
             except NotFound:
                 return
 
-    def _matching(self, selector: LabelSelector) -> Iterator[ClusterRole]:
-        for name in sorted(self._roles):
-            if selects(selector, self._roles[name].metadata.labels):
-                yield self._roles[name]
+
+def _matching(roles: list[ClusterRole], selector: LabelSelector) -> Iterator[ClusterRole]:
+    return (role for role in roles if selects(selector, role.metadata.labels))
 
 
 CONTROLLER = ControllerDeclaration(

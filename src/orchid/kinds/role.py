@@ -18,7 +18,7 @@ from msgspec import field
 from orchid.engine.kind import Column, Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
-from orchid.wire.fields import FieldError, Path, forbidden, invalid, required
+from orchid.wire.fields import FieldError, Path, forbidden, invalid, required, too_many
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.requirements import LabelSelectorRequirement
@@ -32,6 +32,10 @@ SELECTORS = Path() / "aggregationRule" / "clusterRoleSelectors"
 ALL = "*"  # any verb, any group, any resource, any path
 CORE = ""  # the group without a name
 READ = ("get", "list", "watch")
+
+# Of one aggregationRule: selectors, their conditions, and values. Each is looked at for every role,
+# whenever a role changes.
+MOST_CONDITIONS = 200
 
 
 class PolicyRule(Wire):
@@ -221,12 +225,21 @@ def aggregation_errors(rule: AggregationRule) -> Iterator[FieldError]:
     if not rule.cluster_role_selectors:
         text = "at least one clusterRoleSelector required if aggregationRule is non-nil"
         yield required(SELECTORS, text)
+    count = sum(map(conditions_of, rule.cluster_role_selectors))
+    if count > MOST_CONDITIONS:
+        yield too_many(SELECTORS, count, MOST_CONDITIONS)
+        return
     for index, selector in enumerate(rule.cluster_role_selectors):
         path = SELECTORS[index]
         errors = list(selector_errors(selector, path))
         yield from errors
         if errors:
             yield invalid(path, None, "invalid label selector.")
+
+
+def conditions_of(selector: LabelSelector) -> int:
+    values = (1 + len(requirement.values) for requirement in selector.match_expressions)
+    return 1 + len(selector.match_labels) + sum(values)
 
 
 def selector_errors(selector: LabelSelector, path: Path) -> Iterator[FieldError]:
