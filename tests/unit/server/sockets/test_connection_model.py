@@ -1,0 +1,120 @@
+"""A connection under random actions, against a simple model of what it owes.
+
+The client sends requests in pieces of any size, and reads when it likes. Handlers answer at once or
+are kept waiting. Whatever the order: every request gets exactly one answer, in order, and its own.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterator, Sequence
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from orchid.server.sockets.messages import HttpRequest, Response
+from tests.unit.server.listening import PATIENCE, Client, serving
+
+SEND, WAIT, READ, RELEASE = "send", "wait", "read", "release"
+LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
+
+REQUESTS = st.sampled_from(
+    [
+        "GET /now/{0} HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /later/{0} HTTP/1.1\r\nHost: a\r\n\r\n",
+        "HEAD /now/{0} HTTP/1.1\r\nHost: a\r\n\r\n",
+        "OPTIONS /later/{0} HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc",
+        "POST /now/{0} HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nGET /",
+        "POST /later/{0} HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n1",
+        "PUT /now/{0} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+        "4\r\nabcd\r\n0\r\nHost: b\r\n\r\n",
+        "GET /later/{0} HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    ]
+)
+ACTIONS = st.lists(
+    st.tuples(st.sampled_from([SEND, SEND, WAIT, READ, RELEASE]), st.integers(1, 90)), max_size=40
+)
+
+
+class Handler:
+    """Answers with the target that was asked for, at once or when it is let go."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self._waiting: list[asyncio.Future[None]] = []
+
+    async def __call__(self, request: HttpRequest) -> Response:
+        self.asked.append(request.target)
+        if request.target.startswith("/later"):
+            future = asyncio.get_running_loop().create_future()
+            self._waiting.append(future)
+            await future
+        return Response(200, b"", request.target.encode())
+
+    def release(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+
+def answers(received: bytes, methods: Sequence[str]) -> Iterator[str]:
+    """The bodies of the answers that are complete; of HEAD, its length alone."""
+    for method in methods:
+        while received.startswith(b"HTTP/1.1 100"):
+            received = received.partition(b"\r\n\r\n")[2]
+        head, end, rest = received.partition(b"\r\n\r\n")
+        if not end:
+            return
+        assert head.startswith(b"HTTP/1.1 200 "), head
+        found = LENGTH.search(head)
+        assert found
+        size = 0 if method == "HEAD" else int(found[1])
+        yield rest[:size].decode() if size else f"{int(found[1])} bytes"
+        received = rest[size:]
+    assert not received, "nobody asked for this"
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(REQUESTS, min_size=1, max_size=12), ACTIONS)
+def test_every_request_gets_its_own_answer_in_order(
+    forms: list[str], actions: list[tuple[str, int]]
+) -> None:
+    """However they are cut, and whoever waits."""
+    asyncio.run(driven([form.format(number) for number, form in enumerate(forms)], actions))
+
+
+async def driven(texts: list[str], actions: list[tuple[str, int]]) -> None:
+    """Act, then send the rest and read until every answer is there."""
+    stream, received, handler = "".join(texts).encode(), b"", Handler()
+    methods, targets = zip(*(text.split()[:2] for text in texts), strict=True)
+    wanted = [
+        f"{len(target)} bytes" if method == "HEAD" else target
+        for method, target in zip(methods, targets, strict=True)
+    ]
+    async with serving(handler) as running:
+        client = await running.connect()
+        for action, size in actions:
+            if action == SEND:
+                client.send(stream[:size])
+                stream = stream[size:]
+            elif action == RELEASE:
+                handler.release()
+            elif action == READ:
+                received += await arrived(client)
+            else:
+                await asyncio.sleep(0)
+        client.send(stream)
+        async with asyncio.timeout(PATIENCE):
+            while list(answers(received, methods)) != wanted:
+                handler.release()
+                received += await arrived(client)
+    assert handler.asked == list(targets)
+
+
+async def arrived(client: Client) -> bytes:
+    """What comes within a moment."""
+    try:
+        async with asyncio.timeout(0.002):
+            return await client.reader.read(1 << 16)
+    except TimeoutError:
+        return b""
