@@ -144,8 +144,8 @@ JOBS: dict[str, tuple[int, Job]] = {
             {"spec": {"audiences": ["x"], "expirationSeconds": 3600}},
         ),
     ),
-    "create": (124, account),
-    "csr-create": (129, signing_request),
+    "create": (126, account),
+    "csr-create": (131, signing_request),
 }
 
 

@@ -120,12 +120,7 @@ class Objects:
             changes += _recorded(kind, new, old, request)
         for companion in companions:
             changes += self._inserted(companion, request)
-        try:
-            revision = await self._store.commit(changes)
-        except store.StoreError as failure:
-            raise refusal_of(failure) from failure
-        if revision > self.feed.revision:
-            await self.feed.reach_within(revision, PATIENCE)
+        revision = await self._commit(changes)
         entry = self.feed.cache(kind).entries.get(key)
         if entry is None or entry.revision != revision:  # it has changed again
             entry = Entry.stored(stored, key, value, revision)
