@@ -325,9 +325,8 @@ class Dispatch:
         kind, _ = route
         self._negotiate(exchange, kind, None)
         selected = parse.read_options(exchange.query)
-        self._verbs.listing.selection(
-            kind, selected
-        )  # its errors come before those of the delete options
+        # The errors of the selection come before those of the delete options.
+        self._verbs.listing.selection(kind, selected)
         options = self._delete_options(exchange, request, collection=True)
         request.options = selected._replace(dry_run=request.options.dry_run)
         await self._verbs.deleting.delete_collection(kind, options, request)
