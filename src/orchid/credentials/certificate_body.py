@@ -142,5 +142,5 @@ def key_digest(key_info: bytes) -> bytes:
     """Name a key by the first 160 bits of the SHA-256 of its bits (RFC 7093 section 2)."""
     outer = der.element(key_info, 0, len(key_info))
     algorithm = der.element(key_info, outer.start, outer.stop)
-    bits = der.expect(key_info, algorithm.stop, outer.stop, der.BIT_STRING)
+    bits = der.element(key_info, algorithm.stop, outer.stop, der.BIT_STRING)
     return hashlib.sha256(key_info[bits.start + 1 : bits.stop]).digest()[:20]

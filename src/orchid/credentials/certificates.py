@@ -269,16 +269,16 @@ def _find_parts(data: bytes) -> _Parts:
 
 def _parts(data: bytes) -> _Parts:
     try:
-        outer = der.expect(data, 0, len(data), der.SEQUENCE)
-        body = der.expect(data, outer.start, outer.stop, der.SEQUENCE)
+        outer = der.element(data, 0, len(data), der.SEQUENCE)
+        body = der.element(data, outer.start, outer.stop, der.SEQUENCE)
         serial = der.element(data, body.start, body.stop)
         if serial.tag == _VERSION:
             serial = der.element(data, serial.stop, body.stop)
         algorithm = der.element(data, serial.stop, body.stop)
-        issuer = der.expect(data, algorithm.stop, body.stop, der.SEQUENCE)
+        issuer = der.element(data, algorithm.stop, body.stop, der.SEQUENCE)
         validity = der.element(data, issuer.stop, body.stop)
-        subject = der.expect(data, validity.stop, body.stop, der.SEQUENCE)
-        key = der.expect(data, subject.stop, body.stop, der.SEQUENCE)
+        subject = der.element(data, validity.stop, body.stop, der.SEQUENCE)
+        key = der.element(data, subject.stop, body.stop, der.SEQUENCE)
     except der.NotDer:
         raise MalformedCertificate(_fault(data)) from None
     return _Parts(body, serial, issuer, subject, key)
@@ -318,18 +318,18 @@ def _fault(data: bytes) -> str:
     """Say where bytes stop being a certificate, in the reference's words."""
     part = "certificate"
     try:
-        outer = der.expect(data, 0, len(data), der.SEQUENCE)
+        outer = der.element(data, 0, len(data), der.SEQUENCE)
         part = "tbs certificate"
-        body = der.expect(data, outer.start, outer.stop, der.SEQUENCE)
+        body = der.element(data, outer.start, outer.stop, der.SEQUENCE)
         part = "serial number"
         serial = der.element(data, body.start, body.stop)
         if serial.tag == _VERSION:
             serial = der.element(data, serial.stop, body.stop)
-        der.expect(data, serial.begin, body.stop, der.INTEGER)
+        der.element(data, serial.begin, body.stop, der.INTEGER)
         part = "signature algorithm identifier"
-        inner = der.expect(data, serial.stop, body.stop, der.SEQUENCE)
+        inner = der.element(data, serial.stop, body.stop, der.SEQUENCE)
         part = "algorithm identifier"
-        algorithm = der.expect(data, body.stop, outer.stop, der.SEQUENCE)
+        algorithm = der.element(data, body.stop, outer.stop, der.SEQUENCE)
     except der.NotDer:
         return f"x509: malformed {part}"
     if data[inner.begin : inner.stop] != data[algorithm.begin : algorithm.stop]:

@@ -41,8 +41,8 @@ class Element(msgspec.Struct, frozen=True, gc=False):
     stop: int
 
 
-def element(data: bytes, begin: int, limit: int) -> Element:
-    """Read the element that begins at an offset and must end before a limit."""
+def element(data: bytes, begin: int, limit: int, expected: int | None = None) -> Element:
+    """Read the element that begins at an offset, must end before a limit, and may need a tag."""
     if begin + 2 > limit:
         raise NotDer("sequence truncated" if begin == limit else "truncated tag or length")
     tag = data[begin]
@@ -64,6 +64,8 @@ def element(data: bytes, begin: int, limit: int) -> Element:
     stop = start + length
     if stop > limit:
         raise NotDer("data truncated")
+    if expected is not None and tag != expected:
+        raise NotDer("unexpected tag")
     return Element(tag, begin, start, stop)
 
 
@@ -73,14 +75,6 @@ def children(data: bytes, start: int, stop: int) -> Iterator[Element]:
         child = element(data, start, stop)
         yield child
         start = child.stop
-
-
-def expect(data: bytes, begin: int, limit: int, tag: int) -> Element:
-    """Read an element that must have a given tag."""
-    found = element(data, begin, limit)
-    if found.tag != tag:
-        raise NotDer("unexpected tag")
-    return found
 
 
 def encode(tag: int, *parts: bytes) -> bytes:

@@ -236,7 +236,7 @@ def _skeleton(value: str) -> str:
 def _read_attribute(data: bytes, pair: der.Element, *, joined: bool) -> Attribute:
     if pair.tag != der.SEQUENCE:
         raise der.NotDer("attribute is not a sequence")
-    oid = der.expect(data, pair.start, pair.stop, der.OID)
+    oid = der.element(data, pair.start, pair.stop, der.OID)
     value = der.element(data, oid.stop, pair.stop)
     if value.stop != pair.stop:
         raise der.NotDer("attribute has trailing data")

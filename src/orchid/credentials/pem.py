@@ -31,6 +31,10 @@ _COLON = ord(":")
 _MAX_LABEL = 1000  # a refusal repeats it
 _MAX_HEADERS = 64
 _HEADERS = re.compile(rb"(?:\n[^-\n:][^\n:]*+:[^\n]*+)*+")
+# One block as most programs write it, and nothing else.
+_USUAL = re.compile(
+    rb"-----BEGIN ([A-Z0-9 ]{1,64})-----\n([A-Za-z0-9+/=\n]++)(?<=\n)-----END \1-----\n?"
+)
 
 
 class Block(NamedTuple):
@@ -53,7 +57,10 @@ def split(
 
 def first(text: bytes | str, *, max_bytes: int = MAX_BYTES) -> Block | None:
     """Find the first block of a text, whatever follows it."""
-    return next(_scan(_bounded(text, max_bytes), MAX_BLOCKS), None)
+    data = _bounded(text, max_bytes)
+    if usual := _USUAL.fullmatch(data):
+        return _block(usual[1], b"", usual[2].translate(None, _BLANKS))
+    return next(_scan(data, MAX_BLOCKS), None)
 
 
 def encode(label: str, data: bytes) -> bytes:

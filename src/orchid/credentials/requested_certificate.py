@@ -175,7 +175,7 @@ def _hidden_in_extensions(request: SigningRequest, usages: Sequence[str]) -> Ite
 def _bits(value: bytes) -> frozenset[int]:
     """The bits of a key usage; what cannot be read counts as every bit."""
     try:
-        found = der.expect(value, 0, len(value), der.BIT_STRING)
+        found = der.element(value, 0, len(value), der.BIT_STRING)
     except der.NotDer:
         return frozenset(range(_USAGE_BITS))
     content = value[found.start + 1 : found.stop]
@@ -189,7 +189,7 @@ def _bits(value: bytes) -> frozenset[int]:
 
 def _purposes(value: bytes) -> set[str]:
     try:
-        outer = der.expect(value, 0, len(value), der.SEQUENCE)
+        outer = der.element(value, 0, len(value), der.SEQUENCE)
         return {
             der.decode_oid(value[part.start : part.stop])
             for part in der.children(value, outer.start, outer.stop)

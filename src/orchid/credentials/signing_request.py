@@ -29,7 +29,7 @@ from orchid.credentials.refusals import (
     MalformedRequest,
     TooMuchPem,
     UnsupportedKey,
-    panics_as,
+    is_panic,
 )
 
 MAX_DER = 64 * 1024
@@ -137,9 +137,9 @@ def parse(text: bytes | str) -> SigningRequest:
 def unproven_subject(text: bytes | str) -> DistinguishedName:
     """Read whom a request names; whether its signature fits is asked elsewhere."""
     data = _block(text)
-    _refuse_wrong_shape(data)
+    outer = _outer_element(data)
     try:
-        return read_subject(data, _info_elements(data)[1])
+        return read_subject(data, _info_elements(data, outer)[1])
     except der.NotDer as error:
         raise MalformedRequest(f"asn1: syntax error: {error}") from None
 
@@ -169,15 +169,15 @@ _parse_large = lru_cache(maxsize=_REMEMBERED_LARGE)(parse)
 
 def parse_der(data: bytes) -> SigningRequest:
     """Read one DER request and verify its signature."""
-    _refuse_wrong_shape(data)
+    outer = _outer_element(data)
     try:
-        request = _read(data)
+        return _read(data, outer)
     except der.NotDer as error:
         raise MalformedRequest(f"asn1: syntax error: {error}") from None
-    return request
 
 
-def _refuse_wrong_shape(data: bytes) -> None:
+def _outer_element(data: bytes) -> der.Element:
+    """The sequence that is the whole request."""
     if not data:
         raise MalformedRequest("asn1: syntax error: sequence truncated")
     if len(data) > MAX_DER:
@@ -192,11 +192,12 @@ def _refuse_wrong_shape(data: bytes) -> None:
         raise MalformedRequest(f"asn1: syntax error: {error}") from None
     if outer.stop != len(data):
         raise MalformedRequest("asn1: syntax error: trailing data")
+    return outer
 
 
-def _read(data: bytes) -> SigningRequest:
-    info, name = _info_elements(data)
-    key_info = der.expect(data, name.stop, info.stop, der.SEQUENCE)
+def _read(data: bytes, outer: der.Element) -> SigningRequest:
+    info, name = _info_elements(data, outer)
+    key_info = der.element(data, name.stop, info.stop, der.SEQUENCE)
     _refuse_bare_rsa(data, key_info)
     subject = read_subject(data, name)
     extensions = _requested_extensions(data, key_info.stop, info.stop)
@@ -217,17 +218,16 @@ def _read(data: bytes) -> SigningRequest:
     )
 
 
-def _info_elements(data: bytes) -> tuple[der.Element, der.Element]:
+def _info_elements(data: bytes, outer: der.Element) -> tuple[der.Element, der.Element]:
     """Find what is signed in a request, and the subject in it."""
-    outer = der.element(data, 0, len(data))
-    info = der.expect(data, outer.start, outer.stop, der.SEQUENCE)
-    version = der.expect(data, info.start, info.stop, der.INTEGER)
-    return info, der.expect(data, version.stop, info.stop, der.SEQUENCE)
+    info = der.element(data, outer.start, outer.stop, der.SEQUENCE)
+    version = der.element(data, info.start, info.stop, der.INTEGER)
+    return info, der.element(data, version.stop, info.stop, der.SEQUENCE)
 
 
 def _refuse_bare_rsa(data: bytes, key_info: der.Element) -> None:
     """The parameters of an RSA key are NULL (RFC 3279, 2.3.1); the library does not insist."""
-    algorithm = der.expect(data, key_info.start, key_info.stop, der.SEQUENCE)
+    algorithm = der.element(data, key_info.start, key_info.stop, der.SEQUENCE)
     said = data[algorithm.start : algorithm.stop]
     if said.startswith(_RSA_KEY) and said != _RSA_KEY + _NULL:
         raise MalformedRequest("x509: RSA key missing NULL parameters")
@@ -236,7 +236,7 @@ def _refuse_bare_rsa(data: bytes, key_info: der.Element) -> None:
 def _requested_extensions(data: bytes, begin: int, limit: int) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for extension in _extension_elements(data, begin, limit):
-        oid = der.expect(data, extension.start, extension.stop, der.OID)
+        oid = der.element(data, extension.start, extension.stop, der.OID)
         value = der.element(data, oid.stop, extension.stop)
         if value.tag == der.BOOLEAN:
             value = der.element(data, value.stop, extension.stop)
@@ -254,11 +254,11 @@ def _requested_extensions(data: bytes, begin: int, limit: int) -> dict[str, byte
 def _extension_elements(data: bytes, begin: int, limit: int) -> Iterator[der.Element]:
     if begin == limit:
         return
-    attributes = der.expect(data, begin, limit, _ATTRIBUTES)
+    attributes = der.element(data, begin, limit, _ATTRIBUTES)
     for attribute in der.children(data, attributes.start, attributes.stop):
-        oid = der.expect(data, attribute.start, attribute.stop, der.OID)
+        oid = der.element(data, attribute.start, attribute.stop, der.OID)
         if data[oid.start : oid.stop] == _EXTENSION_REQUEST:
-            values = der.expect(data, oid.stop, attribute.stop, der.SET)
+            values = der.element(data, oid.stop, attribute.stop, der.SET)
             for extensions in der.children(data, values.start, values.stop):
                 yield from der.children(data, extensions.start, extensions.stop)
 
@@ -275,7 +275,7 @@ class _AlternativeNames:
 
     def read(self, value: bytes) -> None:
         """Read the value of the extension (RFC 5280 section 4.2.1.6)."""
-        outer = der.expect(value, 0, len(value), der.SEQUENCE)
+        outer = der.element(value, 0, len(value), der.SEQUENCE)
         if outer.stop != len(value):
             raise der.NotDer("trailing data")
         for count, name in enumerate(der.children(value, outer.start, outer.stop)):
@@ -324,14 +324,17 @@ def _is_uri(text: str) -> bool:
 
 
 def _prove_key(data: bytes) -> CertifiedKey:
-    with panics_as(MalformedRequest, _UNREADABLE):
-        try:
-            request = x509.load_der_x509_csr(data)
-        except (ValueError, Warning, x509.InvalidVersion):
-            # A warning arrives here only where warnings are errors: the library will refuse soon.
-            raise MalformedRequest(_UNREADABLE) from None
+    try:
+        request = x509.load_der_x509_csr(data)
         public = _public_key(request)
         _verify(request, public)
+    except (ValueError, Warning, x509.InvalidVersion):
+        # A warning arrives here only where warnings are errors: the library will refuse soon.
+        raise MalformedRequest(_UNREADABLE) from None
+    except BaseException as problem:  # as `panics_as`, whose three calls are felt here
+        if is_panic(type(problem)):
+            raise MalformedRequest(_UNREADABLE) from None
+        raise
     return public
 
 
@@ -342,11 +345,11 @@ def _public_key(request: x509.CertificateSigningRequest) -> CertifiedKey:
         raise MalformedRequest("x509: unsupported elliptic curve") from None
     except (ValueError, Warning):
         raise MalformedRequest("x509: invalid public key") from None
-    if isinstance(public, rsa.RSAPublicKey):
-        _refuse_unusable_rsa(public)
-    elif isinstance(public, ec.EllipticCurvePublicKey):
+    if isinstance(public, ec.EllipticCurvePublicKey):
         if public.curve.name not in _CURVES:
             raise MalformedRequest("x509: unsupported elliptic curve")
+    elif isinstance(public, rsa.RSAPublicKey):
+        _refuse_unusable_rsa(public)
     elif not isinstance(public, ed25519.Ed25519PublicKey | mldsa.MLDSA65PublicKey):
         raise MalformedRequest(_NO_ALGORITHM)
     return public
@@ -367,42 +370,47 @@ def _refuse_unusable_rsa(public: rsa.RSAPublicKey) -> None:
 
 
 def _verify(request: x509.CertificateSigningRequest, public: CertifiedKey) -> None:
-    sort = _sort(public)
     try:
-        if isinstance(request.signature_hash_algorithm, hashes.MD5):
-            raise MalformedRequest("x509: cannot verify signature: insecure algorithm MD5-RSA")
-        algorithm = request.signature_algorithm_oid.dotted_string
-        wanted = _SIGNED_WITH.get(algorithm, sort)
-        if wanted != sort:
-            raise MalformedRequest(
-                f"x509: signature algorithm specifies an {wanted} public key, "
-                f"but have public key of type {_KEY_TYPES[sort]}"
-            )
-        valid = _is_signed(request, public, algorithm)
+        valid = _is_signed(request, public)
     except (ValueError, TypeError, Warning, UnsupportedAlgorithm):
         raise MalformedRequest(_NO_ALGORITHM) from None
     if valid:
         return
+    sort = _sort(public)
     if sort == _RSA:
         raise MalformedRequest("crypto/rsa: verification error")
     raise MalformedRequest(f"x509: {sort} verification failure")
 
 
-def _is_signed(
-    request: x509.CertificateSigningRequest, public: CertifiedKey, algorithm: str
-) -> bool:
+def _is_signed(request: x509.CertificateSigningRequest, public: CertifiedKey) -> bool:
     """Verify the signature, with the key that was read already where its use is simple.
 
     The library would read the key once more, and set it up anew: a seventh of the work.
     """
+    algorithm = request.signature_algorithm_oid.dotted_string
     usual = _ECDSA_SIGNATURES.get(algorithm)
     if usual is None or not isinstance(public, ec.EllipticCurvePublicKey):
+        _refuse_unfit_algorithm(request, public, algorithm)
         return request.is_signature_valid
     try:
         public.verify(request.signature, request.tbs_certrequest_bytes, usual)
     except InvalidSignature:
         return False
     return True
+
+
+def _refuse_unfit_algorithm(
+    request: x509.CertificateSigningRequest, public: CertifiedKey, algorithm: str
+) -> None:
+    if isinstance(request.signature_hash_algorithm, hashes.MD5):
+        raise MalformedRequest("x509: cannot verify signature: insecure algorithm MD5-RSA")
+    sort = _sort(public)
+    wanted = _SIGNED_WITH.get(algorithm, sort)
+    if wanted != sort:
+        raise MalformedRequest(
+            f"x509: signature algorithm specifies an {wanted} public key, "
+            f"but have public key of type {_KEY_TYPES[sort]}"
+        )
 
 
 def _sort(public: CertifiedKey) -> str:

@@ -166,6 +166,30 @@ def test_any_text_is_split_and_its_first_block_is_the_first(text: str) -> None:
     assert pem.first(text) == next(iter(blocks), None)
 
 
+USUAL = pem.encode("A B", bytes(range(60)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        USUAL,
+        USUAL.rstrip(b"\n"),
+        USUAL + b"\n",
+        USUAL + USUAL,
+        USUAL.replace(b"END A B", b"END A"),
+        USUAL.replace(b"\n-----END", b"-----END"),
+        USUAL.replace(b"\n-----END", b"\n\n-----END"),
+        USUAL.replace(b"\n-----END", b"=\n-----END"),
+        USUAL.replace(b"AAEC", b"AA=="),
+        USUAL.replace(b"AAEC", b"AA:C"),
+        USUAL.replace(b"A B-", b"A B -"),
+    ],
+)
+def test_a_text_that_is_one_block_is_read_as_any_other(text: bytes) -> None:
+    """The short way to the only block finds what the long way finds, or nothing as that does."""
+    assert pem.first(text) == next(iter(pem.split(text)), None)
+
+
 def test_the_bytes_of_a_block_are_not_shown() -> None:
     """They may be a private key, and what is printed ends in a log."""
     (block,) = pem.split(GOOD)
