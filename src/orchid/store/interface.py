@@ -199,7 +199,7 @@ class GroupingStore(Store, Protocol):
     async def commit_each(self, commits: Sequence[Sequence[Change]]) -> list[Outcome]:
         """Make each commit by itself, in order, and tell what became of each.
 
-        They must be as `check_changes` demands. Raises StoreUnavailable if none was begun.
+        They must be as `check_changes` demands. Raises StoreError if all have failed together.
         """
         ...
 

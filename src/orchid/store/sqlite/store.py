@@ -26,14 +26,13 @@ from orchid.store.interface import (
     Page,
     Revision,
     Span,
-    StoreError,
     StoreUnavailable,
     check_changes,
     check_read,
 )
 from orchid.store.sqlite import file as sqlite_file
 from orchid.store.sqlite import tables as sqlite_tables
-from orchid.store.sqlite.writer import Compaction, QueuedCommit, Settled, Writer, failed
+from orchid.store.sqlite.writer import Compaction, QueuedCommits, Settled, Writer, failed
 from orchid.store.tail import Tail, follow
 
 T = TypeVar("T")
@@ -50,7 +49,7 @@ class SQLiteStore:
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
         self._writer = Writer(file.writing, self._loop, self._deliver)
         self._writer.start()
-        self._queued: list[QueuedCommit] = []
+        self._queued: list[QueuedCommits] = []
         self._closing: asyncio.Task[None] | None = None
 
     @classmethod
@@ -65,23 +64,20 @@ class SQLiteStore:
     async def commit(self, changes: Sequence[Change]) -> Revision:
         self._check_open()
         check_changes(changes)
-        return await self._queue(tuple(changes))
+        [outcome] = await self._queue((tuple(changes),))
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     async def commit_each(self, commits: Sequence[Sequence[Change]]) -> list[Outcome]:
         self._check_open()
-        outcomes: list[Outcome] = []
-        for answer in [self._queue(changes) for changes in commits]:
-            try:
-                outcomes.append(await answer)
-            except StoreError as error:
-                outcomes.append(error)
-        return outcomes
+        return await self._queue(commits)
 
-    def _queue(self, changes: Sequence[Change]) -> asyncio.Future[Revision]:
-        answer: asyncio.Future[Revision] = self._loop.create_future()
+    def _queue(self, commits: Sequence[Sequence[Change]]) -> asyncio.Future[list[Outcome]]:
+        answer: asyncio.Future[list[Outcome]] = self._loop.create_future()
         if not self._queued:
             self._loop.call_soon(self._hand_over)
-        self._queued.append(QueuedCommit(changes, answer))
+        self._queued.append(QueuedCommits(commits, answer))
         return answer
 
     def _hand_over(self) -> None:

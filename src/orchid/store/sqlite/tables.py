@@ -11,13 +11,14 @@ A *position* is a revision and the number of the change within its commit, in on
 that the log is only ever appended to and needs no second index. A value is written once.
 """
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import chain, starmap
 from typing import NamedTuple, cast
 
 import apsw
+import msgspec
 
 from orchid.store.interface import (
     ABSENT,
@@ -25,6 +26,7 @@ from orchid.store.interface import (
     MAX_CHANGES,
     Batch,
     Change,
+    Outcome,
     Page,
     Record,
     Revision,
@@ -73,11 +75,11 @@ class Extent(NamedTuple):
 class CommitOutcome(NamedTuple):
     """What came of a group of commits: an answer for each, and what watchers are to see."""
 
-    answers: list[Revision | RevisionConflict]
+    answers: list[Outcome]
     batch: Batch
 
 
-class _Held(NamedTuple):
+class _Held(msgspec.Struct, frozen=True, gc=False):
     position: int
     value: bytes
 
@@ -98,8 +100,8 @@ def apply(
     it back; so the steps are few and large.
     """
     db.execute("BEGIN IMMEDIATE")
-    group = _Group(newest, _held(db, (change.key for changes in commits for change in changes)))
-    answers = [group.judge(changes) for changes in commits]
+    group = _Group(newest, _held(db, [change.key for changes in commits for change in changes]))
+    answers: list[Outcome] = [group.judge(changes) for changes in commits]
     group.write(db)
     db.execute("COMMIT")
     return CommitOutcome(answers, Batch(tuple(group.events), group.newest))
@@ -150,7 +152,7 @@ class _Group:
         if gone := [key for key in self._touched if self._held[key] is None]:
             db.execute(
                 "DELETE FROM current WHERE key IN (SELECT value FROM json_each(?))",
-                (json.dumps(gone),),
+                (_json(gone),),
             )
 
 
@@ -261,11 +263,11 @@ def _snapshot(db: apsw.Connection) -> Iterator[Extent]:
         db.execute("ROLLBACK")  # nothing was written; also ends a cursor left half-way
 
 
-def _held(db: apsw.Connection, keys: Iterable[str]) -> dict[str, _Held | None]:
+def _held(db: apsw.Connection, keys: list[str]) -> dict[str, _Held | None]:
     rows = db.execute(
         "SELECT c.key, c.position, l.value FROM json_each(?) AS wanted"
         " CROSS JOIN current AS c ON c.key = wanted.value CROSS JOIN log AS l USING (position)",
-        (json.dumps(list(keys)),),
+        (_json(keys),),
     )
     return {key: _Held(position, value) for key, position, value in rows}
 
@@ -275,10 +277,20 @@ def _insert(db: apsw.Connection, statement: str, rows: Sequence[tuple[object, ..
     done = 0
     while done < len(rows):
         size = min(ROWS_PER_INSERT, 1 << ((len(rows) - done).bit_length() - 1))
-        one = "(" + ",".join("?" * len(rows[0])) + ")"
         bindings = list(chain.from_iterable(rows[done : done + size]))
-        db.execute(f"{statement} {','.join([one] * size)}", cast("tuple[str, ...]", bindings))
+        text = _with_rows(statement, len(rows[0]), size)
+        db.execute(text, cast("tuple[str, ...]", bindings))
         done += size
+
+
+@lru_cache(maxsize=32)  # three statements in seven sizes
+def _with_rows(statement: str, columns: int, size: int) -> str:
+    one = "(" + ",".join("?" * columns) + ")"
+    return f"{statement} {','.join([one] * size)}"
+
+
+def _json(keys: list[str]) -> str:
+    return msgspec.json.encode(keys).decode()
 
 
 def _record(key: str, held: _Held | None) -> Record | None:

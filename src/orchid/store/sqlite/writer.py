@@ -11,12 +11,21 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 import apsw
 
-from orchid.store.interface import Batch, Change, Revision, StoreError, StoreFull, StoreUnavailable
+from orchid.store.interface import (
+    Batch,
+    Change,
+    Outcome,
+    Revision,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+)
 from orchid.store.sqlite import tables as sqlite_tables
 
 log = logging.getLogger(__name__)
@@ -25,11 +34,11 @@ MAX_GROUP = 512
 MAX_GROUP_BYTES = 8 << 20
 
 
-class QueuedCommit(NamedTuple):
-    """Changes to be made as one revision, and the future that waits for it."""
+class QueuedCommits(NamedTuple):
+    """Commits that came together, and the future that waits for what becomes of each."""
 
-    changes: Sequence[Change]
-    answer: asyncio.Future[Revision]
+    commits: Sequence[Sequence[Change]]
+    answer: asyncio.Future[list[Outcome]]
 
 
 class Compaction(NamedTuple):
@@ -39,7 +48,8 @@ class Compaction(NamedTuple):
     answer: asyncio.Future[Revision]
 
 
-Settled = tuple[asyncio.Future[Revision], Revision | StoreError]
+Work = QueuedCommits | Compaction
+Settled = tuple[asyncio.Future[Any], list[Outcome] | Revision | StoreError]
 Deliver = Callable[[Batch, Sequence[Settled]], None]
 """Called in the event loop: what happened since, and the answers that have become known.
 
@@ -59,7 +69,7 @@ class Writer:
         self._newest = sqlite_tables.extent(db).newest
         self._in_doubt = False  # a transaction failed: look at the file before going on
         # None: the end
-        self._work: SimpleQueue[Sequence[QueuedCommit | Compaction] | None] = SimpleQueue()
+        self._work: SimpleQueue[Sequence[Work] | None] = SimpleQueue()
         self._compactions: deque[Compaction] = deque()
         self._ending = False
         # A daemon, so that a program which dies without closing its store does die.
@@ -68,7 +78,7 @@ class Writer:
     def start(self) -> None:
         self._thread.start()
 
-    def put(self, work: Sequence[QueuedCommit | Compaction]) -> None:
+    def put(self, work: Sequence[Work]) -> None:
         """Hand over work; its futures are answered in the event loop."""
         self._work.put(work)
 
@@ -80,8 +90,8 @@ class Writer:
     def _run(self) -> None:
         try:
             while not self._ending:
-                if commits := self._gather():
-                    self._guard(self._commit, commits)
+                if gathered := self._gather():
+                    self._guard(self._commit, gathered)
                 elif self._compactions:
                     self._guard(self._sweep, [self._compactions.popleft()])
             closed = StoreUnavailable("the store is closed")
@@ -89,13 +99,13 @@ class Writer:
         except RuntimeError:
             log.debug("the event loop has ended before its store was closed")
 
-    def _gather(self) -> list[QueuedCommit]:
+    def _gather(self) -> list[QueuedCommits]:
         """Everything that waits, within reason; sleeps while there is nothing to do at all."""
-        commits: list[QueuedCommit] = []
-        size = 0
-        while len(commits) < MAX_GROUP and size < MAX_GROUP_BYTES and not self._ending:
+        gathered: list[QueuedCommits] = []
+        count = size = 0
+        while count < MAX_GROUP and size < MAX_GROUP_BYTES and not self._ending:
             try:
-                work = self._work.get(block=not commits and not self._compactions)
+                work = self._work.get(block=not gathered and not self._compactions)
             except Empty:
                 break
             if work is None:
@@ -104,10 +114,13 @@ class Writer:
             for one in work:
                 if isinstance(one, Compaction):
                     self._compactions.append(one)
-                else:
-                    commits.append(one)
-                    size += sum(len(change.value or b"") for change in one.changes)
-        return commits
+                    continue
+                gathered.append(one)
+                count += len(one.commits)
+                for changes in one.commits:
+                    for change in changes:
+                        size += len(change.value or b"")
+        return gathered
 
     def _guard(self, act: Callable[[list[Any]], None], work: list[Any]) -> None:
         """Do something to the file; if that fails, say so to everyone concerned and carry on."""
@@ -122,11 +135,13 @@ class Writer:
             self._roll_back()
             self._post(self._now(), [(each.answer, failed(error)) for each in work])
 
-    def _commit(self, commits: list[QueuedCommit]) -> None:
-        outcome = sqlite_tables.apply(self._db, self._newest, [each.changes for each in commits])
+    def _commit(self, gathered: list[QueuedCommits]) -> None:
+        commits = [changes for each in gathered for changes in each.commits]
+        outcome = sqlite_tables.apply(self._db, self._newest, commits)
         self._newest = outcome.batch.revision
-        answers = [each.answer for each in commits]
-        self._post(outcome.batch, list(zip(answers, outcome.answers, strict=True)))
+        answers = iter(outcome.answers)
+        settled = [(each.answer, list(islice(answers, len(each.commits)))) for each in gathered]
+        self._post(outcome.batch, settled)
 
     def _sweep(self, compactions: list[Compaction]) -> None:
         [compaction] = compactions
