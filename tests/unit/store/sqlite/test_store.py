@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from pathlib import Path
 
 import apsw
@@ -71,6 +72,24 @@ class TestSmallSteps(StoreSuite):
 
 
 # Reopening
+
+
+async def test_a_commit_is_never_told_in_two_parts(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the history in the file, a batch ends with a revision, even if that makes it too long."""
+    monkeypatch.setattr(sqlite_tables, "EVENTS_PER_REPLAY", 2)
+    store = await SQLiteStore.open(path)
+    first = await store.commit([Change(key, b"1", ABSENT) for key in "abcde"])
+    await put(store, "f", b"1")
+    await store.close()
+
+    store = await SQLiteStore.open(path)
+    async with aclosing(store.watch(ALL, after=first - 1)) as watch:
+        batch = await anext(watch)
+    await store.close()
+
+    assert ([event.key for event in batch.events], batch.revision) == ([*"abcde"], first)
 
 
 async def test_reopened_file_has_everything(path: Path) -> None:
