@@ -41,6 +41,7 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         "_incoming",
         "_opened",
         "_outgoing",
+        "_paused",
         "_protocol",
         "_tls",
         "_transport",
@@ -69,6 +70,7 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         self._closing = False
         self._connected = False
         self._waits = False  # for its turn in the handshake
+        self._paused = False  # the protocol above wants to hear nothing for now
         self.deadline = deadline  # for the handshake
 
     # What the socket says
@@ -85,6 +87,7 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         if len(data) > _PIECE_IN:
             for start in range(0, len(data), _PIECE_IN):
                 self.data_received(data[start : start + _PIECE_IN])
+            self._rest()
             return
         tls, incoming, protocol = self._tls, self._incoming, self._protocol
         incoming.write(data)
@@ -112,6 +115,16 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         if ended and not self._closing:
             protocol.eof_received()
             self.close()
+
+    def _rest(self) -> None:
+        """Read on in the next turn of the loop; it would go on for megabytes in this one."""
+        if not self._closing and not self._paused:
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        if not (self._closing or self._paused or self._waits):
+            self._transport.resume_reading()
 
     def eof_received(self) -> bool:
         """A closed socket ends the channel: TLS has no half-closed connections here."""
@@ -210,9 +223,11 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         return self._closing
 
     def pause_reading(self) -> None:
+        self._paused = True
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
+        self._paused = False
         self._transport.resume_reading()
 
     def get_write_buffer_size(self) -> int:
