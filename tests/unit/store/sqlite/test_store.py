@@ -311,6 +311,22 @@ async def test_full_disk_refuses_commits_until_there_is_room(store: SQLiteStore)
     assert [event.key for event in await events_until(store, 3, after=1)] == ["a", "big"]
 
 
+async def test_commits_that_came_together_fail_together_when_the_disk_is_full(
+    store: SQLiteStore,
+) -> None:
+    """They share a transaction: none is made, and there is one error for all of them."""
+    await put(store, "a", b"1")
+    db = store._file.writing
+    db.execute(f"PRAGMA max_page_count = {db.pragma('page_count')}")
+
+    with pytest.raises(StoreFull, match="no room"):
+        await store.commit_each(
+            [[Change("small", b"1", ABSENT)], [Change("big", bytes(1_000_000), ABSENT)]]
+        )
+
+    assert (await store.read(ALL)).records == [Record("a", b"1", 2)]
+
+
 async def test_commit_that_reached_the_disk_unnoticed_is_seen(
     store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
