@@ -80,6 +80,9 @@ class EventStream:
             self.received += chunk.data
             self._arrived.set()
 
+    def when_taken(self, step: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_soon(step)
+
     def finish(self) -> None:
         self._end("finish")
 

@@ -2,18 +2,22 @@
 
 One list, selected from 20,000 objects by 2,000 conditions, held the loop for 16 s of processor
 time; by one condition, as a whole, or as a deletion that is only tried, for some tenths of a
-second. The test counts the turns of the loop, not the time.
+second. A watch that begins with 20,000 objects wrote them all at once: it held the loop, and the
+client was cut off because it could not read as fast. The tests count turns of the loop, not time.
 """
 
 import asyncio
 from contextlib import AsyncExitStack
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 
 from orchid.engine.verbs.listing import MOST_AT_ONCE
+from orchid.server.negotiate import PROTOBUF
+from orchid.server.watch_stream import PIECE_EVENTS
 from orchid.wire.selection import MOST_CONDITIONS
-from tests.api.world import Answer, Api
+from tests.api.world import ADMIN, Answer, Api
+from tests.unit.server.listening import serving, until
 
 MANY = MOST_AT_ONCE + 1
 PLACE = "/api/v1/namespaces/many/configmaps"
@@ -75,6 +79,72 @@ async def test_a_selector_has_a_limit(server: Api, verb: str, watch: str) -> Non
 
         assert (answer.status, answer.json["reason"]) == (400, "BadRequest")
         assert f"at most {MOST_CONDITIONS} conditions" in answer.json["message"]
+
+
+FORMS = {
+    "objects": "",
+    "metadata": "application/json;as=PartialObjectMetadata;g=meta.orch.io;v=v1",
+    "rows of a table": "application/json;as=Table;g=meta.orch.io;v=v1",
+    "protobuf": PROTOBUF,
+}
+FROM = {"what is there": "", "the beginning": "&resourceVersion=1"}
+
+
+async def test_a_watcher_gets_hundreds_of_events_in_pieces(server: Api) -> None:
+    """What was there before a watch is too much for one turn of the loop, in whatever form."""
+    names = {f"o{number}" for number in range(5 * PIECE_EVENTS)}
+    await asyncio.gather(*(server.call("POST", PLACE, {"metadata": {"name": n}}) for n in names))
+
+    for (form, accept), (start, asked) in product(FORMS.items(), FROM.items()):
+        async with server.watch(f"{PLACE}?watch=1{asked}", accept=accept) as stream:
+            told = [0]
+            while told[-1] < len(names):
+                told.append(stream.received.count(b"ADDED"))
+                await asyncio.sleep(0)
+
+        assert max(now - before for before, now in pairwise(told)) <= PIECE_EVENTS, (form, start)
+
+
+async def test_changes_while_a_watch_begins_are_told_once_and_in_order(server: Api) -> None:
+    """The collection as it was, then all that has happened since, then what happens."""
+    names = [f"o{number:03}" for number in range(3 * PIECE_EVENTS)]
+    for name in names:
+        await server.make(PLACE, {"metadata": {"name": name}})
+    target = f"{PLACE}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+    async with server.watch(f"{target}&allowWatchBookmarks=true") as stream:
+        await server.call("DELETE", f"{PLACE}/{names[-1]}")
+        await server.make(PLACE, {"metadata": {"name": "a"}})
+        events = await stream.take(len(names) + 3)
+        await server.make(PLACE, {"metadata": {"name": "b"}})
+        events.append(await stream.next())
+
+    told = [(event["type"], event["object"]["metadata"].get("name")) for event in events]
+    assert told == [
+        *(("ADDED", name) for name in names),
+        ("BOOKMARK", None),
+        ("DELETED", names[-1]),
+        ("ADDED", "a"),
+        ("ADDED", "b"),
+    ]
+
+
+async def test_a_slow_watcher_gets_a_large_collection(server: Api) -> None:
+    """Far more than it may leave unread once it follows: it is not cut off meanwhile."""
+    large = {"data": {"x": "y" * 900_000}}
+    for number in range(12):
+        await server.make(PLACE, {"metadata": {"name": f"o{number}"}, **large})
+    async with serving(server.server.chain) as running:
+        client = await running.connect()
+        client.stop_reading()
+        client.get(f"{PLACE}?watch=1&timeoutSeconds=300", f"Authorization: Bearer {ADMIN}")
+        await until(lambda: any(one.blocked for one in running.listener._service.connections))
+        client.go_on_reading()
+        await client.head()
+        read = b""
+        while read.count(b"ADDED") < 12:
+            read += await client.reader.read(1 << 20)
+
+        assert running.listener.cut_off == 0
 
 
 async def test_the_loop_turns_while_watchers_get_a_large_object(server: Api) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from orchid.credentials.certification_path import ClientVerifier
-from orchid.server.sockets.handshake_turns import AT_ONCE
+from orchid.server.sockets.listener import HANDSHAKES_AT_ONCE
 from orchid.server.sockets.tls_channel import TlsChannel
 from tests.api.world import ADMIN, Api
 from tests.security.certified import issued, other_authority
@@ -152,8 +152,8 @@ async def test_a_rush_of_handshakes_lets_the_loop_go_on(
     for one in crowd:
         one.close()
 
-    assert max(counts) <= 2 * AT_ONCE  # asyncio's turn may begin in the middle of ours
-    assert len(counts) >= number // AT_ONCE
+    assert max(counts) <= 2 * HANDSHAKES_AT_ONCE  # asyncio's turn may begin in the middle of ours
+    assert len(counts) >= number // HANDSHAKES_AT_ONCE
 
 
 def hello(context: ssl.SSLContext) -> bytes:

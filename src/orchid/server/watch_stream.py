@@ -2,10 +2,11 @@
 
 An event is encoded once per form and shared by every watcher: the `ObjectChange` keeps it. A
 stream that falls behind is cut off by the sink; the client comes back with the last version it saw.
+What was there before a watch is no reason to be cut off: it is sent as the client takes it.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import Any
 
 from orchid.clock import Clock
@@ -19,13 +20,16 @@ from orchid.server.protobuf_bodies import entry_body
 from orchid.server.sockets.messages import Chunk, Sink
 from orchid.wire.codec.documents import encode
 from orchid.wire.codec.protobuf import sealed_status, watch_frame
+from orchid.wire.errors import ApiError, Expired
 from orchid.wire.naming import INITIAL_EVENTS_END
 from orchid.wire.status import ListMeta, Status
 from orchid.wire.struct import replace
 
 BOOKMARK_EVERY = 60.0
 BOOKMARK_BEFORE_END = 2.0
-CHUNK_SIZE = 65_536
+# What happened before a watch is sent in pieces of so many bytes or events. The client takes one,
+# and others have their turn, before the next is made.
+PIECE_SIZE, PIECE_EVENTS = 65_536, 100
 
 _JSON_STREAM = b"Content-Type: application/json\r\n"
 _PROTOBUF_STREAM = b"Content-Type: %b;stream=watch\r\n" % PROTOBUF.encode()
@@ -120,75 +124,87 @@ class WatchStream:
         self._form = EventForm(watch, exchange, clock)
         self._seconds = seconds
         self._sink: Sink
+        self._past: Generator[bytes, None, None]
         self.content_type = self._form.content_type
         self._told = watch.after  # the newest revision this client knows of
-        self._last_bookmark = 0.0  # when the last one is due, by the loop's clock
+        self._ends = 0.0  # by the loop's clock
         self._end_timer: asyncio.TimerHandle | None = None
         self._bookmark_timer: asyncio.TimerHandle | None = None
 
     def opened(self, sink: Sink) -> None:
         """Send what is there, then follow. Called once, when the head of the answer is out."""
         self._sink = sink
-        watch = self._watch
-        if watch.error is not None:
-            return self._fail(watch.error.status())
+        if self._watch.error is not None:
+            return self._fail(self._watch.error)
         if self._seconds < 0:
             return sink.finish()
-        self._send_all(self._form.event(ADDED, entry) for entry in watch.initial)
-        if watch.ends_initial:
-            sink.send(Chunk(self._form.bookmark(watch.after, marked=True)))
-        watch.initial = ()
-        self._catch_up()
-        if sink.closed:
-            return None
-        watch.cache.listen(self, self.deliver, self._lost)
         sink.on_close(self._closed)
-        self._start_timers()
-        return None
+        loop = asyncio.get_running_loop()
+        self._ends = loop.time() + self._seconds
+        self._end_timer = loop.call_at(self._ends, sink.finish)
+        self._past = self._past_events()
+        return self._send_past()
 
     def deliver(self, changes: Iterable[ObjectChange[Any]]) -> None:
         for change in changes:
-            if change.revision <= self._watch.after:
-                continue
-            seen = self._watch.event(change)
-            if seen is not None:
-                self._sink.send(self._form.shared(change, *seen))
-                self._told = change.revision
+            if change.revision > self._watch.after:
+                event = self._event(change)
+                if event is not None:
+                    self._sink.send(event)
 
-    def _catch_up(self) -> None:
-        """Everything between the start position and now."""
-        watch = self._watch
-        if watch.after < watch.feed.revision:
+    def _send_past(self) -> None:
+        """Send one piece of what has happened already. After the last one, follow the cache."""
+        sink = self._sink
+        if sink.closed:
+            return None
+        piece: list[bytes] = []
+        size, more = 0, False
+        try:
+            for event in self._past:
+                piece.append(event)
+                size += len(event)
+                more = size >= PIECE_SIZE or len(piece) >= PIECE_EVENTS
+                if more:
+                    break
+        except Expired as lost:
+            return self._fail(lost)
+        for data in [b"".join(piece)] if self._joins else piece:
+            sink.send(Chunk(data))
+        return sink.when_taken(self._send_past) if more else self._follow()
+
+    def _past_events(self) -> Generator[bytes, None, None]:
+        """The objects that are shown first, then all changes up to now, whenever that is."""
+        watch, form = self._watch, self._form
+        for entry in watch.initial:
+            yield form.event(ADDED, entry)
+        watch.initial = ()
+        if watch.ends_initial:
+            yield form.bookmark(watch.after, marked=True)
+        while watch.after < (now := watch.feed.revision):
             if watch.after < watch.cache.oldest:
-                return self._lost()  # compacted while the head of the answer was being sent
-            self.deliver(watch.cache.since(watch.after))
-            watch.after = watch.feed.revision
-        return None
+                raise too_old(watch.after, watch.cache.oldest)
+            for change in watch.cache.since(watch.after):
+                event = self._event(change)
+                if event is not None:
+                    yield event.data
+            watch.after = now
+
+    def _event(self, change: ObjectChange[Any]) -> Chunk | None:
+        """What this client is told of a change, if anything."""
+        seen = self._watch.event(change)
+        if seen is None:
+            return None
+        self._told = change.revision
+        return self._form.shared(change, *seen)
+
+    def _follow(self) -> None:
+        self._watch.cache.listen(self, self.deliver, self._lost)
+        if self._watch.bookmarks:
+            self._next_bookmark()
 
     def _lost(self) -> None:
         """Changes were missed: the client must list again."""
-        self._fail(too_old(self._watch.after, self._watch.cache.oldest).status())
-
-    def _send_all(self, events: Iterable[bytes]) -> None:
-        """Many events in few writes."""
-        waiting: list[bytes] = []
-        size = 0
-        for event in events:
-            waiting.append(event)
-            size += len(event)
-            if size > CHUNK_SIZE or not self._joins:
-                self._sink.send(Chunk(b"".join(waiting)))
-                waiting, size = [], 0
-        if waiting:
-            self._sink.send(Chunk(b"".join(waiting)))
-
-    def _start_timers(self) -> None:
-        loop = asyncio.get_running_loop()
-        lasts = self._seconds
-        self._end_timer = loop.call_later(lasts, self._sink.finish)
-        if self._watch.bookmarks:
-            self._last_bookmark = loop.time() + lasts - BOOKMARK_BEFORE_END
-            self._next_bookmark()
+        self._fail(too_old(self._watch.after, self._watch.cache.oldest))
 
     def _next_bookmark(self) -> None:
         """Every minute, and once more shortly before the end, which is when it helps most.
@@ -196,7 +212,7 @@ class WatchStream:
         A watch that is shorter than that gets none, as in the reference.
         """
         loop = asyncio.get_running_loop()
-        wait = min(BOOKMARK_EVERY, self._last_bookmark - loop.time())
+        wait = min(BOOKMARK_EVERY, self._ends - BOOKMARK_BEFORE_END - loop.time())
         if wait > 0:
             self._bookmark_timer = loop.call_later(wait, self._bookmark)
 
@@ -210,12 +226,13 @@ class WatchStream:
             self._told = revision
             self._sink.send(Chunk(self._form.bookmark(revision, marked=False)))
 
-    def _fail(self, status: Status) -> None:
-        self._sink.send(Chunk(self._form.failure(status)))
+    def _fail(self, error: ApiError) -> None:
+        self._sink.send(Chunk(self._form.failure(error.status())))
         self._sink.finish()
 
     def _closed(self) -> None:
         self._watch.cache.forget(self)
+        self._past.close()
         for timer in (self._end_timer, self._bookmark_timer):
             if timer is not None:
                 timer.cancel()

@@ -147,6 +147,8 @@ class Connection(asyncio.Protocol):
             return
         self._timed_phase = None
         self.deadline = inf
+        if isinstance(self._current, OpenStream):
+            self._current.taken()
         self._proceed()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -368,7 +370,7 @@ class Connection(asyncio.Protocol):
     def _open(self, arrived: Arrived, stream: Stream) -> None:
         if stream.status == SWITCHING:
             self._transport.write(_SWITCHING + stream.headers + b"\r\n")
-            self._run(stream, WebSocketStream(self._service.loop, self, self._transport))
+            self._run(stream, WebSocketStream(self._service, self, self._transport))
             return
         chunked = arrived.chunked
         keep_alive = chunked and self._keeps_alive(arrived)
@@ -378,15 +380,13 @@ class Connection(asyncio.Protocol):
         if not keep_alive:
             head += _CLOSE
         self._transport.write(head + b"\r\n")
-        loop = self._service.loop
         if arrived.request.method == "HEAD":
-            open_on(stream, closed_stream(loop))
+            open_on(stream, closed_stream(self._service))
             self.stream_finished(keep_alive=keep_alive)
             return
-        self._run(
-            stream,
-            OpenStream(loop, self, self._transport, chunked=chunked, keep_alive=keep_alive),
-        )
+        transport = self._transport
+        sink = OpenStream(self._service, self, transport, chunked=chunked, keep_alive=keep_alive)
+        self._run(stream, sink)
 
     def _run(self, stream: Stream, sink: OpenStream) -> None:
         self.deadline = inf

@@ -79,6 +79,7 @@ class _Reading:
         self._waiting: deque[bytes] = deque()
         self._unread = 0
         self._reader: asyncio.Future[None] | None = None
+        self._next_step: Callable[[], None] | None = None
         self._callbacks: list[Callable[[], None]] = []
         self._closed = self._cut_off = False
 
@@ -101,6 +102,12 @@ class _Reading:
             self.abort()
         elif self._reader is not None:
             self._wake()
+
+    def when_taken(self, step: Callable[[], None]) -> None:
+        if self._waiting:
+            self._next_step = step
+        else:
+            self._loop.call_soon(step)
 
     def finish(self) -> None:
         self._closed = True
@@ -125,6 +132,9 @@ class _Reading:
                 piece = b"".join(self._waiting)
                 self._waiting.clear()
                 self._unread = 0
+                step, self._next_step = self._next_step, None
+                if step is not None:
+                    self._loop.call_soon(step)
                 yield piece
             elif self._cut_off:
                 raise ServerUnreachable("the stream was cut off: too much was left unread")

@@ -21,18 +21,21 @@ from typing import Final
 from orchid.clock import Monotonic
 from orchid.server.sockets.budget import Budget, network_of
 from orchid.server.sockets.connection import Connection
-from orchid.server.sockets.handshake_turns import HandshakeTurns
 from orchid.server.sockets.listener_state import ConnectionLimits, Failure, ListenerState
 from orchid.server.sockets.messages import Handler, Recognize, Response
 from orchid.server.sockets.peer import host_and_port
 from orchid.server.sockets.tls import TlsFiles
 from orchid.server.sockets.tls_channel import TlsChannel
+from orchid.server.sockets.turns import Turns
 
 __all__ = ["ConnectionLimits", "Listener"]
 
 log = logging.getLogger(__name__)
 
 _BACKLOG: Final = 1024
+# In one turn of the event loop: steps of handshakes, and pieces of what watchers are sent first.
+HANDSHAKES_AT_ONCE: Final = 16
+PIECES_AT_ONCE: Final = 4
 _ACCEPTS_AT_ONCE: Final = 16  # each costs a signature in its handshake
 _LOOK_AT_FILES_EVERY: Final = 5.0
 _RUSH: Final = 100  # handshakes after which freed memory is returned at once
@@ -48,7 +51,7 @@ _SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.
 class Listener:
     """Serves HTTP/1.1 to a handler, over TLS unless `tls` is None."""
 
-    _turns: HandshakeTurns  # made when listening starts
+    _handshakes: Turns  # made when listening starts
 
     def __init__(
         self,
@@ -151,7 +154,8 @@ class Listener:
                 self._names.append(bound.getsockname()[:2])
         self._service.loop = asyncio.get_running_loop()
         self._service.context = copy_context()
-        self._turns = HandshakeTurns(self._service.loop)
+        self._service.streams = Turns(self._service.loop, PIECES_AT_ONCE)
+        self._handshakes = Turns(self._service.loop, HANDSHAKES_AT_ONCE)
         self._accept_again()
         self._sweep()
 
@@ -268,7 +272,7 @@ class Listener:
 
         deadline = self._service.monotonic() + self._limits.header_timeout
         channel = TlsChannel(
-            tls.context, self._turns.ask, opened, self._handshake_failed, deadline=deadline
+            tls.context, self._handshakes.ask, opened, self._handshake_failed, deadline=deadline
         )
         self._shaking_hands.hold(channel, address)
         while (oldest := self._shaking_hands.excess(address)) is not None:

@@ -18,6 +18,7 @@ from orchid.clock import Monotonic
 from orchid.server.sockets.budget import Budget
 from orchid.server.sockets.messages import Handler, HttpRequest, Recognize, Response
 from orchid.server.sockets.reader import SMALLEST_REQUEST
+from orchid.server.sockets.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -111,6 +112,7 @@ class ListenerState:
         "recognize",
         "refusals",
         "requests",
+        "streams",
         "tasks",
         "timeout_response",
         "unknown",
@@ -120,6 +122,7 @@ class ListenerState:
 
     loop: asyncio.AbstractEventLoop  # set when listening starts
     context: Context  # as it was then; each request runs in a copy
+    streams: Turns  # for what is sent piece by piece; set then too
 
     def __init__(
         self,

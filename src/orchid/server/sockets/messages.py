@@ -107,6 +107,12 @@ class Sink(Protocol):
         A client that leaves more than the limit unread is cut off: that closes the sink.
         """
 
+    def when_taken(self, step: Callable[[], None]) -> None:
+        """Have `step` called from the event loop once the client has taken what was sent.
+
+        For what is too much to be sent at once. It is not called once the stream is over.
+        """
+
     def finish(self) -> None:
         """End the stream properly; the connection may carry another request."""
 

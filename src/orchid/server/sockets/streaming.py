@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 from orchid.server.sockets.known_head import Arrived
 from orchid.server.sockets.listener_state import ListenerState
 from orchid.server.sockets.messages import CallerStanding, Chunk, Response, Sink, Stream
+from orchid.server.sockets.turns import Step
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +90,7 @@ class PendingRequest:
             return
         self._arrived.answered = True
         if isinstance(answer, Stream):
-            open_on(answer, closed_stream(self._service.loop))
+            open_on(answer, closed_stream(self._service))
 
 
 class PendingRecognition:
@@ -152,23 +153,32 @@ def carry_on(started: Coroutine[Any, Any, T], awaited: object) -> Generator[Any,
 class OpenStream:
     """The sink of one stream."""
 
-    __slots__ = ("_callbacks", "_chunked", "_connection", "_loop", "_transport", "keep_alive")
+    __slots__ = (
+        "_callbacks",
+        "_chunked",
+        "_connection",
+        "_next_step",
+        "_service",
+        "_transport",
+        "keep_alive",
+    )
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        service: ListenerState,
         connection: StreamConnection | None,
         transport: asyncio.Transport | None,
         *,
         chunked: bool = False,
         keep_alive: bool = False,
     ) -> None:
-        self._loop = loop
+        self._service = service
         self._connection = connection
         self._transport = transport
         self._chunked = chunked
         self.keep_alive = keep_alive
         self._callbacks: tuple[Callable[[], None], ...] = ()
+        self._next_step: Step | None = None  # to be taken when the client takes more
 
     @property
     def closed(self) -> bool:
@@ -178,9 +188,23 @@ class OpenStream:
         connection, transport = self._connection, self._transport
         if connection is None or transport is None or not chunk.data:
             return
-        transport.write(chunk.framed if self._chunked else chunk.data)
         if connection.blocked:
             connection.check_unsent()
+        transport.write(chunk.framed if self._chunked else chunk.data)
+
+    def when_taken(self, step: Step) -> None:
+        if self._connection is None:
+            return
+        if self._connection.blocked:
+            self._next_step = step
+        else:
+            self._service.streams.wait(step)
+
+    def taken(self) -> None:
+        """The client takes what is written, as the connection notices: go on."""
+        step, self._next_step = self._next_step, None
+        if step is not None:
+            self._service.streams.wait(step)
 
     def finish(self) -> None:
         connection, transport = self._connection, self._transport
@@ -197,21 +221,21 @@ class OpenStream:
 
     def on_close(self, callback: Callable[[], None]) -> None:
         if self._connection is None:
-            self._loop.call_soon(callback)
+            self._service.loop.call_soon(callback)
         else:
             self._callbacks = (*self._callbacks, callback)
 
     def end(self) -> None:
         """Close the sink; the connection says so, or `finish` does."""
-        self._connection = self._transport = None
+        self._connection = self._transport = self._next_step = None
         callbacks, self._callbacks = self._callbacks, ()
         for callback in callbacks:
-            self._loop.call_soon(callback)
+            self._service.loop.call_soon(callback)
 
 
-def closed_stream(loop: asyncio.AbstractEventLoop) -> OpenStream:
+def closed_stream(service: ListenerState) -> OpenStream:
     """Make the sink of a stream that nobody will read."""
-    return OpenStream(loop, None, None)
+    return OpenStream(service, None, None)
 
 
 def open_on(stream: Stream, sink: OpenStream) -> None:

@@ -16,6 +16,8 @@ from contextlib import suppress
 from math import inf
 from typing import Any, Final, cast
 
+from orchid.server.sockets.turns import Step
+
 Handshaken = Callable[["TlsChannel"], asyncio.Protocol]
 Told = Callable[["TlsChannel"], None]
 
@@ -28,8 +30,8 @@ _Bytes = bytes | bytearray | memoryview
 class TlsChannel(asyncio.Protocol, asyncio.Transport):
     """The server's end of TLS.
 
-    Until the handshake is done, `arrived` is told of a channel that has something to read; it has
-    `shake_hands` called, now or soon. After it `opened` gives the protocol that is served from then
+    Until the handshake is done, `arrived` gets its next step whenever there is something to read,
+    and takes it now or soon. After it `opened` gives the protocol that is served from then
     on. A channel that ends before that is told to `failed`, and nobody else hears of it.
     """
 
@@ -54,7 +56,7 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
     def __init__(
         self,
         context: ssl.SSLContext,
-        arrived: Told,
+        arrived: Callable[[Step], None],
         opened: Handshaken,
         failed: Told,
         *,
@@ -155,13 +157,15 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
     def _wait_for_turn(self) -> None:
         if not self._waits:
             self._waits = True
-            self._arrived(self)
+            self._arrived(self.shake_hands)
         if self._waits and self._incoming.pending > _PIECE_IN:
             self._transport.pause_reading()  # who waits does not fill our memory
 
     def shake_hands(self) -> None:
         """Do the next step, and read what came behind the last one."""
         self._waits = False
+        if self._closing:
+            return
         self._transport.resume_reading()
         try:
             self._tls.do_handshake()

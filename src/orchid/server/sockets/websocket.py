@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import Final
 
+from orchid.server.sockets.listener_state import ListenerState
 from orchid.server.sockets.messages import Chunk, HttpRequest, Sink
 from orchid.server.sockets.streaming import OpenStream, StreamConnection
 
@@ -147,11 +148,11 @@ class WebSocketStream(OpenStream):
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        service: ListenerState,
         connection: StreamConnection,
         transport: asyncio.Transport,
     ) -> None:
-        super().__init__(loop, connection, transport)
+        super().__init__(service, connection, transport)
         self._frames = FrameReader()
 
     def send(self, chunk: Chunk) -> None:

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
-from orchid.server.sockets.listener import ConnectionLimits
+from orchid.server.sockets.listener import PIECES_AT_ONCE, ConnectionLimits
 from orchid.server.sockets.messages import Chunk, HttpRequest, Response, Sink, Stream
 from orchid.server.sockets.reader import HEAD
 from tests.unit.server.listening import (
@@ -349,3 +350,98 @@ async def test_a_stream_that_opens_while_draining_is_finished_at_once() -> None:
 
         assert (await client.rest()).endswith(b"\r\n\r\n1\r\nx\r\n0\r\n\r\n")
         await draining
+
+
+class Pieces:
+    """What is sent piece by piece, each when the client has taken the one before."""
+
+    def __init__(self, count: int, size: int) -> None:
+        self.left = count
+        self.chunk = Chunk(b"x" * size)
+
+    def begin(self, sink: Sink) -> None:
+        self._sink = sink
+        self._send()
+
+    def _send(self) -> None:
+        self._sink.send(self.chunk)
+        self.left -= 1
+        if self.left:
+            self._sink.when_taken(self._send)
+        else:
+            self._sink.finish()
+
+
+async def test_a_slow_client_gets_pieces_as_it_takes_them() -> None:
+    """However many: what waits for it stays small, and it is not cut off."""
+    pieces = Pieces(300, 64 << 10)
+    limits = ConnectionLimits(max_unsent_bytes=256 << 10)
+    async with serving(Watches(pieces.begin), limits=limits) as running:
+        client = await running.connect()
+        client.stop_reading()
+        client.get("/")
+        await until(lambda: any(one.blocked for one in running.listener._service.connections))
+        [connection] = running.listener._service.connections
+
+        kept = connection._transport.get_write_buffer_size()
+        waiting = pieces.left
+        client.go_on_reading()
+        await client.head()
+        for _ in range(300):
+            await client.exactly(len(pieces.chunk.framed))
+
+        assert kept < limits.max_unsent_bytes
+        assert waiting > 0
+        assert await client.exactly(5) == b"0\r\n\r\n"
+        assert running.listener.cut_off == 0
+
+
+async def test_pieces_of_many_streams_take_turns() -> None:
+    """In one turn of the event loop only a few are made, whoever they are for."""
+    made = [Pieces(1000, 10) for _ in range(20)]
+    waiting = iter(made)
+    async with serving(Watches(lambda sink: next(waiting).begin(sink))) as running:
+        clients = [await running.connect() for _ in made]
+        for client in clients:
+            client.get("/")
+        counts = [0]
+        while counts[-1] < 1000 * len(made):
+            await asyncio.sleep(0)
+            counts.append(sum(1000 - one.left for one in made))
+
+        assert max(now - before for before, now in pairwise(counts)) <= len(made) + PIECES_AT_ONCE
+
+
+async def test_no_piece_is_made_for_a_client_that_has_gone() -> None:
+    """The stream is over, so that nobody asks for more."""
+    pieces = Pieces(1_000_000, 64 << 10)
+    watches = Watches(pieces.begin)
+    async with serving(watches) as running:
+        client = await running.connect()
+        client.stop_reading()
+        client.get("/")
+        await until(lambda: any(one.blocked for one in running.listener._service.connections))
+        client.reset()
+        await until(lambda: watches.closed == watches.sinks)
+        left = pieces.left
+
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+        assert pieces.left == left > 0
+
+
+async def test_a_large_chunk_reaches_a_client_that_is_not_behind() -> None:
+    """One event may be larger than all that a client may leave unread."""
+    watches = Watches()
+    chunk = Chunk(b"x" * (8 << 20))
+    async with serving(watches, limits=ConnectionLimits(max_unsent_bytes=256 << 10)) as running:
+        client = await running.connect()
+        client.get("/")
+        await client.head()
+        [sink] = watches.sinks
+
+        sink.send(chunk)
+
+        assert await client.exactly(len(chunk.framed)) == chunk.framed
+        assert running.listener.cut_off == 0

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from orchid.server.sockets.handshake_turns import Shaking
 from orchid.server.sockets.tls import TlsFiles
+from orchid.server.sockets.turns import Step
 from tests.unit.server.listening import PATIENCE, Running, echo, serving, until
 
 WHOLE = 1 << 20
@@ -123,7 +123,7 @@ async def test_what_comes_while_a_handshake_waits_is_read_after_it_and_bounded(
 ) -> None:
     """Somebody whose turn has not come sends on; little is kept, and nothing is lost."""
     last = await by_hand.last_of_handshake()
-    waiting: list[Shaking] = []
+    waiting: list[Step] = []
     [channel] = running.listener._shaking_hands
     channel._arrived = waiting.append
     body = b"x" * 3_000_000
@@ -132,7 +132,7 @@ async def test_what_comes_while_a_handshake_waits_is_read_after_it_and_bounded(
     await until(lambda: not channel._transport.is_reading())
 
     kept = channel._incoming.pending
-    waiting[0].shake_hands()
+    waiting[0]()
     answer = await by_hand.read(40)
     await sending
 
