@@ -22,6 +22,7 @@ from tests.unit.store import etcd_process
 
 pytestmark = pytest.mark.system_package("etcd")
 
+ISSUED = "/apis/identity.orch.io/v1alpha1/issuedcertificates"
 AUTHORITIES = "/apis/identity.orch.io/v1alpha1/certificateauthorities"
 REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"
 SECRETS = "/api/v1/namespaces/orch-system/secrets"
@@ -101,15 +102,17 @@ def anchor_of(authority: Any) -> x509.Certificate:
 
 
 def test_controllers_of_one_server_issue_for_both(etcd: str, tmp_path: Path) -> None:
-    """Made at one, seen at the other; the key is shared, and its loss is told everywhere."""
+    """Made at one, seen at the other, who approved included; the key and its loss are shared."""
     with two_servers(etcd, tmp_path, *QUIET) as (one, two), controllers_of(one):
         uid = authority_on(two)["metadata"]["uid"]
         ready = until(two, f"{AUTHORITIES}/web", says_ready("Issuing"))
         leaf = leaf_of(two, one, "r")
+        _, record = call(two, "GET", f"{ISSUED}/{leaf.serial_number:x}")
         status, _ = call(one, "DELETE", f"{SECRETS}/authority-{uid}")
         lost = until(two, f"{AUTHORITIES}/web", says_ready("KeyLost"))
 
     assert status == 200
+    assert record["spec"]["approver"] == {"username": "admin"}
     leaf.verify_directly_issued_by(anchor_of(ready))
     assert lost["status"]["certificate"] == ready["status"]["certificate"]
 

@@ -69,6 +69,7 @@ def test_exports_are_what_other_programs_read(person: Person) -> None:
 
     certificates = x509.load_pem_x509_certificates(pem)
     assert [f"{one.serial_number:x}" for one in certificates] == [row["serial"] for row in rows]
+    assert [row["approver"] for row in rows] == ["orchid-admin", "orchid-admin"]
     assert not [cell for row in rows for cell in row.values() if cell.startswith(("=", "+", "@"))]
 
 
@@ -77,9 +78,10 @@ def test_wide_shows_what_one_looks_for_elsewhere(person: Person) -> None:
     title, *lines = person.types("issued", "-o", "wide").stdout.splitlines()
     found = person.gets("issued")
 
-    assert title.split()[-4:] == ["NAMES", "REQUEST", "KEY", "SHA-256"]
+    assert title.split()[-6:] == ["APPROVED", "BY", "NAMES", "REQUEST", "KEY", "SHA-256"]
     assert [line.split()[-1] for line in lines] == [one["spec"]["sha256"] for one in found]
     assert [line.split()[-3] for line in lines] == ["bob", "alice"]
+    assert [line.split()[-4] for line in lines] == ["orchid-admin", "orchid-admin"]
 
 
 def issue(person: Person, name: str) -> None:

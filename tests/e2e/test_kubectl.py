@@ -565,8 +565,11 @@ def test_certificates_are_approved_and_denied(
         {"client-certificate-data": certificate, "client-key": str(tmp_path / "wanted.key")},
     )
 
+    approver = "jsonpath={.items[?(@.spec.request.name=='wanted')].spec.approver.username}"
+
     assert table["wanted"] == "Approved,Issued"
     assert table["unwanted"] == "Denied"
+    assert kubectl("get", "issuedcertificates", "-o", approver).out == "orchid-admin"
     kubectl("describe", "csr", "wanted").says("Common Name:", "jane", "devs", "Approved,Issued")
     jane.fails("get", "sa").says('User "jane" cannot list')
 

@@ -1,7 +1,8 @@
 """Every certificate that a signer of ours hands out is recorded, in the same commit.
 
 When a request gets its certificate, its IssuedCertificate is stored together with it: either both
-are there, or neither. It does not matter who wrote the certificate, only for which signer it is. A
+are there, or neither. It does not matter who wrote the certificate, only for which signer it is.
+Who approved the request was noted with it (`Kind.note`) by the server that took the approval. A
 record stays until its certificate has ended. Start with `RecordIssued.companions`.
 """
 
@@ -9,15 +10,21 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
+from orchid.approval.deciding import approving_policy
 from orchid.credentials.issued_facts import IssuedFacts, read_issued
 from orchid.credentials.refusals import Refusal
 from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import AdmissionPolicy, Randomness
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request
-from orchid.kinds.certificate_signing_request import CertificateSigningRequest
+from orchid.kinds.certificate_signing_request import (
+    APPROVER,
+    IMPERSONATOR,
+    CertificateSigningRequest,
+)
 from orchid.kinds.issued_certificate import (
     Approval,
+    Approver,
     IssuedCertificate,
     IssuedFor,
     Requester,
@@ -39,6 +46,7 @@ class RecordIssued(AdmissionPolicy):
     def __init__(
         self,
         records: KindCache[IssuedCertificate],
+        requests: KindCache[CertificateSigningRequest],
         is_ours: Callable[[str], bool],
         revoked_until: Callable[[str], datetime | None],
         randomness: Randomness,
@@ -47,6 +55,7 @@ class RecordIssued(AdmissionPolicy):
         last second whose certificates of a signer are taken back.
         """
         self._records = records
+        self._requests = requests
         self._is_ours = is_ours
         self._revoked_until = revoked_until
         self._random = randomness
@@ -105,6 +114,19 @@ class RecordIssued(AdmissionPolicy):
                 asked.signer_name,
                 request=IssuedFor(name=csr.name, uid=csr.metadata.uid),
                 requester=Requester(username=asked.username, uid=asked.uid, groups=asked.groups),
+                approver=self._approver(csr, approved),
                 approval=Approval(reason=approved.reason, message=approved.message),
             ),
+        )
+
+    def _approver(
+        self, csr: CertificateSigningRequest, approved: CertificateSigningRequestCondition
+    ) -> Approver:
+        # Should the request have changed since it was read, the commit fails and all is done anew.
+        entry = self._requests.get("", csr.name)
+        noted = entry.noted() if entry else {}
+        return Approver(
+            username=noted.get(APPROVER, ""),
+            policy=approving_policy(approved.reason, approved.message),
+            impersonator=noted.get(IMPERSONATOR, ""),
         )

@@ -15,6 +15,8 @@ from orchid.approval.compiled import JudgedPolicy
 
 MayUse = Callable[[str], Awaitable[bool]]  # whether the requester may use the policy of this name
 LONGEST_MESSAGE = 4096
+BY_POLICY = "ApprovalPolicy"  # the reason of such a decision
+_APPROVED = "Approved by ApprovalPolicy "
 
 
 class Outcome(StrEnum):
@@ -41,7 +43,7 @@ async def decide(verdicts: Sequence[JudgedPolicy], may_use: MayUse) -> PolicyDec
     for verdict in allowing:
         policy = verdict.policy
         if await may_use(policy.name):
-            text = f"Approved by ApprovalPolicy {policy.name}, revision {policy.revision}."
+            text = f"{_APPROVED}{policy.name}, revision {policy.revision}."
             return PolicyDecision(Outcome.APPROVE, text, verdict)
     if await _is_denied(selected, may_use):
         usable = [verdict for verdict in selected if await may_use(verdict.policy.name)]
@@ -52,6 +54,13 @@ async def decide(verdicts: Sequence[JudgedPolicy], may_use: MayUse) -> PolicyDec
         return PolicyDecision(Outcome.LEAVE, text, may_change=True)
     unsettled = any(verdict.problem for verdict in selected)
     return PolicyDecision(Outcome.LEAVE, _joined(selected), may_change=unsettled)
+
+
+def approving_policy(reason: str, message: str) -> str:
+    """The name of the policy that an approval tells of in its reason and message, if it does."""
+    if reason != BY_POLICY or not message.startswith(_APPROVED):
+        return ""
+    return message.removeprefix(_APPROVED).partition(",")[0]
 
 
 async def _is_denied(selected: Sequence[JudgedPolicy], may_use: MayUse) -> bool:

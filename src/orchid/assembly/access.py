@@ -66,6 +66,7 @@ from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import AdmissionPolicy, Authenticator, Randomness, TokenAuthenticator
 from orchid.kinds import namespace
 from orchid.kinds.certificate_authority import CertificateAuthority, profile
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.outbound.remote import read_kubeconfig
 from orchid.settings.checking import Settings
@@ -295,6 +296,7 @@ class Access:
             PolicyForecast(self.explainer),
             RecordIssued(
                 self.feed.of(IssuedCertificate),
+                self.feed.of(CertificateSigningRequest),
                 self._signs_for,
                 self.revocations.authority_until,
                 self._random,

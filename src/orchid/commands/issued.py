@@ -28,7 +28,7 @@ from orchid.commands.terminal.output import USAGE, Cell, Complaint, say
 FOREVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 CSV_COLUMNS = (
     "serial", "signer", "subject", "names", "requester", "request", "notBefore", "notAfter",
-    "sha256", "revoked", "reason",
+    "sha256", "revoked", "reason", "approver", "policy", "impersonator",
 )  # fmt: skip
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -133,6 +133,17 @@ def _names(one: Json) -> str:
     return ", ".join(one["spec"].get("names", ()))
 
 
+def _approved_by(one: Json) -> str:
+    """Who approved; who acted under that name, and the policy that the approval names."""
+    approver = one["spec"].get("approver", {})
+    name: str = approver.get("username", "")
+    if behind := approver.get("impersonator"):
+        name += f" (by {behind})"
+    if policy := approver.get("policy"):
+        name += f" (policy {policy})"
+    return name.strip()
+
+
 # -- export --------------------------------------------------------------------------------
 
 
@@ -146,6 +157,7 @@ def _csv(found: list[Json]) -> None:
 
 def _row(one: Json) -> list[str]:
     spec, revoked = one["spec"], revocation_of(one)
+    approver = spec.get("approver", {})
     cells = (
         spec.get("serialNumber", ""),
         spec.get("signerName", ""),
@@ -158,6 +170,9 @@ def _row(one: Json) -> list[str]:
         spec.get("sha256", ""),
         revoked.get("time", ""),
         revoked.get("reason", ""),
+        approver.get("username", ""),
+        approver.get("policy", ""),
+        approver.get("impersonator", ""),
     )
     # Others chose these texts, and a spreadsheet evaluates what looks like a formula.
     return [f"'{cell}" if str(cell).startswith(FORMULAS) else str(cell) for cell in cells]
@@ -185,6 +200,7 @@ COLUMNS = (
     ListColumn("REQUESTED BY", lambda one: one["spec"].get("requester", {}).get("username", "")),
     ListColumn("EXPIRES", _expires),
     ListColumn("REVOKED", lambda one: Cell(revocation_of(one).get("reason", ""), "bad")),
+    ListColumn("APPROVED BY", _approved_by, is_wide=True),
     ListColumn("NAMES", _names, is_wide=True),
     ListColumn("REQUEST", lambda one: one["spec"].get("request", {}).get("name", ""), is_wide=True),
     ListColumn("KEY", lambda one: one["spec"].get("key", {}).get("algorithm", ""), is_wide=True),

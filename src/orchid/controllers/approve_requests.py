@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Iterator
 
 from orchid.approval.case import REQUEST_SAMPLE, Case, TermsOf, case_of
-from orchid.approval.deciding import Outcome, PolicyDecision, decide
+from orchid.approval.deciding import BY_POLICY, Outcome, PolicyDecision, decide
 from orchid.approval.platform_signers import platform_profiles
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
@@ -44,7 +44,7 @@ from orchid.wire.naming import Naming
 from orchid.wire.request_conditions import APPROVED, DENIED
 from orchid.wire.user import UserInfo
 
-BY_NODE, BY_POLICY = "AutoApproved", "ApprovalPolicy"
+BY_NODE = "AutoApproved"
 LOOK_AGAIN_SECONDS = 30.0  # a missing right may be granted, and no event tells of that
 _CONDITIONS = b'"conditions":[{'
 

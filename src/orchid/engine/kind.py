@@ -108,6 +108,9 @@ class Kind(Generic[T]):
     known_versions: tuple[str, ...] = ()
     # What a change of an object (new, old, request) puts into the ledger, in the same commit.
     records: Callable[[T | None, T | None, Request], Iterable[Fact]] | None = None
+    # What the server notes for itself when an object is changed (new, old, request): stored with
+    # the object, gone with it, and served to nobody. None: the note that is there stays.
+    note: Callable[[T, T, Request], Mapping[str, str] | None] | None = None
 
     @cached_property
     def served(self) -> tuple["Kind[Any]", ...]:
@@ -174,6 +177,11 @@ class Kind(Generic[T]):
     def head(self) -> bytes:
         """The first bytes of every encoded object of this kind, up to its metadata."""
         return b'{"kind":"%s","apiVersion":"%s",' % (self.name.encode(), self.api_version.encode())
+
+    @cached_property
+    def stored_head(self) -> bytes:
+        """How a value that this program has stored begins, if nothing is noted with the object."""
+        return self.head + b'"metadata":'
 
     def key(self, namespace: str, name: str) -> str:
         if self.namespaced:

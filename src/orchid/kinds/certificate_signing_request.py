@@ -10,7 +10,8 @@ Three endpoints write to it, each with rules of its own:
       └---Approved--> approved --certificate--> issued
                          └------Failed--------> failed
 
-Who asked is written down by the server. A decision or an outcome, once there, stays. Who may
+Who asked is written down by the server, and who approved is noted where no client sees it, for the
+inventory (admission/record_issued.py). A decision or an outcome, once there, stays. Who may
 decide and sign is an admission question: see admission/signer_permission.py. Whether a signer
 permits what is asked for is the signer's: see credentials/profiles.py. What may be done to
 conditions is in wire/request_conditions.py.
@@ -61,6 +62,7 @@ from orchid.wire.signer_names import signer_name_errors
 from orchid.wire.struct import Wire, always, describe, merge_key, null, proto, replace
 from orchid.wire.text import human_duration, quote
 
+APPROVER, IMPERSONATOR = "approver", "impersonator"  # what is noted of an approval
 DECISIONS: Final = {APPROVED: "request.approved", DENIED: "request.denied"}
 
 SPEC: Final = Path() / "spec"
@@ -276,6 +278,7 @@ def declare(names: Naming) -> Kind[CertificateSigningRequest]:
         columns=COLUMNS,
         selectable={"spec.signerName": lambda csr: csr.spec.signer_name},
         records=decisions,
+        note=approver,
         endpoints=(
             Endpoint(
                 "approval",
@@ -311,6 +314,20 @@ def decisions(
                     "decider": request.user.username,
                 },
             )
+
+
+def approver(
+    new: CertificateSigningRequest, old: CertificateSigningRequest, request: Request
+) -> dict[str, str] | None:
+    """For the inventory: who approved the request, and who acted under their name.
+
+    Clients do not expect that in a request, so it is no field of it. Approved cannot be taken back:
+    whoever edits the condition later has not approved.
+    """
+    if not new.has(APPROVED) or old.has(APPROVED):
+        return None
+    noted, behind = {APPROVER: request.user.username}, request.real_user
+    return noted | {IMPERSONATOR: behind.username} if behind else noted
 
 
 # --- what is asked for ------------------------------------------------------------------------

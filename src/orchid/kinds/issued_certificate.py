@@ -47,6 +47,20 @@ class Requester(Wire):
     groups: Annotated[tuple[str, ...], proto(3), describe("Their groups.")] = ()
 
 
+class Approver(Wire):
+    """Who approved the request."""
+
+    username: Annotated[
+        str, proto(1), describe("The name of the one who approved; a controller's if a policy did.")
+    ] = ""
+    policy: Annotated[
+        str, proto(2), describe("The ApprovalPolicy that the approval names, if it does.")
+    ] = ""
+    impersonator: Annotated[
+        str, proto(3), describe("Who acted under that name, if somebody impersonated them.")
+    ] = ""
+
+
 class Approval(Wire):
     """Why the request was approved, as its condition says."""
 
@@ -80,6 +94,9 @@ class IssuedCertificateSpec(Wire):
     )
     requester: Annotated[Requester, proto(12), describe("Who asked for it.")] = field(
         default_factory=Requester
+    )
+    approver: Annotated[Approver, proto(15), describe("Who approved it.")] = field(
+        default_factory=Approver
     )
     approval: Annotated[Approval, proto(13), describe("Why it was approved.")] = field(
         default_factory=Approval
@@ -143,6 +160,7 @@ def spec_of(
     *,
     request: IssuedFor,
     requester: Requester,
+    approver: Approver,
     approval: Approval,
 ) -> IssuedCertificateSpec:
     """What the certificate itself says, and how it came about."""
@@ -159,6 +177,7 @@ def spec_of(
         not_after=facts.not_after,
         request=request,
         requester=requester,
+        approver=approver,
         approval=approval,
         certificate=facts.data,
     )

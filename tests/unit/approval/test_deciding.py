@@ -6,7 +6,14 @@ import pytest
 
 from orchid.approval.case import REQUEST_SAMPLE
 from orchid.approval.compiled import JudgedPolicy
-from orchid.approval.deciding import LONGEST_MESSAGE, Outcome, PolicyDecision, decide
+from orchid.approval.deciding import (
+    BY_POLICY,
+    LONGEST_MESSAGE,
+    Outcome,
+    PolicyDecision,
+    approving_policy,
+    decide,
+)
 from orchid.expressions.isolated import Evaluator
 from tests.unit.approval.cases import case, policy
 
@@ -34,6 +41,15 @@ async def test_one_policy_that_allows_is_enough() -> None:
 
     assert decision.outcome is Outcome.APPROVE
     assert decision.message == "Approved by ApprovalPolicy b, revision 7."
+
+
+async def test_an_approval_names_its_policy() -> None:
+    """The name is found again in what was said, and in nothing else."""
+    decision = await decided(await verdict("b", GOOD))
+
+    assert approving_policy(BY_POLICY, decision.message) == "b"
+    assert approving_policy("ByTest", decision.message) == ""
+    assert approving_policy(BY_POLICY, "looks good") == ""
 
 
 async def test_allowed_by_none_it_is_left() -> None:

@@ -14,6 +14,7 @@ from orchid.controllers.runtime.loop import TryAgain
 from orchid.kinds.approval_policy import CANNOT_COMPILE, ApprovalPolicy
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
 from orchid.kinds.event import Event
+from orchid.kinds.issued_certificate import Approver, IssuedCertificate
 from orchid.kinds.role import ClusterRole, PolicyRule, rule
 from orchid.kinds.role_binding import ClusterRoleBinding, RoleRef, Subject
 from orchid.wire.conditions import Condition, with_condition
@@ -311,7 +312,7 @@ async def test_what_the_platform_would_not_sign_is_not_approved(world: Beside) -
 
 
 async def test_a_policy_issues_from_the_platform_signers(world: Beside) -> None:
-    """From the request to the certificate without a person."""
+    """From the request to the certificate without a person; the inventory says by which policy."""
     await may_request(world)
     await may_use(world, "web")
     allows = {
@@ -326,7 +327,10 @@ async def test_a_policy_issues_from_the_platform_signers(world: Beside) -> None:
 
         issued = await world.until_like(Request, "r", condition=lambda csr: csr.is_issued)
 
+    [record] = [one async for one in world.admin.scan(ListSelection(IssuedCertificate))]
+    controller = "system:serviceaccount:orch-system:csrapproving"
     assert issued.is_approved
+    assert record.spec.approver == Approver(username=controller, policy="web")
 
 
 async def test_two_looks_at_once_decide_once(world: Beside) -> None:

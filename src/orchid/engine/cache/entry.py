@@ -2,9 +2,15 @@
 
 The resourceVersion is put into the stored JSON once, when the change arrives. The entry is decoded
 only when somebody asks for `.object`; the decoded form is kept while it is among those used last.
+
+A stored value may hold one member more than the object, before its metadata: what the server notes
+for itself (`Kind.note`). It is not among the bytes that are sent, so no answer can show it.
+
+    {"kind":…,"apiVersion":…,"note":{"approver":"alice"},"metadata":{…},…}
 """
 
 from collections import deque
+from collections.abc import Mapping
 from threading import Lock
 from typing import Any, Final, Generic, TypeVar
 
@@ -30,6 +36,8 @@ class _Meta(Wire):
 
 
 _decode_meta = msgspec.json.Decoder(_Meta).decode
+_decode_note = msgspec.json.Decoder(dict[str, str]).decode
+_METADATA, _NOTE = b'"metadata":', b'"note":'
 
 
 class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
@@ -42,6 +50,7 @@ class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
     key: str
     tail: bytes  # what follows kind and apiVersion
     revision: Revision
+    note: bytes = b""  # what the server noted of it, as JSON; never sent
     _meta: ObjectMeta | None = None
     _object: T | None = None
     forms: dict[Any, bytes] | None = None  # other encodings of it, made once
@@ -49,10 +58,12 @@ class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
     @classmethod
     def stored(cls, kind: Kind[T], key: str, value: bytes, revision: Revision) -> "Entry[T]":
         """The entry of bytes that this server has written."""
-        head = kind.head
-        # What follows kind and apiVersion, which may be those of another naming or version.
-        start = len(head) if value.startswith(head) else value.index(b'"metadata":')
-        return cls(kind, key, tail_at(revision, value, start), revision)
+        start, note = len(kind.head), b""
+        if not value.startswith(kind.stored_head):
+            # The kind of another naming or version, or a note. In a string a quote is escaped.
+            start = value.index(_METADATA)
+            note = value[:start].partition(_NOTE)[2][:-1]
+        return cls(kind, key, tail_at(revision, value, start), revision, note)
 
     @classmethod
     def read(cls, kind: Kind[T], key: str, value: bytes, revision: Revision) -> "Entry[T]":
@@ -60,6 +71,8 @@ class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
         try:
             entry = cls.stored(kind, key, value, revision)
             kind.decoder.stored(kind.head + entry.tail)
+            if entry.note:
+                entry.noted()
         except (ValueError, RecursionError) as problem:
             raise UnreadableBytes(key) from problem
         return entry
@@ -67,7 +80,7 @@ class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
     @classmethod
     def unsaved(cls, kind: Kind[T], new: T) -> "Entry[T]":
         """An object that is answered but not stored: a dry run, or a kind that acts."""
-        return cls(kind, "", encode(new)[len(kind.head) :], 0, None, new)
+        return cls(kind, "", encode(new)[len(kind.head) :], 0, b"", None, new)
 
     def at(self, revision: Revision) -> "Entry[T]":
         """The same content at another revision, as a DELETED event shows it."""
@@ -82,10 +95,10 @@ class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
             return self
         if kind.type is not self.kind.type:
             renamed = Entry.unsaved(kind, as_kind(kind, self.object))
-            renamed.key, renamed.revision = self.key, self.revision
+            renamed.key, renamed.revision, renamed.note = self.key, self.revision, self.note
             return renamed
         forms = self.shared_forms()
-        return Entry(kind, self.key, self.tail, self.revision, self._meta, None, forms)
+        return Entry(kind, self.key, self.tail, self.revision, self.note, self._meta, None, forms)
 
     @property
     def data(self) -> bytes:
@@ -111,6 +124,10 @@ class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
             found = self._meta = _decode_meta(self.data).metadata
             _lately_used.keep(self)
         return found
+
+    def noted(self) -> Mapping[str, str]:
+        """What the server noted of the object."""
+        return _decode_note(self.note) if self.note else {}
 
     def shared_forms(self) -> dict[Any, bytes]:
         """Where its other encodings are kept."""
@@ -158,6 +175,12 @@ def as_kind(kind: Kind[T], one: Object) -> T:
     if not isinstance(one, kind.type):
         one = msgspec.convert(one, kind.type, from_attributes=True)
     return replace(one, kind=kind.name, api_version=kind.api_version)
+
+
+def with_note(kind: Kind[Any], value: bytes, note: bytes) -> bytes:
+    """A value to be stored, with a note in it."""
+    start = len(kind.head)
+    return b"%b%b%b,%b" % (value[:start], _NOTE, note, value[start:]) if note else value
 
 
 def tail_at(revision: Revision, value: bytes, start: int) -> bytes:

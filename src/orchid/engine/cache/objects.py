@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from orchid.engine.cache.entry import Entry, as_kind
+from orchid.engine.cache.entry import Entry, as_kind, with_note
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.kind import Kind
@@ -114,6 +114,9 @@ class Objects:
         key, stored = kind.key(new.metadata.namespace, new.metadata.name), kind.stored
         if value is None or stored is not kind:
             value = stored_form(new if stored is kind else as_kind(stored, new))
+        if old is not None and kind.note is not None:
+            said = kind.note(new, old.object, request)
+            value = with_note(stored, value, old.note if said is None else encode(said))
         change = store.Change(key, value, old.revision if old else store.ABSENT)
         changes = [change]
         if kind.records is not None:

@@ -1,0 +1,172 @@
+"""Who approved a request stands in the inventory, however it was approved, and nowhere else."""
+
+import base64
+import datetime
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.x509.oid import NameOID
+
+from orchid.store.interface import Span
+from tests.api.test_ledger import sequenced
+from tests.api.world import BOB, Api
+from tests.unit.credentials import samples
+
+REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"
+ISSUED = "/apis/identity.orch.io/v1alpha1/issuedcertificates"
+SIGNER = "orch.io/orch-apiserver-client"
+RBAC = "rbac.authorization.orch.io"
+APPROVED = {"type": "Approved", "status": "True", "reason": "Test"}
+PATCH, APPLY = "application/strategic-merge-patch+json", "application/apply-patch+yaml"
+ACTING = {"impersonate-user": "carol", "impersonate-group": "system:masters"}
+FORMS = (
+    "application/json",
+    "application/vnd.kubernetes.protobuf",
+    "application/yaml",
+    "application/json;as=Table;v=v1;g=meta.k8s.io",
+)
+
+
+async def asked(server: Api) -> None:
+    """A request of bob's, who may make one."""
+    rule = {
+        "apiGroups": ["certificates.orch.io"],
+        "resources": ["certificatesigningrequests"],
+        "verbs": ["create"],
+    }
+    await server.make(
+        f"/apis/{RBAC}/v1/clusterroles", {"metadata": {"name": "ask"}, "rules": [rule]}
+    )
+    binding = {
+        "metadata": {"name": "ask"},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "ask"},
+        "subjects": [{"apiGroup": RBAC, "kind": "User", "name": "bob"}],
+    }
+    await server.make(f"/apis/{RBAC}/v1/clusterrolebindings", binding)
+    spec = {
+        "request": base64.b64encode(samples.request("bob", ())).decode(),
+        "signerName": SIGNER,
+        "usages": ["client auth"],
+    }
+    body = {"metadata": {"name": "r"}, "spec": spec}
+    answer = await server.call("POST", REQUESTS, body, token=BOB)
+    assert answer.status == 201, answer.text
+
+
+def certificate(ends_in: datetime.timedelta) -> bytes:
+    """A certificate, as a program that signs for itself would send it."""
+    now = datetime.datetime.now(datetime.UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bob")])
+    made = x509.CertificateBuilder(
+        name, name, samples.P256.public_key(), 77, now - datetime.timedelta(hours=2), now + ends_in
+    ).sign(samples.P256, hashes.SHA256())
+    return made.public_bytes(serialization.Encoding.PEM)
+
+
+async def signed(server: Api, hours: int = 1) -> Any:
+    """Give the request a certificate; return its record."""
+    chain = base64.b64encode(certificate(datetime.timedelta(hours=hours))).decode()
+    answer = await server.call(
+        "PATCH",
+        f"{REQUESTS}/r/status",
+        {"status": {"certificate": chain}},
+        headers={"content-type": "application/merge-patch+json"},
+    )
+    assert answer.status == 200, answer.text
+    [record] = (await server.call("GET", ISSUED)).json["items"]
+    return record["spec"]
+
+
+async def approve(server: Api, headers: dict[str, str] | None = None, **condition: str) -> None:
+    """Approve as `kubectl certificate approve` does."""
+    body = (await server.call("GET", f"{REQUESTS}/r")).json
+    body["status"] = {"conditions": [APPROVED | condition]}
+    answer = await server.call("PUT", f"{REQUESTS}/r/approval", body, headers=headers)
+    assert answer.status == 200, answer.text
+
+
+async def test_whoever_approved_by_put_is_named(server: Api) -> None:
+    """The name is the caller's, and no policy is named."""
+    await asked(server)
+    await approve(server)
+
+    assert (await signed(server))["approver"] == {"username": "admin"}
+
+
+@pytest.mark.parametrize("media", [PATCH, APPLY], ids=["patch", "apply"])
+async def test_whoever_approved_by_patch_is_named(server: Api, media: str) -> None:
+    """A patch and an apply are approvals like a PUT."""
+    await asked(server)
+    query, said = "", {"status": {"conditions": [APPROVED]}}
+    if media == APPLY:
+        query = "?fieldManager=tests"
+        said |= {"apiVersion": "certificates.orch.io/v1", "kind": "CertificateSigningRequest"}
+    answer = await server.call(
+        "PATCH", f"{REQUESTS}/r/approval{query}", said, headers={"content-type": media}
+    )
+    assert answer.status == 200, answer.text
+
+    assert (await signed(server))["approver"] == {"username": "admin"}
+
+
+async def test_who_acts_under_another_name_is_named_beside_it(server: Api) -> None:
+    """As the audit log does, the record tells of both."""
+    await asked(server)
+    await approve(server, ACTING)
+
+    assert (await signed(server))["approver"] == {"username": "carol", "impersonator": "admin"}
+
+
+async def test_who_edits_an_approval_has_not_approved(server: Api) -> None:
+    """An approval cannot be taken back, so the first who wrote it is the approver."""
+    await asked(server)
+    await approve(server, ACTING)
+    await approve(server, message="looks good to me too")
+
+    spec = await signed(server)
+    assert spec["approver"] == {"username": "carol", "impersonator": "admin"}
+    assert spec["approval"]["message"] == "looks good to me too"
+
+
+async def test_no_answer_about_the_request_names_the_approver(server: Api) -> None:
+    """Not in any form, nor in a watch, nor in what it was before."""
+    await asked(server)
+    await approve(server, ACTING)
+    version = (await server.call("GET", f"{REQUESTS}/r")).json["metadata"]["resourceVersion"]
+    await signed(server)
+    past = f"{REQUESTS}?resourceVersion={version}&resourceVersionMatch=Exact"
+
+    shown = [
+        (await server.call("GET", place, headers={"accept": form})).body
+        for place in (REQUESTS, f"{REQUESTS}/r", f"{REQUESTS}/r/status", past)
+        for form in FORMS
+    ]
+    async with server.watch(f"{REQUESTS}?watch=1&resourceVersion=1") as stream:
+        events = await stream.take(3)
+    deleted = await server.call("DELETE", f"{REQUESTS}/r")
+
+    assert all(b"bob" in body for body in shown)
+    assert not [body for body in (*shown, deleted.body) if b"carol" in body]
+    assert "carol" not in str(events)
+
+
+async def test_the_name_is_nowhere_once_both_objects_are_gone(server: Api) -> None:
+    """The request and the record held it; the ledger has it sealed, with a uid that is gone."""
+    await asked(server)
+    await approve(server, ACTING)
+    await signed(server, hours=-1)
+    await sequenced(server)
+    store = server.server.store
+    held = [one.key for one in (await store.read(Span.all())).records if b"carol" in one.value]
+
+    for place in (f"{REQUESTS}/r", f"{ISSUED}/4d"):
+        assert (await server.call("DELETE", place)).status == 200
+
+    left = (await store.read(Span.all())).records
+    assert [key.rpartition("/")[2] for key in held] == ["r", "4d"]
+    assert not [record.key for record in left if b"carol" in record.value]
+    entries = b"".join(one.value for one in left if one.key.startswith("~ledger/entries/"))
+    assert b"request.approved" in entries
+    assert b"certificate.issued" in entries
