@@ -8,7 +8,7 @@ import re
 import secrets
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,7 +133,16 @@ def create_account(stage: Stage) -> Job:
 
 
 def create_certificate_request(stage: Stage) -> Job:
-    # Each another one: the server must not get by with having verified the last one.
+    """The same request under another name each time, as the reference was measured."""
+    return certificate_requests(stage, signing_requests(1))
+
+
+def create_certificate_requests(stage: Stage) -> Job:
+    """Each another one, so that the server cannot get by with having verified the last one."""
+    return certificate_requests(stage, signing_requests(DIFFERENT))
+
+
+def certificate_requests(stage: Stage, requests: Iterator[str]) -> Job:
     bodies = [
         {
             "apiVersion": "certificates.orch.io/v1",
@@ -145,7 +154,7 @@ def create_certificate_request(stage: Stage) -> Job:
                 "usages": ["client auth"],
             },
         }
-        for request in signing_requests(DIFFERENT)
+        for request in requests
     ]
     return Job("POST", [REQUESTS], [json.dumps(body) for body in bodies])
 
@@ -161,4 +170,5 @@ JOBS: dict[str, Callable[[Stage], Job]] = {
     "tokenrequest": request_token,
     "create": create_account,
     "csr-create": create_certificate_request,
+    "csr-create-many": create_certificate_requests,
 }
