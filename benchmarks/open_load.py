@@ -8,19 +8,18 @@ One thread, and sockets without an event loop, which takes less of its core. How
 was itself is told too (`Taken.late`): a time that is not well above says nothing about the server.
 """
 
-import gc
 import random
 import select
 import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
 
 from benchmarks.lines import LOST, whole_answer
+from tests.unit.server.listening import without_collections
 
 CONNECTIONS = 64
 PATIENCE = 60.0  # seconds for the answers that are due at the end
@@ -79,7 +78,7 @@ class OpenLoad:
         self.taken = Taken()
 
     def run(self) -> Taken:
-        with _without_collections():
+        with without_collections():
             self._run()
         for line in self._lines:
             line.socket.close()
@@ -119,14 +118,3 @@ class OpenLoad:
         self.taken.answered.append((time.monotonic() - line.due) * 1000)
         self.taken.refused += not 200 <= status < 300
         self._free.append(self._asked.pop(number))
-
-
-@contextmanager
-def _without_collections() -> Iterator[None]:
-    """Nothing here makes cycles; a collection would only be in the way."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()

@@ -1,5 +1,6 @@
 """A server for each test, over files that are made once, and a clock that a test may move."""
 
+import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,7 +10,9 @@ from orchid import data_directory
 from orchid.assembly import server as assembly
 from orchid.clock import SystemClock
 from tests.api.world import Api, api, settings
+from tests.security.listening import listening
 from tests.unit.controllers.beside import MovingClock
+from tests.unit.server.listening import Running
 
 
 @pytest.fixture(scope="session")
@@ -31,3 +34,16 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> MovingClock:
 async def server(server_files: Path, clock: MovingClock) -> AsyncIterator[Api]:
     async with api(server_files) as made:
         yield made
+
+
+@pytest.fixture
+async def open_server(server: Api) -> AsyncIterator[Running]:
+    """The server of a test on a socket."""
+    async with listening(server) as running:
+        yield running
+
+
+@pytest.fixture
+def trust(server_files: Path) -> ssl.SSLContext:
+    """What a client needs to know the server of a test by."""
+    return ssl.create_default_context(cafile=server_files / "ca.crt")

@@ -5,56 +5,23 @@ to upgrade it, and time that passes while it is open.
 """
 
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from orchid.server.sockets.listener import Listener
-from tests.api.world import ADMIN, BOB, Api, api
+from tests.api.world import ADMIN, BOB, api
 from tests.security.certified import HOUR, Certified, cluster_authority, issued, other_authority
+from tests.security.listening import ACCOUNTS, asked, bearer, listening
 from tests.unit.controllers.beside import MovingClock
-from tests.unit.server.listening import Client, Running
-
-ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
-
-
-@asynccontextmanager
-async def listening(server: Api) -> AsyncIterator[Running]:
-    """The server on a socket of its own, as a client on the network finds it."""
-    listener: Listener = server.server.listener()
-    await listener.start()
-    running = Running(listener, [])
-    try:
-        yield running
-    finally:
-        for client in running.clients:
-            await client.close()
-        await listener.drain(1)
-
-
-@pytest.fixture
-async def open_server(server: Api) -> AsyncIterator[Running]:
-    async with listening(server) as running:
-        yield running
-
-
-async def asked(client: Client, *lines: str, target: str = ACCOUNTS) -> int:
-    client.get(target, *lines)
-    return (await client.answer()).status
-
-
-def bearer(token: str) -> str:
-    return f"Authorization: Bearer {token}"
+from tests.unit.server.listening import Running
 
 
 async def test_identity_is_worked_out_anew_for_every_request_of_a_connection(
-    open_server: Running, server_files: Path
+    open_server: Running, trust: ssl.SSLContext
 ) -> None:
     """An administrator's request leaves nothing behind for whoever speaks next."""
-    client = await open_server.connect(ssl.create_default_context(cafile=server_files / "ca.crt"))
+    client = await open_server.connect(trust)
 
     lines = [[bearer(ADMIN)], [], [bearer(BOB)], [bearer("wrong")], [bearer(ADMIN)], []]
     statuses = [await asked(client, *line) for line in lines]
@@ -64,10 +31,10 @@ async def test_identity_is_worked_out_anew_for_every_request_of_a_connection(
 
 
 async def test_pipelined_requests_do_not_share_an_identity(
-    open_server: Running, server_files: Path
+    open_server: Running, trust: ssl.SSLContext
 ) -> None:
     """Sent in one piece, they are still three callers."""
-    client = await open_server.connect(ssl.create_default_context(cafile=server_files / "ca.crt"))
+    client = await open_server.connect(trust)
     head = f"GET {ACCOUNTS} HTTP/1.1\r\nHost: test\r\n"
     client.send(f"{head}{bearer(ADMIN)}\r\n\r\n{head}\r\n{head}{bearer(BOB)}\r\n\r\n".encode())
 
@@ -76,9 +43,11 @@ async def test_pipelined_requests_do_not_share_an_identity(
     assert statuses == [200, 401, 403]
 
 
-async def test_a_method_is_of_one_request_alone(open_server: Running, server_files: Path) -> None:
+async def test_a_method_is_of_one_request_alone(
+    open_server: Running, trust: ssl.SSLContext
+) -> None:
     """Behind a method that nobody knows, a delete is a delete and a list is a list."""
-    client = await open_server.connect(ssl.create_default_context(cafile=server_files / "ca.crt"))
+    client = await open_server.connect(trust)
     head = f"{ACCOUNTS} HTTP/1.1\r\nHost: test\r\n{bearer(ADMIN)}\r\n\r\n"
     client.send(f"BREW {head}GET {head}BREW {head}PURGE {head}DELETE {head}GET {head}".encode())
 
@@ -87,9 +56,10 @@ async def test_a_method_is_of_one_request_alone(open_server: Running, server_fil
     assert [answer.status for answer in answers] == [405, 200, 405, 405, 200, 200]
 
 
-async def test_the_end_of_a_method_is_no_method(open_server: Running, server_files: Path) -> None:
+async def test_the_end_of_a_method_is_no_method(
+    open_server: Running, trust: ssl.SSLContext
+) -> None:
     """What a proxy passes on as one unknown method does not delete because it came in two parts."""
-    trust = ssl.create_default_context(cafile=server_files / "ca.crt")
     client, other = await open_server.connect(trust), await open_server.connect(trust)
     client.send(b"GET_")
     await asked(other, bearer(ADMIN))  # by now the first part has been read
@@ -99,10 +69,9 @@ async def test_the_end_of_a_method_is_no_method(open_server: Running, server_fil
 
 
 async def test_half_a_preface_of_http2_holds_nobody_up(
-    open_server: Running, server_files: Path
+    open_server: Running, trust: ssl.SSLContext
 ) -> None:
     """A stranger's 29 bytes in two parts, once read in circles: the others are answered."""
-    trust = ssl.create_default_context(cafile=server_files / "ca.crt")
     client, other = await open_server.connect(trust), await open_server.connect(trust)
     client.send(b"PRI * HTTP/2.0")
     await asked(other, bearer(ADMIN))
@@ -114,10 +83,10 @@ async def test_half_a_preface_of_http2_holds_nobody_up(
 
 @pytest.mark.parametrize("protocol", ["websocket", "h2c", "SPDY/3.1", "TLS/1.2"])
 async def test_a_refused_upgrade_opens_no_way_around_authentication(
-    protocol: str, open_server: Running, server_files: Path
+    protocol: str, open_server: Running, trust: ssl.SSLContext
 ) -> None:
     """After an upgrade that came to nothing, the next request on the connection is a stranger's."""
-    client = await open_server.connect(ssl.create_default_context(cafile=server_files / "ca.crt"))
+    client = await open_server.connect(trust)
     upgrade = ("Connection: Upgrade", f"Upgrade: {protocol}")
 
     refused = await asked(client, *upgrade, bearer(BOB), target=f"{ACCOUNTS}/x/token")

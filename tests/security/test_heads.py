@@ -10,16 +10,14 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
 from orchid.server.sockets.listener_state import ConnectionLimits
-from tests.api.world import ADMIN, Api
-from tests.security.test_connections import bearer, listening
+from tests.api.world import ADMIN
+from tests.security.listening import ACCOUNTS, bearer
 from tests.unit.server.listening import Answer, Client, Running
 
-ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 JSON = "application/json"
 ROOM = ConnectionLimits().max_header_bytes - 2048  # the rest of a head takes less
 
@@ -58,17 +56,6 @@ HEADS: dict[str, tuple[list[str], int]] = {
     "many escaped keys": ([AS_ANN, *(f"{EXTRA}{n}{'%41' * 30}: a" for n in range(800))], 403),
     "beyond the limit": ([f"A: {filled('a')}", f"B: {'b' * 2048}"], 431),
 }
-
-
-@pytest.fixture
-async def open_server(server: Api) -> AsyncIterator[Running]:
-    async with listening(server) as running:
-        yield running
-
-
-@pytest.fixture
-def trust(server_files: Path) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=server_files / "ca.crt")
 
 
 @pytest.mark.parametrize("what", HEADS)

@@ -15,7 +15,7 @@ import uvloop
 
 from orchid.server.sockets.tls_channel import TlsChannel
 from tests.api.world import api
-from tests.security.test_connections import listening
+from tests.security.listening import listening
 from tests.unit.server.sockets.test_tls_channel import ByHand
 
 ONE_READ = 256_000  # bytes, of uvloop

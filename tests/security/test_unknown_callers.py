@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -16,23 +15,12 @@ import pytest
 from orchid.credentials.certification_path import ClientVerifier
 from orchid.server.sockets.listener import HANDSHAKES_AT_ONCE
 from orchid.server.sockets.tls_channel import TlsChannel
-from tests.api.world import ADMIN, Api
+from tests.api.world import ADMIN
 from tests.security.certified import issued, other_authority
-from tests.security.test_connections import ACCOUNTS, asked, bearer, listening
+from tests.security.listening import ACCOUNTS, asked, bearer
 from tests.unit.server.listening import Running, until
 
 LARGE = 3_000_000
-
-
-@pytest.fixture
-async def open_server(server: Api) -> AsyncIterator[Running]:
-    async with listening(server) as running:
-        yield running
-
-
-@pytest.fixture
-def trusting(server_files: Path) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=server_files / "ca.crt")
 
 
 def half_sent(*lines: str) -> bytes:
@@ -41,11 +29,9 @@ def half_sent(*lines: str) -> bytes:
     return "\r\n".join(head).encode() + b" " * 500_000
 
 
-async def test_bodies_of_nobody_are_not_kept(
-    open_server: Running, trusting: ssl.SSLContext
-) -> None:
+async def test_bodies_of_nobody_are_not_kept(open_server: Running, trust: ssl.SSLContext) -> None:
     """Who presents nothing, or something wrong, gets 401 on the head; nothing of a body stays."""
-    clients = [await open_server.connect(trusting) for _ in range(20)]
+    clients = [await open_server.connect(trust) for _ in range(20)]
     for number, client in enumerate(clients):
         client.send(half_sent(*([bearer("wrong")] if number % 2 else [])))
 
@@ -59,12 +45,12 @@ UNFINISHED = 120_000  # bytes of a head
 
 
 async def test_heads_of_nobody_are_kept_within_a_budget(
-    open_server: Running, trusting: ssl.SSLContext
+    open_server: Running, trust: ssl.SSLContext
 ) -> None:
     """200 unfinished heads of 120 kB are more than one address may have; the rest is let go."""
     service = open_server.listener._service
     for _ in range(200):
-        client = await open_server.connect(trusting)
+        client = await open_server.connect(trust)
         client.send(b"GET / HTTP/1.1\r\nHost: h\r\nA: " + b"x" * UNFINISHED)
         before = service.dropped
         held = service.unread.total
@@ -72,7 +58,7 @@ async def test_heads_of_nobody_are_kept_within_a_budget(
 
     assert service.dropped > 50
     assert service.unread.total <= service.limits.max_unread_bytes_per_address
-    client = await open_server.connect(trusting)
+    client = await open_server.connect(trust)
     assert await asked(client, bearer(ADMIN)) == 200
 
 
@@ -108,7 +94,7 @@ async def test_a_refused_certificate_is_judged_once_however_often_it_asks(
 
 
 async def test_silent_connections_do_not_lock_out_others(
-    open_server: Running, trusting: ssl.SSLContext
+    open_server: Running, trust: ssl.SSLContext
 ) -> None:
     """More silent sockets than one address may have leave room for whoever speaks."""
     limit = open_server.listener._limits.max_handshakes_per_address
@@ -118,7 +104,7 @@ async def test_silent_connections_do_not_lock_out_others(
         silent.append(socket.create_connection(address))
         await asyncio.sleep(0)
     await until(lambda: open_server.listener.dropped >= 50)
-    client = await open_server.connect(trusting)
+    client = await open_server.connect(trust)
     status = await asked(client, bearer(ADMIN))
     for one in silent:
         one.close()
@@ -127,7 +113,7 @@ async def test_silent_connections_do_not_lock_out_others(
 
 
 async def test_a_rush_of_handshakes_lets_the_loop_go_on(
-    open_server: Running, trusting: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+    open_server: Running, trust: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of those who come at once, a few get their signature in each turn of the loop."""
     steps, counts, number = 0, [], 150
@@ -139,7 +125,7 @@ async def test_a_rush_of_handshakes_lets_the_loop_go_on(
         really_shake_hands(self)
 
     monkeypatch.setattr(TlsChannel, "shake_hands", counting)
-    first_bytes, address = hello(trusting), ("127.0.0.1", open_server.listener.port)
+    first_bytes, address = hello(trust), ("127.0.0.1", open_server.listener.port)
     crowd = [socket.create_connection(address) for _ in range(number)]
     await until(lambda: len(open_server.listener._shaking_hands) == number)
     for one in crowd:

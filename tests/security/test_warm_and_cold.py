@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from orchid.server import negotiate, parse
 from orchid.server.sockets.messages import Response
 from tests.api.world import ADMIN, ALICE, BOB, Api, api
-from tests.security.test_connections import bearer, listening
+from tests.security.listening import bearer, listening
 from tests.unit.server.listening import Answer, Client
 
 RBAC = "rbac.authorization.orch.io"

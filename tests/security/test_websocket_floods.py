@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orchid.server.sockets.websocket import PING, PONG, TEXT, frame
 from tests.api.world import ADMIN, Api
-from tests.security.test_connections import ACCOUNTS, bearer, listening
+from tests.security.listening import ACCOUNTS, bearer, listening
 from tests.unit.server.listening import Client, Running
 from tests.unit.server.sockets.test_websocket import masked
 
