@@ -44,6 +44,7 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 APPLY = "application/apply-patch+yaml"
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 
 def field(number: int, content: bytes) -> bytes:
@@ -92,6 +93,17 @@ def manager(number: int) -> dict[str, Any]:
 
 def owner(number: int) -> dict[str, str]:
     return {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": str(number)}
+
+
+def nested(levels: int) -> bytes:
+    return b'{"a":' * levels + b"1" + b"}" * levels
+
+
+def doubled(times: int) -> bytes:
+    """A JSON patch that copies a list into itself, again and again."""
+    begin = {"op": "add", "path": "/x", "value": [0]}
+    again = [{"op": "copy", "from": "/x", "path": "/x/-"}] * times
+    return json.dumps([begin, *again]).encode()
 
 
 def tags(count: int, end: str = "\n") -> bytes:
@@ -158,6 +170,22 @@ REFUSED: dict[str, tuple[str, str, Callable[[], bytes], int, str]] = {
         f"{CONFIG_MAPS}/kept", MERGE_PATCH,
         lambda: json.dumps({"data": {f"n{i}": "" for i in range(22_000)}}).encode(),
         413, f"more than {bounds.MOST_STORED} values",
+    ),
+    "merge patch, nested": (
+        f"{CONFIG_MAPS}/kept", MERGE_PATCH, lambda: nested(500), 400, "nested too deeply",
+    ),
+    "strategic merge patch, nested": (
+        f"{CONFIG_MAPS}/kept", STRATEGIC_MERGE_PATCH, lambda: nested(500),
+        400, "nested too deeply",
+    ),
+    "json patch, nested": (
+        f"{CONFIG_MAPS}/kept", JSON_PATCH,
+        lambda: b'[{"op":"add","path":"/x","value":' + nested(500) + b"}]",
+        400, "nested too deeply",
+    ),
+    "json patch, a list copied into itself": (
+        f"{CONFIG_MAPS}/kept", JSON_PATCH, lambda: doubled(17),
+        422, "is refused as the patch leaves it",
     ),
     "selector, values": (
         REVIEWS, JSON, lambda: selecting(values=MOST_VALUES + 1),

@@ -14,11 +14,15 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from orchid.access.authenticators.audiences import shared
 from orchid.access.issuing import TokenIssuer
 from orchid.assembly import access
 from orchid.credentials import keys
 from orchid.credentials.keys import generate
+from orchid.engine.interfaces import Authenticated
+from orchid.kinds.token_review import accepted
 from orchid.server.sockets.messages import Peer
+from orchid.wire.user import UserInfo
 from tests.api.world import ADMIN, ALICE, BOB, ISSUER, Api, api
 from tests.unit.controllers.beside import MovingClock
 
@@ -367,6 +371,33 @@ async def test_a_token_for_another_audience_does_not_open_the_api(server: Api) -
     assert (await reviewed(server, token, "vault"))["audiences"] == ["vault"]
     assert "authenticated" not in await reviewed(server, token)
     assert "authenticated" not in await reviewed(server, token, "other", ISSUER)
+
+
+class Compared(str):
+    """An audience that counts how often one is compared with another."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+    times = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.times += 1
+        return str.__eq__(self, other)
+
+
+def test_thousands_of_audiences_are_not_each_compared_with_all_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """5,000 audiences of a review and 900 of a token held the event loop for 85 ms."""
+    monkeypatch.setattr(Compared, "times", 0)
+    wanted = tuple(Compared(f"wanted-{number}") for number in range(500))
+    meant = (*(Compared(f"meant-{number}") for number in range(500)), wanted[7])
+    found = Authenticated(UserInfo(username="jane"), meant)
+
+    told = accepted(found, wanted)
+
+    assert shared(meant, wanted) == told.audiences == (wanted[7],)
+    assert Compared.times < len(wanted) + len(meant)
 
 
 @pytest.mark.parametrize(

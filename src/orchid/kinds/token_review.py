@@ -98,7 +98,7 @@ def declare(
 def accepted(found: Authenticated, wanted: tuple[str, ...]) -> TokenReviewStatus:
     audiences = wanted if found.audiences == wanted else ()
     if found.audiences is not None and not audiences:
-        audiences = tuple(audience for audience in wanted if audience in found.audiences)
+        audiences = tuple(filter(frozenset(found.audiences).__contains__, wanted))
         if not audiences:
             raise InternalError("error validating audiences")
     return TokenReviewStatus(authenticated=True, user=found.user, audiences=audiences)

@@ -13,7 +13,7 @@ Audiences = tuple[str, ...]
 
 def shared(meant: Audiences, wanted: Audiences) -> Audiences:
     """The wanted audiences that a credential is meant for."""
-    return wanted if meant == wanted else tuple(one for one in wanted if one in meant)
+    return wanted if meant == wanted else tuple(filter(frozenset(meant).__contains__, wanted))
 
 
 def with_authenticated_group(found: Authenticated) -> Authenticated:

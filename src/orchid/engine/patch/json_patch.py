@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from orchid.wire.codec.bounds import MOST_STORED, values_in
 from orchid.wire.errors import BadRequest, TooLarge, Unprocessable
 from orchid.wire.text import quote
 
@@ -89,6 +90,7 @@ class _Draft:
         self.root = root
         self._ours: dict[int, Any] = {}
         self._copied = 0
+        self._copied_values = 0
 
     def perform(self, operation: dict[str, Any]) -> None:
         match operation.get("op"):
@@ -142,7 +144,8 @@ class _Draft:
             raise _DoesNotApply
         encoded = msgspec.json.encode(self._read(steps))
         self._copied += len(encoded)
-        if self._copied > MOST_COPIED:
+        self._copied_values += values_in(encoded)
+        if self._copied > MOST_COPIED or self._copied_values > MOST_STORED:
             raise _DoesNotApply
         return msgspec.json.decode(encoded)
 

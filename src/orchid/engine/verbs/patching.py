@@ -227,9 +227,9 @@ class Patching:
         looks = request.options.field_validation != "Ignore"
         try:
             patch = plain(body, MOST_OF_PATCH if media_type == JSON_PATCH else MOST_VALUES)
+            found = repeated_fields(body) if looks else []
         except Undecodable as failure:
             raise _unreadable(media_type, str(failure), looks=looks) from None
-        found = repeated_fields(body) if looks else []
         if media_type == JSON_PATCH:
             if not isinstance(patch, list):
                 raise BadRequest("error decoding patch: the patch is not a list of operations")
