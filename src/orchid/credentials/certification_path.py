@@ -7,6 +7,10 @@ The X.509 library's verifier does the path building, the signatures and the name
 knows no policy for certificates without alternative names except "permit everything", so what it
 would then let through is refused here by hand: authorities that are none or are limited to other
 purposes, a leaf of the wrong usage, weak keys. Revocation is not looked at.
+
+The library tries intermediates of one name in every order, and verifies up to two hundred
+signatures for eight certificates that anybody may send. So it gets those alone that the pool has
+issued, or one of those (`_issued_below`).
 """
 
 import datetime
@@ -14,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -110,10 +114,33 @@ class ClientVerifier:
             .build_client_verifier()
         )
         try:
-            verifier.verify(leaf, intermediates)
+            verifier.verify(leaf, _issued_below(self.authorities, intermediates))
         except (verification.VerificationError, ValueError, UnsupportedAlgorithm):
             # The library's text names its own internals; ours says what it means.
             raise CertificateRefused("x509: certificate signed by unknown authority") from None
+
+
+def _issued_below(
+    authorities: Sequence[x509.Certificate], intermediates: Iterable[x509.Certificate]
+) -> list[x509.Certificate]:
+    """The intermediates from which a path leads to an authority, each once."""
+    found: list[x509.Certificate] = []
+    issuers, rest = authorities, list(dict.fromkeys(intermediates))
+    while issuers:
+        issuers = [one for one in rest if any(_has_issued(issuer, one) for issuer in issuers)]
+        rest = [one for one in rest if one not in issuers]
+        found += issuers
+    return found
+
+
+def _has_issued(issuer: x509.Certificate, certificate: x509.Certificate) -> bool:
+    if certificate.issuer != issuer.subject:
+        return False
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        return False
+    return True
 
 
 def _refuse_out_of_time(leaf: x509.Certificate, now: datetime.datetime) -> None:

@@ -30,7 +30,12 @@ log = logging.getLogger(__name__)
 
 _VERIFY_PEER: Final = 1  # SSL_VERIFY_PEER: ask, but take no certificate for an answer
 _SET_SESSION_CACHE_MODE: Final = 44  # SSL_CTRL_SET_SESS_CACHE_MODE; its value 0 means off
+_SET_MAX_CERT_LIST: Final = 51  # SSL_CTRL_SET_MAX_CERT_LIST
 _DER: Final = 2  # _ssl.ENCODING_DER
+
+# Bytes of a client's certificate and those above it. OpenSSL reads the key of each, which takes a
+# third of a millisecond; its own limit has room for 280 of them.
+MAX_CHAIN_BYTES: Final = 32 << 10
 
 
 class TlsFilesUnusable(Refusal):
@@ -174,9 +179,10 @@ def _libssl() -> ctypes.CDLL:
     return ctypes.CDLL(getattr(_ssl, "__file__", None))
 
 
-# Lets the handshake go on whatever OpenSSL thinks of the certificate. OpenSSL keeps the address, so
-# this lives as long as the module.
-_GO_ON = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p)(lambda _verdict, _store: 1)
+# Takes the place of OpenSSL's own check of a chain, which verifies as many signatures as a stranger
+# sends certificates. OpenSSL keeps the address, so this lives as long as the module.
+_CHECK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+_GO_ON = _CHECK(lambda _store, _given: 1)
 
 
 def accept_unverified(context: ssl.SSLContext) -> None:
@@ -189,8 +195,8 @@ def accept_unverified(context: ssl.SSLContext) -> None:
         return
     try:
         library = _libssl()
-        set_verify, get_mode = library.SSL_CTX_set_verify, library.SSL_CTX_get_verify_mode
-        control = library.SSL_CTX_ctrl
+        set_check = library.SSL_CTX_set_cert_verify_callback
+        get_mode, control = library.SSL_CTX_get_verify_mode, library.SSL_CTX_ctrl
     except (OSError, AttributeError):
         return
     # The first field of CPython's context object, right after what every object has.
@@ -198,12 +204,13 @@ def accept_unverified(context: ssl.SSLContext) -> None:
     get_mode.argtypes = [ctypes.c_void_p]
     if not pointer.value or get_mode(pointer) != _VERIFY_PEER:
         return
-    set_verify.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]
-    set_verify.restype = None
-    set_verify(pointer, _VERIFY_PEER, ctypes.cast(_GO_ON, ctypes.c_void_p))
+    set_check.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    set_check.restype = None
+    set_check(pointer, ctypes.cast(_GO_ON, ctypes.c_void_p), None)
     control.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_long, ctypes.c_void_p]
     control.restype = ctypes.c_long
     control(pointer, _SET_SESSION_CACHE_MODE, 0, None)
+    control(pointer, _SET_MAX_CERT_LIST, MAX_CHAIN_BYTES, None)
 
 
 def _handshake(server_context: ssl.SSLContext, client_context: ssl.SSLContext) -> bytes | None:
