@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ from typing import Any
 from benchmarks import calls, issuing, load, watchers
 from benchmarks.figures import (
     FIGURES,
+    MADE_BY_REFERENCE,
     REFERENCE_SIGNATURES,
     Figure,
     Kind,
@@ -94,8 +96,10 @@ def measurements(directory: Path, options: argparse.Namespace) -> Iterator[Row]:
     chosen = {figure.name: figure for figure in FIGURES if wanted(figure.name, options.only)}
     if "cold-start" in chosen:
         yield cold_start(chosen["cold-start"], directory)
-    if chosen.keys() & {*load.JOBS, "memory"}:
+    if chosen.keys() & {*load.JOBS}:
         yield from under_load(chosen, directory / "load", options)
+    if "memory" in chosen:
+        yield memory(chosen["memory"], directory / "memory", options)
     if "csr-issue" in chosen:
         yield under_issuing(chosen["csr-issue"], directory / "issuing", options)
     if "csr-policy" in chosen:
@@ -136,8 +140,39 @@ def under_load(
             )
             sound = not (result.refused or result.broken)
             yield Row(chosen[name], result.per_second, load_note(result), asdict(result), sound)
-        if "memory" in chosen:
-            yield Row(chosen["memory"], round(resident_bytes(server) / 1e6, 1))
+
+
+def memory(figure: Figure, data_dir: Path, options: argparse.Namespace) -> Row:
+    """After a second of each load, with as many objects as the reference had made in its run.
+
+    A faster server makes more of them in the same time, and would be blamed for it.
+    """
+    with serving(data_dir) as server, closing(Administrator(server.url)) as administrator:
+        stage = Stage(administrator, accounts=ACCOUNTS)
+        for name, make_job in load.JOBS.items():
+            job = make_job(stage)
+            if name in MADE_BY_REFERENCE:
+                fill(server.url, job, MADE_BY_REFERENCE[name], options.connections)
+            else:
+                load.measure(
+                    job, server.url, core=LOAD_CORE, seconds=1, connections=options.connections
+                )
+        note = f"{sum(MADE_BY_REFERENCE.values()):,} objects, as many as the reference made"
+        return Row(figure, round(resident_bytes(server) / 1e6, 1), note)
+
+
+def fill(url: str, job: load.Job, count: int, connections: int) -> None:
+    """Send so many requests of a job, each with another name."""
+
+    def send(first: int) -> None:
+        with closing(Administrator(url)) as administrator:
+            for number in range(first, count, connections):
+                body = job.bodies[number % len(job.bodies)].replace(load.UNIQUE, str(number))
+                administrator.send(job.method, job.paths[0], body)
+
+    with ThreadPoolExecutor(connections) as threads:
+        for _ in threads.map(send, range(connections)):
+            pass
 
 
 def load_note(result: load.Load) -> str:
