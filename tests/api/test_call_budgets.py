@@ -129,15 +129,15 @@ def signing_request(number: int) -> tuple[str, str, Any]:
 
 
 JOBS: dict[str, tuple[int, Job]] = {
-    "livez": (26, lambda _: ("GET", "/livez", None)),
-    "get": (36, lambda number: ("GET", f"{ACCOUNTS}/a{number:d}", None)),
-    "list": (37, lambda _: ("GET", ACCOUNTS, None)),
+    "livez": (25, lambda _: ("GET", "/livez", None)),
+    "get": (35, lambda number: ("GET", f"{ACCOUNTS}/a{number:d}", None)),
+    "list": (36, lambda _: ("GET", ACCOUNTS, None)),
     "selfsubjectreview": (
-        42,
+        40,
         lambda _: ("POST", f"/apis/{AUTHENTICATION}/selfsubjectreviews", {}),
     ),
     "tokenrequest": (
-        87,
+        85,
         lambda number: (
             "POST",
             f"{ACCOUNTS}/a{number:d}/token",
@@ -149,8 +149,8 @@ JOBS: dict[str, tuple[int, Job]] = {
 }
 
 
-TOKEN_REVIEW = 60
-BOUND_GET = 46  # by the token of an account, with a right from a binding
+TOKEN_REVIEW = 58
+BOUND_GET = 45  # by the token of an account, with a right from a binding
 APART = 19  # more calls for a body that comes apart from its head
 
 

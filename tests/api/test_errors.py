@@ -361,3 +361,24 @@ async def test_what_has_no_kind_is_told_by_its_beginning(
 
     assert answer.status == 400
     assert f"(must be of type ServiceAccount): {message}" in answer.json["message"]
+
+
+async def test_a_path_is_answered_as_before_whatever_was_asked_in_between(server: Api) -> None:
+    """Where a path leads is remembered; neither another method nor a query goes there with it."""
+    account = (await server.account("robot"))["metadata"]["name"]
+    paths = [SA, f"{SA}/{account}", f"{SA}/none", f"{SA}/{account}/token", f"{SA}//", "/livez", CSR]
+    queries = ["", "?watch=1&timeoutSeconds=1", "?limit=1", "?dryRun=All"]
+    asked = [
+        (method, path + query)
+        for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "OPTIONS")
+        for path in paths
+        for query in queries
+    ]
+
+    async def answers(order: list[tuple[str, str]]) -> dict[tuple[str, str], int]:
+        return {one: (await server.call(*one)).status for one in order}
+
+    first = await answers(asked)
+
+    assert await answers(asked[::-1]) == first
+    assert {200, 400, 404, 405} <= set(first.values())

@@ -26,7 +26,7 @@ from orchid.server.head_facts import FACTS, facts_of
 from orchid.server.metrics.requests import RequestMetrics
 from orchid.server.open_watches import OpenWatches
 from orchid.server.pages import Pages, not_found_text
-from orchid.server.parse import UnreadableTarget, read_target
+from orchid.server.parse import Targets, UnreadableTarget
 from orchid.server.respond import TEXT, error_response, text
 from orchid.server.sockets.messages import CallerStanding, HttpRequest, Response, Stream
 from orchid.telemetry import MASK, failure_story
@@ -63,6 +63,7 @@ class Chain:
         self._clock = clock
         self._monotonic = clock.monotonic
         self._audit_ids = audit_ids()
+        self._read_target = Targets().read
         self._authenticator = authenticator
         self._impersonation = impersonation
         self._authorizer = authorizer
@@ -133,7 +134,7 @@ class Chain:
     async def _answered(self, exchange: Exchange) -> Response | Stream:
         """Who is it, and as whom do they act? Then find a seat, and go on with it."""
         http = exchange.http
-        exchange.located, exchange.query = read_target(http)
+        exchange.located, exchange.query = self._read_target(http)
         http.timeout = self._request_timeout
         if exchange.query:
             self._shorten_deadline(exchange)

@@ -111,7 +111,10 @@ class Dispatch:
         }
 
     def __call__(self, exchange: Exchange, request: Request) -> Awaitable[Answer]:
-        route = self._route(exchange, request.target)
+        facts = exchange.located.facts
+        route = facts.route
+        if route is None:
+            route = facts.route = self._route(exchange, request.target)
         answering = self._handlers[request.target.verb](exchange, request, route)
         return self._compressed(answering) if exchange.head.accepts_gzip else answering
 

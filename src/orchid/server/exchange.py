@@ -16,11 +16,10 @@ from orchid.engine.request import Request, Target
 from orchid.server.audit.policy import Plan
 from orchid.server.head_facts import HeadFacts
 from orchid.server.negotiate import PLAIN, Form, wants_pretty
-from orchid.server.parse import Located, Query
+from orchid.server.parse import NO_QUERY, Located, Query
 from orchid.server.sockets.messages import HttpRequest
 from orchid.wire.status import Status
 
-NO_QUERY: Query = {}
 NOWHERE = Located(Target(verb=""))
 
 

@@ -1,7 +1,8 @@
 """From method, path and query to what is asked for: a `Target`, and the options of its verb.
 
-Pure functions. `read_target` comes before authorization, which needs it; whether such a resource
-exists is found out later (`dispatch.py`), so that nobody learns it without the right to ask.
+`Targets.read` comes before authorization, which needs it; whether such a resource exists is found
+out later (`dispatch.py`), so that nobody learns it without the right to ask. The rest are pure
+functions of a query.
 """
 
 import functools
@@ -37,11 +38,22 @@ _VERBS = {
 _FORCE = Path() / "force"
 LONGEST_TARGET = 32_768  # characters of path and query together
 LONGEST_KNOWN = 512
+MOST_FIXED = 8192
 _ANY_NAME = "-"
 
 
 class UnreadableTarget(Exception):
     """The path cannot mean anything; answered before everything else."""
+
+
+class PathFacts(msgspec.Struct):
+    """What follows from method and path on this server, kept by those who worked it out.
+
+    It says nothing about callers: these are judged in every request.
+    """
+
+    route: Any = None  # of dispatch.py
+    labels: tuple[str, ...] = ()  # of the metrics
 
 
 class Located(msgspec.Struct, frozen=True):
@@ -50,47 +62,67 @@ class Located(msgspec.Struct, frozen=True):
     target: Target
     rest: tuple[str, ...] = ()  # what follows the group and version
     watch_path: bool = False  # an old /api/v1/watch/... path
+    facts: PathFacts = msgspec.field(default_factory=PathFacts)
 
 
-def read_target(http: HttpRequest) -> tuple[Located, Query]:
-    """What a request is about, and its query.
+NO_QUERY: Query = {}
 
-    Both are read before anybody knows who is calling, so there is a limit to what is read.
-    """
-    method, path = http.method, http.path
-    if len(path) + len(http.query) > LONGEST_TARGET:
-        raise BadRequest(f"the request target is longer than {LONGEST_TARGET} characters")
-    # Long paths are hardly requested twice, and must not fill the cache.
-    short = len(method) + len(path) <= LONGEST_KNOWN
-    if not http.query:
-        if not short:
-            return _without_query(method, path), {}
+
+class Targets:
+    """Reads what requests to one server are about, and remembers the paths."""
+
+    def __init__(self) -> None:
+        self._known = functools.lru_cache(maxsize=8192)(_read)
+        self._among = functools.lru_cache(maxsize=1024)(_among)
+        # Paths of pages and collections. Of objects there are many more.
+        self._fixed: dict[tuple[str, str], Located] = {}
+
+    def read(self, http: HttpRequest) -> tuple[Located, Query]:
+        """What a request is about, and its query.
+
+        Both are read before anybody knows who is calling, so there is a limit to what is read.
+        """
+        method, path = http.method, http.path
+        if not http.query:
+            return self._fixed.get((method, path)) or self._without_query(method, path), NO_QUERY
+        if len(path) + len(http.query) > LONGEST_TARGET:
+            raise _too_long()
+        # Long paths are hardly requested twice, and must not fill the cache.
+        short = len(method) + len(path) <= LONGEST_KNOWN
+        located = self._known(method, path) if short else _read(method, path)
+        query = parse_query(http.query)
+        target = located.target
+        if target.is_resource and not target.name:
+            target = _collection(located, query)
+        # The verb may follow from the query, so that nothing is kept beside this.
+        return Located(target, located.rest, located.watch_path), query
+
+    def _without_query(self, method: str, path: str) -> Located:
+        if len(method) + len(path) > LONGEST_KNOWN:
+            if len(path) > LONGEST_TARGET:
+                raise _too_long()
+            return _without_query(method, path)
         place, _, name = path.rpartition("/")
         endpoint: tuple[str, ...] = ()
         if method == "POST" and name:  # to a collection, or to an endpoint of an object
             endpoint = (name,)
             place, _, name = place.rpartition("/")
-        known = _among(method, place, *endpoint)
+        known = self._among(method, place, *endpoint)
         if known is None or not name or "%" in name or not name.isascii():
-            return _known_without_query(method, path), {}
+            return self._remembered(method, path)
         target = replace(known.target, path=path, name=name)
         rest = (*known.rest[: -1 - len(endpoint)], name, *endpoint)
-        return Located(target, rest, known.watch_path), {}
-    located = _known(method, path) if short else _read(method, path)
-    query = parse_query(http.query)
-    if located.target.is_resource and not located.target.name:
-        located = replace(located, target=_collection(located, query))
-    return located, query
+        return Located(target, rest, known.watch_path, known.facts)
+
+    def _remembered(self, method: str, path: str) -> Located:
+        if len(self._fixed) >= MOST_FIXED:
+            self._fixed.clear()
+        located = self._fixed[method, path] = _without_query(method, path)
+        return located
 
 
-@functools.lru_cache(maxsize=8192)
-def _known(method: str, raw_path: str) -> Located:
-    return _read(method, raw_path)
-
-
-@functools.lru_cache(maxsize=8192)
-def _known_without_query(method: str, raw_path: str) -> Located:
-    return _without_query(method, raw_path)
+def _too_long() -> BadRequest:
+    return BadRequest(f"the request target is longer than {LONGEST_TARGET} characters")
 
 
 def _without_query(method: str, raw_path: str) -> Located:
@@ -100,7 +132,6 @@ def _without_query(method: str, raw_path: str) -> Located:
     return located
 
 
-@functools.lru_cache(maxsize=1024)
 def _among(method: str, place: str, endpoint: str = "") -> Located | None:
     """The meaning of `place/NAME` for any name, if that is an object and no more.
 

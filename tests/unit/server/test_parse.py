@@ -6,15 +6,20 @@ from hypothesis import strategies as st
 
 from orchid.engine.request import Target
 from orchid.server import parse
-from orchid.server.parse import UnreadableTarget, read_options, read_target
+from orchid.server.parse import Located, PathFacts, Targets, UnreadableTarget, read_options
 from orchid.server.sockets.messages import HttpRequest, Peer
 from orchid.wire.errors import ApiError
 
+TARGETS = Targets()  # shared by all tests, so that it remembers much
+
+
+def located(method: str, target: str, targets: Targets = TARGETS) -> Located:
+    path, _, query = target.partition("?")
+    return targets.read(HttpRequest(method, target, path, query, {}, Peer("")))[0]
+
 
 def target_of(method: str, target: str) -> Target:
-    path, _, query = target.partition("?")
-    http = HttpRequest(method, target, path, query, {}, Peer(""))
-    return read_target(http)[0].target
+    return located(method, target).target
 
 
 def words(found: Target) -> tuple[str, ...]:
@@ -107,13 +112,46 @@ def test_selectors_are_shown_to_authorization_only_for_collections() -> None:
     assert (watched.label_selector, one.label_selector) == ("", "")
 
 
-def test_long_paths_are_not_kept() -> None:
-    """The memory of paths holds short ones only, however many long ones come."""
-    before = parse._known.cache_info().currsize
-    for i in range(50):
-        target_of("GET", f"/api/v1/{'x' * 1000}{i}")
+@pytest.mark.parametrize("query", ["", "?a=b"])
+def test_long_paths_are_not_kept(query: str) -> None:
+    """The memory of paths holds short ones only."""
+    long, short = f"/api/v1/{'x' * 1000}", "/api/v1/pods"
 
-    assert parse._known.cache_info().currsize == before
+    first, second = (located("GET", long + query) for _ in range(2))
+
+    assert first == second
+    assert first.target is not second.target
+    assert located("GET", short).target is located("GET", short).target
+
+
+def test_so_many_paths_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for ever new paths does not fill the memory."""
+    monkeypatch.setattr(parse, "MOST_FIXED", 10)
+    targets = Targets()
+
+    for number in range(95):
+        located("GET", f"/page-{number}", targets)
+
+    assert len(targets._fixed) <= 10
+
+
+def test_facts_are_those_of_one_place_and_method() -> None:
+    """All objects of a place share them; a query, which may change the verb, has none to share."""
+    pods = "/api/v1/namespaces/n/pods"
+    facts = located("GET", f"{pods}/a").facts
+    facts.labels = ("get",)
+
+    assert located("GET", f"{pods}/b").facts is facts
+    others = [
+        located("DELETE", f"{pods}/a"),
+        located("GET", f"{pods}/a/status"),
+        located("GET", pods),
+        located("GET", f"{pods}?watch=1"),
+        located("GET", f"{pods}/a?x=1"),
+        located("GET", "/api/v1/namespaces/m/pods/a"),
+        located("GET", f"{pods}/a", Targets()),
+    ]
+    assert [other.facts for other in others] == [PathFacts()] * len(others)
 
 
 @given(st.text(st.characters(max_codepoint=255)), st.sampled_from(["GET", "POST", "X"]))
@@ -158,10 +196,10 @@ def test_a_path_means_the_same_by_its_place_as_by_itself(method: str, parts: lis
     with_query = HttpRequest(method, path, path, "unknown=1", {}, Peer(""))
     without = HttpRequest(method, path, path, "", {}, Peer(""))
     try:
-        expected, _ = parse.read_target(with_query)
+        expected, _ = TARGETS.read(with_query)
     except parse.UnreadableTarget:
         with pytest.raises(parse.UnreadableTarget):
-            parse.read_target(without)
+            TARGETS.read(without)
         return
 
-    assert parse.read_target(without) == (expected, {})
+    assert TARGETS.read(without) == (expected, {})

@@ -106,7 +106,7 @@ class CountedRequests:
         self.authorizations = {"allowed": 0, "denied": 0, "no-opinion": 0, "error": 0}
 
     def observe(self, exchange: Exchange, answer: Response | Stream, seconds: float) -> None:
-        key = self.key(exchange)
+        key = exchange.located.facts.labels or self._remembered_key(exchange)
         series = self.series.get(key)
         if series is None:
             series = self.series[key] = Series()
@@ -141,6 +141,13 @@ class CountedRequests:
         self.series = {key: s.fresh() for key, s in self.series.items() if s.open}
         for counts in (self.authentications, self.users, self.authorizations):
             counts.update(dict.fromkeys(counts, 0))
+
+    def _remembered_key(self, exchange: Exchange) -> Key:
+        """The labels, kept beside the path; what a PATCH is called depends on more than that."""
+        key = self.key(exchange)
+        if exchange.http.method != "PATCH":
+            exchange.located.facts.labels = key
+        return key
 
     def key(self, exchange: Exchange) -> Key:
         """The labels of a request. All paths that are not served share one set."""

@@ -19,7 +19,7 @@ from orchid.server.fairness import Fairness
 from orchid.server.head_facts import facts_of
 from orchid.server.metrics.page import Family, MetricsPage, Sample, rendered
 from orchid.server.metrics.requests import CountedRequests, Histogram
-from orchid.server.parse import read_target
+from orchid.server.parse import Targets
 from orchid.server.sockets.messages import Chunk, HttpRequest, Peer, Response, Stream
 from orchid.store.memory import MemoryStore
 from orchid.wire.naming import ORCH
@@ -54,6 +54,7 @@ class Counting:
 
     def __init__(self) -> None:
         self.seconds = 100.0
+        self.targets = Targets()
         self.requests = CountedRequests(CATALOG, lambda: self.seconds, ("/healthz", "/metrics"))
         feed = Feed(MemoryStore(), CATALOG)
         self.page = MetricsPage(self.requests, None, Fairness(ORCH, 0, 0), feed, CATALOG)
@@ -63,7 +64,7 @@ class Counting:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         http = HttpRequest(method, target, path, query, named, Peer("10.0.0.9:1"), body=body)
         exchange = Exchange(http, facts_of(http), "id", datetime(2026, 1, 2, tzinfo=UTC))
-        exchange.located, exchange.query = read_target(http)
+        exchange.located, exchange.query = self.targets.read(http)
         return exchange
 
     def observe(
@@ -140,10 +141,12 @@ def test_request_is_counted_under_its_labels(
 
 
 def test_apply_is_told_from_other_patches(counting: Counting) -> None:
-    """A server-side apply has a verb of its own."""
-    counting.observe("PATCH", f"{ACCOUNTS}/a", content_type="application/apply-patch+yaml")
+    """A server-side apply has a verb of its own, though the path is the same."""
+    for media in ("merge-patch+json", "apply-patch+yaml", "json-patch+json", "apply-patch+yaml"):
+        counting.observe("PATCH", f"{ACCOUNTS}/a", content_type=f"application/{media}")
 
-    assert counting.value("apiserver_request_total", verb="APPLY") == 1
+    assert counting.value("apiserver_request_total", verb="APPLY") == 2
+    assert counting.value("apiserver_request_total", verb="PATCH") == 2
 
 
 def test_series_stay_few_whatever_clients_invent(counting: Counting) -> None:
