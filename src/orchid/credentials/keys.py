@@ -229,11 +229,11 @@ def read_private_key(data: bytes, place: str = "key data") -> PrivateKey:
     return _supported(find_private_key(data, place), place)
 
 
-def find_private_key(data: bytes, place: str) -> object:
+def find_private_key(data: bytes, place: str, *, proves_primes: bool = True) -> object:
     """Find the first private key in PEM text (PKCS#8, SEC 1 or PKCS#1), of any type."""
     for block in pem.split(data):
         if block.label in _PRIVATE_LABELS:
-            return _private_from(block, place)
+            return _private_from(block, place, proves_primes=proves_primes)
     raise UnreadableKey(f"{place} does not contain a private key in PEM form")
 
 
@@ -300,11 +300,13 @@ def _jwk_public(entry: Mapping[str, Any]) -> PublicKey:
     raise UnsupportedKey("only RSA, ECDSA and Ed25519 keys are supported")
 
 
-def _private_from(block: pem.Block, place: str) -> object:
+def _private_from(block: pem.Block, place: str, *, proves_primes: bool = True) -> object:
     if block.headers:
         raise UnreadableKey(f"{place}: encrypted private keys are not supported")
     try:
-        return serialization.load_der_private_key(block.data, None)
+        return serialization.load_der_private_key(
+            block.data, None, unsafe_skip_rsa_key_validation=not proves_primes
+        )
     except (ValueError, TypeError, UnsupportedAlgorithm):
         # The library's text may quote the input: never passed on.
         raise UnreadableKey(f"{place} does not contain a readable private key") from None
