@@ -14,6 +14,7 @@ import pytest
 
 from orchid.engine.verbs.listing import MOST_AT_ONCE
 from orchid.server.negotiate import PROTOBUF
+from orchid.server.sockets.listener import ConnectionLimits
 from orchid.server.watch_stream import PIECE_EVENTS
 from orchid.wire.selection import MOST_CONDITIONS
 from tests.api.world import ADMIN, Answer, Api
@@ -145,6 +146,25 @@ async def test_a_slow_watcher_gets_a_large_collection(server: Api) -> None:
             read += await client.reader.read(1 << 20)
 
         assert running.listener.cut_off == 0
+
+
+async def test_slow_readers_of_a_long_list_do_not_fill_the_memory(server: Api) -> None:
+    """Each costs a list, and together they may leave so much unread; then the oldest has to go."""
+    for number in range(8):
+        await server.make(PLACE, {"metadata": {"name": f"o{number}"}, "data": {"x": "y" * 900_000}})
+    limits = ConnectionLimits(max_unsent_answers=20_000_000)
+    async with serving(server.server.chain, limits=limits) as running:
+        service = running.listener._service
+        for _ in range(10):
+            client = await running.connect()
+            client.stop_reading()
+            client.get(PLACE, f"Authorization: Bearer {ADMIN}")
+        await until(lambda: running.listener.cut_off == 8)
+
+        buffered = sum(one._transport.get_write_buffer_size() for one in service.connections)
+
+        assert service.unsent.total <= limits.max_unsent_answers
+        assert buffered < 1_000_000
 
 
 async def test_the_loop_turns_while_watchers_get_a_large_object(server: Api) -> None:

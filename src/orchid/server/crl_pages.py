@@ -68,7 +68,7 @@ class RevocationListPages:
         if found is None:
             raise NoSuchRoute
         content = b"Content-Type: %b\r\nEtag: %b\r\n" % (found.media, found.tag)
-        return Response(200, head(exchange, content, cache=CACHE), found.body)
+        return Response(200, head(exchange, content, cache=CACHE), found.body, is_kept=True)
 
 
 class PlainRevocationLists:
@@ -84,7 +84,7 @@ class PlainRevocationLists:
         if found is None:
             return Response(404, b"Content-Type: text/plain\r\n", b"no such list\n")
         headers = b"Content-Type: %b\r\nCache-Control: %b\r\nEtag: %b\r\n"
-        return Response(200, headers % (found.media, CACHE, found.tag), found.body)
+        return Response(200, headers % (found.media, CACHE, found.tag), found.body, is_kept=True)
 
 
 def _served(data: bytes, ending: str) -> ServedList:

@@ -147,7 +147,7 @@ def openid_page(keys: Callable[[], KeySet], make: Callable[[KeySet], openid.Docu
         require_route_accepts(exchange.accept, (served.media_type,))
         content_type = f"Content-Type: {served.media_type}\r\n".encode()
         cache = served.cache_control.encode()
-        return Response(200, head(exchange, content_type, cache=cache), served.body)
+        return Response(200, head(exchange, content_type, cache=cache), served.body, is_kept=True)
 
     return page
 

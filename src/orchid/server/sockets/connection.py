@@ -22,6 +22,7 @@ from orchid.server.sockets.peer import peer_of
 from orchid.server.sockets.reader import BETWEEN, BODY, CLOSE_SILENTLY, HEAD, RequestReader
 from orchid.server.sockets.streaming import (
     Answer,
+    LongBody,
     OpenStream,
     PendingRecognition,
     PendingRequest,
@@ -76,7 +77,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, service: ListenerState, *, peer_is_verified: bool = False) -> None:
         self._service = service
         self._peer_is_verified = peer_is_verified
-        self._current: PendingRequest | PendingRecognition | OpenStream | None = None
+        self._current: PendingRequest | PendingRecognition | OpenStream | LongBody | None = None
         self._held = bytearray()
         self._eof = False
         self._closing = False
@@ -133,7 +134,7 @@ class Connection(asyncio.Protocol):
         if self._transport.get_extra_info("sslcontext") is not None:
             return False  # TLS has no half-closed connections here
         waits = self.blocked or self._yielding or bool(self._held)
-        owes = waits or isinstance(self._current, PendingRequest)
+        owes = waits or isinstance(self._current, PendingRequest | LongBody)
         return owes and not self._closing
 
     def pause_writing(self) -> None:
@@ -147,7 +148,7 @@ class Connection(asyncio.Protocol):
             return
         self._timed_phase = None
         self.deadline = inf
-        if isinstance(self._current, OpenStream):
+        if isinstance(self._current, OpenStream | LongBody):
             self._current.taken()
         self._proceed()
 
@@ -160,6 +161,7 @@ class Connection(asyncio.Protocol):
         self._held.clear()
         self._service.unknown.release(self)
         self._service.unread.release(self)
+        self._service.unsent.release(self)
         self._service.connections.discard(self)
         del self._unfinished  # it refers back to us: without it we are freed at once
         self._service.settle()
@@ -362,10 +364,29 @@ class Connection(asyncio.Protocol):
         elif len(body) <= _JOIN_UP_TO:
             self._transport.write(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body))
         else:
-            length = b"%bContent-Length: %d\r\n\r\n" % (head, len(body))
-            self._transport.writelines((length, body))
+            self._transport.write(b"%bContent-Length: %d\r\n\r\n" % (head, len(body)))
+            self._write_long(response, keep_alive=keep_alive, lingers=arrived.lingers)
+            return
         if not keep_alive:
             self._close(lingers=arrived.lingers)
+
+    def _write_long(self, response: Response, *, keep_alive: bool, lingers: bool) -> None:
+        """Send a body as the client takes it; most take all of it at once."""
+
+        def finished() -> None:
+            self._current = None
+            self._service.unsent.release(self)
+            if keep_alive:
+                self._proceed()
+            else:
+                self._close(lingers=lingers)
+
+        current = LongBody(self._service, self, self._transport, response.body, finished)
+        self._current = current
+        self.deadline = inf
+        current.send()
+        if self._current is current and not response.is_kept:
+            self._service.hold_unsent(self, self._unfinished.address, len(response.body))
 
     def _open(self, arrived: Arrived, stream: Stream) -> None:
         if stream.status == SWITCHING:

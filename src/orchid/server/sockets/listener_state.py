@@ -44,6 +44,8 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_unread_bytes_per_address: int = 16 << 20
     max_pipelined: int = 400  # requests read ahead of the one being answered
     max_unsent_bytes: int = 1 << 20  # what a watcher may leave unread before it is cut off
+    max_unsent_answers: int = 256 << 20  # what all clients together may leave unread of answers
+    max_unsent_answers_per_address: int = 128 << 20
     max_held_bytes: int = 64 << 10  # bytes read ahead while a request is being answered
     header_timeout: float = 32.0
     body_timeout: float = 60.0
@@ -117,6 +119,7 @@ class ListenerState:
         "timeout_response",
         "unknown",
         "unread",
+        "unsent",
         "yielding",
     )
 
@@ -146,6 +149,10 @@ class ListenerState:
         self.unknown = Budget[OpenConnection](limits.max_unknown, limits.max_unknown_per_address)
         self.unread = Budget[OpenConnection](
             limits.max_unread_bytes, limits.max_unread_bytes_per_address
+        )
+        # Bodies of answers that clients have not taken yet.
+        self.unsent = Budget[OpenConnection](
+            limits.max_unsent_answers, limits.max_unsent_answers_per_address
         )
         self.tasks: set[asyncio.Task[None]] = set()
         self.draining = False
@@ -200,6 +207,14 @@ class ListenerState:
         self.unknown.release(holder)
         self.dropped += 1
         holder.abort()
+
+    def hold_unsent(self, holder: OpenConnection, address: str, size: int) -> None:
+        """Keep an answer for a client that reads slowly; those who wait longest make room."""
+        self.unsent.hold(holder, address, size)
+        while (other := self.unsent.excess(address)) not in (None, holder):
+            self.cut_off += 1
+            self.unsent.release(other)
+            other.abort()
 
     def settle(self) -> None:
         """Notice that a connection or a task has ended."""

@@ -83,6 +83,7 @@ class Response(msgspec.Struct, eq=False):
     status: int
     headers: bytes = b""  # rendered lines, each ending in CRLF; no Content-Length
     body: bytes = b""
+    is_kept: bool = False  # somebody keeps the body: that a client reads it slowly costs nothing
 
     __repr__ = object.__repr__  # shows no field: there may be tokens in it
 

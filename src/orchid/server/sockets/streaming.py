@@ -1,7 +1,8 @@
-"""The two ways in which an answer takes time: a handler that suspends, a stream that stays open.
+"""How an answer takes time: a handler that suspends, a stream that stays open, a body that is long.
 
 `PendingRequest` carries a started coroutine on in a task, with its deadline. `OpenStream` is the
-`Sink` of one stream. Both belong to one connection (connection.py) until they are done.
+`Sink` of one stream. `LongBody` is sent as the client takes it. Each belongs to one connection
+(connection.py) until it is done.
 """
 
 import asyncio
@@ -18,6 +19,8 @@ from orchid.server.sockets.turns import Step
 
 log = logging.getLogger(__name__)
 
+_PIECE = 128 << 10
+_BYTES_AT_ONCE = 1 << 20  # of a long body, in one turn of the event loop
 _LAST_CHUNK = b"0\r\n\r\n"
 _LONGEST_TIMER = 86_400.0  # event loops refuse infinity
 
@@ -231,6 +234,50 @@ class OpenStream:
         callbacks, self._callbacks = self._callbacks, ()
         for callback in callbacks:
             self._service.loop.call_soon(callback)
+
+
+class LongBody:
+    """A body that is sent as the client takes it: who reads slowly costs no more than the body."""
+
+    __slots__ = ("_body", "_connection", "_finished", "_sent", "_service", "_transport")
+
+    def __init__(
+        self,
+        service: ListenerState,
+        connection: StreamConnection,
+        transport: asyncio.Transport,
+        body: bytes,
+        finished: Step,
+    ) -> None:
+        self._service = service
+        self._connection = connection
+        self._transport = transport
+        self._body = memoryview(body)
+        self._sent = 0
+        self._finished: Step | None = finished  # None once nobody waits for the rest
+
+    def send(self) -> None:
+        """Send what the client takes now, up to a limit."""
+        if self._finished is None:
+            return
+        body, sent = self._body, self._sent
+        most = min(sent + _BYTES_AT_ONCE, len(body))
+        while sent < most and not self._connection.blocked:
+            self._transport.write(body[sent : sent + _PIECE])
+            sent += _PIECE
+        self._sent = sent
+        if sent >= len(body):
+            self._finished()
+        elif not self._connection.blocked:
+            self._service.streams.wait(self.send)
+
+    def taken(self) -> None:
+        """The client takes what is written, as the connection notices: go on."""
+        self._service.streams.wait(self.send)
+
+    def end(self) -> None:
+        """Let go of what was not sent."""
+        self._finished = None
 
 
 def closed_stream(service: ListenerState) -> OpenStream:

@@ -16,7 +16,7 @@ from orchid.server.sockets.streaming import PendingRecognition, carry_on
 class UnfinishedRequest:
     """The request that is arriving on one connection."""
 
-    __slots__ = ("_address", "_connection", "_held", "_reader", "_service", "counted", "sender")
+    __slots__ = ("_connection", "_held", "_reader", "_service", "address", "counted", "sender")
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class UnfinishedRequest:
         self._connection = connection
         self._reader = reader
         self._held = held  # read from the socket, but not by the reader
-        self._address = address
+        self.address = address
         self.sender: CallerStanding | None = None  # None: not asked yet, or not answered
         self.counted = False  # whether its bytes are
 
@@ -66,8 +66,8 @@ class UnfinishedRequest:
         """Count what has arrived; that may end this connection, or another."""
         self.counted = True
         size = self._reader.unread_bytes + len(self._held)
-        self._service.unread.hold(self._connection, self._address, size)
-        self._service.drop_excess(self._address)
+        self._service.unread.hold(self._connection, self.address, size)
+        self._service.drop_excess(self.address)
 
     def release(self) -> None:
         """Stop counting."""
