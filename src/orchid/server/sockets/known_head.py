@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from orchid.server.sockets.messages import HttpRequest
+from orchid.wire.struct import replace
 
 METHODS: Final = {
     name.encode(): name for name in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -58,7 +59,7 @@ class KnownHead:
     is not the remembered one is read here when nothing about it is odd; the parser gets all others.
     """
 
-    __slots__ = ("_parts", "_request")
+    __slots__ = ("_head", "_parts", "_request", "_size")
 
     LONGEST = 4096
     PLAIN_LINE = re.compile(
@@ -70,6 +71,8 @@ class KnownHead:
     def __init__(self, parts: HeadParts, request: HttpRequest) -> None:
         self._parts = parts
         self._request = request
+        self._head = parts.line + parts.headers + parts.length + parts.rest
+        self._size = len(self._head) + int(parts.length or 0)
 
     @classmethod
     def of(cls, request: HttpRequest, parts: HeadParts) -> "KnownHead":
@@ -88,6 +91,11 @@ class KnownHead:
     def again(self, piece: bytes, longest_body: int) -> Arrived | None:
         """The request that a piece begins with, if it has these headers and nothing follows it."""
         parts, known = self._parts, self._request
+        if len(piece) == self._size and piece.startswith(
+            self._head
+        ):  # nothing but the body differs
+            request = replace(known, body=piece[len(self._head) :])
+            return Arrived(request, keep_alive=True, chunked=True)
         end = piece.find(b"\r\n")
         if not piece.startswith(parts.headers, end):
             return None
@@ -112,9 +120,12 @@ class KnownHead:
             line = self.PLAIN_LINE.fullmatch(piece, 0, end)
             if line is None:
                 return None
-            method = METHODS[line[1]]
-            target, path = line[2].decode("ascii"), line[3].decode("ascii")
-            query = line[4].decode("ascii") if line[4] else ""
+            sent, text, before, after = line.groups()
+            method = METHODS[sent]
+            target = path = text.decode("ascii")
+            query = ""
+            if after is not None:
+                path, query = before.decode("ascii"), after.decode("ascii")
         request = HttpRequest(
             method,
             target,
