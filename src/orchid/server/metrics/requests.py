@@ -43,6 +43,8 @@ VERBS: Final = {
 }
 OTHER_VERB: Final = "other"
 WATCH: Final = "WATCH"
+COUNTED_TOGETHER: Final = 64  # requests; few enough to be counted in between
+NOT_YET: Final = -1  # the size of an answer that has not ended
 
 
 class RequestMetrics(Protocol):
@@ -94,52 +96,92 @@ class Series:
 
 
 class CountedRequests:
-    """Counts of everything the chain has answered since the start or the last reset."""
+    """Counts of everything the chain has answered since the start or the last reset.
+
+    A request is noted when it is answered, and counted together with others: histograms that are
+    touched now and then are cold memory, and took as long as the request's authentication.
+    """
 
     def __init__(self, catalog: Catalog, monotonic: Monotonic, pages: Iterable[str] = ()) -> None:
         self._monotonic = monotonic
         self._resources = frozenset(_paths(catalog.kinds))
         self._pages = frozenset(pages)
-        self.series: dict[Key, Series] = {}
-        self.authentications = {"success": 0, "failure": 0}
-        self.users = {"admin": 0, "email_id": 0, "other": 0}
-        self.authorizations = {"allowed": 0, "denied": 0, "no-opinion": 0, "error": 0}
+        self._noted: list[tuple[Key, str, int, int, int, float]] = []
+        self._series: dict[Key, Series] = {}
+        self._authentications = {"success": 0, "failure": 0}
+        self._users = {"admin": 0, "email_id": 0, "other": 0}
+        self._authorizations = {"allowed": 0, "denied": 0, "no-opinion": 0, "error": 0}
+
+    @property
+    def series(self) -> dict[Key, Series]:
+        self._count_noted()
+        return self._series
+
+    @property
+    def authentications(self) -> dict[str, int]:
+        self._count_noted()
+        return self._authentications
+
+    @property
+    def users(self) -> dict[str, int]:
+        self._count_noted()
+        return self._users
+
+    @property
+    def authorizations(self) -> dict[str, int]:
+        self._count_noted()
+        return self._authorizations
 
     def observe(self, exchange: Exchange, answer: Response | Stream, seconds: float) -> None:
         key = exchange.located.facts.labels or self._remembered_key(exchange)
-        series = self.series.get(key)
-        if series is None:
-            series = self.series[key] = Series()
         observed = exchange.observed
         caller, decision = observed.caller, observed.decision
         if caller is not None and decision is not None and decision.allowed:
-            # Nearly every request; the histograms are written to here, since a call costs more.
-            self.authentications["success"] += 1
-            self.authorizations["allowed"] += 1
-            name = caller.user.username
-            self.users["admin" if name == "admin" else "email_id" if "@" in name else "other"] += 1
+            allowed = caller.user.username
         else:
+            allowed = ""
             self._count_access(observed, answer)
-        size = len(exchange.http.body)
-        if size:
-            sent = series.body_bytes
-            sent.counts[bisect_left(BODY_BYTES, size)] += 1
-            sent.sum += size
         if isinstance(answer, Stream):
+            size = NOT_YET
             self._follow(key, answer, seconds)
-            return
-        status, codes = answer.status, series.codes
-        timed, sized = series.seconds, series.answer_bytes
-        codes[status] = codes.get(status, 0) + 1
-        timed.counts[bisect_left(SECONDS, seconds)] += 1
-        timed.sum += seconds
-        size = len(answer.body)
-        sized.counts[bisect_left(ANSWER_BYTES, size)] += 1
-        sized.sum += size
+        else:
+            size = len(answer.body)
+        noted = self._noted
+        noted.append((key, allowed, len(exchange.http.body), answer.status, size, seconds))
+        if len(noted) >= COUNTED_TOGETHER:
+            self._count_noted()
+
+    def _count_noted(self) -> None:
+        noted, self._noted = self._noted, []
+        users, found = self._users, self._series
+        allowed = 0
+        for key, username, sent, status, size, seconds in noted:
+            series = found.get(key) or self._series_of(key)
+            if username:
+                allowed += 1
+                admin = username == "admin"
+                users["admin" if admin else "email_id" if "@" in username else "other"] += 1
+            if sent:
+                bodies = series.body_bytes
+                bodies.counts[bisect_left(BODY_BYTES, sent)] += 1
+                bodies.sum += sent
+            if size != NOT_YET:
+                codes, timed, sized = series.codes, series.seconds, series.answer_bytes
+                codes[status] = codes.get(status, 0) + 1
+                timed.counts[bisect_left(SECONDS, seconds)] += 1
+                timed.sum += seconds
+                sized.counts[bisect_left(ANSWER_BYTES, size)] += 1
+                sized.sum += size
+        self._authentications["success"] += allowed
+        self._authorizations["allowed"] += allowed
+
+    def _series_of(self, key: Key) -> Series:
+        return self._series.setdefault(key, Series())
 
     def reset(self) -> None:
-        self.series = {key: s.fresh() for key, s in self.series.items() if s.open}
-        for counts in (self.authentications, self.users, self.authorizations):
+        self._count_noted()
+        self._series = {key: s.fresh() for key, s in self._series.items() if s.open}
+        for counts in (self._authentications, self._users, self._authorizations):
             counts.update(dict.fromkeys(counts, 0))
 
     def _remembered_key(self, exchange: Exchange) -> Key:
@@ -170,10 +212,10 @@ class CountedRequests:
     def _count_access(self, observed: Observed, answer: Response | Stream) -> None:
         caller, decision = observed.caller, observed.decision
         if caller is not None:
-            self.authentications["success"] += 1
-            self.users[user_class(caller.user.username)] += 1
+            self._authentications["success"] += 1
+            self._users[user_class(caller.user.username)] += 1
         elif answer.status == 401:  # noqa: PLR2004 -- Unauthorized
-            self.authentications["failure"] += 1
+            self._authentications["failure"] += 1
         if decision is not None:
             if decision.allowed:
                 result = "allowed"
@@ -181,16 +223,16 @@ class CountedRequests:
                 result = "error"
             else:
                 result = "denied" if decision.verdict is Verdict.DENY else "no-opinion"
-            self.authorizations[result] += 1
+            self._authorizations[result] += 1
 
     def _follow(self, key: Key, stream: Stream, seconds: float) -> None:
         """Count a stream when it ends; until then it is one that is open."""
         started = self._monotonic() - seconds
         status = stream.status
-        self.series[key].open += 1
+        self._series_of(key).open += 1
 
         def closed() -> None:
-            series = self.series[key]
+            series = self._series[key]
             series.open -= 1
             series.count(status, self._monotonic() - started)
 

@@ -18,7 +18,7 @@ from orchid.server.exchange import Exchange
 from orchid.server.fairness import Fairness
 from orchid.server.head_facts import facts_of
 from orchid.server.metrics.page import Family, MetricsPage, Sample, rendered
-from orchid.server.metrics.requests import CountedRequests, Histogram
+from orchid.server.metrics.requests import COUNTED_TOGETHER, CountedRequests, Histogram
 from orchid.server.parse import Targets
 from orchid.server.sockets.messages import Chunk, HttpRequest, Peer, Response, Stream
 from orchid.store.memory import MemoryStore
@@ -147,6 +147,21 @@ def test_apply_is_told_from_other_patches(counting: Counting) -> None:
 
     assert counting.value("apiserver_request_total", verb="APPLY") == 2
     assert counting.value("apiserver_request_total", verb="PATCH") == 2
+
+
+@pytest.mark.parametrize("asked", [1, COUNTED_TOGETHER - 1, COUNTED_TOGETHER, 150])
+def test_every_request_is_on_the_page_at_once(counting: Counting, asked: int) -> None:
+    """Requests are counted together, but whoever looks sees all; a reset leaves none behind."""
+    for _ in range(asked):
+        counting.observe("GET", ACCOUNTS)
+    seen = counting.value("apiserver_request_total", verb="LIST")
+    sizes = counting.value("apiserver_response_sizes_count", verb="LIST")
+    counting.observe("GET", ACCOUNTS)
+
+    counting.requests.reset()
+
+    assert (seen, sizes) == (asked, asked)
+    assert counting.requests.series == {}
 
 
 def test_series_stay_few_whatever_clients_invent(counting: Counting) -> None:
