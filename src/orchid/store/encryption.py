@@ -10,8 +10,7 @@ place does not open there. Keys, revisions and deletions are not hidden.
 """
 
 import os
-from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from cryptography.exceptions import InvalidTag
@@ -23,12 +22,14 @@ from orchid.store.interface import (
     Batch,
     Change,
     Page,
+    PromptWatch,
     Record,
     Revision,
     RevisionConflict,
     Span,
     Store,
     StoreEvent,
+    Watch,
 )
 
 NONCE_BYTES = 12  # NIST SP 800-38D, 8.2.2: random, for at most 2^32 values under one key
@@ -131,16 +132,14 @@ class EncryptedStore:
                 conflict.key, self._opened_record(actual) if actual else None
             ) from None
 
-    async def watch(self, span: Span, *, after: Revision) -> AsyncGenerator[Batch, None]:
-        async with aclosing(self._store.watch(span, after=after)) as batches:
-            async for batch in batches:
-                for event in batch.events:
-                    if event.key.startswith(self._prefixes):
-                        events = tuple(map(self._opened_event, batch.events))
-                        yield Batch(events, batch.revision)
-                        break
-                else:
-                    yield batch
+    def watch(self, span: Span, *, after: Revision) -> Watch:
+        return _OpenedWatch(self._store.watch(span, after=after), self._opened_batch)
+
+    def _opened_batch(self, batch: Batch) -> Batch:
+        for event in batch.events:
+            if event.key.startswith(self._prefixes):
+                return Batch(tuple(map(self._opened_event, batch.events)), batch.revision)
+        return batch
 
     def _providers_of(self, key: str) -> tuple[Provider, ...]:
         return next(some for prefix, some in self._providers.items() if key.startswith(prefix))
@@ -182,6 +181,27 @@ class EncryptedStore:
                 return plain
         self.unreadable += 1
         return value
+
+
+class _OpenedWatch:
+    """A watch of another store, with what it brings opened."""
+
+    def __init__(self, sealed: Watch, opened: Callable[[Batch], Batch]) -> None:
+        self._sealed = sealed
+        self._opened = opened
+
+    def __aiter__(self) -> "_OpenedWatch":
+        return self
+
+    async def __anext__(self) -> Batch:
+        return self._opened(await anext(self._sealed))
+
+    def at_hand(self) -> Batch | None:
+        batch = self._sealed.at_hand() if isinstance(self._sealed, PromptWatch) else None
+        return None if batch is None else self._opened(batch)
+
+    async def aclose(self) -> None:
+        await self._sealed.aclose()
 
 
 _: type[Store] = EncryptedStore

@@ -32,7 +32,7 @@ Start with `Store`. What can go wrong:
 A caller's mistake (an empty key, two changes to one key, a negative limit) is a ValueError.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -131,6 +131,25 @@ class Batch(NamedTuple):
     revision: Revision
 
 
+class Watch(Protocol):
+    """The batches of a watch; an async generator is one. Close it with `aclose`."""
+
+    def __aiter__(self) -> AsyncIterator[Batch]: ...
+
+    def __anext__(self) -> Awaitable[Batch]: ...
+
+    def aclose(self) -> Awaitable[object]: ...
+
+
+@runtime_checkable
+class PromptWatch(Watch, Protocol):
+    """A watch that need not be waited for when its next batch has come already."""
+
+    def at_hand(self) -> Batch | None:
+        """The next batch, if it is in memory; also while another task waits for one."""
+        ...
+
+
 class Store(Protocol):
     """What the engine asks of a backend. Every method may raise StoreUnavailable."""
 
@@ -151,7 +170,7 @@ class Store(Protocol):
         """
         ...
 
-    def watch(self, span: Span, *, after: Revision) -> AsyncGenerator[Batch, None]:
+    def watch(self, span: Span, *, after: Revision) -> Watch:
         """Yield every later change to the span, in order, exactly once.
 
         Nothing happens, and nothing is raised, before the first batch is asked for. A caught-up

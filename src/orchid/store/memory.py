@@ -5,7 +5,7 @@ backends that last; everything happens in the event loop, so a commit is never i
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from orchid.store.interface import (
@@ -29,7 +29,7 @@ from orchid.store.interface import (
     check_read,
     check_revision,
 )
-from orchid.store.tail import Tail, follow
+from orchid.store.tail import Following, Tail
 
 
 class _Version(NamedTuple):
@@ -91,8 +91,8 @@ class MemoryStore:
                 outcomes.append(error)
         return outcomes
 
-    def watch(self, span: Span, *, after: Revision) -> AsyncGenerator[Batch, None]:
-        return follow(self._tail, span, after, self._replay)
+    def watch(self, span: Span, *, after: Revision) -> Following:
+        return Following(self._tail, span, after, self._replay)
 
     async def revision(self) -> Revision:
         return self._tail.revision

@@ -4,13 +4,13 @@ A watcher is only a revision it has come to. While that lies within the tail, it
 taken from here; when it lies further back, the watcher reads on from the backend's own log. So
 a slow watcher costs nothing, and memory is bounded by the tail however many there are.
 
-Start with `follow`: it is the whole of a watch. Everything here runs in the event loop; threads
+Start with `Following`: it is the whole of a watch. Everything here runs in the event loop; threads
 hand over with `call_soon_threadsafe`.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 from orchid.store.interface import (
     ABSENT,
@@ -123,31 +123,71 @@ class Tail:
                 bell.set_result(None)
 
 
-async def follow(
-    tail: Tail, span: Span, after: Revision, replay: Replay
-) -> AsyncGenerator[Batch, None]:
-    """Watch: history first, then what happens, without a gap or a repeat between them."""
-    if after < ABSENT:
-        raise ValueError(f"not a revision: {after}")
-    if after < tail.oldest:
-        raise Compacted(after, tail.oldest)
-    if after > tail.revision and not tail.closed:
-        # Either the future, or a commit on its way to us that a read has seen already.
-        await replay(span, after)
-    interruptions = tail.interruptions
-    while True:
-        if tail.closed:
-            raise StoreUnavailable("the store is closed")
-        if tail.interruptions > interruptions:
-            raise StoreUnavailable(tail.interrupted)
-        if after >= tail.revision:
+class Following:
+    """A watch: history first, then what happens, without a gap or a repeat between them."""
+
+    def __init__(self, tail: Tail, span: Span, after: Revision, replay: Replay) -> None:
+        self._tail = tail
+        self._span = span
+        self._after = after
+        self._replay = replay
+        self._interruptions = -1  # of the tail when the first batch was asked for; -1: not yet
+        self._replaying = False
+
+    def __aiter__(self) -> "Following":
+        return self
+
+    async def __anext__(self) -> Batch:
+        tail = self._tail
+        if self._interruptions < 0:
+            await self._begin()
+        while True:
+            if tail.closed:
+                raise StoreUnavailable("the store is closed")
+            if tail.interruptions > self._interruptions:
+                raise StoreUnavailable(tail.interrupted)
+            batch = self.at_hand()
+            if batch is not None:
+                return batch
+            if self._after < tail.revision:
+                batch = await self._replayed()
+                self._after = batch.revision
+                return batch
             bell = tail.bell()
             try:
                 await bell
             except BaseException:  # whoever waited was cancelled
                 tail.forget(bell)
                 raise
-            continue
-        batch = tail.after(span, after) if after >= tail.floor else await replay(span, after)
-        after = batch.revision
-        yield batch
+
+    def at_hand(self) -> Batch | None:
+        """The next batch if it is in the tail; also while `__anext__` waits for one."""
+        tail = self._tail
+        if self._replaying or not tail.floor <= self._after < tail.revision:
+            return None
+        if tail.closed or tail.interruptions != self._interruptions:
+            return None
+        batch = tail.after(self._span, self._after)
+        self._after = batch.revision
+        return batch
+
+    async def aclose(self) -> None:
+        """Nothing is held between two batches."""
+
+    async def _begin(self) -> None:
+        tail, after = self._tail, self._after
+        if after < ABSENT:
+            raise ValueError(f"not a revision: {after}")
+        if after < tail.oldest:
+            raise Compacted(after, tail.oldest)
+        if after > tail.revision and not tail.closed:
+            # Either the future, or a commit on its way to us that a read has seen already.
+            await self._replayed()
+        self._interruptions = tail.interruptions
+
+    async def _replayed(self) -> Batch:
+        self._replaying = True
+        try:
+            return await self._replay(self._span, self._after)
+        finally:
+            self._replaying = False

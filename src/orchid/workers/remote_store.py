@@ -11,7 +11,7 @@ When the parent is gone, everything raises StoreUnavailable and `lost` is done: 
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, count
 from typing import Any, Final, TypeVar, cast
 
@@ -33,7 +33,7 @@ from orchid.store.interface import (
     check_changes,
     check_read,
 )
-from orchid.store.tail import Tail, follow
+from orchid.store.tail import Following, Tail
 from orchid.workers.counter import SharedCounter
 from orchid.workers.framing import Astray, Reader
 from orchid.workers.messages import (
@@ -68,6 +68,7 @@ from orchid.workers.messages import (
 
 RECORDS_PER_READ: Final = 1000  # asked for at once; a snapshot of any size comes in such pieces
 TAIL_BYTES: Final = 4 << 20  # small, because the feed keeps its own copy of every change
+PULLED_BYTES: Final = 64 << 10  # taken from the socket at once by a request that needs them
 BEAT_SECONDS: Final = 1.0
 SILENT_SECONDS: Final = 5.0
 
@@ -81,8 +82,13 @@ class ParentLink(asyncio.Protocol):
     """The connection to the parent: numbered requests, their answers, and what is pushed."""
 
     def __init__(
-        self, told: Callable[[News], None], directed: Directed, monotonic: Monotonic
+        self,
+        link: socket.socket,
+        told: Callable[[News], None],
+        directed: Directed,
+        monotonic: Monotonic,
     ) -> None:
+        self._link = link
         self._told = told
         self._directed = directed
         self._monotonic = monotonic
@@ -109,7 +115,7 @@ class ParentLink(asyncio.Protocol):
     ) -> "ParentLink":
         loop = asyncio.get_running_loop()
         _, self = await loop.create_unix_connection(
-            lambda: cls(told, directed, monotonic), sock=link
+            lambda: cls(link, told, directed, monotonic), sock=link
         )
         return self
 
@@ -166,6 +172,17 @@ class ParentLink(asyncio.Protocol):
     def close(self) -> None:
         if self._transport is not None:
             self._transport.close()
+
+    def pull(self) -> None:
+        """Take what has arrived already, without waiting for the loop to notice it."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        try:
+            data = self._link.recv(PULLED_BYTES)
+        except OSError:
+            return  # nothing is there; or the connection has ended, and the transport will say so
+        if data:
+            self.data_received(data)
 
     # What the transport says
 
@@ -296,14 +313,17 @@ class RemoteStore:
             )
         return await self.link.commit(tuple(changes), size)
 
-    def watch(self, span: Span, *, after: Revision) -> AsyncGenerator[Batch, None]:
-        return follow(self._tail, span, after, self._replay)
+    def watch(self, span: Span, *, after: Revision) -> Following:
+        return Following(self._tail, span, after, self._replay)
 
     async def revision(self) -> Revision:
         if self.link.lost.done():
             # The counter is no longer updated, but another server may be writing to the database.
             raise StoreUnavailable(GONE)
-        return self._counter.value
+        newest = self._counter.value
+        if newest > self._tail.revision:
+            self.link.pull()
+        return newest
 
     async def may_compact(self) -> bool:
         return False  # only the parent does

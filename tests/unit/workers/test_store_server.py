@@ -96,6 +96,25 @@ async def test_acknowledged_commit_shows_in_every_workers_revision(
     assert await other.revision() == revision
 
 
+async def test_who_asks_for_the_revision_gets_what_has_come_up_to_it(parent: Parent) -> None:
+    """A worker that is asked takes the changes from its socket, before the loop brings them."""
+    one, other = await parent.connect(), await parent.connect()
+    watch = other.watch(ALL, after=1)
+    waiting = asyncio.ensure_future(anext(watch))
+    await asyncio.sleep(0)
+    transport_of(other).pause_reading()
+
+    made = await put(one, "a", b"1")
+    revision = await other.revision()
+
+    assert revision == made
+    batch = watch.at_hand()
+    assert batch is not None
+    assert [event.key for event in batch.events] == ["a"]
+    waiting.cancel()
+    transport_of(other).resume_reading()
+
+
 async def test_worker_that_joins_late_has_the_past_too(parent: Parent) -> None:
     """What happened before a worker was started comes from the store's history."""
     first = await parent.connect()

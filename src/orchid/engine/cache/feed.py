@@ -37,6 +37,7 @@ from orchid.store.interface import (
     Compacted,
     FutureRevision,
     Page,
+    PromptWatch,
     Record,
     Revision,
     Store,
@@ -86,6 +87,7 @@ class Feed:
         self.following = False  # whether changes in the store reach us
         self._untold: deque[Iterator[None]] = deque()  # batches that are not told to all
         self._teller: asyncio.Task[None] | None = None  # who tells of them
+        self._prompt: PromptWatch | None = None  # the watch that we follow
 
     def cache(self, kind: Kind[T]) -> KindCache[T]:
         return self._caches[kind.stored.type]
@@ -103,7 +105,9 @@ class Feed:
         except StoreError as failure:
             raise Unavailable(f"the store does not answer: {failure}") from failure
         if newest > self.revision:
-            await self.reach(newest)
+            self._take_at_hand()
+            if newest > self.revision:
+                await self.reach(newest)
         return self.revision
 
     async def reach(self, revision: Revision) -> None:
@@ -170,10 +174,24 @@ class Feed:
             await self._store.revision()  # fails if the store is gone; a watch would not
         self.following = True
         async with contextlib.aclosing(self._store.watch(OBJECTS, after=self._position)) as batches:
-            async for batch in batches:
-                await self._take(batch)
+            self._prompt = batches if isinstance(batches, PromptWatch) else None
+            try:
+                async for batch in batches:
+                    self._take(batch)
+                    if len(self._untold) > MOST_UNTOLD and self._teller is not None:
+                        await self._teller
+            finally:
+                self._prompt = None
 
-    async def _take(self, batch: Batch) -> None:
+    def _take_at_hand(self) -> None:
+        """Take in what has come from the store, so that a request need not wait for our task."""
+        while self._prompt is not None and len(self._untold) <= MOST_UNTOLD:
+            batch = self._prompt.at_hand()
+            if batch is None:
+                return
+            self._take(batch)
+
+    def _take(self, batch: Batch) -> None:
         told: dict[KindCache[Any], list[ObjectChange[Any]]] = {}
         for event in batch.events:
             word, plural, _ = event.key.split("/", 2)
@@ -195,8 +213,6 @@ class Feed:
             self._untold.append(telling)
             if self._teller is None:
                 self._teller = asyncio.create_task(self._tell_rest())
-            if len(self._untold) > MOST_UNTOLD:
-                await self._teller
 
     def _tell(
         self, told: dict[KindCache[Any], list[ObjectChange[Any]]], revision: Revision

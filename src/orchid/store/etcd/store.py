@@ -17,7 +17,7 @@ outcome is not known. Compaction is etcd's own and concerns all its users.
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -60,7 +60,7 @@ from orchid.store.interface import (
     check_read,
 )
 from orchid.store.shared_call import SharedCall
-from orchid.store.tail import follow
+from orchid.store.tail import Following
 
 PREFIX: Final = "/orchid"
 TIMEOUT_SECONDS: Final = 10.0  # etcd itself gives up after 7
@@ -130,8 +130,8 @@ class EtcdStore:
         making.add_done_callback(self._finished)
         return await asyncio.shield(making)
 
-    def watch(self, span: Span, *, after: Revision) -> AsyncGenerator[Batch, None]:
-        return follow(self._tail, span, after, self._history.replay)
+    def watch(self, span: Span, *, after: Revision) -> Following:
+        return Following(self._tail, span, after, self._history.replay)
 
     async def revision(self) -> Revision:
         self._check_open()

@@ -8,7 +8,7 @@ Never opens a file that another store has open, never acknowledges before the di
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -33,7 +33,7 @@ from orchid.store.interface import (
 from orchid.store.sqlite import file as sqlite_file
 from orchid.store.sqlite import tables as sqlite_tables
 from orchid.store.sqlite.writer import Compaction, QueuedCommits, Settled, Writer, failed
-from orchid.store.tail import Tail, follow
+from orchid.store.tail import Following, Tail
 
 T = TypeVar("T")
 
@@ -86,8 +86,8 @@ class SQLiteStore:
         if queued:
             self._writer.put(queued)
 
-    def watch(self, span: Span, *, after: Revision) -> AsyncGenerator[Batch, None]:
-        return follow(self._tail, span, after, self._replay)
+    def watch(self, span: Span, *, after: Revision) -> Following:
+        return Following(self._tail, span, after, self._replay)
 
     async def revision(self) -> Revision:
         return self._tail.revision

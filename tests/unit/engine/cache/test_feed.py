@@ -396,6 +396,30 @@ async def test_only_what_others_may_have_written_is_decoded_to_see_that_it_can_b
     assert list(feed.cache(kind).unreadable) == [kind.key("ns", "b")]
 
 
+async def test_a_read_does_not_wait_for_what_has_come_already() -> None:
+    """It takes the change in itself; the feed's own task finds nothing left to do."""
+    kind, store = config_map.declare(ORCH), MemoryStore()
+    feed = Feed(store, Catalog([kind]), sole_writer=True)
+    body = kind.head + b'"metadata":{"name":"a","namespace":"ns","uid":"u"}}'
+    async with following(feed):
+        await feed.wait_loaded()
+        await until(lambda: feed.following)
+        heard: list[int] = []
+        feed.cache(kind).listen("ear", lambda changes: heard.extend(c.revision for c in changes))
+        await store.commit([Change(kind.key("ns", "a"), body, ABSENT)])
+        behind = feed.revision
+
+        reading = feed.fresh()
+        with pytest.raises(StopIteration) as answer:  # it ends without giving way to the loop
+            reading.send(None)
+
+        assert answer.value.value == feed.revision == behind + 1
+        assert feed.cache(kind).get("ns", "a") is not None
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert heard == [feed.revision]
+
+
 class SlowReplay(MemoryStore):
     """Tells of its past change by change, as a store does that reads it in pieces."""
 
