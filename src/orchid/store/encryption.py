@@ -29,7 +29,7 @@ from orchid.store.interface import (
     Span,
     Store,
     StoreEvent,
-    Watch,
+    StoreWatch,
 )
 
 NONCE_BYTES = 12  # NIST SP 800-38D, 8.2.2: random, for at most 2^32 values under one key
@@ -132,7 +132,7 @@ class EncryptedStore:
                 conflict.key, self._opened_record(actual) if actual else None
             ) from None
 
-    def watch(self, span: Span, *, after: Revision) -> Watch:
+    def watch(self, span: Span, *, after: Revision) -> StoreWatch:
         return _OpenedWatch(self._store.watch(span, after=after), self._opened_batch)
 
     def _opened_batch(self, batch: Batch) -> Batch:
@@ -186,7 +186,7 @@ class EncryptedStore:
 class _OpenedWatch:
     """A watch of another store, with what it brings opened."""
 
-    def __init__(self, sealed: Watch, opened: Callable[[Batch], Batch]) -> None:
+    def __init__(self, sealed: StoreWatch, opened: Callable[[Batch], Batch]) -> None:
         self._sealed = sealed
         self._opened = opened
 

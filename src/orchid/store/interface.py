@@ -131,7 +131,7 @@ class Batch(NamedTuple):
     revision: Revision
 
 
-class Watch(Protocol):
+class StoreWatch(Protocol):
     """The batches of a watch; an async generator is one. Close it with `aclose`."""
 
     def __aiter__(self) -> AsyncIterator[Batch]: ...
@@ -142,7 +142,7 @@ class Watch(Protocol):
 
 
 @runtime_checkable
-class PromptWatch(Watch, Protocol):
+class PromptWatch(StoreWatch, Protocol):
     """A watch that need not be waited for when its next batch has come already."""
 
     def at_hand(self) -> Batch | None:
@@ -170,7 +170,7 @@ class Store(Protocol):
         """
         ...
 
-    def watch(self, span: Span, *, after: Revision) -> Watch:
+    def watch(self, span: Span, *, after: Revision) -> StoreWatch:
         """Yield every later change to the span, in order, exactly once.
 
         Nothing happens, and nothing is raised, before the first batch is asked for. A caught-up
@@ -215,7 +215,7 @@ Outcome = Revision | Exception
 class GroupingStore(Store, Protocol):
     """A store that takes many commits at once, from whoever gathers those of others."""
 
-    async def commit_each(self, commits: Sequence[Sequence[Change]]) -> list[Outcome]:
+    def commit_each(self, commits: Sequence[Sequence[Change]]) -> Awaitable[list[Outcome]]:
         """Make each commit by itself, in order, and tell what became of each.
 
         They must be as `check_changes` demands. Raises StoreError if all have failed together.

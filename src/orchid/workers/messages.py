@@ -243,7 +243,7 @@ _BY_NAME: Final[dict[str, type[StoreError]]] = {
 }
 
 
-def refusal(number: int, error: Exception) -> RefusedMessage:
+def refusal(number: int, error: BaseException) -> RefusedMessage:
     """An error as a message; the text of an unexpected one is not sent."""
     if isinstance(error, RevisionConflict):
         return RefusedMessage(number, "Conflict", "", key=error.key, record=error.actual)

@@ -19,12 +19,14 @@ import logging
 import socket
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Final, cast
 
 from orchid.store.interface import (
     Batch,
     Compacted,
     GroupingStore,
+    Outcome,
     Page,
     Revision,
     Span,
@@ -73,6 +75,7 @@ AGAIN_SECONDS: Final = 0.2
 ANY_KEY: Final = Span.key("/")  # for reads that only ask for the store's revision
 
 Reported = Callable[[Ready | UnfitMessage], None]
+Asked = Read | Replay | Compact | Gather  # what takes a while, and is no commit
 
 
 class StoreServer:
@@ -156,23 +159,37 @@ class StoreServer:
         self.counts.left(session)
         self._unanswered = [each for each in self._unanswered if each[1] is not session]
 
-    def handle(self, session: "Session", request: Request) -> None:
+    def commit(self, session: "Session", message: Commits) -> None:
+        """Hand commits to the store; they are answered when it has made them, without a task."""
+        made = asyncio.ensure_future(self._store.commit_each(message.commits))
+        made.add_done_callback(partial(self._committed, session, message.number))
+
+    def _committed(
+        self, session: "Session", number: int, made: "asyncio.Future[list[Outcome]]"
+    ) -> None:
+        if made.cancelled():
+            return
+        error = made.exception()
+        if error is not None:
+            session.answer(_refused(number, error))
+            return
+        outcomes = made.result()
+        newest = max((each for each in outcomes if isinstance(each, Revision)), default=0)
+        self._answer_at(newest, session, outcomes_of(number, outcomes))
+
+    def handle(self, session: "Session", request: Asked) -> None:
         """Start to work on a request, in a task of its own."""
         task = asyncio.get_running_loop().create_task(self._guarded(session, request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _guarded(self, session: "Session", request: Request) -> None:
+    async def _guarded(self, session: "Session", request: Asked) -> None:
         try:
             await self._act(session, request)
         except Exception as error:
-            if not isinstance(error, (StoreError, ValueError)):
-                log.exception("workers.request_failed")
-            session.answer(refusal(request.number, error))
+            session.answer(_refused(request.number, error))
 
-    def _act(self, session: "Session", request: Request) -> Coroutine[Any, Any, None]:
-        if isinstance(request, Commits):
-            return self._commit(session, request)
+    def _act(self, session: "Session", request: Asked) -> Coroutine[Any, Any, None]:
         if isinstance(request, Read):
             return self._read(session, request)
         if isinstance(request, Replay):
@@ -180,11 +197,6 @@ class StoreServer:
         if isinstance(request, Gather):
             return self._gather(session, request)
         return self._compact(session, request)
-
-    async def _commit(self, session: "Session", message: Commits) -> None:
-        outcomes = await self._store.commit_each(message.commits)
-        newest = max((each for each in outcomes if isinstance(each, Revision)), default=0)
-        self._answer_at(newest, session, outcomes_of(message.number, outcomes))
 
     async def _read(self, session: "Session", read: Read) -> None:
         async with session.reading:
@@ -303,7 +315,9 @@ class Session(asyncio.Protocol):
             self.close()
 
     def _take(self, message: Request | Report) -> None:
-        if isinstance(message, (Commits, Read, Replay, Compact, Gather)):
+        if isinstance(message, Commits):
+            self._server.commit(self, message)
+        elif isinstance(message, (Read, Replay, Compact, Gather)):
             self._server.handle(self, message)
         elif isinstance(message, Alive):
             self.send(message)
@@ -313,6 +327,12 @@ class Session(asyncio.Protocol):
             self._server.reset_counts(self)
         else:
             self._reported(message)
+
+
+def _refused(number: int, error: BaseException) -> Answer:
+    if not isinstance(error, (StoreError, ValueError)):
+        log.error("workers.request_failed", exc_info=error)
+    return refusal(number, error)
 
 
 def _cut(page: Page) -> Page:

@@ -57,6 +57,7 @@ BYTES_LIKE_A_LISTENER = 16 << 10  # to encrypt them takes about as long as to te
 MOST_UNTOLD = 100  # batches; beyond that no more are taken in until all were told
 RECORDS_PER_PAGE = 5_000  # read at once; handling them blocks the event loop
 TELL_EVERY = 100_000  # objects loaded between two log lines
+NO_PREFIX = "\0"  # of no key
 _TOLD = object()  # marks the end of a batch in `_untold`
 FIRST_WAIT, LONGEST_WAIT = 0.05, 5.0  # seconds before a store that failed is asked again
 
@@ -193,9 +194,12 @@ class Feed:
 
     def _take(self, batch: Batch) -> None:
         told: dict[KindCache[Any], list[ObjectChange[Any]]] = {}
+        prefix, cache = NO_PREFIX, None
         for event in batch.events:
-            word, plural, _ = event.key.split("/", 2)
-            cache = self._by_prefix.get((word, plural))
+            if not event.key.startswith(prefix):  # often it is of the same kind as the last one
+                word, plural, _ = event.key.split("/", 2)
+                cache = self._by_prefix.get((word, plural))
+                prefix = NO_PREFIX if cache is None else cache.kind.key_prefix
             if cache is None:
                 continue
             if event.revision <= self._loaded_at:

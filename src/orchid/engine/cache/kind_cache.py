@@ -201,16 +201,19 @@ class KindCache(Generic[T]):
         self._budget.spent -= weight
 
     def apply(self, event: StoreEvent, *, ours: bool = False) -> ObjectChange[T]:
-        """Take in one change; `ours` says that this program has encoded it."""
-        key, value, entries = event.key, event.value, self.entries
+        """Take in one change; if this program has encoded it, it is `ours` and not decoded."""
+        key, value, revision, entries = event.key, event.value, event.revision, self.entries
         old = entries.get(key)
         new = None
         if self.unreadable:
             self.unreadable.pop(key, None)
         if value is not None:
-            new = read_or_none(self.kind, key, value, event.revision, ours=ours)
-            if new is None:  # to readers it is as if it were deleted
-                self.unreadable[key] = event.revision
+            make = Entry.stored if ours else Entry.read
+            try:
+                new = make(self.kind, key, value, revision)
+            except ValueError:  # to readers it is as if it were deleted
+                _tell_unreadable(key, revision)
+                self.unreadable[key] = revision
         if new is not None:
             entries[key] = new
             if old is None:
@@ -218,7 +221,7 @@ class KindCache(Generic[T]):
         elif old is not None:
             del entries[key]
             self._keys.remove(key)
-        change = ObjectChange(key, new, old, event.revision)
+        change = ObjectChange(key, new, old, revision)
         self.remember(change)
         return change
 
@@ -229,19 +232,17 @@ class KindCache(Generic[T]):
         self.oldest = max(self.oldest, revision)
 
 
-def read_or_none(
-    kind: Kind[T], key: str, value: bytes, revision: Revision, *, ours: bool = False
-) -> Entry[T] | None:
-    """The entry of stored bytes; None, and a line in the log, if they are no object.
-
-    Bytes that are `ours` need not be decoded to know that they can be.
-    """
-    make = Entry.stored if ours else Entry.read
+def read_or_none(kind: Kind[T], key: str, value: bytes, revision: Revision) -> Entry[T] | None:
+    """The entry of stored bytes; None, and a line in the log, if they are no object."""
     try:
-        return make(kind, key, value, revision)
+        return Entry.read(kind, key, value, revision)
     except ValueError:
-        log.error("feed.unreadable_object", extra={"key": key, "revision": revision})
+        _tell_unreadable(key, revision)
         return None
+
+
+def _tell_unreadable(key: str, revision: Revision) -> None:
+    log.error("feed.unreadable_object", extra={"key": key, "revision": revision})
 
 
 def past_change(kind: Kind[Any], event: StoreEvent) -> ObjectChange[Any]:

@@ -30,12 +30,14 @@ class SortedKeys:
             blocks.append([key])
             lasts.append(key)
             return
-        at = min(bisect_left(lasts, key), len(blocks) - 1)
+        at = bisect_left(lasts, key)
+        if at == len(lasts):  # behind all others
+            at -= 1
+            lasts[at] = key
         block = blocks[at]
         insort(block, key)
         if len(block) > LARGEST_BLOCK:
             self._split(at)
-        lasts[at] = blocks[at][-1]
 
     def remove(self, key: str) -> None:
         """Remove a key that is there."""

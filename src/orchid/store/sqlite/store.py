@@ -69,9 +69,12 @@ class SQLiteStore:
             raise outcome
         return outcome
 
-    async def commit_each(self, commits: Sequence[Sequence[Change]]) -> list[Outcome]:
-        self._check_open()
-        return await self._queue(commits)
+    def commit_each(self, commits: Sequence[Sequence[Change]]) -> asyncio.Future[list[Outcome]]:
+        if not self._tail.closed:
+            return self._queue(commits)
+        closed: asyncio.Future[list[Outcome]] = self._loop.create_future()
+        closed.set_exception(StoreUnavailable("the store is closed"))
+        return closed
 
     def _queue(self, commits: Sequence[Sequence[Change]]) -> asyncio.Future[list[Outcome]]:
         answer: asyncio.Future[list[Outcome]] = self._loop.create_future()
