@@ -12,6 +12,7 @@ from orchid.server.sockets.streaming import LongBody
 from tests.unit.server.listening import TEXT, Running, echo, serving, until
 
 BODY = b"0123456789abcdef" * (1 << 20)  # more than sockets hold on the way
+MOST_BUFFERED = 200_000  # a piece, and what lay there when there was still room
 
 
 def answering(*, is_kept: bool = False) -> Handler:
@@ -45,11 +46,25 @@ async def test_a_slow_reader_gets_a_long_answer_and_little_waits_for_it() -> Non
         client.go_on_reading()
         long, after = await client.answer(), await client.answer()
 
-        assert waiting < len(BODY) // 8
+        assert waiting < MOST_BUFFERED
         assert held == len(BODY)
         assert long.body == BODY
         assert after.status == 200
         assert running.listener._service.unsent.total == 0
+
+
+async def test_what_is_buffered_does_not_depend_on_when_a_reader_stops() -> None:
+    """Of many who stop somewhere, none has more than a piece waiting."""
+    async with serving(answering(is_kept=True)) as running:
+        for number in range(12):
+            client = await running.connect()
+            client.get("/long")
+            await client.exactly(number * 100_000 + 1000)
+            client.stop_reading()
+        await until(blocked(running, 12))
+
+        connections = running.listener._service.connections
+        assert max(one._transport.get_write_buffer_size() for one in connections) < MOST_BUFFERED
 
 
 async def test_a_connection_is_closed_behind_a_long_answer_if_it_should_be() -> None:
