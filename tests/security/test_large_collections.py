@@ -47,9 +47,11 @@ def described(number: int) -> dict[str, object]:
     return {"metadata": {"name": f"o{number}", "labels": labels}, "data": {"x": "y" * 100}}
 
 
-async def answered(server: Api, method: str, target: str) -> tuple[Answer, int]:
+async def answered(
+    server: Api, method: str, target: str, body: object = None
+) -> tuple[Answer, int]:
     """An answer, and how often the event loop has turned meanwhile."""
-    asking = asyncio.ensure_future(server.call(method, target))
+    asking = asyncio.ensure_future(server.call(method, target, body))
     turns = 0
     while not asking.done():
         await asyncio.sleep(0)

@@ -34,7 +34,6 @@ from orchid.wire.user import UserInfo
 T = TypeVar("T", bound=Object)
 
 GIVEN = "(given)"  # the name of a policy that is not stored
-AT_ONCE = 16  # policies compiled before others get a turn
 
 
 class PolicyExplainer:
@@ -55,7 +54,7 @@ class PolicyExplainer:
     ) -> Explanation:
         case = asked if isinstance(asked, Case) else self._case(asked)
         if instead is not None:
-            given = CompiledPolicy(GIVEN, "0", instead, self._compiler)
+            given = await asyncio.to_thread(CompiledPolicy, GIVEN, "0", instead, self._compiler)
             return await explain(case, [given], _anybody, self._evaluator)
 
         async def may_use(name: str) -> bool:
@@ -115,12 +114,12 @@ class PolicyExplainer:
         """Every stored policy, compiled."""
         await self._feed.fresh()
         found = []
-        for number, policy in enumerate(list(self._stored())):
+        for policy in list(self._stored()):
             known = self._compiled.get(policy.name)
             if known is None or known.revision != policy.metadata.resource_version:
-                known = self._compiled[policy.name] = compiled(policy, self._compiler)
-                if number % AT_ONCE == 0:
-                    await asyncio.sleep(0)
+                # It may have expressions that take long to compile.
+                known = await asyncio.to_thread(compiled, policy, self._compiler)
+                self._compiled[policy.name] = known
             found.append(known)
         self._compiled = {policy.name: policy for policy in found}
         return found

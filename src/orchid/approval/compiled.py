@@ -5,6 +5,7 @@ case and allows it, check by check, each with the value it saw. A policy that ca
 (`problem`) still knows whom it selects, so that no request is denied only because of that.
 """
 
+import asyncio
 import ipaddress
 from collections.abc import Iterator
 from datetime import timedelta
@@ -29,6 +30,7 @@ from orchid.wire.text import human_duration, quote
 from orchid.wire.user import UserInfo
 
 ACCOUNT_PREFIX = "system:serviceaccount:"
+FEW_MATCHES = 1000  # of a pattern with a text, at a microsecond or more; others go to a thread
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -85,6 +87,9 @@ class CompiledPolicy:
         self._accounts = Patterns(spec.requesters.service_accounts)
         self._allowed = _allowed(spec.allows)
         self._networks = _networks(spec.allows.ip_addresses)
+        self._tried = len(self._networks) + sum(
+            map(len, (self._users, self._groups, self._accounts, *self._allowed.values()))
+        )
         self._rules: list[tuple[ApprovalRule, Expression]] = []
         self.unusable = ""  # why it cannot be compiled
         try:
@@ -127,13 +132,18 @@ class CompiledPolicy:
     # -- what it allows ----------------------------------------------------------------------
 
     async def judge(self, case: Case, evaluator: Evaluator) -> JudgedPolicy:
-        selection = self.selection(case.signer_name, case.user)
-        if selection or self.problem:
-            return JudgedPolicy(self, selection, problem=self.problem)
-        checks = [*self._certificate_checks(case)]
+        texts = len(case.user.groups) + sum(map(len, case.texts.values()))
+        if texts * self._tried <= FEW_MATCHES:
+            await asyncio.sleep(0)  # there may be many policies
+            seen = self._without_rules(case)
+        else:
+            seen = await asyncio.to_thread(self._without_rules, case)
+        if seen.selection or self.problem:
+            return seen
+        checks = [*seen.checks]
         # Expressions are the most expensive, so they are skipped if the case is refused already.
         if case.obstacles:
-            return JudgedPolicy(self, (), tuple(checks))
+            return seen
         problem = ""
         for number, (rule, expression) in enumerate(self._rules):
             try:
@@ -141,6 +151,12 @@ class CompiledPolicy:
             except Overrun as overrun:
                 problem = str(overrun)
         return JudgedPolicy(self, (), tuple(checks), problem)
+
+    def _without_rules(self, case: Case) -> JudgedPolicy:
+        selection = self.selection(case.signer_name, case.user)
+        if selection or self.problem:
+            return JudgedPolicy(self, selection, problem=self.problem)
+        return JudgedPolicy(self, (), tuple(self._certificate_checks(case)))
 
     def _certificate_checks(self, case: Case) -> Iterator[Check]:
         for obstacle in case.obstacles:

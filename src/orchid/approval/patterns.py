@@ -21,6 +21,10 @@ class Patterns:
         self._exact = frozenset(one for one in given if STAR not in one)
         self._globs = tuple(_parts(one) for one in given if STAR in one)
 
+    def __len__(self) -> int:
+        """How many are tried one after the other."""
+        return len(self._globs)
+
     def match(self, text: str) -> bool:
         if self._folds:
             text = text.lower()

@@ -15,6 +15,7 @@ from orchid.wire.user import UserInfo
 
 WHOLE, BEGINNING, END, INSIDE = "whole", "beginning", "end", "inside"
 LONGEST_INSIDE = 32  # characters between two stars by which a policy is found; bounds the look-ups
+MOST_PLACES = 1024  # where one policy stands; one with more is found by its signers alone
 Key = tuple[str, str, str]  # what sort of name, which part of it, and the text
 ANY: Key = ("", "", "")
 
@@ -37,7 +38,7 @@ class PolicyIndex:
     def put(self, policy: CompiledPolicy) -> None:
         self.remove(policy.name)
         self._policies[policy.name] = policy
-        signers, requesters = _signer_keys(policy), _requester_keys(policy)
+        signers, requesters = _places(policy)
         for signer in signers:
             for requester in requesters:
                 place = self._places.setdefault(signer, {}).setdefault(requester, {})
@@ -49,7 +50,7 @@ class PolicyIndex:
         old = self._policies.pop(name, None)
         if old is None:
             return
-        signers, requesters = _signer_keys(old), _requester_keys(old)
+        signers, requesters = _places(old)
         for signer in signers:
             for requester in requesters:
                 self._clear(signer, requester, name)
@@ -87,6 +88,13 @@ class PolicyIndex:
             del there[requester]
         if not there:
             del self._places[signer]
+
+
+def _places(policy: CompiledPolicy) -> tuple[set[Key], set[Key]]:
+    """Under which signers, and under which requesters of each of them, a policy stands."""
+    signers, requesters = _signer_keys(policy), _requester_keys(policy)
+    few = len(signers) * len(requesters) <= MOST_PLACES
+    return signers, requesters if few else {ANY}
 
 
 def _signer_keys(policy: CompiledPolicy) -> set[Key]:

@@ -86,7 +86,7 @@ class PolicyFollower:
         if event.type == DELETED:
             index.remove(policy.name)
             return
-        made = compiled(policy, self._compiler)
+        made = await asyncio.to_thread(compiled, policy, self._compiler)
         index.put(made)
         wanted = with_usability(policy, made.unusable, self._clock.now())
         if wanted != policy:

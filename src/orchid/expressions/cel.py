@@ -29,6 +29,7 @@ from typing import Any, Final
 from orchid.expressions.tree import read_tree
 
 MOST_CHARACTERS = 8 * 1024  # of an expression
+MOST_OF_RULE = 1024  # of one in a policy: to compile as many takes up to 25 ms
 MOST_VALUES = 1000  # in what is given, and in a list that comes out
 MOST_LEVELS = 32
 MOST_RESULT = 64 * 1024  # characters that come out
@@ -56,8 +57,15 @@ MOST_STEPS: Final = 10_000  # the library's own limit for all loops of one evalu
 MOST_DOUBLINGS: Final = 4
 _DOUBLING = re.compile(r"\.\s*opt(?:Flat)?Map\s*\(")
 _GROWING = ("join", "replace", "format")  # may give texts longer than all that they are given
-_SEARCHING, _SEARCH_COST = "matches", 16  # how much more a regular expression costs than copying
-_CHEAP_TRIAL = 1 << 20
+_ON_EVERYTHING = ("_==_", "_!=_", "@in", "_+_")  # may go through all that is given
+_VALUE = 24  # characters that could be moved while one value is looked at
+# To make a regular expression ready, and to search with it, for each of its characters.
+_MADE_READY, _SEARCHED = 1000, 8
+_CLASS, _LARGE_CLASS = 4, 3000  # characters that stand for many; those of Unicode for thousands
+_REPEATED = re.compile(r"\{([\d,]+)\}")
+_REPEATED_AGAIN = re.compile(r"[)}?*+]\{")
+_UNKNOWN: Final = 1 << 62  # more than anything may cost
+_CHEAP_TRIAL = 1 << 22
 
 _COMPLAINT = re.compile(r"ERROR: <input>:(\d+:\d+): (.*)")
 _STATUS = re.compile(r"^[A-Z_]+: (ERROR: <input>:-1:-1: )?| \[[A-Z_]+\]$")
@@ -111,10 +119,11 @@ class ExpressionInput:
         return self._activation
 
     @property
-    def size(self) -> tuple[int, int]:
-        """How many values there are, and how many characters in all their texts."""
+    def size(self) -> tuple[int, int, int]:
+        """How many values there are, how many characters in all texts, and in the longest."""
         assert self.value is not None
-        return self._values, sum(map(len, self._texts))
+        lengths = [*map(len, self._texts)]
+        return self._values, sum(lengths), max(lengths, default=0)
 
     def most_pieces(self, separators: Iterable[str]) -> int:
         """Into how many parts splitting could break a text of ours."""
@@ -157,6 +166,7 @@ class Expression:
         self.source = source
         self.selects = tree.selects
         self._functions, self._loops = tree.functions, tree.loops
+        self._patterns = tree.patterns
         self.is_condition = program.return_type().name() == "BOOL"
         self._separators = tree.separators
         self._aliases = _aliases(source)
@@ -167,22 +177,25 @@ class Expression:
     def cost(self, given: ExpressionInput) -> int:
         """At most so many characters are moved to evaluate this; raises Failed.
 
-        Loops multiply, up to the library's own limit. Where one goes over what another made, every
-        addition may double the texts once more.
+        Loops multiply, up to the library's own limit, and what is written once is done in every
+        step. An addition may double a text; where a loop goes over what another made, all texts.
         """
         try:
-            values, characters = given.size
+            values, characters, longest = given.size
         except ValueUnfit as unfit:
             raise self._failed(str(unfit)) from None
-        written = len(self.source)
+        written, count = len(self.source), self._functions
         steps: int = min((values + written // 4) ** self._loops, MOST_STEPS)
-        doublings = self._functions.get("_+_", 0) if self._loops > 1 else 0
-        growing = sum(self._functions.get(function, 0) for function in _GROWING)
-        searching = _SEARCH_COST if _SEARCHING in self._functions else 1
-        longest = (characters + written) << doublings
-        for _ in range(growing):
-            longest *= written
-        return steps * longest * searching
+        additions = count.get("_+_", 0)
+        everything = (characters + written) << (additions if self._loops > 1 else 0)
+        text = (longest + written) << additions
+        for _ in range(sum(count.get(function, 0) for function in _GROWING)):
+            everything *= written
+            text = everything
+        everything += _VALUE * values
+        thorough = sum(count.get(function, 0) for function in _ON_EVERYTHING) or 1
+        searching = sum(_search_cost(pattern, text) for pattern in self._patterns)
+        return steps * (thorough * everything + sum(count.values()) * text + searching)
 
     def holds(self, given: ExpressionInput) -> bool | None:
         result = self._evaluated(given)
@@ -262,6 +275,9 @@ class Compiler:
 
     def signing_condition(self, source: str, sample: Mapping[str, Any]) -> Expression:
         """A condition that sees a certificate request with these fields, its user, and `now`."""
+        if len(source) << len(_DOUBLING.findall(source)) > MOST_OF_RULE:
+            text = f"must have at most {MOST_OF_RULE} characters; optMap and optFlatMap double them"
+            raise ExpressionUnusable(text)
         known = {**USER_FIELDS, REQUEST: tuple(sample)}
         user = {"username": "", "uid": "", "groups": [""], "extra": {}}
         tried = {REQUEST: sample, USER: user, NOW: _NO_TIME}
@@ -305,6 +321,21 @@ def _try(made: Expression, program: Any, sample: Mapping[str, Any]) -> None:
         raise ExpressionUnusable(_complaint(str(raised))) from None
     if tried.type().name() == "ERROR" and "regular expression" in str(tried.value()):
         raise ExpressionUnusable(_complaint(str(tried.value())))
+
+
+def _search_cost(pattern: str, text: int) -> int:
+    """What it costs to look for a pattern in a text of so many characters.
+
+    The library makes it ready anew each time. A repetition is written out, within each other too.
+    """
+    if not pattern:
+        return _UNKNOWN
+    many = sum(map(pattern.count, (".", "\\", "[^")))
+    very_many = pattern.count("\\p") + pattern.count("\\P")
+    size = len(pattern) + _CLASS * many + _LARGE_CLASS * very_many
+    counts = (int(one) for found in _REPEATED.findall(pattern) for one in found.split(",") if one)
+    times: int = max(counts, default=1) ** (1 + len(_REPEATED_AGAIN.findall(pattern)))
+    return size * times * (_MADE_READY + _SEARCHED * text)
 
 
 _NO_TIME = datetime.fromtimestamp(0, UTC)

@@ -38,6 +38,7 @@ class Evaluator:
 
     async def holds(self, expression: Expression, given: ExpressionInput) -> bool | None:
         """Whether it holds, None if that is no boolean; raises Failed, or Overrun."""
+        await asyncio.sleep(0)  # a policy may have many rules, and there may be many policies
         if expression.cost(given) <= CHEAP:
             return expression.holds(given)
         question = json.dumps(

@@ -32,6 +32,7 @@ class Tree(msgspec.Struct, frozen=True):
     separators: frozenset[
         str
     ]  # at what it splits texts; empty text: at every character, or unknown
+    patterns: tuple[str, ...]  # what `matches` looks for; empty text: known only when it runs
     functions: Mapping[str, int]  # what it calls, operators as `_+_`, and how often it is written
     loops: int  # how deep loops stand in loops; one that goes over another's result counts too
 
@@ -40,6 +41,7 @@ def read_tree(compiled: bytes) -> Tree:
     """Read a serialized expression."""
     selects: set[tuple[str, str]] = set()
     separators: set[str] = set()
+    patterns: list[str] = []
     functions: Counter[str] = Counter()
     deepest = 0
     checked = _first(compiled, _ANY_VALUE)
@@ -57,13 +59,15 @@ def read_tree(compiled: bytes) -> Tree:
                     selects.add((_path(arguments[0]), _text(arguments[1])))
                 elif function == "split":
                     separators.add(_text(arguments[0]))
+                elif function == "matches":
+                    patterns.append(_text(arguments[-1]))
                 functions[function] += 1
             inside = depth + (number == _COMPREHENSION)
             deepest = max(deepest, inside)
             waiting += [(part, inside) for part in _below(number, data)]
     if separators and functions["replace"]:
         separators = {""}  # any character may have become the separator
-    return Tree(frozenset(selects), frozenset(separators), functions, deepest)
+    return Tree(frozenset(selects), frozenset(separators), tuple(patterns), functions, deepest)
 
 
 def _below(number: int, data: bytes) -> list[bytes]:

@@ -18,6 +18,7 @@ from orchid.approval.compiled import CompiledPolicy
 from orchid.approval.term_errors import term_errors, term_warnings
 from orchid.approval.terms import LEAVE, ApprovalPolicySpec
 from orchid.engine.kind import Column, Endpoint, Kind, Scope
+from orchid.engine.offload import LARGE_BYTES
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
@@ -140,6 +141,8 @@ def declare(names: Naming) -> Kind[ApprovalPolicy]:
 
 def accepted(new: ApprovalPolicy, request: Request) -> ApprovalPolicy:
     """The policy with the condition that it is in force; it is refused if it does not compile."""
+    if new.spec.rules:
+        request.body_weight += LARGE_BYTES  # a short expression may take long to compile
     return with_ready(new, TRUE, COMPILED, "The policy is in force.", request.now)
 
 

@@ -5,6 +5,7 @@ the user is whoever created it, or whom one names, or the caller. With a policy 
 one is asked alone, so that it can be tried before it is stored.
 """
 
+import asyncio
 import dataclasses
 from collections.abc import Iterator
 from typing import Annotated, Final
@@ -114,7 +115,7 @@ class Explaining:
 
     async def create(self, new: ApprovalReview, request: Request) -> ApprovalReview:
         spec = new.spec
-        refuse_if_any(self._about, self._errors(spec))
+        refuse_if_any(self._about, [*self._errors(spec), *await self._policy_errors(spec)])
         try:
             asked = await self._asked(spec, request)
             found = await self._explainer.explain(asked, spec.policy)
@@ -155,8 +156,12 @@ class Explaining:
             for index, usage in enumerate(spec.usages):
                 if usage not in ALL_USAGES:
                     yield unsupported((SPEC / "usages")[index], usage, ALL_USAGES)
-        if spec.policy is not None:
-            yield from term_errors(spec.policy, SPEC / "policy", self._compiler)
+
+    async def _policy_errors(self, spec: ApprovalReviewSpec) -> list[FieldError]:
+        if spec.policy is None:
+            return []
+        errors = term_errors(spec.policy, SPEC / "policy", self._compiler)
+        return await asyncio.to_thread(list, errors)  # to compile expressions may take long
 
 
 def _sources(spec: ApprovalReviewSpec) -> dict[str, str | bytes]:

@@ -38,7 +38,13 @@ def condition(source: str) -> Expression:
         (QUADRATIC, 5, True),
         (QUADRATIC, 900, False),
         (BOMB, 0, False),
-        ("request.dnsNames.all(a, a.replace('e', '" + "x" * 4000 + "') != '')", 900, False),
+        ("request.dnsNames.all(a, a.replace('e', '" + "x" * 900 + "') != '')", 900, False),
+        ("request.dnsNames.all(n, " + "request == request && " * 20 + "true)", 100, False),
+        ("request.dnsNames.map(n, n).size() > 0 && " * 20 + "true", 300, False),
+        ("request.dnsNames[0].matches('^[a-z0-9]{1,63}[.]example[.]com$')", 2, True),
+        ("request.dnsNames[0].matches(r'" + r"\pL" * 30 + "')", 2, False),
+        ("request.dnsNames[0].matches('((.{30}){30}){9}')", 2, False),
+        ("request.dnsNames[0].matches(request.dnsNames[0])", 2, False),
     ],
 )
 def test_cost_follows_loops_growth_and_size(source: str, hosts: int, cheap: bool) -> None:
