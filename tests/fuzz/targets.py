@@ -1,9 +1,15 @@
 """What strangers can send, and what must come of it: an answer, or a refusal of the stated kinds.
 
+One target is none of a stranger's: the messages between a worker and its parent.
+
 A target takes any bytes and returns; whatever else it lets through is a finding. Start with
 `TARGETS`. Nothing here follows coverage: run.py does.
 """
 
+import asyncio
+import logging
+import socket
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -22,11 +28,17 @@ from orchid.server.audit import policy
 from orchid.server.sockets.messages import Peer
 from orchid.server.sockets.reader import RequestReader
 from orchid.server.sockets.websocket import BadFrame, FrameReader
+from orchid.store.memory import MemoryStore
 from orchid.wire.codec import documents, protobuf
 from orchid.wire.codec.field_validation import Undecodable
 from orchid.wire.errors import ApiError
 from orchid.wire.naming import ORCH
 from orchid.wire.selection import FieldMatcher, LabelMatcher
+from orchid.workers.counter import SharedCounter
+from orchid.workers.framing import LARGEST, Astray, Reader
+from orchid.workers.messages import from_parent, from_worker, packed
+from orchid.workers.remote_store import ParentLink
+from orchid.workers.store_server import LARGEST_REQUEST, Session, StoreServer
 from tests.unit.engine.patch.shapes import ACCOUNT, account, applied
 from tests.unit.wire.protobuf_samples import KINDS
 
@@ -36,6 +48,8 @@ PLAIN_HEAD = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 HEAD_WITH_LENGTH = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nAccept: */*\r\n\r\n{}"
 MOST_CUTS = 100  # of one input of the request reader
 LONGEST_HELD = 2 + 8 + 4 + 125  # of a frame that is read whole: its head, its mask and its payload
+
+LONGEST_FRAME = 1024  # between a worker and its parent
 
 TYPES = [KINDS[name] for name in sorted(KINDS)]
 ENCRYPTED = stored_kinds(ORCH)
@@ -93,6 +107,89 @@ def frames_of(pieces: list[bytes]) -> Any:
     except BadFrame:
         return found, True
     return found, False
+
+
+def worker_frames(data: bytes) -> None:
+    """However the bytes are split, both ends take the same messages and give up at the same one.
+
+    They hold no more than they were given, and nothing but `Astray` ends a stream.
+    """
+    every = range(1, len(data), 1 + len(data) // MOST_CUTS)
+    halves = [[data[:cut], data[cut:]] for cut in every]
+    for decode in (from_worker, from_parent):
+        splits = ([data], [bytes([byte]) for byte in data], *halves)
+        verdicts = [messages_of(split, decode) for split in splits]
+        assert verdicts.count(verdicts[0]) == len(verdicts)
+    logging.disable()  # every stream that goes astray has a line in the log
+    try:
+        asyncio.run(_both_ends(data))
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def messages_of(
+    pieces: list[bytes], decode: Callable[[Any], Any], longest: int = LONGEST_FRAME
+) -> Any:
+    reader, found, given = Reader(longest), list[bytes](), 0
+    try:
+        for piece in pieces:
+            given += len(piece)
+            for frame in reader.feed(piece):
+                found.append(packed(decode(frame)))
+            assert reader.unfinished <= min(given, longest + 4)
+    except Astray:
+        return found, True
+    return found, False
+
+
+async def _both_ends(data: bytes) -> None:
+    """A stream that goes astray is cut off, by the parent as by a worker."""
+    store = MemoryStore()
+    server = StoreServer(store, FakeCounter())
+    await server.start()
+    session, to_worker = Session(server, lambda report: None), CutOff()
+    session.connection_made(to_worker)
+    session.data_received(data)
+    with socket.socket() as unused:
+        link = ParentLink(unused, list[Any]().append, list[Any]().append, time.monotonic)
+    to_parent = CutOff()
+    link.connection_made(to_parent)
+    link.data_received(data)
+    await asyncio.sleep(0)
+    for end, transport, decode, longest in (
+        (session, to_worker, from_worker, LARGEST_REQUEST),
+        (link, to_parent, from_parent, LARGEST),
+    ):
+        assert transport.cut or not messages_of([data], decode, longest)[1]
+        end.connection_lost(None)
+    await store.close()
+
+
+class FakeCounter(SharedCounter):
+    """A counter that nobody shares."""
+
+    value = 0
+
+    def __init__(self) -> None:
+        """Take no memory from the system for it."""
+
+
+class CutOff(asyncio.Transport):
+    """A connection that notes whether it was cut off; what is written to it is lost."""
+
+    cut = False
+
+    def abort(self) -> None:
+        self.cut = True
+
+    def is_closing(self) -> bool:
+        return self.cut
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Lose it."""
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Nothing is buffered."""
 
 
 def json_body(data: bytes) -> None:
@@ -189,6 +286,7 @@ def configuration(data: bytes) -> None:
 TARGETS: dict[str, Target] = {
     "request_reader": request_reader,
     "websocket_frames": websocket_frames,
+    "worker_frames": worker_frames,
     "json_body": json_body,
     "yaml_body": yaml_body,
     "protobuf_body": protobuf_body,

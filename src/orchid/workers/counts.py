@@ -6,6 +6,7 @@ asks the parent. A worker that does not answer in time is shown as it was when i
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
@@ -13,6 +14,8 @@ from orchid.metrics import Family, joined, lasting, packed, unpacked
 from orchid.store.interface import StoreUnavailable
 from orchid.workers.messages import Count, Gather, Gathered, ResetCounts, WorkerMessage
 from orchid.workers.remote_store import RemoteStore
+
+log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS: Final = 1.0
 
@@ -57,7 +60,10 @@ class GatheredCounts:
         """Keep what a worker has counted that is gone."""
         counts = self._last.pop(session, None)
         if counts is not None:
-            self._ended = joined([self._ended, lasting(unpacked(counts))])
+            try:
+                self._ended = joined([self._ended, lasting(unpacked(counts))])
+            except Exception:  # whatever it has said, its end must be noted
+                log.exception("workers.counts_lost")
         self._answered(session)
 
     def reset(self, asking: CountingSession, sessions: Iterable[CountingSession]) -> None:

@@ -58,6 +58,11 @@ class Reader:
             start = behind
         held += view[start:]
 
+    @property
+    def unfinished(self) -> int:
+        """Bytes of a message that has not come to its end."""
+        return len(self._held)
+
     def _length(self, data: Buffer, start: int) -> int:
         """How long the message that starts here is, with its prefix; at least that of a prefix."""
         if len(data) - start < _LENGTH.size:

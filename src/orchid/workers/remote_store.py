@@ -10,6 +10,7 @@ When the parent is gone, everything raises StoreUnavailable and `lost` is done: 
 """
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable, Sequence
 from itertools import chain, count
@@ -65,6 +66,8 @@ from orchid.workers.messages import (
     from_parent,
     packed,
 )
+
+log = logging.getLogger(__name__)
 
 RECORDS_PER_READ: Final = 1000  # asked for at once; a snapshot of any size comes in such pieces
 TAIL_BYTES: Final = 4 << 20  # small, because the feed keeps its own copy of every change
@@ -191,6 +194,8 @@ class ParentLink(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        if self._reader.unfinished:
+            log.error("workers.astray: the stream ends within a message")
         waiting, self._waiting = self._waiting, {}
         committing, self._committing = self._committing, {}
         unsent, self._unsent = self._unsent, []
@@ -204,7 +209,8 @@ class ParentLink(asyncio.Protocol):
         try:
             for frame in self._reader.feed(data):
                 self._take(from_parent(frame))
-        except Astray:
+        except Astray as problem:
+            log.error("workers.astray: %s", problem)
             if self._transport is not None:
                 self._transport.abort()
 
@@ -219,7 +225,11 @@ class ParentLink(asyncio.Protocol):
             self._directed(message)
 
     def _settle_commits(self, number: int, outcomes: list[Revision | RefusedMessage]) -> None:
-        for answer, outcome in zip(self._committing.pop(number), outcomes, strict=True):
+        answers = self._committing.get(number, [])
+        if not answers or len(answers) != len(outcomes):
+            raise Astray(f"{len(outcomes)} outcomes of {len(answers)} commits")
+        del self._committing[number]
+        for answer, outcome in zip(answers, outcomes, strict=True):
             if answer.done():  # the caller was cancelled
                 continue
             if isinstance(outcome, RefusedMessage):
@@ -272,14 +282,19 @@ class RemoteStore:
         begun: asyncio.Future[RemoteStore] = asyncio.get_running_loop().create_future()
 
         def directed(message: Begin | Open | Count | ResetCounts) -> None:
+            if isinstance(message, Begin) is begun.done():
+                raise Astray("the first message comes once, before all others")
             if isinstance(message, Begin):
                 begun.set_result(cls(message, SharedCounter.inherit(message.counter)))
             else:
                 begun.result()._obey(message)
 
-        parent = await ParentLink.over(
-            link, lambda news: begun.result()._take(news), directed, monotonic
-        )
+        def told(news: News) -> None:
+            if not begun.done():
+                raise Astray("a change came before the first message")
+            begun.result()._take(news)
+
+        parent = await ParentLink.over(link, told, directed, monotonic)
         ends: list[asyncio.Future[Any]] = [begun, parent.lost]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if not begun.done():

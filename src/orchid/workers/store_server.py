@@ -289,6 +289,8 @@ class Session(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        if self._reader.unfinished:
+            log.error("workers.astray: the stream ends within a message")
         self.writable.set()
         self._server.left(self)
         if not self.ended.done():

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,13 @@ from orchid.workers.framing import Reader
 from orchid.workers.messages import (
     Commits,
     Happened,
+    Moved,
     Outcomes,
     Ready,
     Report,
     Request,
     from_parent,
+    packed,
 )
 from orchid.workers.remote_store import RemoteStore
 from orchid.workers.store_server import Session
@@ -354,6 +357,58 @@ async def test_nonsense_ends_only_the_session_it_came_from(parent: Parent) -> No
     writer.close()
 
     assert await put(other, "a", b"") == 2
+
+
+@pytest.mark.parametrize(
+    ("sent", "why"),
+    [
+        (b"\xff\xff\xff\xff nonsense", "is too large"),
+        (b"\x03\0\0\0abc", "not a message"),
+        (packed(Moved(7)), "before the first message"),
+        (packed(Ready())[:-1], "ends within a message"),
+    ],
+    ids=["too long", "no message", "out of turn", "cut"],
+)
+async def test_worker_leaves_a_parent_that_talks_nonsense(
+    sent: bytes, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It ends the connection, says why in the log, and waits for nothing more."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        ours.sendall(sent)
+        ours.shutdown(socket.SHUT_WR)
+
+        with pytest.raises(StoreUnavailable):
+            await RemoteStore.connect(theirs, time.monotonic)
+
+    assert why in caplog.text
+
+
+async def test_outcomes_of_commits_that_nobody_made_end_the_connection(
+    parent: Parent, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Answers that belong to no request show that the stream has gone astray."""
+    worker = await parent.connect()
+
+    parent.sessions[0].write(packed(Outcomes(99, [2])))
+    await worker.link.lost
+
+    assert "1 outcomes of 0 commits" in caplog.text
+
+
+async def test_message_that_is_cut_off_is_told_of(
+    parent: Parent, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A worker that dies while it sends leaves a part of a message, and nothing is done with it."""
+    ours, theirs = socket.socketpair()
+    session = await parent.server.attach(ours, parent.reports.append)
+
+    with theirs:
+        theirs.sendall(packed(Commits(1, [(Change("a", b"1", ABSENT),)]))[:-1])
+    await session.ended
+
+    assert "ends within a message" in caplog.text
+    assert await parent.store.revision() == 1
 
 
 async def test_beats_are_answered_and_reports_passed_on(parent: Parent) -> None:
