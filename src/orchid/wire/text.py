@@ -1,6 +1,7 @@
 """Small texts as the reference prints them: quoted strings, durations, times."""
 
 import datetime
+import functools
 
 # What a client sent is repeated in answers, some of it several times. Beyond this it is not.
 LONGEST_SHOWN = 16 * 1024
@@ -61,6 +62,7 @@ def timestamp(moment: datetime.datetime) -> str:
     return f"{utc.isoformat()}Z"  # strftime writes the year 442 with three digits
 
 
+@functools.lru_cache(maxsize=16)  # requests of one moment ask for the same
 def whole_seconds(moment: datetime.datetime) -> datetime.datetime:
     if moment.tzinfo is not datetime.UTC:
         moment = moment.astimezone(datetime.UTC)

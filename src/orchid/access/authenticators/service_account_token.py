@@ -137,7 +137,7 @@ class ServiceAccountTokenAuthenticator:
         good = (
             audiences if meant and meant == audiences else self._shared_audiences(meant, audiences)
         )
-        await self.refuse_ended(verified, found, now)
+        await self.refuse_ended(verified, found, now, seconds)
         notes: tuple[tuple[str, str], ...] = ()
         if not meant or found.account.warnafter is not None:
             notes = self._notes(found, seconds)
@@ -147,9 +147,11 @@ class ServiceAccountTokenAuthenticator:
             found.accepted = Authenticated(found.user, good, stands=self._standing(verified, found))
         return found.accepted
 
-    async def refuse_ended(self, verified: Verified[Any], found: BoundToken, now: datetime) -> None:
+    async def refuse_ended(
+        self, verified: Verified[Any], found: BoundToken, now: datetime, seconds: float
+    ) -> None:
         """Refuse a token that has expired, whose objects are gone, or that is revoked."""
-        grounds, seconds = found.grounds, now.timestamp()
+        grounds = found.grounds
         if grounds is None or not grounds.since <= seconds <= grounds.until:
             grounds = None
             try:
@@ -179,8 +181,9 @@ class ServiceAccountTokenAuthenticator:
         """Whether a token that was accepted would be accepted again, at this moment."""
         if verified.generation != self._verifier.generation:
             return False
+        now = self._clock.now()
         try:
-            await self.refuse_ended(verified, found, self._clock.now())
+            await self.refuse_ended(verified, found, now, now.timestamp())
         except Rejected:
             return False
         return True
