@@ -9,10 +9,12 @@ client was cut off because it could not read as fast. The tests count turns of t
 import asyncio
 from contextlib import AsyncExitStack
 from itertools import pairwise, product
+from typing import Any
 
 import pytest
 
-from orchid.engine.verbs.listing import MOST_AT_ONCE
+from orchid.engine.verbs import listing
+from orchid.kinds.config_map import ConfigMap
 from orchid.server.negotiate import PROTOBUF
 from orchid.server.sockets.listener import ConnectionLimits
 from orchid.server.watch_stream import PIECE_EVENTS
@@ -20,7 +22,8 @@ from orchid.wire.selection import MOST_CONDITIONS
 from tests.api.world import ADMIN, Answer, Api
 from tests.unit.server.listening import serving, until
 
-MANY = MOST_AT_ONCE + 1
+AT_ONCE = 500  # a smaller limit, so that a test needs no thousands
+MANY = 2 * AT_ONCE + 1
 PLACE = "/api/v1/namespaces/many/configmaps"
 
 QUESTIONS = {
@@ -33,10 +36,11 @@ QUESTIONS = {
 
 
 @pytest.fixture
-async def full(server: Api) -> Api:
+async def full(server: Api, monkeypatch: pytest.MonkeyPatch) -> Api:
     """A server with many objects."""
-    for start in range(0, MANY, 500):
-        numbers = range(start, min(start + 500, MANY))
+    monkeypatch.setattr(listing, "MOST_AT_ONCE", AT_ONCE)
+    for start in range(0, MANY, AT_ONCE):
+        numbers = range(start, min(start + AT_ONCE, MANY))
         made = await asyncio.gather(*(server.call("POST", PLACE, described(n)) for n in numbers))
         assert {answer.status for answer in made} == {201}
     return server
@@ -68,6 +72,54 @@ async def test_the_loop_turns_while_thousands_are_looked_at(full: Api) -> None:
 
         assert answer.status == 200, what
         assert turns > least, what
+
+
+class Counted(dict[str, Any]):
+    """Entries of a cache that count how often one is looked up."""
+
+    looked_up = 0
+
+    def __getitem__(self, key: str) -> Any:
+        self.looked_up += 1
+        return super().__getitem__(key)
+
+
+@pytest.mark.parametrize("what", ["", f"?limit={MANY}", "?labelSelector=odd%3Dyes", "?watch=1"])
+async def test_thousands_are_looked_up_in_many_turns(full: Api, what: str) -> None:
+    """Among a million, to find them all held the loop for a third of a second."""
+    cache = full.server.feed.of(ConfigMap)
+    cache.entries = counted = Counted(cache.entries)
+    asking = asyncio.ensure_future(full.call("GET", PLACE + what))
+    counts = [0]
+    while not asking.done():
+        await asyncio.sleep(0)
+        counts.append(counted.looked_up)
+
+    assert (await asking).status == 200
+    assert counts[-1] >= MANY
+    assert max(now - before for before, now in pairwise(counts)) <= AT_ONCE + 1
+
+
+async def test_a_list_that_takes_many_turns_is_of_one_moment(full: Api) -> None:
+    """What is deleted, made or changed meanwhile does not show."""
+    last = sorted(f"o{number}" for number in range(MANY))[-1]
+    before = await full.call("GET", f"{PLACE}/{last}")
+    asking = asyncio.ensure_future(full.call("GET", PLACE))
+    await asyncio.sleep(0)
+    deleted = await full.call("DELETE", f"{PLACE}/{last}")
+    made = await full.call("POST", PLACE, {"metadata": {"name": "z"}})
+    was_over = asking.done()
+
+    listed = (await asking).json
+
+    assert (deleted.status, made.status) == (200, 201)
+    assert not was_over
+    assert [item["metadata"]["name"] for item in listed["items"]][-1] == last
+    assert len(listed["items"]) == MANY
+    assert listed["items"][-1]["metadata"] == before.json["metadata"]
+    assert int(listed["metadata"]["resourceVersion"]) < int(
+        made.json["metadata"]["resourceVersion"]
+    )
 
 
 @pytest.mark.parametrize("verb", ["GET", "DELETE"])

@@ -5,8 +5,9 @@ from which key on (continue), and whether the feed still shows that revision. If
 history does.
 """
 
+import asyncio
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
@@ -38,12 +39,15 @@ from orchid.wire.selection import FieldMatcher, LabelMatcher
 from orchid.wire.text import quote
 
 T = TypeVar("T", bound=Object)
+View = Callable[[str], Iterable[Entry[T]]]
+"""Gives the entries from a key on, as they stand at one revision; good until the next change."""
+PastView = Callable[[str], Snapshot[T]]
 
 MATCH = Path() / "resourceVersionMatch"
 LIST_TOO_OLD = "The resourceVersion for the provided list is too old."
 # To look at an object means to decode its metadata: as much work as that many bytes of a body.
 WEIGHT_OF_OBJECT: Final = 32
-MOST_AT_ONCE: Final = 5000  # objects whose bytes are joined on the event loop
+MOST_AT_ONCE: Final = 5000  # objects that are looked up or joined in one turn of the event loop
 
 
 class Whole(msgspec.Struct, Generic[T], eq=False):
@@ -187,11 +191,13 @@ class Listing:
         cache = self._feed.cache(selection.kind)
         if cache.unreadable:
             cache.require_readable(prefix)
+        revision = self._feed.revision
         if selection.everything and not start and limit <= 0:
-            return Listed(Whole(cache, prefix), self._feed.revision)
-        return await self._page(
-            selection, prefix, cache.under(prefix, start), self._feed.revision, limit
-        )
+            listed = Listed(Whole(cache, prefix), revision)
+            if not listed.is_long:
+                return listed
+        view = past_view(cache, revision, prefix)
+        return await self._page(selection, prefix, view, start, revision=revision, limit=limit)
 
     async def _at(
         self, selection: Selection[T], prefix: str, start: str, revision: int, limit: int
@@ -201,19 +207,19 @@ class Listing:
         cache = self._feed.cache(selection.kind)
         cache.require_readable(prefix)
         if revision >= cache.oldest:
-            snapshot = cache.as_of(revision, prefix, start)
-            return await self._page(selection, prefix, snapshot, revision, limit)
+            view = past_view(cache, revision, prefix)
+            return await self._page(selection, prefix, view, start, revision=revision, limit=limit)
         if limit <= 0 or not selection.everything:
-            snapshot = await self._from_history(selection.kind, prefix, start, revision)
-            return await self._page(selection, prefix, snapshot, revision, limit)
-        snapshot = await self._from_history(selection.kind, prefix, start, revision, limit + 1)
-        listed = await self._page(selection, prefix, snapshot, revision, limit)
+            view = await self._from_history(selection.kind, prefix, start, revision)
+            return await self._page(selection, prefix, view, start, revision=revision, limit=limit)
+        view = await self._from_history(selection.kind, prefix, start, revision, limit + 1)
+        listed = await self._page(selection, prefix, view, start, revision=revision, limit=limit)
         listed.remaining = None  # the store was asked for no more than this page
         return listed
 
     async def _from_history(
         self, kind: Kind[T], prefix: str, start: str, revision: int, limit: int = 0
-    ) -> Snapshot[T]:
+    ) -> PastView[T]:
         """What the feed no longer remembers, the store may."""
         span = store.Span.prefix(prefix)
         if start:
@@ -224,41 +230,102 @@ class Listing:
             raise Expired(LIST_TOO_OLD) from None
         except store.StoreError as failure:
             raise unavailable(failure) from failure
-        found = {r.key: _entry(kind, r) for r in page.records}
-        return Snapshot(SortedKeys(found), found, span.start, span.end)
+        weight = sum(len(record.value) for record in page.records)
+        found = await self._offload(weight, functools.partial(_entries, kind, page.records))
+        keys = SortedKeys(found)
+        return lambda start: Snapshot(keys, found, max(span.start, start), span.end)
 
     async def _page(
         self,
         selection: Selection[T],
         prefix: str,
-        snapshot: Snapshot[T],
+        view: PastView[T],
+        start: str,
+        *,
         revision: int,
         limit: int,
     ) -> Listed[T]:
-        """The first entries of a snapshot that are selected, and how to go on behind them."""
-        entries = iter(self._narrowed(selection, prefix, snapshot))
-        if selection.everything:
-            chosen = list(islice(entries, limit if limit > 0 else None))
-        else:
-            chosen, entries = await selected(selection, entries, self._offload, limit)
-        if limit <= 0 or len(chosen) < limit or next(entries, None) is None:
+        """The first entries of a view that are selected, and how to go on behind them."""
+        narrowed = self._narrowed(selection, prefix, view)
+        chosen, more = await selected(selection, narrowed, start, self._offload, limit)
+        if not more:
             return Listed(chosen, revision)
         return Listed(
             chosen,
             revision,
             continue_token.encode(chosen[-1].key[len(prefix) :], revision, self._names),
-            len(snapshot) - limit if selection.everything else None,
+            len(view(start)) - limit if selection.everything else None,
         )
 
-    def _narrowed(
-        self, selection: Selection[T], prefix: str, snapshot: Snapshot[T]
-    ) -> Iterable[Entry[T]]:
+    def _narrowed(self, selection: Selection[T], prefix: str, view: PastView[T]) -> View[T]:
         """With `metadata.name=x` inside one collection there is at most one object to look at."""
         kind = selection.kind
         if selection.name is None or (kind.namespaced and prefix == kind.key_prefix):
-            return snapshot
-        found = snapshot.get(f"{prefix}{selection.name}")
-        return [] if found is None else [found]
+            return view
+        key = f"{prefix}{selection.name}"
+
+        def named(start: str) -> list[Entry[T]]:
+            found = view(start).get(key)
+            return [] if found is None else [found]
+
+        return named
+
+
+def past_view(cache: KindCache[T], revision: int, prefix: str) -> PastView[T]:
+    """What stands on a cache under a prefix at a revision, however long it takes to go through."""
+
+    def view(start: str) -> Snapshot[T]:
+        if revision < cache.oldest:
+            raise Expired(LIST_TOO_OLD)
+        return cache.as_of(revision, prefix, start)
+
+    return view
+
+
+async def selected(
+    selection: Selection[T], view: View[T], start: str, offload: Offload, limit: int = 0
+) -> tuple[list[Entry[T]], bool]:
+    """The first entries that are selected, up to a limit, and whether others follow.
+
+    Thousands are taken in many turns of the event loop; if there is something to select by, all
+    but the first are looked at in a thread.
+    """
+    chosen: list[Entry[T]] = []
+    at_once = MOST_AT_ONCE if selection.everything else LARGE_BYTES // selection.weight
+    while True:
+        if limit > 0 and selection.everything:
+            at_once = min(at_once, limit - len(chosen))
+        entries = iter(view(start))
+        some = list(islice(entries, at_once))
+        following = next(entries, None)
+        looked_at = len(some)
+        if selection.everything:
+            chosen += some
+        else:
+            choose = functools.partial(_choose, selection, some, limit, chosen)
+            looked_at = await offload(len(some) * selection.weight, choose)
+        if limit > 0 and len(chosen) == limit:
+            return chosen, following is not None or looked_at < len(some)
+        if following is None:
+            return chosen, False
+        start, at_once = following.key, MOST_AT_ONCE
+        await asyncio.sleep(0)
+
+
+def _choose(
+    selection: Selection[T], entries: list[Entry[T]], limit: int, chosen: list[Entry[T]]
+) -> int:
+    """Look at entries until enough are selected; say how many were looked at."""
+    for number, entry in enumerate(entries, 1):
+        if selection.matches(entry):
+            chosen.append(entry)
+            if len(chosen) == limit:
+                return number
+    return len(entries)
+
+
+def _entries(kind: Kind[T], records: Sequence[store.Record]) -> dict[str, Entry[T]]:
+    return {record.key: _entry(kind, record) for record in records}
 
 
 def _entry(kind: Kind[T], record: store.Record) -> Entry[T]:
@@ -266,33 +333,6 @@ def _entry(kind: Kind[T], record: store.Record) -> Entry[T]:
         return Entry.read(kind, record.key, record.value, record.revision)
     except UnreadableBytes:
         raise StoreReadError(kind.about(), [record.key.removeprefix(kind.key_prefix)]) from None
-
-
-async def selected(
-    selection: Selection[T], entries: Iterator[Entry[T]], offload: Offload, limit: int = 0
-) -> tuple[list[Entry[T]], Iterator[Entry[T]]]:
-    """The first entries that are selected, up to a limit, and those not looked at.
-
-    Some are looked at here, which is often enough; the rest in a thread, if there are many.
-    """
-    chosen: list[Entry[T]] = []
-    _choose(selection, islice(entries, LARGE_BYTES // selection.weight), limit, chosen)
-    if len(chosen) != limit or not limit:
-        rest = list(entries)  # as they are now, whatever changes meanwhile
-        entries = iter(rest)
-        choose = functools.partial(_choose, selection, entries, limit, chosen)
-        await offload(len(rest) * selection.weight, choose)
-    return chosen, entries
-
-
-def _choose(
-    selection: Selection[T], entries: Iterator[Entry[T]], limit: int, chosen: list[Entry[T]]
-) -> None:
-    for entry in entries:
-        if selection.matches(entry):
-            chosen.append(entry)
-            if len(chosen) == limit:
-                return
 
 
 def list_version(text: str) -> int:

@@ -14,7 +14,13 @@ from orchid.engine.cache.kind_cache import KindCache, ObjectChange
 from orchid.engine.kind import Kind
 from orchid.engine.offload import Offload
 from orchid.engine.request import Options, Request
-from orchid.engine.verbs.listing import MATCH, Selection, list_option_errors, selected
+from orchid.engine.verbs.listing import (
+    MATCH,
+    Selection,
+    list_option_errors,
+    past_view,
+    selected,
+)
 from orchid.engine.verbs.read import at_least, parse_version
 from orchid.wire.errors import ApiError, ErrorSubject, Expired, Timeout, refuse_if_any
 from orchid.wire.fields import FieldError, forbidden, unsupported
@@ -126,7 +132,7 @@ class Watching:
                     return
             watch.after = self._feed.revision
             watch.ends_initial = options.allow_watch_bookmarks and not listing_rules
-            watch.initial = await self._objects_now(watch)
+            watch.initial = await self._objects_then(watch)
         elif from_start:
             watch.after = self._feed.revision
         else:
@@ -134,11 +140,10 @@ class Watching:
             if watch.after < watch.cache.oldest:
                 watch.error = too_old(watch.after, watch.cache.oldest)
 
-    async def _objects_now(self, watch: Watch[T]) -> list[Entry[T]]:
-        entries = iter(watch.cache.under(watch.prefix))
-        if watch.selection.everything:
-            return list(entries)
-        chosen, _ = await selected(watch.selection, entries, self._offload)
+    async def _objects_then(self, watch: Watch[T]) -> list[Entry[T]]:
+        """What the watch shows first: the objects as they stand where it begins."""
+        view = past_view(watch.cache, watch.after, watch.prefix)
+        chosen, _ = await selected(watch.selection, view, "", self._offload)
         return chosen
 
 
