@@ -5,7 +5,7 @@ reason of a failing check is in the log and in the answer to a request for that 
 summary.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from orchid.server.exchange import Exchange
@@ -44,22 +44,24 @@ class Health:
     def _summary(self, endpoint: str, checks: Mapping[str, Check], exchange: Exchange) -> Response:
         query = exchange.query
         excluded = query.get("exclude", ())
-        lines, failed = [], False
+        failed = []
         for name, check in checks.items():
-            if name in excluded:
-                lines.append(f"[+]{name} excluded: ok\n")
-            elif check is None or check() is None:
-                lines.append(f"[+]{name} ok\n")
-            else:
-                failed = True
-                lines.append(f"[-]{name} failed: reason withheld\n")
-        if excluded and not checks.keys() >= set(excluded):
+            if check is not None and name not in excluded and check() is not None:
+                failed.append(name)
+        if not failed and "verbose" not in query:
+            return text(exchange, 200, "ok")
+        lines = [_line(name, failed, excluded) for name in checks]
+        if not checks.keys() >= set(excluded):
             listed = ",".join(f'"{name}"' for name in excluded if name not in checks)
             lines.append(f"warn: some health checks cannot be excluded: no matches for {listed}\n")
         if failed:
             lines.append(f"{endpoint} check failed\n")
             return text(exchange, 500, "".join(lines), content_type=TEXT)
-        if "verbose" not in query:
-            return text(exchange, 200, "ok")
         lines.append(f"{endpoint} check passed\n")
         return text(exchange, 200, "".join(lines))
+
+
+def _line(name: str, failed: Collection[str], excluded: Collection[str]) -> str:
+    if name in failed:
+        return f"[-]{name} failed: reason withheld\n"
+    return f"[+]{name} excluded: ok\n" if name in excluded else f"[+]{name} ok\n"
