@@ -4,17 +4,19 @@ Over real TLS sockets: the certificate of the connection, tokens that come and g
 to upgrade it, and time that passes while it is open.
 """
 
+import socket
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from orchid.server.sockets.messages import HttpRequest, Response
 from tests.api.world import ADMIN, BOB, api
 from tests.security.certified import HOUR, Certified, cluster_authority, issued, other_authority
 from tests.security.listening import ACCOUNTS, asked, bearer, listening
 from tests.unit.controllers.beside import MovingClock
-from tests.unit.server.listening import Running
+from tests.unit.server.listening import Running, serving, until
 
 
 async def test_identity_is_worked_out_anew_for_every_request_of_a_connection(
@@ -148,3 +150,31 @@ async def test_a_removed_authority_ends_its_certificates_on_open_connections(
         after = await asked(client)
 
     assert (before, after) == (200, 401)
+
+
+async def test_after_a_request_that_took_long_others_go_first() -> None:
+    """Eight pipelined requests that take 20 ms each do not hold the event loop eight times."""
+    seen: list[str] = []
+    other: list[socket.socket] = []
+    now = 0.0
+
+    async def slow(request: HttpRequest) -> Response:
+        nonlocal now
+        if not seen:
+            other[0].sendall(b"GET /other HTTP/1.1\r\nHost: h\r\n\r\n")
+        seen.append(request.path)
+        now += 0.02
+        return Response(200)
+
+    async with serving(slow) as running:
+        running.listener._service.monotonic = lambda: now
+        many = await running.connect()
+        other.append(socket.create_connection(("127.0.0.1", running.listener.port)))
+        await until(lambda: running.listener.connections == 2)
+        many.send(b"GET /many HTTP/1.1\r\nHost: h\r\n\r\n" * 40)
+        for _ in range(40):
+            await many.answer()
+        other[0].close()
+
+    assert seen.count("/many") == 40
+    assert seen.index("/other") < 8

@@ -5,11 +5,14 @@ import base64
 import json
 import random
 import string
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orchid.metrics import Family
+from orchid.server.metrics import page as metrics_page
 from orchid.server.sockets.listener_state import ConnectionLimits
 from orchid.server.sockets.messages import Peer
 from orchid.server.sockets.reader import RequestReader
@@ -63,6 +66,26 @@ async def test_a_flood_of_unauthenticated_requests_stores_nothing(
         assert await server.server.store.revision() == revision
         assert size_of(tmp_path) == size
         assert len(server.server.access.verifier._cache) == 0
+
+
+async def test_the_metrics_are_written_beside_the_event_loop(
+    server: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a few hundred series, which requests of anybody make, it was held for 0.2 s."""
+    threads: list[threading.Thread] = []
+    render = metrics_page.rendered
+
+    def rendering(family: Family) -> str:
+        threads.append(threading.current_thread())
+        return render(family)
+
+    monkeypatch.setattr(metrics_page, "rendered", rendering)
+
+    answer = await server.call("GET", "/metrics")
+
+    assert answer.status == 200
+    assert "apiserver_request_total" in answer.text
+    assert threading.main_thread() not in threads
 
 
 async def test_metric_series_do_not_grow_with_what_clients_invent(server: Api) -> None:

@@ -214,6 +214,7 @@ class Assembly:
             self.fairness,
             self.feed,
             self.catalog,
+            offload=self.offload,
             counted=(
                 *self.access.authorization.metrics.all,
                 *impersonation.metrics.all,

@@ -4,17 +4,21 @@
 with what the operating system says of the process. A family is printed by one small function.
 Where several processes are one server, whichever answers shows what all have counted.
 DELETE /metrics resets the counts.
+
+With many series the text has megabytes, so that it is written beside the event loop.
 """
 
+import functools
 import os
 import resource
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
+from orchid.engine.offload import LARGE_BYTES, Offload
 from orchid.metrics import Family, Histogram, Joining, LabelPairs, Metric, Sample, joined
 from orchid.server.audit.policy import LEVEL_NAMES
 from orchid.server.audit.trail import PolicyAudit
@@ -34,6 +38,7 @@ from orchid.server.sockets.messages import Response
 from orchid.telemetry import masked
 from orchid.version import __version__
 
+ALWAYS: Final = LARGE_BYTES + 1  # it is always beside the event loop: see Offload
 _CONTENT_TYPE = b"Content-Type: text/plain; version=0.0.4; charset=utf-8; escaping=underscores\r\n"
 
 
@@ -60,10 +65,12 @@ class MetricsPage:
         feed: Feed,
         catalog: Catalog,
         *,
+        offload: Offload,
         counted: Iterable[Metric] = (),
         others: OtherProcesses | None = None,
     ) -> None:
         self._others = others
+        self._offload = offload
         self._requests = requests
         self._audit = audit
         self._fairness = fairness
@@ -77,13 +84,15 @@ class MetricsPage:
             if self._others is not None:
                 self._others.reset()
             return text(exchange, 200, "metrics reset\n")
-        if self._others is not None:
-            return self._of_all(exchange, self._others)
-        return answer(exchange, self.families())
+        return self._shown(exchange)
 
-    async def _of_all(self, exchange: Exchange, others: OtherProcesses) -> Response:
+    async def _shown(self, exchange: Exchange) -> Response:
         own = list(self.families())
-        return answer(exchange, joined([own, *await others.gather(own)]))
+        counted = [own]
+        if self._others is not None:
+            counted += await self._others.gather(own)
+        written = await self._offload(ALWAYS, functools.partial(page_of, counted))
+        return Response(200, head(exchange, _CONTENT_TYPE), written)
 
     def render(self) -> str:
         """What this process has counted, as text."""
@@ -300,8 +309,13 @@ def _histograms(
     found: dict[LabelPairs, Histogram] = {}
     for labels, counted in series.items():
         histogram = pick(counted)
-        if any(histogram.counts):
-            found.setdefault(_pairs(labels, extra), Histogram(bounds)).add(histogram)
+        if not any(histogram.counts):
+            continue
+        pairs = _pairs(labels, extra)
+        if pairs in found:
+            found[pairs].add(histogram)
+        else:
+            found[pairs] = Histogram(bounds, histogram.counts.copy(), histogram.sum)
     return [Sample(labels, histogram) for labels, histogram in found.items()]
 
 
@@ -316,12 +330,13 @@ def plain(name: str, type_: str, help_: str, value: float, joins: Joining = Join
 # --- text -----------------------------------------------------------------------------------------
 
 
-def answer(exchange: Exchange, families: Iterable[Family]) -> Response:
-    return Response(200, head(exchange, _CONTENT_TYPE), page_text(families).encode())
+def page_of(counted: list[list[Family]]) -> bytes:
+    """The page that shows what one or more processes have counted."""
+    return page_text(joined(counted) if len(counted) > 1 else counted[0]).encode()
 
 
 def page_text(families: Iterable[Family]) -> str:
-    return masked("".join(map(rendered, families)))
+    return "".join(masked(rendered(family)) for family in families)
 
 
 def rendered(family: Family) -> str:
@@ -335,19 +350,26 @@ def rendered(family: Family) -> str:
 
 
 def _histogram_lines(name: str, labels: LabelPairs, histogram: Histogram) -> Iterator[str]:
-    total = 0
-    for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
+    total, own = 0, _label_list(labels)
+    before = f"{name}_bucket{{{own}," if own else f"{name}_bucket{{"
+    for bound, count in zip(_upper_ends(histogram.bounds), histogram.counts, strict=True):
         total += count
-        le = "+Inf" if bound == float("inf") else _number(bound)
-        yield f"{name}_bucket{_label_text((*labels, ('le', le)))} {total}\n"
+        yield f'{before}le="{bound}"}} {total}\n'
     yield f"{name}_sum{_label_text(labels)} {_number(histogram.sum)}\n"
     yield f"{name}_count{_label_text(labels)} {total}\n"
 
 
+@functools.cache
+def _upper_ends(bounds: tuple[float, ...]) -> tuple[str, ...]:
+    return (*map(_number, bounds), "+Inf")
+
+
 def _label_text(labels: LabelPairs) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels) + "}"
+    return f"{{{_label_list(labels)}}}" if labels else ""
+
+
+def _label_list(labels: LabelPairs) -> str:
+    return ",".join([f'{name}="{_escaped(value)}"' for name, value in labels])
 
 
 def _escaped(value: str) -> str:

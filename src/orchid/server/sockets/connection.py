@@ -43,8 +43,9 @@ _SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\n"
 # Copying a larger body into one piece with its head costs more than a second TLS record.
 _JOIN_UP_TO = 64 << 10
 # Pipelined requests that are answered before other connections get their turn: several, or only one
-# while many connections have more requests waiting.
+# while many connections have more requests waiting, or after one that took long.
 _ANSWERS_AT_ONCE, _MANY_YIELDING = 8, 4
+_LONG_TURN = 0.005  # seconds
 
 
 class Connection(asyncio.Protocol):
@@ -222,14 +223,14 @@ class Connection(asyncio.Protocol):
         self._proceeding = True
         reader, held = self._reader, self._held
         ready, size = reader.ready, self._service.piece_bytes
-        begun = 0
+        begun, since = 0, inf
         while self._current is None and not self.blocked and not self._closing:
             if ready:
-                if begun and (
-                    begun == _ANSWERS_AT_ONCE or self._service.yielding >= _MANY_YIELDING
-                ):
+                if begun and self._has_had_its_turn(begun, since):
                     self._yield()
                     break
+                if not begun and (held or len(ready) > 1):
+                    since = self._service.monotonic()
                 begun += 1
                 self._begin(ready.pop(0))
             elif held:
@@ -241,6 +242,12 @@ class Connection(asyncio.Protocol):
                 if not ready:
                     break
         self._proceeding = False
+
+    def _has_had_its_turn(self, begun: int, since: float) -> bool:
+        service = self._service
+        if begun == _ANSWERS_AT_ONCE or service.yielding >= _MANY_YIELDING:
+            return True
+        return service.monotonic() - since > _LONG_TURN
 
     def _yield(self) -> None:
         """Let other connections go first, since this one has sent many requests at once."""

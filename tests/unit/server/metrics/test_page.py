@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import Authenticated, Decision, Verdict
+from orchid.engine.offload import Offload
 from orchid.kinds import config_map, service_account
 from orchid.metrics import packed, unpacked
 from orchid.server.exchange import Exchange
@@ -57,7 +58,9 @@ class Counting:
         self.targets = Targets()
         self.requests = CountedRequests(CATALOG, lambda: self.seconds, ("/healthz", "/metrics"))
         feed = Feed(MemoryStore(), CATALOG)
-        self.page = MetricsPage(self.requests, None, Fairness(ORCH, 0, 0), feed, CATALOG)
+        self.page = MetricsPage(
+            self.requests, None, Fairness(ORCH, 0, 0), feed, CATALOG, offload=Offload()
+        )
 
     def exchange(self, method: str, target: str, body: bytes = b"", **headers: str) -> Exchange:
         path, _, query = target.partition("?")
@@ -280,9 +283,11 @@ def test_delete_begins_anew(counting: Counting) -> None:
     assert counting.requests.series == {}
 
 
-def test_page_says_which_format_it_has(counting: Counting) -> None:
+async def test_page_says_which_format_it_has(counting: Counting) -> None:
     """The content type names the text format, as the reference does."""
-    answer = counting.page(counting.exchange("GET", "/metrics"))
+    answered = counting.page(counting.exchange("GET", "/metrics"))
+    assert not isinstance(answered, Response)
+    answer = await answered
 
     assert (
         b"Content-Type: text/plain; version=0.0.4; charset=utf-8; escaping=underscores\r\n"
