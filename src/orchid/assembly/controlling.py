@@ -109,7 +109,7 @@ def controller_context(settings: Settings, files: DataDirectory, clock: Clock) -
         return ControllerContext(
             names=names,
             clock=clock,
-            signers=signers(settings, files),
+            signers=signers(settings, files, clock),
             signing_duration=timedelta(seconds=settings.signing_duration),
             crl_url=settings.given.crl_url,
             issued_retention=timedelta(seconds=settings.issued_retention),
@@ -162,7 +162,7 @@ def _signers_by_flag(names: Naming) -> dict[str, str]:
     }
 
 
-def signers(settings: Settings, files: DataDirectory) -> dict[str, Signer]:
+def signers(settings: Settings, files: DataDirectory, clock: Clock) -> dict[str, Signer]:
     """The platform signers that have an authority: one for all, or each its own."""
     names = settings.names
     own = _own_pairs(settings)
@@ -171,7 +171,7 @@ def signers(settings: Settings, files: DataDirectory) -> dict[str, Signer]:
         return {
             name: Signer(
                 profiles[name],
-                Authority.following(*pair).current,
+                Authority.following(*pair, monotonic=clock.monotonic).current,
                 list_name=name.partition("/")[2],
                 crl_url=list_url(settings.given.crl_url, name.partition("/")[2]),
             )
@@ -181,6 +181,7 @@ def signers(settings: Settings, files: DataDirectory) -> dict[str, Signer]:
     common = Authority.following(
         settings.path(given.cluster_signing_cert_file, files.ca_certificate.name),
         settings.path(given.cluster_signing_key_file, files.ca_key.name),
+        monotonic=clock.monotonic,
     )
     place = list_url(settings.given.crl_url, CLUSTER)
     return {

@@ -168,9 +168,13 @@ class Authority:
             raise AuthorityUnusable(f'error reading CA cert file "{chain}": {refusal}') from None
 
     @classmethod
-    def following(cls, chain: Path, key: Path) -> "files.Reloading[Authority]":
+    def following(
+        cls, chain: Path, key: Path, *, monotonic: Callable[[], float] | None = None
+    ) -> "files.Reloading[Authority]":
         """Follow two files: a new pair is used once both are readable and fit together."""
-        return files.Reloading((chain, key), lambda: cls.load_files(chain, key))
+        return files.Reloading(
+            (chain, key), lambda: cls.load_files(chain, key), monotonic=monotonic
+        )
 
     @property
     def key_id(self) -> bytes:

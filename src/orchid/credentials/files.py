@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 # Larger files are no keys; reading one whole would only cost memory.
 MAX_KEY_FILE = 1 << 20
+LOOK_EVERY_SECONDS = 1.0  # at files that are followed by a clock
 
 _ROOT = 0
 
@@ -89,19 +90,33 @@ def write_private(path: Path, data: bytes) -> None:
 class Reloading(Generic[T]):
     """The value made from files, made anew when one of them changes.
 
-    `current()` costs one `stat` per file. While changed files cannot be read or do not fit
+    `current()` costs one `stat` per file. With a clock, which counts seconds and never goes back,
+    it looks at them once a second at most. While changed files cannot be read or do not fit
     together (a rotation in progress), the last good value stays and `problem` says why.
     """
 
-    def __init__(self, paths: Sequence[Path], load: Callable[[], T]) -> None:
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        load: Callable[[], T],
+        *,
+        monotonic: Callable[[], float] | None = None,
+    ) -> None:
         self._paths = tuple(paths)
         self._load = load
+        self._monotonic = monotonic
+        self._next_look = 0.0
         self._seen = self._fingerprint()
         self._value = load()
         self.problem: str | None = None
 
     def current(self) -> T:
         """Give the newest good value."""
+        if self._monotonic is not None:
+            now = self._monotonic()
+            if now < self._next_look:
+                return self._value
+            self._next_look = now + LOOK_EVERY_SECONDS
         seen = self._fingerprint()
         if seen != self._seen:
             self._reload(seen)

@@ -10,6 +10,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from orchid.client.client import ListSelection
 from orchid.controllers.sign_requests import SignRequests
 from orchid.credentials.authority import Authority
+from orchid.credentials.files import LOOK_EVERY_SECONDS
 from orchid.credentials.refusals import MalformedRequest
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
 from orchid.kinds.event import Event
@@ -163,7 +164,7 @@ async def test_second_look_at_a_signed_request_changes_nothing(world: Beside) ->
 async def test_each_signer_may_have_an_authority_that_is_followed(
     server_files: Path, tmp_path: Path
 ) -> None:
-    """A pair of its own is used for that signer alone, and a new pair from the next one on."""
+    """A pair of its own is used for that signer alone, and a new pair from the next look on."""
     now = datetime.datetime.now(datetime.UTC)
     certificate, key = tmp_path / "own.crt", tmp_path / "own.key"
 
@@ -182,6 +183,7 @@ async def test_each_signer_may_have_an_authority_that_is_followed(
         issuers = []
         for name in ("first", "second"):
             write(name)
+            world.clock.ahead += datetime.timedelta(seconds=LOOK_EVERY_SECONDS)
             await world.request(name, samples.request("alice"), approved=True)
             done = await world.until_like(Request, name, condition=lambda csr: csr.is_issued)
             leaf = x509.load_pem_x509_certificate(done.status.certificate)

@@ -14,6 +14,7 @@ from cryptography import x509
 from orchid.client.client import ListSelection
 from orchid.controllers.sign_requests import SignRequests
 from orchid.credentials.authority import Authority
+from orchid.credentials.files import LOOK_EVERY_SECONDS
 from orchid.credentials.refusals import AuthorityExpired
 from orchid.kinds.certificate_signing_request import (
     CertificateSigningRequest,
@@ -26,6 +27,7 @@ from tests.unit.controllers.beside import CLIENT_USAGES, Beside, beside
 from tests.unit.credentials import samples
 
 HOUR = 3600
+NEXT_LOOK = datetime.timedelta(seconds=LOOK_EVERY_SECONDS)  # at the files of an authority
 DAY = datetime.timedelta(days=1)
 
 
@@ -117,8 +119,10 @@ async def test_authority_is_rotated_while_the_controller_runs(
         issuers = [(await issued(world, "before"))[0].issuer]
         second = Authority.create("second", now=now())
         files.write_key(second.key_pem().reveal().encode())
+        world.clock.ahead += NEXT_LOOK
         issuers.append((await issued(world, "between"))[0].issuer)
         files.certificate.write_bytes(second.certificate_pem)
+        world.clock.ahead += NEXT_LOOK
         issuers.append((await issued(world, "after"))[0].issuer)
 
     assert [one.rfc4514_string() for one in issuers] == ["CN=first", "CN=first", "CN=second"]
@@ -174,6 +178,7 @@ async def test_expired_authority_leaves_the_request_for_its_successor(
             await controller.reconcile(approved)
         untouched = await world.admin.get(CertificateSigningRequest, "w")
         files.write_new("successor")
+        world.clock.ahead += NEXT_LOOK
         await controller.reconcile(approved)
 
         assert untouched == approved

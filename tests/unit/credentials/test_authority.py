@@ -424,6 +424,24 @@ def test_an_authority_survives_its_files_and_follows_them(tmp_path: Path) -> Non
     assert followed.problem is None
 
 
+def test_with_a_clock_the_files_are_looked_at_once_a_second(tmp_path: Path) -> None:
+    """Whoever signs hundreds of times a second need not ask the disk each time."""
+    clock = [100.0]
+    pair = store(tmp_path, CA)
+    followed = Authority.following(*pair, monotonic=lambda: clock[0])
+    followed.current()
+    new = Authority.create("new", now=NOW)
+    store(tmp_path, new)
+
+    clock[0] += files.LOOK_EVERY_SECONDS - 0.25
+    before = followed.current().certificate
+    clock[0] += 0.25
+    after = followed.current().certificate
+
+    assert before == CA.certificate
+    assert after == new.certificate
+
+
 def test_an_exposed_authority_key_is_refused(tmp_path: Path) -> None:
     """The key of an authority must be its owner's alone."""
     chain, key = store(tmp_path, CA)
