@@ -9,6 +9,7 @@ the table, and says what to do when a row goes over its budget.
 import asyncio
 import base64
 import cProfile
+import datetime
 import json
 from collections.abc import AsyncIterator, Callable
 from contextvars import copy_context
@@ -17,6 +18,9 @@ from types import CodeType
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 import orchid
 from orchid.server.sockets.connection import Connection
@@ -28,10 +32,11 @@ OURS = str(Path(orchid.__file__).parent)
 WARM, COUNTED = 10, 20
 ACCOUNTS = "/api/v1/namespaces/calls/serviceaccounts"
 AUTHENTICATION = "authentication.orch.io/v1"
-CERTIFICATES = "certificates.orch.io/v1"
+REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"
 RBAC_GROUP = "rbac.authorization.orch.io"
 CLUSTER_ROLE_BINDINGS = f"/apis/{RBAC_GROUP}/v1/clusterrolebindings"
 SIGNING_REQUEST = base64.b64encode(samples.request("jane")).decode()
+CLIENT_AUTH, HOUR = ExtendedKeyUsageOID.CLIENT_AUTH, datetime.timedelta(hours=1)
 Job = Callable[[int], tuple[str, str, Any]]
 
 
@@ -118,14 +123,33 @@ def viewer(name: str) -> Any:
     return {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]}
 
 
-def signing_request(number: int) -> tuple[str, str, Any]:
+def signing_request(number: int, signer: str = "example.com/x") -> tuple[str, str, Any]:
     spec = {
         "request": SIGNING_REQUEST,
-        "signerName": "example.com/x",
+        "signerName": signer,
         "usages": ["client auth", "digital signature"],
     }
     body = {"metadata": {"name": f"c-{number:03d}"}, "spec": spec}
-    return "POST", f"/apis/{CERTIFICATES}/certificatesigningrequests", body
+    return "POST", REQUESTS, body
+
+
+def outcome(number: int, certificate: bytes = b"") -> Any:
+    approved = {"type": "Approved", "status": "True", "reason": "Test"}
+    status = {"conditions": [approved], "certificate": base64.b64encode(certificate).decode()}
+    return {"metadata": {"name": f"c-{number:03d}"}, "status": status}
+
+
+def handing_out(number: int) -> tuple[str, str, Any]:
+    """The certificate of an approved request; each is another one."""
+    now = datetime.datetime.now(datetime.UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"jane-{number}")])
+    builder = x509.CertificateBuilder(
+        name, name, samples.P256.public_key(), x509.random_serial_number(), now, now + HOUR
+    )
+    for extension in (x509.KeyUsage(True, *[False] * 8), x509.ExtendedKeyUsage([CLIENT_AUTH])):
+        builder = builder.add_extension(extension, critical=False)
+    chain = builder.sign(samples.P256, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    return "PUT", f"{REQUESTS}/c-{number:03d}/status", outcome(number, chain)
 
 
 JOBS: dict[str, tuple[int, Job]] = {
@@ -152,6 +176,7 @@ JOBS: dict[str, tuple[int, Job]] = {
 TOKEN_REVIEW = 58
 BOUND_GET = 45  # by the token of an account, with a right from a binding
 APART = 19  # more calls for a body that comes apart from its head
+HANDED_OUT = 322  # a certificate, put into its request and on record
 
 
 async def cheapest(server: Api, job: Job, *, apart: bool = False, token: str = ADMIN) -> int:
@@ -202,6 +227,15 @@ async def test_a_right_by_a_binding_stays_within_its_budget(server: Api) -> None
 
     assert steady <= BOUND_GET
     assert after_a_write <= steady
+
+
+async def test_handing_out_a_certificate_stays_within_its_budget(server: Api) -> None:
+    """Of a signer of ours: it is validated, and goes into inventory and ledger."""
+    for number in range(WARM + COUNTED):
+        await server.make(*signing_request(number, "orch.io/orch-apiserver-client")[1:])
+        await server.call("PUT", f"{REQUESTS}/c-{number:03d}/approval", outcome(number))
+
+    assert await cheapest(server, handing_out) <= HANDED_OUT
 
 
 async def test_a_token_review_stays_within_its_budget(server: Api) -> None:

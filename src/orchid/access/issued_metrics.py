@@ -6,6 +6,7 @@ own only those in the inventory have a series, so that no client can make series
 """
 
 from collections import Counter as Tally
+from collections import defaultdict
 from typing import Final
 
 import msgspec
@@ -40,7 +41,7 @@ class IssuedCounts:
     def __init__(self, records: KindCache[IssuedCertificate], clock: Clock) -> None:
         self._records = records
         self._clock = clock
-        self._ends: dict[str, Tally[int]] = {}
+        self._ends: defaultdict[str, Tally[int]] = defaultdict(Tally)
         self._entries: dict[str, Entry[IssuedCertificate]] | None = None
         self._seen = 0
         records.listen(self, self._told)
@@ -66,8 +67,10 @@ class IssuedCounts:
             return self._catch_up()
         for change in changes:
             if change.revision > self._seen:
-                self._count(change.old, -1)
-                self._count(change.new, 1)
+                if change.old is not None:
+                    self._count(change.old, -1)
+                if change.new is not None:
+                    self._count(change.new, 1)
         self._seen = self._records.revision
         return None
 
@@ -80,13 +83,11 @@ class IssuedCounts:
         for entry in self._entries.values():
             self._count(entry, 1)
 
-    def _count(self, entry: Entry[IssuedCertificate] | None, number: int) -> None:
-        if entry is None:
-            return
+    def _count(self, entry: Entry[IssuedCertificate], number: int) -> None:
         spec = _decode(entry.data).spec  # not entry.object, which would stay in memory
         if spec.not_after is None:
             return
-        tally = self._ends.setdefault(spec.signer_name, Tally())
+        tally = self._ends[spec.signer_name]
         end = int(spec.not_after.timestamp())
         tally[end] += number
         if not tally[end]:

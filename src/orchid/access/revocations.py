@@ -67,6 +67,8 @@ class Revocations:
     def authority_until(self, signer_name: str) -> datetime | None:
         """The last second whose certificates of a signer are taken back."""
         self._index.catch_up()
+        if not self._authorities:
+            return None
         return max(self._authorities.get(signer_name, {}).values(), default=None)
 
     def names(self, spec: CredentialRevocationSpec) -> list[str]:

@@ -98,12 +98,15 @@ class RecordIssued(AdmissionPolicy):
     def _record(
         self, csr: CertificateSigningRequest, facts: IssuedFacts, request: Request
     ) -> IssuedCertificate:
-        asked = csr.spec
-        approved = next(
-            (one for one in csr.status.conditions if one.type == APPROVED),
-            CertificateSigningRequestCondition(),
-        )
+        asked, approved = csr.spec, CertificateSigningRequestCondition()
+        for condition in csr.status.conditions:
+            if condition.type == APPROVED:
+                approved = condition
+                break
+        kind = self._records.kind
         return IssuedCertificate(
+            kind=kind.name,
+            api_version=kind.api_version,
             metadata=ObjectMeta(
                 name=facts.serial,
                 uid=self._random.uid(),
@@ -112,7 +115,7 @@ class RecordIssued(AdmissionPolicy):
             spec=spec_of(
                 facts,
                 asked.signer_name,
-                request=IssuedFor(name=csr.name, uid=csr.metadata.uid),
+                request=IssuedFor(name=csr.metadata.name, uid=csr.metadata.uid),
                 requester=Requester(username=asked.username, uid=asked.uid, groups=asked.groups),
                 approver=self._approver(csr, approved),
                 approval=Approval(reason=approved.reason, message=approved.message),
@@ -123,7 +126,7 @@ class RecordIssued(AdmissionPolicy):
         self, csr: CertificateSigningRequest, approved: CertificateSigningRequestCondition
     ) -> Approver:
         # Should the request have changed since it was read, the commit fails and all is done anew.
-        entry = self._requests.get("", csr.name)
+        entry = self._requests.get("", csr.metadata.name)
         noted = entry.noted() if entry else {}
         return Approver(
             username=noted.get(APPROVER, ""),

@@ -140,7 +140,10 @@ def algorithm_name(public: CertifiedKey) -> str:
 
 def usual_algorithm(spki: bytes) -> str:
     """`algorithm_name` of a public key in DER, without reading it; nothing for RSA and others."""
-    return next((name for start, name in _BEGINNINGS.items() if spki.startswith(start)), "")
+    for start, name in _BEGINNINGS.items():
+        if spki.startswith(start):
+            return name
+    return ""
 
 
 def signer(key: AuthorityKey) -> tuple[bytes, Callable[[bytes], bytes]]:

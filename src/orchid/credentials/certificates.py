@@ -171,26 +171,32 @@ def issuer_bytes(data: bytes) -> bytes:
     return data[name.begin : name.stop]
 
 
-def spki_bytes(data: bytes) -> bytes:
-    """Give the public key of a DER certificate as the bytes that stand there."""
-    key = _find_parts(data).key
-    return data[key.begin : key.stop]
+class RecordedParts(NamedTuple):
+    """What we read ourselves of a certificate that is put on record."""
+
+    key: bytes  # the public key, as it stands there
+    subject: DistinguishedName
+    extensions: bytes  # as they stand there, but for those that each certificate has of its own
 
 
-def extensions_without(data: bytes, oids: Container[bytes]) -> bytes:
-    """Give the extensions of a DER certificate as they stand there, but for some.
+def read_recorded(data: bytes, own: Container[bytes]) -> RecordedParts:
+    """Read a DER certificate that was parsed before, in one pass.
 
-    Those are named by their identifiers in DER, of five bytes as all of RFC 5280 have.
+    `own` are extensions to leave out, by their identifiers in DER, of five bytes as all of RFC 5280
+    have.
     """
     parts = _find_parts(data)
-    kept = b""
-    for part in der.children(data, parts.key.stop, parts.body.stop):
+    at, stop, kept = parts.key.stop, parts.body.stop, b""
+    while at < stop:
+        part = der.element(data, at, stop)
+        at = part.stop
         if part.tag == _EXTENSIONS:
             every = der.element(data, part.start, part.stop)
-            for one in der.children(data, every.start, every.stop):
-                if data[one.start : one.start + _STANDARD_OID] not in oids:
-                    kept += data[one.begin : one.stop]
-    return kept
+            for begin, start, end in der.spans(data, every.start, every.stop):
+                if data[start : start + _STANDARD_OID] not in own:
+                    kept += data[begin:end]
+    key = data[parts.key.begin : parts.key.stop]
+    return RecordedParts(key, _read_name(data, parts.subject), kept)
 
 
 def identify(data: bytes) -> Identity:

@@ -2,7 +2,7 @@
 
 `read_issued` takes the PEM chain that a signer handed out and tells of its first certificate. The
 chain was validated a moment ago, so what was read of it then is not read again. What certificates
-for the same usages, by the same authority, have in common is read once (`_shared`). Nothing here
+for the same usages, by the same authority, have in common is read once (`_usual`). Nothing here
 judges a certificate.
 """
 
@@ -54,37 +54,29 @@ class _Shared(msgspec.Struct, frozen=True):
     authority_key: str
 
 
-class _Extensions:
+class _Extensions(bytes):
     """The extensions of a certificate, but for its names and key; the same if their bytes are."""
 
-    __slots__ = ("certificate", "encoded")
-
-    def __init__(self, data: bytes, certificate: x509.Certificate) -> None:
-        self.encoded = certificates.extensions_without(data, _ITS_OWN)
-        self.certificate = certificate
-
-    def __hash__(self) -> int:
-        return hash(self.encoded)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Extensions) and self.encoded == other.encoded
+    certificate: x509.Certificate
 
 
 def read_issued(chain: bytes) -> IssuedFacts:
     """Read the first certificate of a PEM chain."""
     data = next(iter(certificates.encoded_blocks(chain)))
     certificate = certificates.parse_once(data)
-    spki = certificates.spki_bytes(data)
-    shared = _shared(data, certificate)
+    parts = certificates.read_recorded(data, _ITS_OWN)
+    extensions = _Extensions(parts.extensions)
+    extensions.certificate = certificate
+    shared = _usual(extensions) if len(data) <= _USUAL_SIZE else _read(extensions)
     return IssuedFacts(
         data=data,
         serial=serial_name(certificate.serial_number),
         sha256=hashlib.sha256(data).hexdigest(),
-        subject=certificates.read_subject_of(data).text or certificate.subject.rfc4514_string(),
+        subject=parts.subject.text or certificate.subject.rfc4514_string(),
         names=_names(data, certificate),
         usages=shared.usages,
-        key_algorithm=usual_algorithm(spki) or _algorithm(certificate),
-        key_sha256=hashlib.sha256(spki).hexdigest(),
+        key_algorithm=usual_algorithm(parts.key) or _algorithm(certificate),
+        key_sha256=hashlib.sha256(parts.key).hexdigest(),
         authority_key=shared.authority_key,
         not_before=certificate.not_valid_before_utc,
         not_after=certificate.not_valid_after_utc,
@@ -94,11 +86,6 @@ def read_issued(chain: bytes) -> IssuedFacts:
 def serial_name(number: int) -> str:
     """A serial number as it names an object: lower-case hex without leading zeros."""
     return f"{number:x}"
-
-
-def _shared(data: bytes, certificate: x509.Certificate) -> _Shared:
-    found = _Extensions(data, certificate)
-    return _usual(found) if len(data) <= _USUAL_SIZE else _read(found)
 
 
 def _read(extensions: _Extensions) -> _Shared:

@@ -7,7 +7,6 @@ and is written by controllers/mark_revoked.py. It goes some time after the certi
 (controllers/clean_issued.py). There is no secret in it.
 """
 
-from collections.abc import Iterator
 from typing import Annotated, Final
 
 from msgspec import field
@@ -185,12 +184,12 @@ def spec_of(
 
 def issuance(
     new: IssuedCertificate | None, old: IssuedCertificate | None, request: Request
-) -> Iterator[Fact]:
+) -> tuple[Fact, ...]:
     """For the ledger: each certificate, once; whom it names is sealed."""
     if new is None or old is not None:
-        return
+        return ()
     spec = new.spec
-    yield Fact(
+    issued = Fact(
         ISSUED,
         {
             "serial": spec.serial_number,
@@ -204,6 +203,7 @@ def issuance(
             "requester": spec.requester.username,
         },
     )
+    return (issued,)
 
 
 COLUMNS: Final = (

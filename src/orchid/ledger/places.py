@@ -29,28 +29,29 @@ PENDING: Final = Span.prefix(PREFIX + "pending/")
 HEAD: Final = PREFIX + "head/checkpoint"
 
 
-def pending(facts: Iterable[Fact], uid: str, now: datetime) -> list[Change]:
-    """What a commit adds to put these facts about an object into the ledger."""
-    return [Change(_pending_keys.next(now), entry(fact, uid, now), ABSENT) for fact in facts]
-
-
-class PendingKeys:
-    """Keys that nobody else takes: the time, a random word for this process, and a count.
-
-    In the order of time, so that a crowd of entries gets its places in about that order.
-    """
+class _Process:
+    """What tells the keys that this process makes from those of others, and from each other."""
 
     def __init__(self) -> None:
         # Random once: asking the kernel for each key would take longer than all the rest.
-        self._process = secrets.token_hex(8)
-        self._count = itertools.count()
-
-    def next(self, now: datetime) -> str:
-        moment = int(now.timestamp() * 1000)
-        return f"{PENDING.start}{moment:013d}-{self._process}-{next(self._count):012d}"
+        self.word = secrets.token_hex(8)
+        self.count = itertools.count()
 
 
-_pending_keys = PendingKeys()
+_process = _Process()
+
+
+def pending(facts: Iterable[Fact], uid: str, now: datetime) -> list[Change]:
+    """What a commit adds to put these facts about an object into the ledger.
+
+    Each has a key that nobody else takes: the time, a word for this process, and a count. In the
+    order of time, so that a crowd of entries gets its places in about that order.
+    """
+    start, changes = f"{PENDING.start}{int(now.timestamp() * 1000):013d}-{_process.word}", []
+    for fact in facts:
+        key = f"{start}-{next(_process.count):012d}"
+        changes.append(Change(key, entry(fact, uid, now), ABSENT))
+    return changes
 
 
 def pending_since(key: str) -> float:

@@ -31,7 +31,7 @@ from orchid.store.interface import (
 )
 from orchid.tlog import tiles
 from orchid.tlog.checkpoints import Checkpoint
-from orchid.tlog.merkle import HASH_SIZE, leaf_hash
+from orchid.tlog.merkle import HASH_SIZE, leaf_hashes
 from orchid.tlog.notes import NoteRefused, NoteSigner
 from orchid.tlog.tiles import FULL, BadTile, Edge, Tile
 
@@ -114,7 +114,7 @@ class Sequencer:
         self._end = None  # whether the commit happened is not known
         first = end.edge.size
         entries = [record.value for record in waiting]
-        grown = end.edge.append([leaf_hash(each) for each in entries])
+        grown = end.edge.append(leaf_hashes(entries))
         head = Checkpoint(end.signer.verifier.name, end.edge.size, end.edge.root())
         segment = Record(places.segment_key(first), tiles.bundle(entries), ABSENT)
         segments, joined = _with(end.segments, segment, full=end.edge.size % FULL == 0)

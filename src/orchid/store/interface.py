@@ -33,6 +33,7 @@ A caller's mistake (an empty key, two changes to one key, a negative limit) is a
 """
 
 from collections.abc import AsyncIterator, Awaitable, Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -275,6 +276,9 @@ class StoreFull(StoreUnavailable):
     """No room; the commit did not happen, and may succeed once there is room."""
 
 
+_KEY = attrgetter("key")
+
+
 def check_changes(changes: Sequence[Change]) -> None:
     """Refuse, as every backend must, a commit that could not mean anything.
 
@@ -282,16 +286,16 @@ def check_changes(changes: Sequence[Change]) -> None:
     """
     if not 0 < len(changes) <= MAX_CHANGES:
         raise ValueError(f"a commit holds 1 to {MAX_CHANGES} changes, not {len(changes)}")
+    keys = list(map(_KEY, changes))
+    "".join(keys).encode()  # a lone surrogate raises UnicodeEncodeError, which is a ValueError
     for change in changes:
-        key = change.key
-        if not key or "\0" in key:
-            raise ValueError(f"not a key: {key!r}")
-        key.encode()  # a lone surrogate raises UnicodeEncodeError, which is a ValueError
+        if not change.key or "\0" in change.key:
+            raise ValueError(f"not a key: {change.key!r}")
         if change.expected < ABSENT:
             raise ValueError(f"{change.key!r}: no key is ever at revision {change.expected}")
         if change.value is None and change.expected == ABSENT:
             raise ValueError(f"{change.key!r}: deleting what is absent changes nothing")
-    if len(changes) > 1 and len({change.key for change in changes}) < len(changes):
+    if len(keys) > 1 and len(set(keys)) < len(keys):
         raise ValueError("a commit may change a key only once")
 
 

@@ -131,8 +131,9 @@ class Objects:
 
     def _inserted(self, new: Object, request: Request) -> list[store.Change]:
         kind = self.feed.of(type(new)).kind
-        value = stored_form(as_kind(kind, new))
-        change = store.Change(kind.key(new.namespace, new.name), value, store.ABSENT)
+        value = stored_form(new if new.api_version == kind.api_version else as_kind(kind, new))
+        meta = new.metadata
+        change = store.Change(kind.key(meta.namespace, meta.name), value, store.ABSENT)
         return [change, *_recorded(kind, new, None, request)]
 
     async def _commit(self, changes: list[store.Change]) -> store.Revision:
