@@ -188,6 +188,7 @@ class _OpenedWatch:
 
     def __init__(self, sealed: StoreWatch, opened: Callable[[Batch], Batch]) -> None:
         self._sealed = sealed
+        self._prompt = sealed if isinstance(sealed, PromptWatch) else None
         self._opened = opened
 
     def __aiter__(self) -> "_OpenedWatch":
@@ -197,7 +198,7 @@ class _OpenedWatch:
         return self._opened(await anext(self._sealed))
 
     def at_hand(self) -> Batch | None:
-        batch = self._sealed.at_hand() if isinstance(self._sealed, PromptWatch) else None
+        batch = self._prompt.at_hand() if self._prompt is not None else None
         return None if batch is None else self._opened(batch)
 
     async def aclose(self) -> None:

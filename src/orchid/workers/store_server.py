@@ -174,7 +174,8 @@ class StoreServer:
             session.answer(_refused(number, error))
             return
         outcomes = made.result()
-        newest = max((each for each in outcomes if isinstance(each, Revision)), default=0)
+        made_at = (each for each in reversed(outcomes) if isinstance(each, Revision))
+        newest = next(made_at, 0)  # they were made in order
         self._answer_at(newest, session, outcomes_of(number, outcomes))
 
     def handle(self, session: "Session", request: Asked) -> None:
