@@ -176,7 +176,7 @@ JOBS: dict[str, tuple[int, Job]] = {
 TOKEN_REVIEW = 58
 BOUND_GET = 45  # by the token of an account, with a right from a binding
 APART = 19  # more calls for a body that comes apart from its head
-HANDED_OUT = 322  # a certificate, put into its request and on record
+HANDED_OUT = 325  # a certificate, put into its request and on record
 
 
 async def cheapest(server: Api, job: Job, *, apart: bool = False, token: str = ADMIN) -> int:
