@@ -227,7 +227,8 @@ def nothing_follows(found: Found, ours: Answer, theirs: Answer) -> bool:
 def empty_is_none(found: Found, ours: Answer, theirs: Answer) -> bool:
     kept = "field is immutable when `immutable` is set"
     body = found.asked.request.body or b""
-    return ours["status"] == OK and kept in message(theirs) and bool(EMPTY_DATA.search(body))
+    fewer = ours["status"] == OK or message(ours).count(kept) < message(theirs).count(kept)
+    return fewer and kept in message(theirs) and bool(EMPTY_DATA.search(body))
 
 
 def policies_forecast(found: Found, ours: Answer, theirs: Answer) -> bool:
