@@ -109,16 +109,13 @@ class Targets:
             place, _, name = place.rpartition("/")
         known = self._among(method, place, *endpoint)
         if known is None or not name or "%" in name or not name.isascii():
-            return self._remembered(method, path)
+            if len(self._fixed) >= MOST_FIXED:
+                self._fixed.clear()
+            located = self._fixed[method, path] = _without_query(method, path)
+            return located
         target = replace(known.target, path=path, name=name)
         rest = (*known.rest[: -1 - len(endpoint)], name, *endpoint)
         return Located(target, rest, known.watch_path, known.facts)
-
-    def _remembered(self, method: str, path: str) -> Located:
-        if len(self._fixed) >= MOST_FIXED:
-            self._fixed.clear()
-        located = self._fixed[method, path] = _without_query(method, path)
-        return located
 
 
 def _too_long() -> BadRequest:

@@ -133,7 +133,7 @@ class CountedRequests:
         return self._authorizations
 
     def observe(self, exchange: Exchange, answer: Response | Stream, seconds: float) -> None:
-        key = exchange.located.facts.labels or self._remembered_key(exchange)
+        key = exchange.located.facts.labels or self._key(exchange)
         observed = exchange.observed
         caller, decision = observed.caller, observed.decision
         if caller is not None and decision is not None and decision.allowed:
@@ -184,22 +184,17 @@ class CountedRequests:
         for counts in (self._authentications, self._users, self._authorizations):
             counts.update(dict.fromkeys(counts, 0))
 
-    def _remembered_key(self, exchange: Exchange) -> Key:
-        """The labels, kept beside the path; what a PATCH is called depends on more than that."""
-        key = self.key(exchange)
-        if exchange.http.method != "PATCH":
-            exchange.located.facts.labels = key
-        return key
-
-    def key(self, exchange: Exchange) -> Key:
-        """The labels of a request. All paths that are not served share one set."""
-        target = exchange.located.target
+    def _key(self, exchange: Exchange) -> Key:
+        """The labels of a request, kept beside its path; what is not served shares one set."""
+        target, facts = exchange.located.target, exchange.located.facts
         verb = VERBS.get(target.verb, OTHER_VERB)
         if not target.is_resource:
-            return verb, "", "", "", target.path if target.path in self._pages else ""
+            facts.labels = verb, "", "", "", target.path if target.path in self._pages else ""
+            return facts.labels
         place = target.group, target.version, target.resource, target.subresource
         if place not in self._resources:
-            return (verb,)
+            facts.labels = (verb,)
+            return facts.labels
         if verb == "PATCH" and exchange.http.headers.get("content-type", "").startswith(APPLY):
             verb = "APPLY"
         if target.name or verb == "POST":
@@ -207,7 +202,10 @@ class CountedRequests:
         else:
             scope = "namespace" if target.namespace else "cluster"
         dry_run = "All" if exchange.query and exchange.query.get("dryRun") == ["All"] else ""
-        return verb, *place, scope, dry_run
+        key = verb, *place, scope, dry_run
+        if target.verb != "patch":  # which is called by its media type, too
+            facts.labels = key
+        return key
 
     def _count_access(self, observed: Observed, answer: Response | Stream) -> None:
         caller, decision = observed.caller, observed.decision
