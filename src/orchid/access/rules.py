@@ -7,7 +7,7 @@ the bootstrap roles both rest on it.
 Nothing here knows who holds a rule: see authorizers/rbac.py.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 
 from orchid.kinds.role import ALL, PolicyRule
 from orchid.wire.struct import replace
@@ -16,6 +16,8 @@ from orchid.wire.text import quote
 # A rule of a few kilobytes can stand for billions of parts. Beyond this many the rest counts as not
 # held unless a single rule covers it: refusing is safe, counting for minutes is not.
 MOST_PARTS = 4096
+# Nor is more than this compared, for the same reason: about a second, in a thread.
+MOST_COMPARED = 500_000
 
 
 def allows_resource(
@@ -51,19 +53,41 @@ def path_matches(pattern: str, path: str) -> bool:
     return pattern == path or (pattern.endswith(ALL) and path.startswith(pattern.rstrip(ALL)))
 
 
-def missing(held: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> tuple[PolicyRule, ...]:
+def missing(held: Iterable[PolicyRule], wanted: Iterable[PolicyRule]) -> tuple[PolicyRule, ...]:
     """The parts of the wanted rules that no held rule covers, put together again where they fit."""
+    holding = _Holding(held)
     lacking: list[PolicyRule] = []
     room = MOST_PARTS
     for rule in wanted:
-        if any(covers(own, rule) for own in held):
+        if holding.covers(rule):
             continue
         if count_of_parts(rule) > room:
             lacking.append(rule)
             continue
         room -= count_of_parts(rule)
-        lacking += (p for p in broken_down(rule) if not any(covers(own, p) for own in held))
+        lacking += (part for part in broken_down(rule) if not holding.covers(part))
     return compact(lacking)
+
+
+class _Holding:
+    """Rules that somebody holds, each once and the widest first."""
+
+    def __init__(self, rules: Iterable[PolicyRule]) -> None:
+        self._rules = sorted(dict.fromkeys(rules), key=_narrowness)
+        self._left = MOST_COMPARED
+
+    def covers(self, wanted: PolicyRule) -> bool:
+        for own in self._rules:
+            if not self._left:
+                return False
+            self._left -= 1
+            if covers(own, wanted):
+                return True
+        return False
+
+
+def _narrowness(rule: PolicyRule) -> int:
+    return sum(ALL not in values for values in (rule.verbs, rule.api_groups, rule.resources))
 
 
 def count_of_parts(rule: PolicyRule) -> int:

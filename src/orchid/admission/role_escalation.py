@@ -26,7 +26,7 @@ from orchid.wire.user import MASTERS, UserInfo
 class Holdings(Protocol):
     """What somebody holds, and what a role holds."""
 
-    def excess(self, user: UserInfo, namespace: str, wanted: Iterable[PolicyRule]) -> str:
+    async def excess(self, user: UserInfo, namespace: str, wanted: Iterable[PolicyRule]) -> str:
         """Say which of the wanted rules a user does not hold; nothing if all are held."""
 
     def rules_of(self, role: RoleRef, namespace: str) -> tuple[PolicyRule, ...] | None:
@@ -59,8 +59,8 @@ class RoleEscalation(AdmissionPolicy):
     ) -> None:
         if await self._may(request, "escalate", kind.group, kind.plural, request.name):
             return
-        self._refuse_excess(request, kind, new, new.rules or ())
-        if (gathers(new) or gathers(old)) and self._holdings.excess(
+        await self._refuse_excess(request, kind, new, new.rules or ())
+        if (gathers(new) or gathers(old)) and await self._holdings.excess(
             request.user, request.namespace, FULL_AUTHORITY
         ):
             text = "must have cluster-admin privileges to use the aggregationRule"
@@ -76,12 +76,12 @@ class RoleEscalation(AdmissionPolicy):
         rules = self._holdings.rules_of(role, new.namespace)
         if rules is None:
             raise NotFound(kind.about(role.name))
-        self._refuse_excess(request, kind, new, rules)
+        await self._refuse_excess(request, kind, new, rules)
 
-    def _refuse_excess(
+    async def _refuse_excess(
         self, request: Request, kind: Kind[Any], new: Object, wanted: Iterable[PolicyRule]
     ) -> None:
-        excess = self._holdings.excess(request.user, request.namespace, wanted)
+        excess = await self._holdings.excess(request.user, request.namespace, wanted)
         if excess:
             raise Forbidden(kind.about(new.name), excess)
 

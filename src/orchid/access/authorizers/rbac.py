@@ -14,14 +14,23 @@ but those that rules name, so that a hundred thousand objects need no more room 
 SelfSubjectRulesReview. Only rules held through RBAC count there.
 """
 
+import asyncio
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 
 from orchid.access.cache_index import CacheIndex
 from orchid.access.denial import joined
-from orchid.access.rules import allows_path, allows_resource, missing, printed, quoted_list
+from orchid.access.rules import (
+    allows_path,
+    allows_resource,
+    count_of_parts,
+    missing,
+    printed,
+    quoted_list,
+)
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
@@ -54,6 +63,8 @@ EVERYWHERE = ""  # the namespace of what a ClusterRoleBinding grants
 MOST_REMEMBERED = 16_000_000
 ALLOWANCE = 400
 MOST_SHARED_ROLES = 10_000
+MOST_LISTED = 5_000  # rules of one user that are told
+FEW_COMPARED = 2_000  # rules with rules, at a microsecond or two; more are compared in a thread
 
 Caller = tuple[str, tuple[str, ...]]  # a user name and its groups
 
@@ -178,8 +189,9 @@ class RBAC:
         return grant.otherwise
 
     def rules_for(self, user: UserInfo, namespace: str) -> SubjectRulesReviewStatus:
-        """List what a user may do in a namespace, as far as RBAC knows."""
-        rules, problems = self._held_rules((user.username, user.groups), namespace)
+        """List what a user may do in a namespace, as far as RBAC knows; not without end."""
+        held, problems = self._held_rules((user.username, user.groups), namespace)
+        rules = list(islice(held, MOST_LISTED))
         return SubjectRulesReviewStatus(
             resource_rules=tuple(
                 ResourceRule(rule.verbs, rule.api_groups, rule.resources, rule.resource_names)
@@ -191,6 +203,7 @@ class RBAC:
                 for rule in rules
                 if rule.non_resource_urls
             ),
+            incomplete=next(held, None) is not None,
             evaluation_error=joined(problems),
         )
 
@@ -201,18 +214,13 @@ class RBAC:
         entry = self._roles.get(namespace, role.name)
         return None if entry is None else entry.object.rules or ()
 
-    def excess(self, user: UserInfo, namespace: str, wanted: Iterable[PolicyRule]) -> str:
+    async def excess(self, user: UserInfo, namespace: str, wanted: Iterable[PolicyRule]) -> str:
         """Say which of the wanted rules a user does not hold; nothing if all are held."""
-        held, problems = self._held_rules((user.username, user.groups), namespace)
-        lacking = missing(held, wanted)
-        if not lacking:
-            return ""
-        lines = "\n".join(sorted({printed(rule) for rule in lacking}))
-        text = (
-            f"user {quote(user.username)} (groups={quoted_list(user.groups)}) is attempting to "
-            f"grant RBAC permissions not currently held:\n{lines}"
-        )
-        return f"{text}; resolution errors: [{joined(problems)}]" if problems else text
+        found, problems = self._held_rules((user.username, user.groups), namespace)
+        held, rules = list(found), tuple(wanted)
+        if len(held) * sum(1 + count_of_parts(rule) for rule in rules) <= FEW_COMPARED:
+            return told_excess(user, held, rules, problems)
+        return await asyncio.to_thread(told_excess, user, held, rules, problems)
 
     def close(self) -> None:
         for index in self._indexes:
@@ -270,11 +278,12 @@ class RBAC:
         else:
             yield held, rules
 
-    def _held_rules(self, caller: Caller, namespace: str) -> tuple[list[PolicyRule], list[str]]:
+    def _held_rules(self, caller: Caller, namespace: str) -> tuple[Iterator[PolicyRule], list[str]]:
+        """The rules, and what was wrong on the way to them, once they are all read."""
         self._catch_up()
         problems: list[str] = []
         reaching = self._reaching(caller, namespace, problems)
-        return [rule for _, rules in reaching for rule in rules], problems
+        return (rule for _, rules in reaching for rule in rules), problems
 
     def _cluster_rules(self, name: str) -> tuple[PolicyRule, ...] | None:
         entry = self._cluster_roles.get("", name)
@@ -331,6 +340,20 @@ class RBAC:
             self._bindings.forget(cache.kind.key_prefix)
 
         return CacheIndex(cache, changed, cleared)
+
+
+def told_excess(
+    user: UserInfo, held: list[PolicyRule], wanted: tuple[PolicyRule, ...], problems: list[str]
+) -> str:
+    lacking = missing(held, wanted)
+    if not lacking:
+        return ""
+    lines = "\n".join(sorted({printed(rule) for rule in lacking}))
+    text = (
+        f"user {quote(user.username)} (groups={quoted_list(user.groups)}) is attempting to "
+        f"grant RBAC permissions not currently held:\n{lines}"
+    )
+    return f"{text}; resolution errors: [{joined(problems)}]" if problems else text
 
 
 def place_of(subject: Subject, namespace: str) -> tuple[str, str, str] | None:

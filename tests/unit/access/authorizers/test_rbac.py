@@ -306,7 +306,7 @@ async def test_excess_names_what_is_not_held(here: World, rbac: RBAC) -> None:
     await here.put(bound("b", "r", user("bob")))
     wanted = (rule("list get", "pods secrets"), urls("get", "/x"))
 
-    text = rbac.excess(BOB, "ci", wanted)
+    text = await rbac.excess(BOB, "ci", wanted)
 
     assert text == (
         'user "bob" (groups=["dev" "system:authenticated"]) is attempting to grant RBAC '
@@ -315,9 +315,9 @@ async def test_excess_names_what_is_not_held(here: World, rbac: RBAC) -> None:
         '{APIGroups:[""], Resources:["secrets"], Verbs:["list" "get"]}\n'
         '{NonResourceURLs:["/x"], Verbs:["get"]}'
     )
-    assert rbac.excess(BOB, "ci", (rule("get", "pods"),)) == ""
+    assert await rbac.excess(BOB, "ci", (rule("get", "pods"),)) == ""
     await here.put(bound("c", "gone", user("bob")))
-    broken = rbac.excess(BOB, "ci", (rule("get", "nodes"),))
+    broken = await rbac.excess(BOB, "ci", (rule("get", "nodes"),))
     assert broken.endswith(
         '; resolution errors: [clusterrole.rbac.authorization.orch.io "gone" not found]'
     )

@@ -1,0 +1,97 @@
+"""The attack: somebody who holds thousands of rules, and grants thousands.
+
+Whoever may write roles in a namespace gives himself as many rules as he likes. To compare 3,400
+that he grants with 68,000 that he holds took minutes, on the event loop; to list them 0.2 s.
+"""
+
+import threading
+from typing import Any
+
+import pytest
+
+from orchid.access import rules
+from orchid.access.authorizers import rbac
+from orchid.access.authorizers.rbac import MOST_LISTED
+from orchid.kinds.role import PolicyRule
+from tests.api.world import BOB, Api
+
+GROUP = "rbac.authorization.orch.io"
+RBAC = f"/apis/{GROUP}/v1"
+LISTED = "/apis/authorization.orch.io/v1/selfsubjectrulesreviews"
+
+
+def rule(number: int, verb: str = "get") -> dict[str, Any]:
+    return {"apiGroups": [f"g{number}"], "resources": ["things"], "verbs": [verb]}
+
+
+async def hold(server: Api, name: str, *held: dict[str, Any]) -> None:
+    """Bob holds a role with these rules."""
+    role = {"apiGroup": GROUP, "kind": "ClusterRole", "name": name}
+    subject = {"apiGroup": GROUP, "kind": "User", "name": "bob"}
+    await server.make(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": list(held)})
+    await server.make(
+        f"{RBAC}/clusterrolebindings",
+        {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]},
+    )
+
+
+async def test_rules_are_compared_beside_the_event_loop(
+    server: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is held is granted and what is not is refused, as ever; but not on the loop."""
+    threads: list[threading.Thread] = []
+    compare = rules.missing
+
+    def comparing(*given: Any) -> Any:
+        threads.append(threading.current_thread())
+        return compare(*given)
+
+    monkeypatch.setattr(rbac, "missing", comparing)
+    await hold(server, "writes", {"apiGroups": [GROUP], "resources": ["*"], "verbs": ["create"]})
+    await hold(server, "many", *(rule(number) for number in range(100)))
+    granted = {"metadata": {"name": "a"}, "rules": [rule(number) for number in range(50)]}
+    refused = {"metadata": {"name": "b"}, "rules": [rule(n, "delete") for n in range(50)]}
+
+    answers = [
+        await server.call("POST", f"{RBAC}/clusterroles", role, token=BOB)
+        for role in (granted, refused)
+    ]
+
+    assert [answer.status for answer in answers] == [201, 403]
+    assert len(threads) == 2
+    assert threading.main_thread() not in threads
+
+
+def test_comparing_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was not compared counts as not held; who holds everything is known at once."""
+    compared = 0
+    covers = rules.covers
+
+    def counting(own: PolicyRule, wanted: PolicyRule) -> bool:
+        nonlocal compared
+        compared += 1
+        return covers(own, wanted)
+
+    monkeypatch.setattr(rules, "covers", counting)
+    monkeypatch.setattr(rules, "MOST_COMPARED", 1000)
+    held = [PolicyRule(("get",), (f"g{number}",), ("things",)) for number in range(300)]
+    everything = PolicyRule(("*",), ("*",), ("*",))
+
+    lacking = rules.missing(held, held)
+    few = compared
+
+    assert few == 1000
+    assert 0 < len(lacking) < len(held)
+    assert rules.missing([*held, everything], held) == ()
+    assert compared == few + len(held)
+
+
+async def test_the_rules_of_one_user_are_told_up_to_a_number(server: Api) -> None:
+    """And the answer says that it is not complete."""
+    for name in ("a", "b"):
+        await hold(server, name, *(rule(number) for number in range(3000)))
+
+    answer = await server.make(LISTED, {"spec": {"namespace": "default"}}, token=BOB)
+
+    assert len(answer["status"]["resourceRules"]) == MOST_LISTED
+    assert answer["status"]["incomplete"] is True
