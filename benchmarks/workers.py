@@ -9,21 +9,24 @@ others may be busy beside it. From it follows what there would be on N cores:
 
     rate on N cores = the lesser of N / (time of all processes) and 1 / (time of the parent)
 
-A write costs the worker that received it and the parent, and each other worker for taking it in;
-the last lines tell them apart, by the difference between two and four workers. All processes of a
-server share one core meanwhile, so how they would get into each other's way on several is not in
-the model.
+A write costs the worker that receives it and the parent, and each other worker for taking it in.
+With N cores no two workers share one, and a worker that shares its core with another runs a fifth
+slower, since they push each other out of its caches. So one worker gets all requests, and has a
+core with the parent alone, as the one process has it alone; the others take in what it writes on
+the core of the load. To send all connections to one worker, the others are stopped for a moment.
 """
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from threading import Timer
 
 from benchmarks.bench import (
     ACCOUNTS,
@@ -41,6 +44,7 @@ from tests.e2e.serving import Server, running_server
 from tests.e2e.worker_processes import children
 
 MUST = {2: 1.7, 4: 3.0}  # by the number of workers: times the rate of one process
+CONNECTING_SECONDS = 0.5
 CONNECTIONS = 64  # the same for all servers: a handshake costs as much as many requests
 ROWS = ("get", "selfsubjectreview", "tokenreview-many", "tokenrequest", "create", "csr-create")
 WRITES = ("create", "csr-create")
@@ -50,8 +54,13 @@ WRITES = ("create", "csr-create")
 class Cost:
     """Microseconds of processor time for one request."""
 
-    together: float
-    parent: float
+    receiver: float  # in the worker that was asked, or in the one process
+    parent: float = 0.0
+    others: float = 0.0  # in all other workers together
+
+    @property
+    def together(self) -> float:
+        return self.receiver + self.parent + self.others
 
     def rate(self, cores: int) -> float:
         """Requests a second that so many cores would carry."""
@@ -69,27 +78,59 @@ class Asked:
         self._server = server
         self._stage = stage
         self._jobs: dict[str, Job] = {}
+        started = sorted(children(server)) if workers > 1 else []
+        self._receiver = started[0] if started else server.pid
+        self._others = started[1:]
+        for pid in (server.pid, self._receiver):
+            pin(pid, SERVER_CORE)
+        for pid in self._others:
+            pin(pid, LOAD_CORE)
 
     def cost(self, row: str, seconds: int) -> Cost:
         job = self._jobs.setdefault(row, JOBS[row](self._stage))
-        server, workers = self._server, self.workers
-        parent, others = processor_seconds(server.pid), in_children(server)
-        load = measure(
-            job,
-            server.url,
-            core=LOAD_CORE,
-            seconds=seconds,
-            connections=CONNECTIONS,
-        )
+        before = self._spent()
+        with stopped_for_a_moment(self._others):
+            load = measure(
+                job,
+                self._server.url,
+                core=LOAD_CORE,
+                seconds=seconds,
+                connections=CONNECTIONS,
+            )
         if load.refused or load.broken:
             raise SystemExit(f"{row}: {load.refused} refused, {load.broken} broken")
-        parent, others = processor_seconds(server.pid) - parent, in_children(server) - others
-        each = 1e6 / load.requests
-        return Cost((parent + others) * each, parent * each if workers > 1 else 0.0)
+        receiver, parent, others = (
+            (now - then) * 1e6 / load.requests
+            for now, then in zip(self._spent(), before, strict=True)
+        )
+        return Cost(receiver, parent, others)
+
+    def _spent(self) -> tuple[float, float, float]:
+        parent = processor_seconds(self._server.pid) if self._others else 0.0
+        return processor_seconds(self._receiver), parent, sum(map(processor_seconds, self._others))
 
 
-def in_children(server: Server) -> float:
-    return sum(map(processor_seconds, children(server)))
+def pin(pid: int, core: int) -> None:
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), {core})
+
+
+@contextmanager
+def stopped_for_a_moment(pids: list[int]) -> Iterator[None]:
+    """Stop processes while the connections are made, so that none of these accepts one."""
+
+    def go_on() -> None:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    timer = Timer(CONNECTING_SECONDS, go_on)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.join()
 
 
 def main() -> int:
@@ -105,10 +146,10 @@ def main() -> int:
 
 
 def started(directory: Path, workers: int, stack: ExitStack) -> Asked:
-    pinned = ("taskset", "-c", str(SERVER_CORE))
     flags = (*FLAGS, *NO_CONTROLLERS, "--workers", str(workers))
+    anywhere = ("taskset", "-c", f"{SERVER_CORE},{LOAD_CORE}")
     server = stack.enter_context(
-        running_server(directory / f"{workers}", *flags, launcher=pinned, ready_seconds=120)
+        running_server(directory / f"{workers}", *flags, launcher=anywhere, ready_seconds=120)
     )
     administrator = stack.enter_context(closing(Administrator(server.url)))
     return Asked(server, workers, Stage(administrator, accounts=ACCOUNTS))
@@ -120,10 +161,15 @@ def usual(servers: list[Asked], row: str, rounds: int, seconds: int) -> dict[int
     for _ in range(rounds + 1):
         for asked in servers:
             found[asked.workers].append(asked.cost(row, seconds))
-    return {
-        workers: Cost(median(c.together for c in costs[1:]), median(c.parent for c in costs[1:]))
-        for workers, costs in found.items()
-    }
+    return {workers: usual_cost(costs[1:]) for workers, costs in found.items()}
+
+
+def usual_cost(costs: list[Cost]) -> Cost:
+    return Cost(
+        median(each.receiver for each in costs),
+        median(each.parent for each in costs),
+        median(each.others for each in costs),
+    )
 
 
 def table(costs: Costs) -> Iterator[str]:
@@ -146,15 +192,14 @@ def table(costs: Costs) -> Iterator[str]:
 def shares(costs: Costs) -> Iterator[str]:
     """Who has which part of a write, and what the parent could carry."""
     for name in costs:
-        if name in WRITES:
-            two, four = costs[name][2], costs[name][4]
-            other = ((four.together - four.parent) - (two.together - two.parent)) / 2
-            received = two.together - two.parent - other
-            yield (
-                f"{name}: {received:.0f} us in the worker that received it, {four.parent:.0f} us in"
-                f" the parent, {other:.0f} us in each other worker; the parent alone could carry"
-                f" {1e6 / four.parent:,.0f} a second"
-            )
+        for workers, cost in costs[name].items():
+            if name in WRITES and workers > 1:
+                other = cost.others / (workers - 1)
+                yield (
+                    f"{name}, {workers} workers: {cost.receiver:.0f} us in the worker that received"
+                    f" it, {cost.parent:.0f} us in the parent, {other:.1f} us in each other worker;"
+                    f" the parent alone could carry {1e6 / cost.parent:,.0f} a second"
+                )
 
 
 def parse_arguments() -> argparse.Namespace:
