@@ -2,17 +2,20 @@
 
 The client sends requests in pieces of any size, and reads when it likes. Handlers answer at once or
 are kept waiting. Whatever the order: every request gets exactly one answer, in order, and its own.
+If the client resets the connection, no request is seen twice, and nothing of it stays.
 """
 
 import asyncio
 import re
+import socket
+import struct
 from collections.abc import Iterator, Sequence
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchid.server.sockets.messages import HttpRequest, Response
-from tests.unit.server.listening import PATIENCE, Client, serving
+from tests.unit.server.listening import PATIENCE, Client, Running, serving, until
 
 SEND, WAIT, READ, RELEASE = "send", "wait", "read", "release"
 LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
@@ -83,32 +86,90 @@ def test_every_request_gets_its_own_answer_in_order(
     asyncio.run(driven([form.format(number) for number, form in enumerate(forms)], actions))
 
 
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(REQUESTS, min_size=1, max_size=12), ACTIONS)
+def test_a_reset_at_any_point_leaves_nothing_behind(
+    forms: list[str], actions: list[tuple[str, int]]
+) -> None:
+    """Within a request, while it is answered, with answers unread; the next client is served."""
+    asyncio.run(broken_off([form.format(number) for number, form in enumerate(forms)], actions))
+
+
+class Expected:
+    """What a client sends, and what it has to get."""
+
+    def __init__(self, texts: list[str]) -> None:
+        self.stream = "".join(texts).encode()
+        self.methods, self.targets = zip(*(text.split()[:2] for text in texts), strict=True)
+        self.bodies = [
+            f"{len(target)} bytes" if method == "HEAD" else target
+            for method, target in zip(self.methods, self.targets, strict=True)
+        ]
+
+
 async def driven(texts: list[str], actions: list[tuple[str, int]]) -> None:
     """Act, then send the rest and read until every answer is there."""
-    stream, received, handler = "".join(texts).encode(), b"", Handler()
-    methods, targets = zip(*(text.split()[:2] for text in texts), strict=True)
-    wanted = [
-        f"{len(target)} bytes" if method == "HEAD" else target
-        for method, target in zip(methods, targets, strict=True)
-    ]
+    wanted, handler = Expected(texts), Handler()
     async with serving(handler) as running:
         client = await running.connect()
-        for action, size in actions:
-            if action == SEND:
-                client.send(stream[:size])
-                stream = stream[size:]
-            elif action == RELEASE:
-                handler.release()
-            elif action == READ:
-                received += await arrived(client)
-            else:
-                await asyncio.sleep(0)
-        client.send(stream)
+        received, rest = await acted(client, handler, wanted.stream, actions)
+        client.send(rest)
         async with asyncio.timeout(PATIENCE):
-            while list(answers(received, methods)) != wanted:
+            while list(answers(received, wanted.methods)) != wanted.bodies:
                 handler.release()
                 received += await arrived(client)
-    assert handler.asked == list(targets)
+    assert handler.asked == list(wanted.targets)
+
+
+async def broken_off(texts: list[str], actions: list[tuple[str, int]]) -> None:
+    """Act, then reset the connection, and look for what is left of it."""
+    wanted, handler = Expected(texts), Handler()
+    async with serving(handler) as running:
+        client = await running.connect()
+        received, _ = await acted(client, handler, wanted.stream, actions)
+        reset(client)
+        await until(lambda: is_forgotten(running, handler))
+        asked = list(handler.asked)
+        other = await running.connect()
+        other.get("/now/other")
+        assert (await other.answer()).body == b"/now/other"
+    found = list(answers(received, wanted.methods))
+    assert found == wanted.bodies[: len(found)]
+    assert asked == list(wanted.targets[: len(asked)])
+
+
+async def acted(
+    client: Client, handler: Handler, stream: bytes, actions: list[tuple[str, int]]
+) -> tuple[bytes, bytes]:
+    """What the client has received by then, and what it has still to send."""
+    received = b""
+    for action, size in actions:
+        if action == SEND:
+            client.send(stream[:size])
+            stream = stream[size:]
+        elif action == RELEASE:
+            handler.release()
+        elif action == READ:
+            received += await arrived(client)
+        else:
+            await asyncio.sleep(0)
+    return received, stream
+
+
+def reset(client: Client) -> None:
+    """Close the socket so that the server gets a reset, whatever is under way."""
+    at_once = struct.pack("ii", 1, 0)
+    own = client.writer.get_extra_info("socket")
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+    client.writer.transport.abort()
+
+
+def is_forgotten(running: Running, handler: Handler) -> bool:
+    """Whether no connection, no task and no byte is held for anybody."""
+    handler.release()
+    service = running.listener._service
+    budgets = (service.unknown, service.unread, service.unsent)
+    return not service.connections and not service.tasks and not any(map(len, budgets))
 
 
 async def arrived(client: Client) -> bytes:
