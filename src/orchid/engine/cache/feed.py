@@ -89,6 +89,8 @@ class Feed:
         self._untold: deque[Iterator[None]] = deque()  # batches that are not told to all
         self._teller: asyncio.Task[None] | None = None  # who tells of them
         self._prompt: PromptWatch | None = None  # the watch that we follow
+        self._follower: asyncio.Task[Any] | None = None  # who does
+        self._starts_over = False  # it is told to load everything anew
 
     def cache(self, kind: Kind[T]) -> KindCache[T]:
         return self._caches[kind.stored.type]
@@ -150,6 +152,8 @@ class Feed:
     async def run(self) -> None:
         """Load everything and follow the store until cancelled; failures are retried."""
         wait = FIRST_WAIT
+        self._follower = follower = asyncio.current_task()
+        assert follower is not None
         try:
             while True:
                 try:
@@ -159,6 +163,10 @@ class Feed:
                     self._position = None
                 except StoreError as failure:
                     log.warning("feed.store_failed: %s", failure)
+                except asyncio.CancelledError:
+                    if not self._starts_over or follower.uncancel() > 0:
+                        raise  # somebody wants us to end
+                    self._starts_over = False
                 finally:
                     wait = FIRST_WAIT if self.following else min(wait * 2, LONGEST_WAIT)
                     self.following = False
@@ -187,10 +195,21 @@ class Feed:
     def _take_at_hand(self) -> None:
         """Take in what has come from the store, so that a request need not wait for our task."""
         while self._prompt is not None and len(self._untold) <= MOST_UNTOLD:
-            batch = self._prompt.at_hand()
-            if batch is None:
-                return
-            self._take(batch)
+            try:
+                batch = self._prompt.at_hand()
+                if batch is None:
+                    return
+                self._take(batch)
+            except Exception:  # our own task must find out, not this request
+                log.exception("feed.batch_failed")
+                self._start_over()
+
+    def _start_over(self) -> None:
+        """Have everything loaded anew: a batch was taken from the watch, but not taken in."""
+        self._position = self._prompt = None
+        if self._follower is not None and not self._starts_over:
+            self._starts_over = True
+            self._follower.cancel()
 
     def _take(self, batch: Batch) -> None:
         told: dict[KindCache[Any], list[ObjectChange[Any]]] = {}

@@ -13,7 +13,16 @@ from orchid.engine.cache.kind_cache import KindCache, ObjectChange
 from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import SystemRandomness
 from orchid.kinds import config_map
-from orchid.store.interface import ABSENT, LATEST, Batch, Change, Page, Revision, Span
+from orchid.store.interface import (
+    ABSENT,
+    LATEST,
+    Batch,
+    Change,
+    Page,
+    Revision,
+    Span,
+    StoreEvent,
+)
 from orchid.store.memory import MemoryStore
 from orchid.wire import errors
 from orchid.wire.naming import KUBERNETES, ORCH
@@ -418,6 +427,33 @@ async def test_a_read_does_not_wait_for_what_has_come_already() -> None:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert heard == [feed.revision]
+
+
+async def test_a_change_that_a_read_fails_to_take_in_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The feed loads everything anew, and the read waits for it; then it can still be ended."""
+    kind, store = config_map.declare(ORCH), MemoryStore()
+    feed = Feed(store, Catalog([kind]), sole_writer=True)
+    body = kind.head + b'"metadata":{"name":"a","namespace":"ns","uid":"u"}}'
+    async with following(feed):
+        await feed.wait_loaded()
+        await until(lambda: feed.following)
+        cache = feed.cache(kind)
+
+        def fail(event: StoreEvent, *, ours: bool = False) -> ObjectChange[Any]:
+            monkeypatch.undo()
+            raise KeyError
+
+        monkeypatch.setattr(cache, "apply", fail)
+        await store.commit([Change(kind.key("ns", "a"), body, ABSENT)])
+
+        async with asyncio.timeout(10):
+            newest = await feed.fresh()
+
+        assert cache.get("ns", "a") is not None
+        assert newest == feed.revision
+        assert "feed.batch_failed" in caplog.text
 
 
 class SlowReplay(MemoryStore):
