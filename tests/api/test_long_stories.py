@@ -64,9 +64,7 @@ async def test_a_watch_from_before_the_history_is_told_so(server: Api) -> None:
 
     gone = await server.call("GET", f"{ACCOUNTS}?watch=1&resourceVersion={before}")
     async with server.watch(f"{ACCOUNTS}?watch=1&resourceVersion={kept}") as stream:
-        names = [
-            json.loads(line)["object"]["metadata"]["name"] for line in stream.received.splitlines()
-        ]
+        names = [event["object"]["metadata"]["name"] for event in await stream.take(5)]
 
     assert '"code":410' in gone.text
     assert '"reason":"Expired"' in gone.text
