@@ -3,7 +3,8 @@
 The other one runs already, with tests/conformance/tokens.csv, in the names of Kubernetes, pinned to
 core 0; so does ours. Each row is asked for a while on one and then on the other, again and again,
 while the processes of the one that is not asked are stopped. Of all turns the median of the ratios
-counts, so that a machine that is slower for a minute is slower for both.
+counts, so that a machine that is slower for a minute is slower for both. Before each turn comes a
+second that does not count.
 
     python -m benchmarks.beside --url https://127.0.0.1:16443 --pids 4711,4712 --turns 7
 """
@@ -74,13 +75,12 @@ def stopped(side: Side) -> Iterator[None]:
 
 
 def rates(name: str, asked: Side, other: Side, options: argparse.Namespace) -> float:
+    job, connections = asked.job(name), options.connections
     with stopped(other):
+        # It was stopped until now: of this second it may need some to find its way back.
+        load.measure(job, asked.url, core=LOAD_CORE, seconds=1, connections=connections)
         found = load.measure(
-            asked.job(name),
-            asked.url,
-            core=LOAD_CORE,
-            seconds=options.seconds,
-            connections=options.connections,
+            job, asked.url, core=LOAD_CORE, seconds=options.seconds, connections=connections
         )
     if found.refused or found.broken:
         raise SystemExit(f"{name} at {asked.url}: {found.refused} refused, {found.broken} broken")
@@ -120,6 +120,8 @@ def main() -> int:
             Side(server.url, (server.pid,), Stage(ours, ACCOUNTS), kubernetes=False),
             Side(options.url, pids, Stage(other, ACCOUNTS), kubernetes=True),
         )
+        for side in sides:
+            side.stage.tokens()  # while its connection is still open
         print(HEADER)
         for line in compared(*sides, options):
             print(line, flush=True)
