@@ -5,7 +5,7 @@ controller asks the API; how a request is judged is the same code for both (appr
 compiled when somebody first asks, and again when it has changed.
 """
 
-import asyncio
+import functools
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import TypeVar
@@ -20,6 +20,7 @@ from orchid.credentials.authority import lifetime_of
 from orchid.credentials.requested_certificate import certified
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import Authorizer
+from orchid.engine.offload import ALWAYS, Offload
 from orchid.engine.request import Target
 from orchid.expressions.cel import Compiler
 from orchid.expressions.isolated import Evaluator
@@ -38,10 +39,18 @@ GIVEN = "(given)"  # the name of a policy that is not stored
 
 class PolicyExplainer:
     def __init__(
-        self, names: Naming, feed: Feed, authorizer: Authorizer, terms_of: TermsOf, clock: Clock
+        self,
+        names: Naming,
+        feed: Feed,
+        authorizer: Authorizer,
+        terms_of: TermsOf,
+        *,
+        offload: Offload,
+        clock: Clock,
     ) -> None:
         self._names = names
         self._feed = feed
+        self._offload = offload
         self._authorizer = authorizer
         self._terms_of = terms_of
         self._clock = clock
@@ -54,7 +63,9 @@ class PolicyExplainer:
     ) -> Explanation:
         case = asked if isinstance(asked, Case) else self._case(asked)
         if instead is not None:
-            given = await asyncio.to_thread(CompiledPolicy, GIVEN, "0", instead, self._compiler)
+            given = await self._offload(
+                ALWAYS, functools.partial(CompiledPolicy, GIVEN, "0", instead, self._compiler)
+            )
             return await explain(case, [given], _anybody, self._evaluator)
 
         async def may_use(name: str) -> bool:
@@ -118,7 +129,9 @@ class PolicyExplainer:
             known = self._compiled.get(policy.name)
             if known is None or known.revision != policy.metadata.resource_version:
                 # It may have expressions that take long to compile.
-                known = await asyncio.to_thread(compiled, policy, self._compiler)
+                known = await self._offload(
+                    ALWAYS, functools.partial(compiled, policy, self._compiler)
+                )
                 self._compiled[policy.name] = known
             found.append(known)
         self._compiled = {policy.name: policy for policy in found}

@@ -64,6 +64,7 @@ from orchid.data_directory import DataDirectory
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import AdmissionPolicy, Authenticator, Randomness, TokenAuthenticator
+from orchid.engine.offload import Offload
 from orchid.kinds import namespace
 from orchid.kinds.certificate_authority import CertificateAuthority, profile
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
@@ -120,6 +121,7 @@ class Access:
         files: DataDirectory,
         feed: Feed,
         *,
+        offload: Offload,
         clock: Clock,
         randomness: Randomness,
         token_used: TokenUsed,
@@ -130,14 +132,16 @@ class Access:
         self._random = randomness
         self._token_used = token_used
         self.callers = InProcessCallers()
-        self.rbac = RBAC(names, feed)
+        self.rbac = RBAC(names, feed, offload)
         self.authorization = Authorization(settings, feed, self.rbac, clock)
         self.authorizer = self.authorization.authorizer
         longest = timedelta(seconds=settings.signing_duration)
         self._authorities = feed.of(CertificateAuthority)
         self.issued = IssuedCounts(feed.of(IssuedCertificate), clock)
         terms_of = _terms_of(signer_terms(names, longest), self._authorities)
-        self.explainer = PolicyExplainer(names, feed, self.authorizer, terms_of, clock)
+        self.explainer = PolicyExplainer(
+            names, feed, self.authorizer, terms_of, offload=offload, clock=clock
+        )
         self.revocations = Revocations(feed)
         self._client_pools: list[Callable[[], ClientVerifier]] = []
         self.keys = Keys(settings, files)

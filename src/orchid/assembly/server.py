@@ -117,6 +117,7 @@ class Assembly:
                 settings,
                 files,
                 self.feed,
+                offload=self.offload,
                 clock=self.clock,
                 randomness=self.random,
                 token_used=self._token_used,

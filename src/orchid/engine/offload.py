@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 LARGE_BYTES: Final = 16 * 1024  # what takes about ten milliseconds at worst
+ALWAYS: Final = LARGE_BYTES + 1  # the weight of what is never done on the event loop
 THREADS: Final = 2  # more do no more work at once, and each takes its turns from the event loop
 
 

@@ -1,23 +1,18 @@
 """A world with roles and bindings, and short words to write them with."""
 
-import asyncio
 import itertools
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from orchid.engine.cache.feed import Feed
-from orchid.engine.catalog import Catalog
 from orchid.engine.request import Target
 from orchid.kinds import lease, namespace, node, pod, role, role_binding, secret, service_account
 from orchid.kinds.role import ClusterRole, PolicyRule, Role
 from orchid.kinds.role_binding import ClusterRoleBinding, RoleBinding, RoleRef, Subject
-from orchid.store.memory import MemoryStore
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
 from orchid.wire.user import UserInfo
-from tests.unit.access.presenting import FakeClock
-from tests.unit.access.world import World
+from tests.unit.access.world import World, world_of
 
 UIDS = itertools.count(1)
 BOB = UserInfo(username="bob", groups=("dev", "system:authenticated"))
@@ -104,24 +99,11 @@ def ask_path(verb: str, path: str) -> Target:
     return Target(verb=verb, path=path)
 
 
-@asynccontextmanager
-async def policy_world() -> AsyncIterator[World]:
+def policy_world() -> AbstractAsyncContextManager[World]:
     """An empty world whose kinds are those that authorization and admission look at."""
-    catalog = Catalog(
-        [
-            *role.declare(ORCH),
-            *role_binding.declare(ORCH),
-            service_account.declare(ORCH),
-            *(k.declare(ORCH) for k in (pod, secret, node, namespace, lease)),
-        ]
+    return world_of(
+        *role.declare(ORCH),
+        *role_binding.declare(ORCH),
+        service_account.declare(ORCH),
+        *(k.declare(ORCH) for k in (pod, secret, node, namespace, lease)),
     )
-    store = MemoryStore()
-    feed = Feed(store, catalog)
-    following = asyncio.create_task(feed.run())
-    await feed.wait_loaded()
-    try:
-        yield World(store, catalog, feed, FakeClock())
-    finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
-        await store.close()

@@ -284,7 +284,7 @@ async def test_what_callers_get(
     here: World, caller: UserInfo, target: Target, expected: bool
 ) -> None:
     """Everybody gets what they need on the first day, and no more."""
-    rbac = RBAC(ORCH, here.feed)
+    rbac = RBAC(ORCH, here.feed, here.offload)
 
     assert (await rbac.authorize(caller, target)).allowed is expected
 
@@ -317,6 +317,6 @@ async def test_the_roles_to_hand_out_are_gathered_by_label(
         )
     )
 
-    decision = await RBAC(ORCH, here.feed).authorize(UserInfo("jane"), target)
+    decision = await RBAC(ORCH, here.feed, here.offload).authorize(UserInfo("jane"), target)
 
     assert decision.allowed is expected

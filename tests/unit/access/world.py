@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
 from orchid.engine.kind import Kind
+from orchid.engine.offload import Offload
 from orchid.kinds import (
     certificate_authority,
     certificate_signing_request,
@@ -36,6 +37,7 @@ class World:
     catalog: Catalog
     feed: Feed
     clock: FakeClock
+    offload: Offload
 
     async def put(self, new: T) -> T:
         """Store an object, in place of an older one of its name if there is one."""
@@ -55,25 +57,28 @@ class World:
         await self.feed.fresh()
 
 
-@asynccontextmanager
-async def world() -> AsyncIterator[World]:
-    catalog = Catalog(
-        kind.declare(ORCH)
-        for kind in (
-            pod,
-            secret,
-            node,
-            service_account,
-            certificate_signing_request,
-            certificate_authority,
-        )
+def world() -> AbstractAsyncContextManager[World]:
+    """An empty world whose kinds are those that credentials are about."""
+    return world_of(
+        pod.declare(ORCH),
+        secret.declare(ORCH),
+        node.declare(ORCH),
+        service_account.declare(ORCH),
+        certificate_signing_request.declare(ORCH),
+        certificate_authority.declare(ORCH),
     )
+
+
+@asynccontextmanager
+async def world_of(*kinds: Kind[Any]) -> AsyncIterator[World]:
+    catalog = Catalog(kinds)
     store = MemoryStore()
     feed = Feed(store, catalog)
     following = asyncio.create_task(feed.run())
     await feed.wait_loaded()
     try:
-        yield World(store, catalog, feed, FakeClock())
+        with closing(Offload()) as offload:
+            yield World(store, catalog, feed, FakeClock(), offload)
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)

@@ -46,7 +46,7 @@ async def here() -> AsyncIterator[World]:
 async def judge(here: World, new: Any, old: Any = None, by: UserInfo = EVE) -> None:
     """Have a change judged as the engine would."""
     kind = here.catalog.of(type(new))
-    evaluator = RBAC(ORCH, here.feed)
+    evaluator = RBAC(ORCH, here.feed, here.offload)
     await RoleEscalation(evaluator, evaluator).review(a_request_for(new, old, by), kind, new, old)
 
 
@@ -200,7 +200,7 @@ async def test_upkeep_by_the_garbage_collector_passes(here: World) -> None:
 
 async def test_deleting_and_other_kinds_are_nobodys_business_here(here: World) -> None:
     """Taking a role away hands nothing out."""
-    evaluator = RBAC(ORCH, here.feed)
+    evaluator = RBAC(ORCH, here.feed, here.offload)
     policy = RoleEscalation(evaluator, evaluator)
     role = a_cluster_role("mighty", *FULL_AUTHORITY)
     kind = here.catalog.of(type(role))

@@ -179,7 +179,7 @@ async def test_rights_by_signer_name(verb: str, named: list[str], expected: set[
     async with policy_world() as here:
         await here.put(a_cluster_role("r", rule(verb, "signers", ORCH.certificates, named)))
         await here.put(bound("b", "r", user("eve")))
-        rbac, passed = RBAC(ORCH, here.feed), set()
+        rbac, passed = RBAC(ORCH, here.feed, here.offload), set()
 
         for signer in (CUSTOM, "example.com/other", "other.io/custom"):
             csr = replace(CSR, spec=replace(CSR.spec, signer_name=signer))

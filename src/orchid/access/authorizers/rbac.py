@@ -10,11 +10,14 @@ Start with `RBAC.authorize`. How it decides, from what is cached to what is look
 Grants are kept as long as no role and no binding changes, and no longer. They hold no object names
 but those that rules name, so that a hundred thousand objects need no more room than one.
 
+Who may write roles may hold as many rules as he likes. So the roles that reach a caller are picked
+at the question (`Reached`), and if they are large, read and looked through in a thread.
+
 `excess` and `rules_of` serve the escalation check (admission/role_escalation.py), `rules_for` the
 SelfSubjectRulesReview. Only rules held through RBAC count there.
 """
 
-import asyncio
+import functools
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
@@ -35,6 +38,7 @@ from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import Authorizer, Decision, Verdict
+from orchid.engine.offload import Offload
 from orchid.engine.request import Target
 from orchid.kinds.role import ClusterRole, LabelSelector, PolicyRule, Role, aggregate, selects
 from orchid.kinds.role_binding import (
@@ -64,9 +68,12 @@ MOST_REMEMBERED = 16_000_000
 ALLOWANCE = 400
 MOST_SHARED_ROLES = 10_000
 MOST_LISTED = 5_000  # rules of one user that are told
-FEW_COMPARED = 2_000  # rules with rules, at a microsecond or two; more are compared in a thread
+AGGREGATION = b'"aggregationRule":'  # in the bytes of every role that gathers others
+LEAST_OF_A_RULE = 50  # bytes in a stored role: no role has more rules than this allows
+COST_OF_A_RULE = 8  # to look at one takes as long as these bytes of a body, at worst
 
 Caller = tuple[str, tuple[str, ...]]  # a user name and its groups
+Found = Entry[Role] | Entry[ClusterRole] | tuple[PolicyRule, ...]  # a role, or rules aggregated
 
 
 class Held(NamedTuple):
@@ -76,6 +83,17 @@ class Held(NamedTuple):
     title: str  # how a decision names it
     role: RoleRef
     namespace: str
+
+
+class Reached(NamedTuple):
+    """A role that reaches a caller, as it is at the question."""
+
+    held: Held
+    role: Found
+
+    @property
+    def rules(self) -> tuple[PolicyRule, ...]:
+        return rules_in(self.role)
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -135,9 +153,10 @@ class Bindings:
 class RBAC:
     """Decide by roles and bindings; allow or have no opinion."""
 
-    def __init__(self, names: Naming, feed: Feed) -> None:
+    def __init__(self, names: Naming, feed: Feed, offload: Offload) -> None:
         self._group = names.rbac
         self._feed = feed
+        self._offload = offload
         self._roles = feed.of(Role)
         self._cluster_roles = feed.of(ClusterRole)
         self._bindings = Bindings()
@@ -183,14 +202,16 @@ class RBAC:
         try:
             grant = self._known[caller][question]
         except KeyError:
-            grant = self._work_out(caller, question)
+            grant = await self._worked_out(caller, question)
         if grant.named:
             return grant.named.get(target.name, grant.otherwise)
         return grant.otherwise
 
     def rules_for(self, user: UserInfo, namespace: str) -> SubjectRulesReviewStatus:
         """List what a user may do in a namespace, as far as RBAC knows; not without end."""
-        held, problems = self._held_rules((user.username, user.groups), namespace)
+        self._catch_up()
+        reached, problems = self._reaching((user.username, user.groups), namespace)
+        held = (rule for each in reached for rule in each.rules)
         rules = list(islice(held, MOST_LISTED))
         return SubjectRulesReviewStatus(
             resource_rules=tuple(
@@ -209,92 +230,63 @@ class RBAC:
 
     def rules_of(self, role: RoleRef, namespace: str) -> tuple[PolicyRule, ...] | None:
         """The rules of a role as seen from a namespace; None if there is no such role."""
-        if role.kind == "ClusterRole":
-            return self._cluster_rules(role.name)
-        entry = self._roles.get(namespace, role.name)
-        return None if entry is None else entry.object.rules or ()
+        found = self._role(role, namespace)
+        return None if found is None else rules_in(found)
 
     async def excess(self, user: UserInfo, namespace: str, wanted: Iterable[PolicyRule]) -> str:
         """Say which of the wanted rules a user does not hold; nothing if all are held."""
-        found, problems = self._held_rules((user.username, user.groups), namespace)
-        held, rules = list(found), tuple(wanted)
-        if len(held) * sum(1 + count_of_parts(rule) for rule in rules) <= FEW_COMPARED:
-            return told_excess(user, held, rules, problems)
-        return await asyncio.to_thread(told_excess, user, held, rules, problems)
+        self._catch_up()
+        reached, problems = self._reaching((user.username, user.groups), namespace)
+        rules = tuple(wanted)
+        compared = most_rules(reached) * sum(1 + count_of_parts(rule) for rule in rules)
+        return await self._offload(
+            COST_OF_A_RULE * compared,
+            functools.partial(told_excess, user, reached, rules, problems),
+        )
 
     def close(self) -> None:
         for index in self._indexes:
             index.close()
 
-    def _work_out(self, caller: Caller, question: tuple[str, ...]) -> Grant:
-        if len(question) == 2:  # noqa: PLR2004 - a verb and a path
-            grant = self._path_grant(caller, *question)
-        else:
-            grant = self._resource_grant(caller, *question)
-        self._remember(caller, question, grant)
+    async def _worked_out(self, caller: Caller, question: tuple[str, ...]) -> Grant:
+        is_path = len(question) == 2  # noqa: PLR2004 - a verb and a path
+        reached, problems = self._reaching(caller, EVERYWHERE if is_path else question[-1])
+        known = self._known
+        grant = await self._offload(
+            COST_OF_A_RULE * most_rules(reached),
+            functools.partial(
+                path_grant if is_path else resource_grant, reached, problems, *question
+            ),
+        )
+        if self._known is known:  # otherwise a role or binding has changed meanwhile
+            self._remember(caller, question, grant)
         return grant
 
-    def _path_grant(self, caller: Caller, verb: str, path: str) -> Grant:
-        problems: list[str] = []
-        for held, rules in self._reaching(caller, EVERYWHERE, problems):
-            if any(allows_path(rule, verb, path) for rule in rules):
-                return Grant(allowed(held), {})
-        return Grant(undecided(problems), {})
-
-    def _resource_grant(  # noqa: PLR0917 - a question, spread out
-        self, caller: Caller, verb: str, group: str, resource: str, subresource: str, namespace: str
-    ) -> Grant:
-        problems: list[str] = []
-        named: dict[str, Decision] = {}
-        for held, rules in self._reaching(caller, namespace, problems):
-            for rule in rules:
-                if not allows_resource(rule, verb, group, resource, subresource):
-                    continue
-                if not rule.resource_names:
-                    return Grant(allowed(held), {})
-                decision = allowed(held)
-                for name in rule.resource_names:
-                    named.setdefault(name, decision)
-        return Grant(undecided(problems), named)
-
-    def _reaching(
-        self, caller: Caller, namespace: str, problems: list[str]
-    ) -> Iterator[tuple[Held, tuple[PolicyRule, ...]]]:
-        """What a caller holds, cluster bindings first; roles that are not there become problems."""
-        for held in self._bindings.of(caller, EVERYWHERE):
-            yield from self._resolved(held, problems)
+    def _reaching(self, caller: Caller, namespace: str) -> tuple[list[Reached], list[str]]:
+        """What a caller holds, cluster bindings first; and which of the roles are not there."""
+        bindings = self._bindings.of(caller, EVERYWHERE)
         if namespace != EVERYWHERE:
-            for held in self._bindings.of(caller, namespace):
-                yield from self._resolved(held, problems)
-
-    def _resolved(
-        self, held: Held, problems: list[str]
-    ) -> Iterator[tuple[Held, tuple[PolicyRule, ...]]]:
-        rules = self.rules_of(held.role, held.namespace)
-        if rules is None:
-            problems.append(
-                f"{held.role.kind.lower()}.{self._group} {quote(held.role.name)} not found"
-            )
-        else:
-            yield held, rules
-
-    def _held_rules(self, caller: Caller, namespace: str) -> tuple[Iterator[PolicyRule], list[str]]:
-        """The rules, and what was wrong on the way to them, once they are all read."""
-        self._catch_up()
+            bindings += self._bindings.of(caller, namespace)
+        reached: list[Reached] = []
         problems: list[str] = []
-        reaching = self._reaching(caller, namespace, problems)
-        return (rule for _, rules in reaching for rule in rules), problems
+        for held in bindings:
+            role = self._role(held.role, held.namespace)
+            if role is None:
+                name = quote(held.role.name)
+                problems.append(f"{held.role.kind.lower()}.{self._group} {name} not found")
+            else:
+                reached.append(Reached(held, role))
+        return reached, problems
 
-    def _cluster_rules(self, name: str) -> tuple[PolicyRule, ...] | None:
-        entry = self._cluster_roles.get("", name)
-        if entry is None:
-            return None
-        role = entry.object
-        if role.aggregation_rule is None:
-            return role.rules or ()
-        rules = self._aggregated.get(name)
+    def _role(self, role: RoleRef, namespace: str) -> Found | None:
+        if role.kind != "ClusterRole":
+            return self._roles.get(namespace, role.name)
+        entry = self._cluster_roles.get("", role.name)
+        if entry is None or AGGREGATION not in entry.tail or not entry.object.aggregation_rule:
+            return entry
+        rules = self._aggregated.get(role.name)
         if rules is None:
-            rules = self._aggregated[name] = aggregate(role, self._matching)
+            rules = self._aggregated[role.name] = aggregate(entry.object, self._matching)
         return rules
 
     def _matching(self, selector: LabelSelector) -> Iterator[ClusterRole]:
@@ -342,10 +334,52 @@ class RBAC:
         return CacheIndex(cache, changed, cleared)
 
 
+def rules_in(role: Found) -> tuple[PolicyRule, ...]:
+    """The rules of a role; to read them takes long if there are many."""
+    return role if isinstance(role, tuple) else role.object.rules or ()
+
+
+def most_rules(reached: Iterable[Reached]) -> int:
+    """How many rules the roles have at most, found out without reading them."""
+    return sum(
+        len(role) if isinstance(role, tuple) else len(role.tail) // LEAST_OF_A_RULE
+        for _, role in reached
+    )
+
+
+def path_grant(reached: list[Reached], problems: list[str], verb: str, path: str) -> Grant:
+    for each in reached:
+        if any(allows_path(rule, verb, path) for rule in each.rules):
+            return Grant(allowed(each.held), {})
+    return Grant(undecided(problems), {})
+
+
+def resource_grant(  # noqa: PLR0917 - a question, spread out
+    reached: list[Reached],
+    problems: list[str],
+    verb: str,
+    group: str,
+    resource: str,
+    subresource: str,
+    _namespace: str,
+) -> Grant:
+    named: dict[str, Decision] = {}
+    for each in reached:
+        for rule in each.rules:
+            if not allows_resource(rule, verb, group, resource, subresource):
+                continue
+            decision = allowed(each.held)
+            if not rule.resource_names:
+                return Grant(decision, {})
+            for name in rule.resource_names:
+                named.setdefault(name, decision)
+    return Grant(undecided(problems), named)
+
+
 def told_excess(
-    user: UserInfo, held: list[PolicyRule], wanted: tuple[PolicyRule, ...], problems: list[str]
+    user: UserInfo, reached: list[Reached], wanted: tuple[PolicyRule, ...], problems: list[str]
 ) -> str:
-    lacking = missing(held, wanted)
+    lacking = missing((rule for each in reached for rule in each.rules), wanted)
     if not lacking:
         return ""
     lines = "\n".join(sorted({printed(rule) for rule in lacking}))

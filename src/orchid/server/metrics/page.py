@@ -14,11 +14,11 @@ import resource
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
-from orchid.engine.offload import LARGE_BYTES, Offload
+from orchid.engine.offload import ALWAYS, Offload
 from orchid.metrics import Family, Histogram, Joining, LabelPairs, Metric, Sample, joined
 from orchid.server.audit.policy import LEVEL_NAMES
 from orchid.server.audit.trail import PolicyAudit
@@ -38,7 +38,6 @@ from orchid.server.sockets.messages import Response
 from orchid.telemetry import masked
 from orchid.version import __version__
 
-ALWAYS: Final = LARGE_BYTES + 1  # it is always beside the event loop: see Offload
 _CONTENT_TYPE = b"Content-Type: text/plain; version=0.0.4; charset=utf-8; escaping=underscores\r\n"
 
 

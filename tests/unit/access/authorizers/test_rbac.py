@@ -1,5 +1,7 @@
 """The RBAC evaluator: what is allowed, by what name, and that it never lags behind the policy."""
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,6 +13,7 @@ from orchid.access.authorizers import rbac as rbac_module
 from orchid.access.authorizers.rbac import RBAC
 from orchid.access.rules import allows_name, allows_path, allows_resource
 from orchid.engine.interfaces import Verdict
+from orchid.engine.offload import ALWAYS
 from orchid.engine.request import Target
 from orchid.kinds.role import (
     FULL_AUTHORITY,
@@ -56,7 +59,7 @@ async def here() -> AsyncIterator[World]:
 @pytest.fixture
 def rbac(here: World) -> RBAC:
     """The evaluator over that world."""
-    return RBAC(ORCH, here.feed)
+    return RBAC(ORCH, here.feed, here.offload)
 
 
 def gathering(name: str, *labels: tuple[str, str], **own: str) -> ClusterRole:
@@ -210,12 +213,40 @@ async def test_a_change_counts_even_before_listeners_are_told(here: World, rbac:
     assert not (await rbac.authorize(BOB, ask("get", "pods"))).allowed
 
 
+async def test_a_grant_that_was_found_too_late_is_not_remembered(
+    here: World, rbac: RBAC, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A binding is taken away while a thread looks through the roles of the question before."""
+    begun, go_on = threading.Event(), threading.Event()
+    found = rbac_module.resource_grant
+
+    def slowly(*given: Any) -> Any:
+        begun.set()
+        assert go_on.wait(60)
+        return found(*given)
+
+    monkeypatch.setattr(rbac_module, "resource_grant", slowly)
+    monkeypatch.setattr(rbac_module, "COST_OF_A_RULE", ALWAYS)
+    await here.put(a_cluster_role("r", rule("get", "pods")))
+    binding = bound("b", "r", user("bob"))
+    await here.put(binding)
+
+    before = asyncio.create_task(rbac.authorize(BOB, ask("get", "pods")))
+    assert await asyncio.to_thread(begun.wait, 60)
+    await here.delete(binding)
+    rbac.rules_for(BOB, "")  # takes in the change
+    go_on.set()
+
+    assert (await before).allowed
+    assert not (await rbac.authorize(BOB, ask("get", "pods"))).allowed
+
+
 async def test_an_evaluator_made_later_finds_what_is_there(here: World) -> None:
     """What was stored before the evaluator existed is found by building the index."""
     await here.put(a_cluster_role("r", rule("get", "pods")))
     await here.put(bound("b", "r", user("bob")))
 
-    late = RBAC(ORCH, here.feed)
+    late = RBAC(ORCH, here.feed, here.offload)
 
     assert (await late.authorize(BOB, ask("get", "pods"))).allowed
 
@@ -225,7 +256,7 @@ async def test_forgotten_history_makes_the_index_begin_anew(here: World) -> None
     await here.put(a_cluster_role("r", rule("get", "pods")))
     binding = bound("b", "r", user("bob"))
     await here.put(binding)
-    rbac = RBAC(ORCH, here.feed)
+    rbac = RBAC(ORCH, here.feed, here.offload)
     assert (await rbac.authorize(BOB, ask("get", "pods"))).allowed
     rbac.close()
 
@@ -458,7 +489,7 @@ def plainly_allowed(objects: list[Any], caller: UserInfo, target: Target) -> boo
 async def test_the_compiled_evaluator_agrees_with_a_plain_one(steps: list[Any]) -> None:
     """After any history of changes both say the same about everybody."""
     async with policy_world() as here:
-        rbac = RBAC(ORCH, here.feed)
+        rbac = RBAC(ORCH, here.feed, here.offload)
         objects: dict[Any, Any] = {}
         for word, thing in steps:
             key = (type(thing), thing.namespace, thing.name)
