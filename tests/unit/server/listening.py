@@ -135,6 +135,13 @@ async def serving(
         recognize=recognize,
         after_rush=after_rush,
     )
+    async with started(listener) as running:
+        yield running
+
+
+@asynccontextmanager
+async def started(listener: Listener) -> AsyncIterator[Running]:
+    """A listener on loopback; at the end its clients leave, then it stops."""
     await listener.start("127.0.0.1", 0)
     running = Running(listener, [])
     try:

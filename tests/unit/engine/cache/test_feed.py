@@ -1,8 +1,8 @@
 """The feed shows every change once, in order, and gets over a store in trouble."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -13,6 +13,7 @@ from orchid.engine.cache.kind_cache import KindCache, ObjectChange
 from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import SystemRandomness
 from orchid.kinds import config_map
+from orchid.kinds.config_map import ConfigMap
 from orchid.store.interface import (
     ABSENT,
     LATEST,
@@ -405,55 +406,65 @@ async def test_only_what_others_may_have_written_is_decoded_to_see_that_it_can_b
     assert list(feed.cache(kind).unreadable) == [kind.key("ns", "b")]
 
 
-async def test_a_read_does_not_wait_for_what_has_come_already() -> None:
-    """It takes the change in itself; the feed's own task finds nothing left to do."""
+class Told(NamedTuple):
+    """A feed that has loaded and waits for changes."""
+
+    feed: Feed
+    cache: KindCache[ConfigMap]
+    store: MemoryStore
+
+    async def commit_one(self) -> None:
+        kind = self.cache.kind
+        body = kind.head + b'"metadata":{"name":"a","namespace":"ns","uid":"u"}}'
+        await self.store.commit([Change(kind.key("ns", "a"), body, ABSENT)])
+
+
+@pytest.fixture
+async def told() -> AsyncIterator[Told]:
     kind, store = config_map.declare(ORCH), MemoryStore()
     feed = Feed(store, Catalog([kind]), sole_writer=True)
-    body = kind.head + b'"metadata":{"name":"a","namespace":"ns","uid":"u"}}'
     async with following(feed):
         await feed.wait_loaded()
         await until(lambda: feed.following)
-        heard: list[int] = []
-        feed.cache(kind).listen("ear", lambda changes: heard.extend(c.revision for c in changes))
-        await store.commit([Change(kind.key("ns", "a"), body, ABSENT)])
-        behind = feed.revision
+        yield Told(feed, feed.cache(kind), store)
 
-        reading = feed.fresh()
-        with pytest.raises(StopIteration) as answer:  # it ends without giving way to the loop
-            reading.send(None)
 
-        assert answer.value.value == feed.revision == behind + 1
-        assert feed.cache(kind).get("ns", "a") is not None
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert heard == [feed.revision]
+async def test_a_read_does_not_wait_for_what_has_come_already(told: Told) -> None:
+    """It takes the change in itself; the feed's own task finds nothing left to do."""
+    heard: list[int] = []
+    told.cache.listen("ear", lambda changes: heard.extend(c.revision for c in changes))
+    await told.commit_one()
+    behind = told.feed.revision
+
+    reading = told.feed.fresh()
+    with pytest.raises(StopIteration) as answer:  # it ends without giving way to the loop
+        reading.send(None)
+
+    assert answer.value.value == told.feed.revision == behind + 1
+    assert told.cache.get("ns", "a") is not None
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert heard == [told.feed.revision]
 
 
 async def test_a_change_that_a_read_fails_to_take_in_is_not_lost(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    told: Told, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The feed loads everything anew, and the read waits for it; then it can still be ended."""
-    kind, store = config_map.declare(ORCH), MemoryStore()
-    feed = Feed(store, Catalog([kind]), sole_writer=True)
-    body = kind.head + b'"metadata":{"name":"a","namespace":"ns","uid":"u"}}'
-    async with following(feed):
-        await feed.wait_loaded()
-        await until(lambda: feed.following)
-        cache = feed.cache(kind)
 
-        def fail(event: StoreEvent, *, ours: bool = False) -> ObjectChange[Any]:
-            monkeypatch.undo()
-            raise KeyError
+    def fail(event: StoreEvent, *, ours: bool = False) -> ObjectChange[Any]:
+        monkeypatch.undo()
+        raise KeyError
 
-        monkeypatch.setattr(cache, "apply", fail)
-        await store.commit([Change(kind.key("ns", "a"), body, ABSENT)])
+    monkeypatch.setattr(told.cache, "apply", fail)
+    await told.commit_one()
 
-        async with asyncio.timeout(10):
-            newest = await feed.fresh()
+    async with asyncio.timeout(10):
+        newest = await told.feed.fresh()
 
-        assert cache.get("ns", "a") is not None
-        assert newest == feed.revision
-        assert "feed.batch_failed" in caplog.text
+    assert told.cache.get("ns", "a") is not None
+    assert newest == told.feed.revision
+    assert "feed.batch_failed" in caplog.text
 
 
 class SlowReplay(MemoryStore):
