@@ -23,8 +23,9 @@ from orchid.store.interface import (
 )
 
 Replay = Callable[[Span, Revision], Awaitable[Batch]]
-_VALUE, _PREVIOUS = attrgetter("value"), attrgetter("previous")
 """Read the next part of the history from a log; raises Compacted and FutureRevision."""
+
+_VALUE, _PREVIOUS = attrgetter("value"), attrgetter("previous")
 
 
 class Tail:
