@@ -2,8 +2,9 @@
 
 Start with `candidates`. A policy is indexed by the fixed text in its selectors: a whole name, the
 beginning or end of a pattern with a star, or the text between two stars. Looking up a name tries
-the name itself and those of its parts that are as long as an indexed text. So a request needs a few
-look-ups, even with a thousand policies for a thousand teams.
+the name itself, and its beginnings and ends that are as long as an indexed text. Texts between
+stars are looked for in all names of a caller at once. So a request needs a few look-ups, even with
+a thousand policies for a thousand teams, or a caller in a thousand groups.
 """
 
 from collections import Counter
@@ -14,7 +15,6 @@ from orchid.approval.patterns import STAR
 from orchid.wire.user import UserInfo
 
 WHOLE, BEGINNING, END, INSIDE = "whole", "beginning", "end", "inside"
-LONGEST_INSIDE = 32  # characters between two stars by which a policy is found; bounds the look-ups
 MOST_PLACES = 1024  # where one policy stands; one with more is found by its signers alone
 Key = tuple[str, str, str]  # what sort of name, which part of it, and the text
 ANY: Key = ("", "", "")
@@ -28,6 +28,7 @@ class PolicyIndex:
         self._places: dict[Key, dict[Key, dict[str, CompiledPolicy]]] = {}
         self._sizes: Counter[tuple[str, str, int]] = Counter()
         self._known: Counter[Key] = Counter()
+        self._inside: dict[Key, None] = {}  # those known that stand between two stars
 
     def __len__(self) -> int:
         return len(self._policies)
@@ -45,6 +46,7 @@ class PolicyIndex:
                 place[policy.name] = policy
         self._sizes.update(map(_size, signers | requesters))
         self._known.update(signers | requesters)
+        self._inside.update((key, None) for key in signers | requesters if key[1] == INSIDE)
 
     def remove(self, name: str) -> None:
         old = self._policies.pop(name, None)
@@ -56,12 +58,12 @@ class PolicyIndex:
                 self._clear(signer, requester, name)
         self._sizes -= Counter(map(_size, signers | requesters))
         self._known -= Counter(signers | requesters)
+        for key in (signers | requesters) & self._inside.keys() - self._known.keys():
+            del self._inside[key]
 
     def candidates(self, signer_name: str, user: UserInfo) -> list[CompiledPolicy]:
         """Those that select such a case, by name."""
-        requesters = [ANY, *self._keys("user", user.username)]
-        for group in user.groups:
-            requesters += self._keys("group", group)
+        requesters = [ANY, *self._keys("user", user.username), *self._keys("group", *user.groups)]
         found: dict[str, CompiledPolicy] = {}
         for signer in (ANY, *self._keys("signer", signer_name)):
             there = self._places.get(signer)
@@ -71,15 +73,20 @@ class PolicyIndex:
         chosen = (policy for policy in found.values() if policy.selects(signer_name, user))
         return sorted(chosen, key=lambda policy: policy.name)
 
-    def _keys(self, sort: str, text: str) -> Iterator[Key]:
-        """The index keys of every policy that may select this name."""
+    def _keys(self, sort: str, *names: str) -> Iterator[Key]:
+        """The index keys of every policy that may select one of these names."""
         known = self._known
+        tried = [(sort, WHOLE, name) for name in names]
         for wanted, part, size in self._sizes:
-            if wanted == sort and size <= len(text):
-                for piece in _pieces(part, size, text):
-                    key = (sort, part, piece)
-                    if key in known:
-                        yield key
+            if wanted == sort and part == BEGINNING:
+                tried += [(sort, part, name[:size]) for name in names]
+            elif wanted == sort and part == END:
+                tried += [(sort, part, name[-size:]) for name in names]
+        yield from (key for key in tried if key in known)
+        text = "\n".join(names)
+        for key in self._inside:
+            if key[0] == sort and key[2] in text:
+                yield key
 
     def _clear(self, signer: Key, requester: Key, name: str) -> None:
         there = self._places[signer]
@@ -121,18 +128,7 @@ def _key(sort: str, pattern: str) -> Key:
     if end:
         return sort, END, end
     inside = max(between, key=len, default="")
-    return (sort, INSIDE, inside[-LONGEST_INSIDE:]) if inside else ANY
-
-
-def _pieces(part: str, size: int, text: str) -> Iterable[str]:
-    """The parts of a name that are as long as an indexed text, and in that place."""
-    if part == BEGINNING:
-        return (text[:size],)
-    if part == END:
-        return (text[len(text) - size :],)
-    if part == INSIDE:
-        return {text[start : start + size] for start in range(len(text) - size + 1)}
-    return (text,) if size == len(text) else ()
+    return (sort, INSIDE, inside) if inside else ANY
 
 
 def _size(key: Key) -> tuple[str, str, int]:

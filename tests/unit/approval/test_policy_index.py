@@ -43,19 +43,23 @@ def lists(values: tuple[str, ...]) -> st.SearchStrategy[list[str]]:
     ),
     st.sampled_from((WEB, UserInfo(username="alice", groups=("dev",)), UserInfo())),
     st.sampled_from(("example.com/web", "other.com/x", "third.com/y")),
+    st.integers(0, 3),
 )
 def test_the_index_finds_what_looking_at_all_of_them_finds(
-    selectors: list[dict[str, Any]], user: UserInfo, signer: str
+    selectors: list[dict[str, Any]], user: UserInfo, signer: str, gone: int
 ) -> None:
-    """No policy is missed, none is added."""
+    """No policy is missed, none is added, and what was removed has left nothing behind."""
     policies = [policy(f"p{number}", **given) for number, given in enumerate(selectors)]
     index = PolicyIndex()
     for one in policies:
         index.put(one)
+    for one in policies[:gone]:
+        index.remove(one.name)
 
     found = chosen(index, signer, user)
 
-    assert found == [one.name for one in policies if not one.selection(signer, user)]
+    there = policies[gone:]
+    assert found == [one.name for one in there if not one.selection(signer, user)]
 
 
 def test_a_policy_that_changed_or_went_is_no_longer_found() -> None:
