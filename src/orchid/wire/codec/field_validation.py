@@ -41,6 +41,10 @@ class Undecodable(ValueError):
     """A body that cannot become an object; the text says why and is meant for the client."""
 
 
+class YamlError(ValueError):
+    """The text is not YAML that we read. Its message may be shown to the sender."""
+
+
 class Malformed(Undecodable):
     """A body that is not a document at all, so that its kind is not known."""
 

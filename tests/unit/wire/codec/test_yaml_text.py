@@ -35,6 +35,8 @@ from orchid.wire.codec.yaml_text import YamlError, dump, load
         ("--- a\n--- b\n", "a"),
         ("", None),
         ('{"a": [1, "x"]}', {"a": [1, "x"]}),
+        ('# why\n\n  # and how\r\n{"a": [1, "x"]}\n', {"a": [1, "x"]}),
+        ("# why\n{a: 1}", {"a": 1}),
         ("{a: 1}", {"a": 1}),
         ("99999999999999999999999", 1e23),
     ],
@@ -49,6 +51,7 @@ def test_text_reads_as_the_reference_reads_it(text: str, expected: Any) -> None:
     [
         ("a: 1\nb: 2\na: 3\n", {"a": 3, "b": 2}, ['line 3: key "a" already set in map']),
         ('{"a": 1,\n "a": 2}', {"a": 2}, ['line 2: key "a" already set in map']),
+        ('# why\n{"a": 1,\n "a": 2}', {"a": 2}, ['line 3: key "a" already set in map']),
         ("m:\n  x: 1\n  x: 2\n", {"m": {"x": 2}}, ['line 3: key "x" already set in map']),
     ],
 )
