@@ -21,6 +21,7 @@ from orchid.wire.naming import REFERENCE
 
 INVALID_CHOICE = re.compile(r"argument [^:]+: invalid choice: '([^']*)' \(choose from (.*)\)")
 INTERRUPTED = 130  # 128 and the number of SIGINT, as shells have it
+DEFAULT_COLUMNS = 80
 
 
 class Command(NamedTuple):
@@ -101,7 +102,7 @@ def build(wanted: Sequence[str] | None = None) -> argparse.ArgumentParser:
         prog="orchid",
         description=f"The identity plane of {REFERENCE} without {REFERENCE}.",
         epilog=_overview(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"orchid {__version__}")
@@ -110,7 +111,7 @@ def build(wanted: Sequence[str] | None = None) -> argparse.ArgumentParser:
         place = places.add_parser(
             command.name,
             description=f"{command.help[0].upper()}{command.help[1:]}.",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=HelpFormatter,
             allow_abbrev=False,  # a new flag must not change the meaning of an abbreviation
         )
         if wanted is None or command.name in wanted:
@@ -130,6 +131,28 @@ def _overview() -> str:
         lines = [f"  {command.name:<{width}}  {command.help}" for command in commands]
         parts.append("\n".join((f"{title.lower()}:", *lines)))
     return "\n\n".join((*parts, "orchid COMMAND --help tells more about each."))
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Help as wide as the terminal.
+
+    The library makes a formatter for every flag, shown or not, and would load archives to ask for
+    the width.
+    """
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+
+def _columns() -> int:
+    """The width of the terminal; COLUMNS says otherwise, and 80 is meant where there is none."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told):
+        return int(told)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or DEFAULT_COLUMNS
+    except (OSError, ValueError):
+        return DEFAULT_COLUMNS
 
 
 class Parser(argparse.ArgumentParser):

@@ -8,7 +8,6 @@ ours may carry, always in the same order and encoding, and drops the rest.
 
 import ipaddress
 import re
-import unicodedata
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -210,7 +209,9 @@ def has_control_characters(value: str) -> bool:
     """Say whether a name holds NUL, other control or invisible formatting characters."""
     if value.isascii():
         return not value.isprintable()
-    return any(unicodedata.category(character) in _INVISIBLE for character in value)
+    from unicodedata import category  # noqa: PLC0415 -- half a megabyte, and most names are ASCII
+
+    return any(category(character) in _INVISIBLE for character in value)
 
 
 def reserved_among(organizations: Iterable[str], reserved: Collection[str]) -> str | None:
@@ -229,8 +230,10 @@ def reserved_among(organizations: Iterable[str], reserved: Collection[str]) -> s
 def _skeleton(value: str) -> str:
     if value.isascii() and value.isprintable():
         return value.strip().casefold()
-    visible = "".join(c for c in value if unicodedata.category(c) not in _INVISIBLE)
-    return unicodedata.normalize("NFKC", visible).strip().casefold()
+    from unicodedata import category, normalize  # noqa: PLC0415 -- as above
+
+    visible = "".join(c for c in value if category(c) not in _INVISIBLE)
+    return normalize("NFKC", visible).strip().casefold()
 
 
 def _read_attribute(data: bytes, pair: der.Element, *, joined: bool) -> Attribute:

@@ -9,7 +9,6 @@ control characters spelled out, so that nobody can steer the terminal of whoever
 
 import os
 import sys
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -72,9 +71,12 @@ def name_of(one: Mapping[str, Any]) -> str:
 
 def printable(text: object) -> str:
     """The text with everything that could move a cursor or reorder a line spelled out."""
-    return "".join(
-        each if unicodedata.category(each)[0] != "C" else _spelled(each) for each in str(text)
-    )
+    shown = str(text)
+    if shown.isascii() and shown.isprintable():
+        return shown
+    from unicodedata import category
+
+    return "".join(each if category(each)[0] != "C" else _spelled(each) for each in shown)
 
 
 def _spelled(character: str) -> str:
