@@ -36,8 +36,8 @@ class Tail:
         revision: Revision,
         oldest: Revision,
         *,
-        max_events: int = 1024,
-        max_bytes: int = 2 << 20,
+        max_events: int = 256,
+        max_bytes: int = 1 << 20,
     ) -> None:
         self.revision = revision
         self.oldest = oldest  # what has been compacted away, kept here for a quick answer

@@ -59,7 +59,14 @@ class SQLiteStore:
 
     async def read(self, span: Span, *, at: Revision = LATEST, limit: int = 0) -> Page:
         check_read(at, limit)
-        return await self._ask(lambda db: sqlite_tables.read(db, span, at, limit))
+
+        def read(db: apsw.Connection) -> Page:
+            page = sqlite_tables.read(db, span, at, limit)
+            if not page.more:  # the next one who reads will want something else, much later
+                db.execute("PRAGMA shrink_memory")
+            return page
+
+        return await self._ask(read)
 
     async def commit(self, changes: Sequence[Change]) -> Revision:
         self._check_open()
