@@ -21,6 +21,7 @@ from orchid.store.interface import (
     LATEST,
     Batch,
     Change,
+    DeleteRange,
     Page,
     PromptWatch,
     Record,
@@ -117,15 +118,21 @@ class EncryptedStore:
         records = [self._opened_record(record) for record in page.records]
         return Page(records, page.revision, page.more, page.oldest)
 
-    def commit(self, changes: Sequence[Change]) -> Awaitable[Revision]:
+    def commit(
+        self, changes: Sequence[Change], delete: DeleteRange | None = None
+    ) -> Awaitable[Revision]:
+        if delete is not None:
+            return self._commit_sealed(changes, delete)
         for change in changes:
             if change.key.startswith(self._prefixes):
                 return self._commit_sealed(changes)
         return self._store.commit(changes)
 
-    async def _commit_sealed(self, changes: Sequence[Change]) -> Revision:
+    async def _commit_sealed(
+        self, changes: Sequence[Change], delete: DeleteRange | None = None
+    ) -> Revision:
         try:
-            return await self._store.commit([self._sealed(change) for change in changes])
+            return await self._store.commit([self._sealed(change) for change in changes], delete)
         except RevisionConflict as conflict:
             actual = conflict.actual
             raise RevisionConflict(

@@ -112,6 +112,17 @@ class Change(msgspec.Struct, frozen=True, array_like=True, gc=False):
     expected: Revision  # ABSENT: the key must not exist
 
 
+class DeleteRange(msgspec.Struct, frozen=True):
+    """Delete every key of a span, if none of them has changed after a revision.
+
+    Whoever has read the span at that revision deletes exactly what they have read. Watchers see
+    each key deleted, in key order, behind the commit's changes.
+    """
+
+    span: Span
+    unchanged_since: Revision
+
+
 class StoreEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One change that happened; `value` is None when the key was deleted."""
 
@@ -161,8 +172,13 @@ class Store(Protocol):
         """
         ...
 
-    def commit(self, changes: Sequence[Change]) -> Awaitable[Revision]:
+    def commit(
+        self, changes: Sequence[Change], delete: DeleteRange | None = None
+    ) -> Awaitable[Revision]:
         """Make all the changes as one revision, or raise RevisionConflict and make none.
+
+        `delete` joins a range to them, of keys that no change names; it counts as one change,
+        however many keys it finds, and it may find none.
 
         Once it returns, the changes are on disk, and every watcher finds them without waiting.
         A key may appear once. Deleting what is ABSENT, or changing nothing at all, is a
@@ -297,6 +313,18 @@ def check_changes(changes: Sequence[Change]) -> None:
             raise ValueError(f"{change.key!r}: deleting what is absent changes nothing")
     if len(keys) > 1 and len(set(keys)) < len(keys):
         raise ValueError("a commit may change a key only once")
+
+
+def check_delete(delete: DeleteRange, changes: Sequence[Change]) -> None:
+    """Refuse, as every backend must, a range that cannot be deleted beside these changes."""
+    if len(changes) >= MAX_CHANGES:
+        raise ValueError(f"with a range, a commit holds at most {MAX_CHANGES - 1} changes")
+    if delete.unchanged_since < FIRST:
+        raise ValueError(f"not a revision: {delete.unchanged_since}")
+    f"{delete.span.start}{delete.span.end}".encode()
+    for change in changes:
+        if change.key in delete.span:
+            raise ValueError(f"a commit may change a key only once: {change.key!r}")
 
 
 def check_read(at: Revision, limit: int) -> None:

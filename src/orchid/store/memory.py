@@ -14,6 +14,7 @@ from orchid.store.interface import (
     LATEST,
     Batch,
     Change,
+    DeleteRange,
     FutureRevision,
     GroupingStore,
     Outcome,
@@ -26,6 +27,7 @@ from orchid.store.interface import (
     StoreEvent,
     StoreUnavailable,
     check_changes,
+    check_delete,
     check_read,
     check_revision,
 )
@@ -63,9 +65,14 @@ class MemoryStore:
             records.append(record)
         return Page(records, at, more=False, oldest=oldest)
 
-    async def commit(self, changes: Sequence[Change]) -> Revision:
+    async def commit(
+        self, changes: Sequence[Change], delete: DeleteRange | None = None
+    ) -> Revision:
         self._check_open()
         check_changes(changes)
+        if delete is not None:
+            check_delete(delete, changes)
+            changes = [*changes, *self._deletions(delete)]
         newest = self._tail.revision
         before = [self._record(change.key, newest) for change in changes]
         for change, record in zip(changes, before, strict=True):
@@ -136,6 +143,12 @@ class MemoryStore:
             return None
         revision, value = versions[count - 1]
         return None if value is None else Record(key, value, revision)
+
+    def _deletions(self, delete: DeleteRange) -> list[Change]:
+        """A range as the deletion of each key in it, as it was at the revision that was read."""
+        found = [self._record(key, self._tail.revision) for key in self._keys_in(delete.span)]
+        since = delete.unchanged_since
+        return [Change(each.key, None, min(each.revision, since)) for each in found if each]
 
     def _remember(self, key: str, version: _Version) -> None:
         if key not in self._versions:

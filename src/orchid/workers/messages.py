@@ -18,6 +18,7 @@ from orchid.settings.given import Given
 from orchid.store.interface import (
     Change,
     Compacted,
+    DeleteRange,
     FutureRevision,
     Outcome,
     Record,
@@ -43,10 +44,13 @@ class WorkerMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Commits(WorkerMessage, frozen=True, tag=1):
-    """All commits that a worker made in one turn of its loop; each stands for itself."""
+    """All commits that a worker made in one turn of its loop; each stands for itself.
+
+    One that deletes a range comes alone."""
 
     number: int
     commits: list[tuple[Change, ...]]
+    delete: DeleteRange | None = None
 
 
 class Read(WorkerMessage, frozen=True, tag=2):

@@ -23,6 +23,7 @@ from orchid.store.interface import (
     Batch,
     Change,
     Compacted,
+    DeleteRange,
     FutureRevision,
     Page,
     Record,
@@ -32,6 +33,7 @@ from orchid.store.interface import (
     StoreUnavailable,
     ValueTooLarge,
     check_changes,
+    check_delete,
     check_read,
 )
 from orchid.store.tail import Following, Tail
@@ -151,6 +153,28 @@ class ParentLink(asyncio.Protocol):
         self._unsent_bytes += size
         return answer
 
+    def commit_with_range(
+        self, changes: tuple[Change, ...], delete: DeleteRange
+    ) -> asyncio.Future[Revision]:
+        """Send a commit that deletes a range, by itself."""
+        answer: asyncio.Future[Revision] = self._loop.create_future()
+        if self.lost.done():
+            _fail([answer])
+            return answer
+        self._await_commits([answer], [changes], delete)
+        self.idle.clear()
+        return answer
+
+    def _await_commits(
+        self,
+        answers: list[asyncio.Future[Revision]],
+        commits: list[tuple[Change, ...]],
+        delete: DeleteRange | None = None,
+    ) -> None:
+        number = next(self._numbers)
+        self._committing[number] = answers
+        self.send(Commits(number, commits, delete))
+
     def _send_commits(self) -> None:
         unsent, self._unsent, self._unsent_bytes = self._unsent, [], 0
         if not unsent:
@@ -160,9 +184,7 @@ class ParentLink(asyncio.Protocol):
             _fail(answers)
             self._look_idle()
             return
-        number = next(self._numbers)
-        self._committing[number] = answers
-        self.send(Commits(number, [changes for changes, _ in unsent]))
+        self._await_commits(answers, [changes for changes, _ in unsent])
 
     def silence(self) -> float:
         """Seconds since the parent last sent anything."""
@@ -315,7 +337,9 @@ class RemoteStore:
                 if at != LATEST:
                     raise
 
-    async def commit(self, changes: Sequence[Change]) -> Revision:
+    async def commit(
+        self, changes: Sequence[Change], delete: DeleteRange | None = None
+    ) -> Revision:
         self._check_open()
         check_changes(changes)
         size = 0
@@ -326,7 +350,10 @@ class RemoteStore:
             raise ValueTooLarge(
                 f"a commit of {size} bytes is more than the {LARGEST_COMMIT} allowed"
             )
-        return await self.link.commit(tuple(changes), size)
+        if delete is None:
+            return await self.link.commit(tuple(changes), size)
+        check_delete(delete, changes)
+        return await self.link.commit_with_range(tuple(changes), delete)
 
     def watch(self, span: Span, *, after: Revision) -> Following:
         return Following(self._tail, span, after, self._replay)

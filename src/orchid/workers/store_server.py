@@ -17,14 +17,16 @@ worker reads what it has missed from the history, at its own pace.
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Final, cast
 
 from orchid.store.interface import (
     Batch,
+    Change,
     Compacted,
+    DeleteRange,
     GroupingStore,
     Outcome,
     Page,
@@ -161,8 +163,18 @@ class StoreServer:
 
     def commit(self, session: "Session", message: Commits) -> None:
         """Hand commits to the store; they are answered when it has made them, without a task."""
-        made = asyncio.ensure_future(self._store.commit_each(message.commits))
+        if message.delete is None:
+            made = asyncio.ensure_future(self._store.commit_each(message.commits))
+        else:
+            made = asyncio.ensure_future(self._commit_with_range(message.commits, message.delete))
         made.add_done_callback(partial(self._committed, session, message.number))
+
+    async def _commit_with_range(
+        self, commits: Sequence[Sequence[Change]], delete: DeleteRange
+    ) -> list[Outcome]:
+        if len(commits) != 1:
+            raise ValueError(f"a range is deleted by one commit, not {len(commits)}")
+        return [await self._store.commit(commits[0], delete)]
 
     def _committed(
         self, session: "Session", number: int, made: "asyncio.Future[list[Outcome]]"

@@ -24,35 +24,8 @@ from orchid.store.interface import (
     StoreEvent,
     StoreUnavailable,
 )
-
-ALL = Span.all()
-
-
-async def put(store: Store, key: str, value: bytes, expected: Revision = ABSENT) -> Revision:
-    return await store.commit([Change(key, value, expected)])
-
-
-async def delete(store: Store, key: str, expected: Revision) -> Revision:
-    return await store.commit([Change(key, None, expected)])
-
-
-async def events_until(
-    store: Store, revision: Revision, *, after: Revision, span: Span = ALL
-) -> list[StoreEvent]:
-    """What a watch delivers until it has come to a revision."""
-    events: list[StoreEvent] = []
-    if after >= revision:
-        return events
-    async with asyncio.timeout(30), aclosing(store.watch(span, after=after)) as watch:
-        async for batch in watch:
-            events.extend(batch.events)
-            if batch.revision >= revision:
-                break
-    return events
-
-
-async def read_pairs(store: Store, span: Span = ALL, **options: int) -> list[tuple[str, bytes]]:
-    return [(key, value) for key, value, _ in (await store.read(span, **options)).records]
+from tests.unit.store.asking import ALL, delete, events_until, put, read_pairs
+from tests.unit.store.range_suite import RangeSuite
 
 
 def many(prefix: str) -> list[Change]:
@@ -60,7 +33,7 @@ def many(prefix: str) -> list[Change]:
     return [Change(f"{prefix}{n}", b"v", ABSENT) for n in range(MAX_CHANGES)]
 
 
-class StoreSuite:
+class StoreSuite(RangeSuite):
     """Subclass it beside a fixture named `store`."""
 
     # Commits

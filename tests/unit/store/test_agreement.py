@@ -19,6 +19,7 @@ from orchid.store.interface import (
     ABSENT,
     Change,
     Compacted,
+    DeleteRange,
     FutureRevision,
     RevisionConflict,
     Span,
@@ -27,7 +28,7 @@ from orchid.store.interface import (
 )
 from orchid.store.memory import MemoryStore
 from orchid.store.sqlite.store import SQLiteStore
-from tests.unit.store.suite import ALL, events_until
+from tests.unit.store.asking import ALL, events_until
 
 KEYS = st.sampled_from(["a", "a/1", "a/2", "b", "é", "\U0001f600"])
 VALUES = st.none() | st.binary(max_size=3)
@@ -105,6 +106,14 @@ class TwoStores(RuleBasedStateMachine):
             return list(await asyncio.gather(*(answer(store.commit(each)) for each in commits)))
 
         self.both(together)
+
+    @rule(wanted=COMMITS, span=SPANS, back=st.sampled_from([0, 0, 0, 1, 5]))
+    def delete_range(
+        self, wanted: list[tuple[str, bytes | None, int]], span: Span, back: int
+    ) -> None:
+        changes = [change for change in self.changes(wanted) if change.key not in span]
+        since = self.run(self.memory.revision()) - back
+        self.both(lambda store: store.commit(changes, DeleteRange(span, since)))
 
     @rule(back=st.integers(-2, 12))
     def compact(self, back: int) -> None:

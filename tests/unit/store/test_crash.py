@@ -8,7 +8,7 @@ from pathlib import Path
 
 from orchid.store.interface import StoreEvent
 from orchid.store.sqlite.store import SQLiteStore
-from tests.unit.store.suite import ALL, events_until
+from tests.unit.store.asking import ALL, events_until
 
 COMMITTER = Path(__file__).with_name("committer.py")
 ROUNDS = 10

@@ -23,8 +23,8 @@ from orchid.store.interface import (
     StoreFull,
     StoreUnavailable,
 )
+from tests.unit.store.asking import ALL, events_until, put
 from tests.unit.store.etcd_process import Cluster, running
-from tests.unit.store.suite import ALL, events_until, put
 
 pytestmark = pytest.mark.system_package("etcd")
 

@@ -14,7 +14,7 @@ from orchid.store.interface import (
 )
 from orchid.store.memory import MemoryStore
 from orchid.store.sqlite.store import SQLiteStore
-from tests.unit.store.suite import ALL, events_until
+from tests.unit.store.asking import ALL, events_until
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -21,8 +21,8 @@ from orchid.store.interface import (
 from orchid.store.memory import MemoryStore
 from orchid.store.migrate import NotMigrated, Progress, migrate
 from orchid.store.sqlite.store import SQLiteStore
+from tests.unit.store.asking import ALL, delete, put, read_pairs
 from tests.unit.store.etcd_process import running
-from tests.unit.store.suite import ALL, delete, put, read_pairs
 
 SEALED = b"sealed:"
 

@@ -7,7 +7,7 @@ import pytest
 from orchid.store.interface import StoreUnavailable
 from orchid.store.memory import MemoryStore
 from orchid.store.retention import Retention
-from tests.unit.store.suite import ALL, put
+from tests.unit.store.asking import ALL, put
 
 
 class Clock:

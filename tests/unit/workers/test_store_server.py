@@ -37,7 +37,7 @@ from orchid.workers.messages import (
 )
 from orchid.workers.remote_store import RemoteStore
 from orchid.workers.store_server import Session
-from tests.unit.store.suite import ALL, delete, events_until, put
+from tests.unit.store.asking import ALL, delete, events_until, put
 from tests.unit.workers.linked import Parent, linked
 
 

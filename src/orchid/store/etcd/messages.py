@@ -90,6 +90,7 @@ class RangeRequest:
     revision: int = number(4)
     keys_only: bool = number(8)
     count_only: bool = number(9)
+    min_mod_revision: int = number(10)
 
 
 @message
@@ -114,6 +115,7 @@ class PutResponse:
 @message
 class DeleteRangeRequest:
     key: bytes = number(1)
+    range_end: bytes = number(2)
     prev_kv: bool = number(3)
 
 
@@ -141,14 +143,19 @@ class ResponseOp:
 
 
 MOD_REVISION = 2
-"""A Compare's `target`: the revision that last changed the key. Its `result` 0 means equal."""
+"""A Compare's `target`: the revision that last changed the key."""
+
+LESS = 2
+"""A Compare's `result`, which holds for every key of its range; 0 means equal."""
 
 
 @message
 class Compare:
+    result: int = number(1)
     target: int = number(2)
     key: bytes = number(3)
     mod_revision: int = number(6)
+    range_end: bytes = number(64)
 
 
 @message

@@ -18,7 +18,7 @@ outcome is not known. Compaction is etcd's own and concerns all its users.
 import asyncio
 import secrets
 from collections.abc import Sequence
-from itertools import count
+from itertools import count, zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +27,7 @@ from orchid.store.etcd.history import EtcdHistory
 from orchid.store.etcd.keys import Keyspace
 from orchid.store.etcd.messages import (
     COMPACT,
+    LESS,
     MOD_REVISION,
     RANGE,
     TXN,
@@ -46,6 +47,7 @@ from orchid.store.interface import (
     Batch,
     Change,
     Compacted,
+    DeleteRange,
     FutureRevision,
     Page,
     Record,
@@ -57,6 +59,7 @@ from orchid.store.interface import (
     StoreFull,
     StoreUnavailable,
     check_changes,
+    check_delete,
     check_read,
 )
 from orchid.store.shared_call import SharedCall
@@ -121,11 +124,15 @@ class EtcdStore:
             except RevisionGone:  # another server has compacted just now
                 continue
 
-    async def commit(self, changes: Sequence[Change]) -> Revision:
+    async def commit(
+        self, changes: Sequence[Change], delete: DeleteRange | None = None
+    ) -> Revision:
         self._check_open()
         check_changes(changes)
+        if delete is not None:
+            check_delete(delete, changes)
         # A task of its own, because a caller that is cancelled does not undo the commit.
-        making = asyncio.create_task(self._commit(tuple(changes)))
+        making = asyncio.create_task(self._commit(tuple(changes), delete))
         self._commits.add(making)
         making.add_done_callback(self._finished)
         return await asyncio.shield(making)
@@ -237,11 +244,11 @@ class EtcdStore:
 
     # Commits
 
-    async def _commit(self, changes: tuple[Change, ...]) -> Revision:
+    async def _commit(self, changes: tuple[Change, ...], delete: DeleteRange | None) -> Revision:
         name = f"{self._self}-{next(self._numbers)}".encode()
         before = self._tail.revision
         try:
-            answer = await self._client.once(TXN, self._transaction(changes, name))
+            answer = await self._client.once(TXN, self._transaction(changes, delete, name))
         except (Undecided, StoreFull) as doubt:
             revision = await self._find(changes[0], name)
             if revision is None:
@@ -255,7 +262,7 @@ class EtcdStore:
             if not answer.succeeded:
                 raise self._conflict(changes, answer)
             revision = answer.header.revision
-            self._history.offer(_batch(changes, answer))
+            self._history.offer(self._batch(changes, answer))
         await self._history.reach(revision)
         return revision
 
@@ -264,26 +271,60 @@ class EtcdStore:
         if not commit.cancelled():
             commit.exception()  # fetched here, since a cancelled caller no longer does
 
-    def _transaction(self, changes: Sequence[Change], name: bytes) -> TxnRequest:
+    def _transaction(
+        self, changes: Sequence[Change], delete: DeleteRange | None, name: bytes
+    ) -> TxnRequest:
         compare, success, failure = [], [], []
         for change in changes:
             key = self._keys.outer(change.key)
             compare.append(Compare(target=MOD_REVISION, key=key, mod_revision=change.expected))
             failure.append(RequestOp(request_range=RangeRequest(key=key)))
             if change.value is None:
-                delete = DeleteRangeRequest(key=key, prev_kv=True)
-                success.append(RequestOp(request_delete_range=delete))
+                gone = DeleteRangeRequest(key=key, prev_kv=True)
+                success.append(RequestOp(request_delete_range=gone))
             else:
                 put = PutRequest(key=key, value=change.value, prev_kv=change.expected != ABSENT)
                 success.append(RequestOp(request_put=put))
+        if delete is not None:
+            key, end = self._keys.bounds(delete.span)
+            late = delete.unchanged_since + 1
+            compare.append(
+                Compare(target=MOD_REVISION, result=LESS, key=key, range_end=end, mod_revision=late)
+            )
+            changed = RangeRequest(key=key, range_end=end, min_mod_revision=late, limit=1)
+            failure.append(RequestOp(request_range=changed))
+            gone = DeleteRangeRequest(key=key, range_end=end, prev_kv=True)
+            success.append(RequestOp(request_delete_range=gone))
         success.append(RequestOp(request_put=PutRequest(key=self._keys.mark, value=name)))
         return TxnRequest(compare=compare, success=success, failure=failure)
 
+    def _batch(self, changes: Sequence[Change], answer: TxnResponse) -> Batch:
+        """What a commit has done, with what was there before."""
+        revision = answer.header.revision
+        events = []
+        *responses, _mark = answer.responses
+        for change, response in zip_longest(changes, responses):
+            if change is None or change.value is None:
+                for was in response.response_delete_range.prev_kvs:
+                    record = self._record(was)
+                    events.append(
+                        StoreEvent(record.key, None, revision, record.value, record.revision)
+                    )
+                continue
+            previous = None
+            if change.expected != ABSENT:
+                previous = response.response_put.prev_kv.value
+            events.append(StoreEvent(change.key, change.value, revision, previous, change.expected))
+        return Batch(tuple(events), revision)
+
     def _conflict(self, changes: Sequence[Change], answer: TxnResponse) -> RevisionConflict:
-        for change, response in zip(changes, answer.responses, strict=True):
+        # A range has no change: whatever was found of it has changed too late.
+        for change, response in zip_longest(changes, answer.responses):
             found = response.response_range.kvs
             record = self._record(found[0]) if found else None
-            if change.expected != (record.revision if record else ABSENT):
+            if change is None and record is not None:
+                return RevisionConflict(record.key, record)
+            if change and change.expected != (record.revision if record else ABSENT):
                 return RevisionConflict(change.key, record)
         raise StoreUnavailable("etcd has refused a commit without a reason")
 
@@ -309,20 +350,6 @@ class EtcdStore:
         request = RangeRequest(key=self._keys.mark, revision=at)
         marks = (await self._client.call(RANGE, request)).kvs
         return marks[0].mod_revision if marks and marks[0].value == name else None
-
-
-def _batch(changes: Sequence[Change], answer: TxnResponse) -> Batch:
-    """What a commit has done, with what was there before."""
-    revision = answer.header.revision
-    events = []
-    for change, response in zip(changes, answer.responses, strict=False):  # the mark is the last
-        previous = None
-        if change.value is None:
-            previous = response.response_delete_range.prev_kvs[0].value
-        elif change.expected != ABSENT:
-            previous = response.response_put.prev_kv.value
-        events.append(StoreEvent(change.key, change.value, revision, previous, change.expected))
-    return Batch(tuple(events), revision)
 
 
 def _next_size(records: Sequence[Record], limit: int) -> int:

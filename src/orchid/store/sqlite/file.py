@@ -14,7 +14,7 @@ from pathlib import Path
 import apsw
 
 from orchid.store.interface import FIRST, AlreadyInUse, Revision, StoreUnusable
-from orchid.store.sqlite.tables import SCHEMA
+from orchid.store.sqlite.tables import RANGES_SCHEMA, SCHEMA
 
 APPLICATION = 0x4F524348  # "ORCH", in the header of every data file
 FORMAT = 1
@@ -143,6 +143,7 @@ def _create_empty(path: Path) -> None:
 def _check_format(db: apsw.Connection, path: Path, first: Revision) -> None:
     application, found = db.pragma("application_id"), db.pragma("user_version")
     if (application, found) == (APPLICATION, FORMAT):
+        db.execute(RANGES_SCHEMA)  # a file from before has no such table
         return
     if application == APPLICATION:
         raise StoreUnusable(f"{path} has format {found}, this program knows format {FORMAT} only")
@@ -150,6 +151,7 @@ def _check_format(db: apsw.Connection, path: Path, first: Revision) -> None:
         raise StoreUnusable(f"{path} is not an Orchid data file")
     with db:  # one transaction: a crash leaves an empty file, which is made again
         db.execute(SCHEMA)
+        db.execute(RANGES_SCHEMA)
         db.execute("UPDATE state SET oldest = ?", (first,))
         db.execute(f"PRAGMA application_id = {APPLICATION}")
         db.execute(f"PRAGMA user_version = {FORMAT}")

@@ -20,6 +20,7 @@ from orchid.store.interface import (
     LATEST,
     Batch,
     Change,
+    DeleteRange,
     FutureRevision,
     GroupingStore,
     Outcome,
@@ -28,6 +29,7 @@ from orchid.store.interface import (
     Span,
     StoreUnavailable,
     check_changes,
+    check_delete,
     check_read,
 )
 from orchid.store.sqlite import file as sqlite_file
@@ -68,10 +70,14 @@ class SQLiteStore:
 
         return await self._ask(read)
 
-    async def commit(self, changes: Sequence[Change]) -> Revision:
+    async def commit(
+        self, changes: Sequence[Change], delete: DeleteRange | None = None
+    ) -> Revision:
         self._check_open()
         check_changes(changes)
-        [outcome] = await self._queue((tuple(changes),))
+        if delete is not None:
+            check_delete(delete, changes)
+        [outcome] = await self._queue((tuple(changes),), delete)
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
@@ -83,11 +89,13 @@ class SQLiteStore:
         closed.set_exception(StoreUnavailable("the store is closed"))
         return closed
 
-    def _queue(self, commits: Sequence[Sequence[Change]]) -> asyncio.Future[list[Outcome]]:
+    def _queue(
+        self, commits: Sequence[Sequence[Change]], delete: DeleteRange | None = None
+    ) -> asyncio.Future[list[Outcome]]:
         answer: asyncio.Future[list[Outcome]] = self._loop.create_future()
         if not self._queued:
             self._loop.call_soon(self._hand_over)
-        self._queued.append(QueuedCommits(commits, answer))
+        self._queued.append(QueuedCommits(commits, answer, delete))
         return answer
 
     def _hand_over(self) -> None:

@@ -5,6 +5,7 @@ Plain blocking functions over an apsw connection: no threads, no event loop (see
     log       every change that is remembered, in order; `previous` is the position it replaced
     current   where in the log each existing key stands
     replaced  when an older value was current: from `position` until `until`
+    ranges    deletions of the log that deleted more keys than the one they name
     state     one row: how far history was compacted away, and how far that work has come
 
 A *position* is a revision and the number of the change within its commit, in one integer, so
@@ -14,7 +15,7 @@ that the log is only ever appended to and needs no second index. A value is writ
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from itertools import chain, starmap
+from itertools import chain
 from typing import NamedTuple, cast
 
 import apsw
@@ -26,6 +27,7 @@ from orchid.store.interface import (
     MAX_CHANGES,
     Batch,
     Change,
+    DeleteRange,
     Outcome,
     Page,
     Record,
@@ -37,6 +39,7 @@ from orchid.store.interface import (
 )
 
 SHIFT = (MAX_CHANGES - 1).bit_length()  # a commit's changes are numbered within these bits
+RANGE_NUMBER = (1 << SHIFT) - 1  # of a commit's range: behind all of its changes
 ROWS_PER_INSERT = 64
 ROWS_PER_SWEEP = 256
 EVENTS_PER_REPLAY = 1024
@@ -62,6 +65,15 @@ CREATE TABLE state (
     swept INTEGER NOT NULL
 );
 INSERT INTO state VALUES (1, 1, 0);
+"""
+# Came later: a file from before gets it when it is opened. A program from before does not know it:
+# it takes a range for the deletion of its first key, and never forgets the history of the others.
+RANGES_SCHEMA = """
+CREATE TABLE IF NOT EXISTS ranges (
+    position INTEGER PRIMARY KEY,
+    start TEXT NOT NULL,
+    end TEXT NOT NULL
+);
 """
 
 
@@ -105,6 +117,51 @@ def apply(
     group.write(db)
     db.execute("COMMIT")
     return CommitOutcome(answers, Batch(tuple(group.events), group.newest))
+
+
+def apply_with_range(
+    db: apsw.Connection, newest: Revision, changes: Sequence[Change], delete: DeleteRange
+) -> CommitOutcome:
+    """Judge and write one commit that deletes a range, in a transaction of its own.
+
+    However many keys the range has, it is one row of the log, which names the first of them: so its
+    positions do not run out. The other keys are found by what was replaced then.
+    """
+    db.execute("BEGIN IMMEDIATE")
+    group = _Group(newest, _held(db, [change.key for change in changes]))
+    found = list(db.execute(_IN_SPAN, _bindings(delete.span, newest)))
+    answer = group.judge(changes)
+    if isinstance(answer, Revision):
+        answer = _changed_since(delete, found) or answer
+    if isinstance(answer, RevisionConflict):
+        db.execute("ROLLBACK")
+        return CommitOutcome([answer], Batch((), newest))
+    group.write(db)
+    if found:
+        group.events += _delete_range(db, answer, found)
+    db.execute("COMMIT")
+    return CommitOutcome([answer], Batch(tuple(group.events), answer))
+
+
+def _changed_since(
+    delete: DeleteRange, found: Sequence[tuple[str, int, bytes]]
+) -> RevisionConflict | None:
+    for key, position, value in found:
+        if position >> SHIFT > delete.unchanged_since:
+            return RevisionConflict(key, Record(key, value, position >> SHIFT))
+    return None
+
+
+def _delete_range(
+    db: apsw.Connection, revision: Revision, found: Sequence[tuple[str, int, bytes]]
+) -> list[StoreEvent]:
+    (first, previous, _), (last, *_) = found[0], found[-1]
+    position = revision << SHIFT | RANGE_NUMBER
+    bindings = _bindings(Span(first, last + "\0"), revision)
+    bindings |= {"position": position, "previous": previous}
+    for statement in _DELETE_RANGE:
+        db.execute(statement, bindings)
+    return [StoreEvent(key, None, revision, value, was >> SHIFT) for key, was, value in found]
 
 
 class _Group:
@@ -176,10 +233,34 @@ _THEN = """
         )
     )
 """
+_IN_SPAN = """
+    SELECT c.key, c.position, l.value FROM current AS c CROSS JOIN log AS l USING (position)
+    WHERE c.key >= :start AND c.key < :end ORDER BY c.key
+"""
+_DELETE_RANGE = (
+    "INSERT INTO log VALUES (:position, :start, NULL, :previous)",
+    "INSERT INTO ranges VALUES (:position, :start, :end)",
+    """
+    INSERT INTO replaced SELECT key, :position, position FROM current
+    WHERE key >= :start AND key < :end
+    """,
+    "DELETE FROM current WHERE key >= :start AND key < :end",
+)
+# Both parts come in order, so that reading may stop anywhere without sorting what is left. The plus
+# keeps SQLite from making an index for `until`: the keys of a range lie side by side.
 _HISTORY = """
-    SELECT new.key, new.value, new.position >> :shift, old.value, new.previous >> :shift
+    SELECT new.position, new.key, new.value, old.value, new.previous
     FROM log AS new LEFT JOIN log AS old ON old.position = new.previous
-    WHERE new.position > :last AND new.key >= :start AND new.key < :end ORDER BY new.position
+    WHERE new.position > :last AND new.key >= :start AND new.key < :end
+        AND new.position NOT IN (SELECT position FROM ranges)
+    UNION ALL
+    SELECT ranges.position, gone.key, NULL, old.value, gone.position
+    FROM ranges CROSS JOIN replaced AS gone
+        ON gone.key >= max(ranges.start, :start) AND gone.key < ranges.end
+        AND +gone.until = ranges.position
+    CROSS JOIN log AS old ON old.position = gone.position
+    WHERE ranges.position > :last AND gone.key < :end
+    ORDER BY 1, 2
 """
 
 
@@ -203,7 +284,8 @@ def replay(db: apsw.Connection, span: Span, after: Revision) -> Batch:
     size = 0
     with _snapshot(db) as (oldest, newest):
         check_revision(after, oldest=oldest, newest=newest)
-        for event in starmap(StoreEvent, db.execute(_HISTORY, _bindings(span, after))):
+        for position, key, value, before, previous in db.execute(_HISTORY, _bindings(span, after)):
+            event = StoreEvent(key, value, position >> SHIFT, before, previous >> SHIFT)
             full = len(events) >= EVENTS_PER_REPLAY or size >= BYTES_PER_REPLAY
             if full and event.revision != events[-1].revision:
                 return Batch(tuple(events), events[-1].revision)
@@ -229,6 +311,26 @@ _FORGET_LOGGED = """
 """
 
 
+# Of the ranges that a sweep walks over, the same: the values that they deleted.
+_FORGET_RANGES = (
+    """
+    DELETE FROM log WHERE position IN (
+        SELECT gone.position FROM ranges CROSS JOIN replaced AS gone
+            ON gone.key >= ranges.start AND gone.key < ranges.end AND +gone.until = ranges.position
+        WHERE ranges.position <= :reached
+    )
+    """,
+    """
+    DELETE FROM replaced WHERE (key, until) IN (
+        SELECT gone.key, gone.until FROM ranges CROSS JOIN replaced AS gone
+            ON gone.key >= ranges.start AND gone.key < ranges.end AND +gone.until = ranges.position
+        WHERE ranges.position <= :reached
+    )
+    """,
+    "DELETE FROM ranges WHERE position <= :reached",
+)
+
+
 def sweep(db: apsw.Connection, before: Revision) -> bool:
     """Move the mark of compaction, and do a small part of the work; tell if work is left.
 
@@ -246,6 +348,9 @@ def sweep(db: apsw.Connection, before: Revision) -> bool:
         (swept, last, ROWS_PER_SWEEP - 1),
     ).get
     walked = {"swept": swept, "reached": found or last}
+    if db.execute("SELECT 1 FROM ranges WHERE position <= :reached", walked).get:
+        for statement in _FORGET_RANGES:
+            db.execute(statement, walked)
     db.execute(_FORGET_REPLACED, walked)
     db.execute(_FORGET_LOGGED, walked)
     db.execute("UPDATE state SET swept = max(swept, ?)", (walked["reached"],))

@@ -20,6 +20,7 @@ import apsw
 from orchid.store.interface import (
     Batch,
     Change,
+    DeleteRange,
     Outcome,
     Revision,
     StoreError,
@@ -35,10 +36,14 @@ MAX_GROUP_BYTES = 8 << 20
 
 
 class QueuedCommits(NamedTuple):
-    """Commits that came together, and the future that waits for what becomes of each."""
+    """Commits that came together, and the future that waits for what becomes of each.
+
+    With a range to delete, it is one commit.
+    """
 
     commits: Sequence[Sequence[Change]]
     answer: asyncio.Future[list[Outcome]]
+    delete: DeleteRange | None = None
 
 
 class Compaction(NamedTuple):
@@ -91,7 +96,7 @@ class Writer:
         try:
             while not self._ending:
                 if gathered := self._gather():
-                    self._guard(self._commit, gathered)
+                    self._commit_gathered(gathered)
                 elif self._compactions:
                     self._guard(self._sweep, [self._compactions.popleft()])
             closed = StoreUnavailable("the store is closed")
@@ -134,6 +139,21 @@ class Writer:
                 log.exception("the store's writer met an error nobody foresaw")
             self._roll_back()
             self._post(self._now(), [(each.answer, failed(error)) for each in work])
+
+    def _commit_gathered(self, gathered: list[QueuedCommits]) -> None:
+        if plain := [each for each in gathered if each.delete is None]:
+            self._guard(self._commit, plain)
+        for each in gathered:
+            if each.delete is not None:
+                self._guard(self._commit_with_range, [each])
+
+    def _commit_with_range(self, queued: list[QueuedCommits]) -> None:
+        [each] = queued
+        assert each.delete is not None
+        [changes] = each.commits
+        outcome = sqlite_tables.apply_with_range(self._db, self._newest, changes, each.delete)
+        self._newest = outcome.batch.revision
+        self._post(outcome.batch, [(each.answer, outcome.answers)])
 
     def _commit(self, gathered: list[QueuedCommits]) -> None:
         commits = [changes for each in gathered for changes in each.commits]

@@ -19,8 +19,8 @@ from orchid.store.etcd.client import (
 from orchid.store.etcd.messages import STATUS, StatusRequest
 from orchid.store.etcd.store import EtcdStore
 from orchid.store.interface import StoreFull, StoreUnavailable, StoreUnusable, ValueTooLarge
+from tests.unit.store.asking import ALL, events_until, put
 from tests.unit.store.etcd_process import Cluster, running
-from tests.unit.store.suite import ALL, events_until, put
 
 
 def addresses(*endpoints: str) -> list[str]:

@@ -33,8 +33,9 @@ from orchid.store.interface import (
     StoreUnusable,
     ValueTooLarge,
 )
+from tests.unit.store.asking import ALL, events_until, put
 from tests.unit.store.etcd_process import Cluster, running
-from tests.unit.store.suite import ALL, StoreSuite, events_until, put
+from tests.unit.store.suite import StoreSuite
 
 pytestmark = pytest.mark.system_package("etcd")
 

@@ -9,8 +9,8 @@ import pytest
 from orchid.store.interface import ABSENT, Change
 from orchid.store.sqlite import file as sqlite_file
 from orchid.store.sqlite.store import SQLiteStore
+from tests.unit.store.asking import ALL, put
 from tests.unit.store.sqlite.power_cut import Disk, installed
-from tests.unit.store.suite import ALL, put
 
 CUTS = 12
 

@@ -16,8 +16,10 @@ from orchid.store.interface import (
     ABSENT,
     AlreadyInUse,
     Change,
+    DeleteRange,
     Record,
     RevisionConflict,
+    Span,
     StoreEvent,
     StoreFull,
     StoreUnavailable,
@@ -27,7 +29,8 @@ from orchid.store.sqlite import file as sqlite_file
 from orchid.store.sqlite import tables as sqlite_tables
 from orchid.store.sqlite import writer as sqlite_writer
 from orchid.store.sqlite.store import SQLiteStore
-from tests.unit.store.suite import ALL, StoreSuite, delete, events_until, put
+from tests.unit.store.asking import ALL, delete, events_until, put
+from tests.unit.store.suite import StoreSuite
 
 
 @pytest.fixture
@@ -141,6 +144,41 @@ async def test_deleted_keys_leave_nothing_behind(store: SQLiteStore, path: Path)
         ]
     db.close()
     assert counts == [(0, 0), 0]
+
+
+async def test_deleted_range_leaves_nothing_behind(store: SQLiteStore, path: Path) -> None:
+    """After compaction no table holds a trace of any key of the range."""
+    for key in ("w/1", "w/2", "w/3"):
+        await put(store, key, b"secret")
+    range_ = DeleteRange(Span.prefix("w/"), await store.revision())
+    newest = await store.commit([Change("a", b"", ABSENT)], range_)
+
+    await store.compact(newest)
+    await store.close()
+
+    with sqlite_file.connect(path, writable=False) as db:
+        tables = ("log", "current", "replaced", "ranges")
+        counts = [db.execute(f"SELECT count(*) FROM {table}").get for table in tables]  # noqa: S608 - names from above
+    db.close()
+    assert counts == [1, 1, 0, 0]
+
+
+async def test_file_from_before_ranges_takes_them(path: Path) -> None:
+    """A file that an earlier version made is opened as it is, and can do the same."""
+    store = await SQLiteStore.open(path)
+    await put(store, "w/1", b"1")
+    await store.close()
+    with sqlite_file.connect(path) as db:
+        db.execute("DROP TABLE ranges")
+    db.close()
+
+    store = await SQLiteStore.open(path)
+    await put(store, "w/2", b"2")
+    revision = await store.commit([Change("a", b"", ABSENT)], DeleteRange(Span.prefix("w/"), 3))
+
+    events = await events_until(store, revision, after=3, span=Span.prefix("w/"))
+    assert [(event.key, event.previous) for event in events] == [("w/1", b"1"), ("w/2", b"2")]
+    await store.close()
 
 
 # The file
