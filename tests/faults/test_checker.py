@@ -14,7 +14,16 @@ import pytest
 
 from orchid.engine.verbs.read import Reading
 from orchid.server.sockets.messages import HttpRequest, Response
-from orchid.store.interface import LATEST, Batch, Change, Page, Revision, Span, StoreEvent
+from orchid.store.interface import (
+    LATEST,
+    Batch,
+    Change,
+    DeleteRange,
+    Page,
+    Revision,
+    Span,
+    StoreEvent,
+)
 from orchid.store.memory import MemoryStore
 from tests.api.world import ADMIN, Api, api
 from tests.faults.checker import Violation, violations
@@ -61,8 +70,10 @@ class FaithfulStore:
     async def read(self, span: Span, *, at: Revision = LATEST, limit: int = 0) -> Page:
         return await self.inner.read(span, at=at, limit=limit)
 
-    async def commit(self, changes: Sequence[Change]) -> Revision:
-        return await self.inner.commit(changes)
+    async def commit(
+        self, changes: Sequence[Change], delete: DeleteRange | None = None
+    ) -> Revision:
+        return await self.inner.commit(changes, delete)
 
     async def watch(self, span: Span, *, after: Revision) -> AsyncGenerator[Batch, None]:
         count = 0  # of the batches that concern the clients
@@ -93,12 +104,14 @@ class LosingStore(FaithfulStore):
 
     count = 0
 
-    async def commit(self, changes: Sequence[Change]) -> Revision:
+    async def commit(
+        self, changes: Sequence[Change], delete: DeleteRange | None = None
+    ) -> Revision:
         if f"/{NAMESPACE}/k" in changes[0].key:
             self.count += 1
             if self.count % 25 == 0:
                 return await self.revision() + 1
-        return await super().commit(changes)
+        return await super().commit(changes, delete)
 
 
 class ReorderingStore(FaithfulStore):

@@ -2,8 +2,13 @@
 
 `Sequencer.step` takes some pending entries and, in one commit, appends them, moves the signed head
 and removes them from among the pending. The signature and the tiles that are written anew cost a
-commit the same for one entry as for many. So a second's worth of them gathers between two looks,
-and what comes during one waits for the next.
+commit the same for one entry as for many. So a second's worth of them gathers between two looks.
+
+Many entries are removed as one range of keys, and only if nothing came into it since it was read:
+an entry is never removed without its place. Keys begin with the time, so a range that was there a
+second ago is quiet by now. `run` leaves what is newer for the next look, unless there is little of
+it. Where a range is not quiet after all, its entries are removed one by one; clocks decide about
+the speed alone.
 
 The head moves by compare-and-swap: of several servers that try at once, one succeeds and the others
 look again. So every entry is logged once, and the log never branches. Only the right edge of the
@@ -12,6 +17,7 @@ log is read, and remembered while nobody else moves the head.
 
 import asyncio
 import logging
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
 from operator import attrgetter
 from typing import Final
@@ -23,6 +29,8 @@ from orchid.ledger import places
 from orchid.store.interface import (
     ABSENT,
     Change,
+    DeleteRange,
+    Page,
     Record,
     Revision,
     RevisionConflict,
@@ -37,10 +45,14 @@ from orchid.tlog.tiles import FULL, BadTile, Edge, Tile
 
 log = logging.getLogger(__name__)
 
+_key, _order = attrgetter("key"), attrgetter("revision", "key")
+
 INTERVAL_SECONDS: Final = 1.0
 FIRST_HURRY = 10  # times as often, until the log has begun
-PAGE: Final = 1024  # pending entries that are read, and put in order, at once
-MOST_AT_ONCE: Final = 96  # entries in one commit, each of which costs a change more
+PAGE: Final = 2048  # pending entries that are read at once
+MOST_AT_ONCE: Final = 512  # entries in one commit; the event loop waits for their hashes
+MOST_BYTES: Final = 5 << 18  # in one commit; etcd takes 1.5 MB
+MOST_SINGLE: Final = 96  # entries in a commit that removes each by itself, at a change more
 MOST_SEGMENTS: Final = 22  # of one bundle; more are joined into one, a change for each
 
 
@@ -57,6 +69,10 @@ class _End(msgspec.Struct):
     tiles: dict[str, Revision]  # the partial tiles
     segments: list[Record]  # of the last bundle, if it is not full
 
+    def unjoined_bytes(self) -> int:
+        """What is written again when the last bundle becomes full."""
+        return sum(len(segment.value) for segment in self.segments)
+
 
 class Sequencer:
     """Appends pending entries to the log in a store, signed with the ledger's key.
@@ -69,6 +85,7 @@ class Sequencer:
         self._key = key
         self._origin = origin
         self._end: _End | None = None
+        self._seen = ""  # the last key that was pending when we looked
 
     async def run(
         self,
@@ -80,7 +97,7 @@ class Sequencer:
         problem = ""
         while True:
             try:
-                await self.drain()
+                await self.look()
                 problem = ""
             except Exception as failure:  # the entries stay pending, and the server goes on
                 if str(failure) != problem:  # logged once, not every second
@@ -94,37 +111,80 @@ class Sequencer:
         while await self.step():
             pass
 
-    async def step(self) -> bool:
-        """Log pending entries, in the order of their commits; say whether others waited as well."""
+    async def look(self) -> None:
+        """Give those entries their places that were seen by the last look; others if they are few.
+
+        What came since gathers for the next look.
+        """
+        quiet = self._seen
+        while await self.step(quiet):
+            pass
+
+    async def step(self, quiet: str = places.PENDING.end) -> bool:
+        """Log pending entries, in the order of their commits; say whether to look again at once.
+
+        Nobody is expected to add keys up to `quiet`, nor to the first page of several.
+        """
         page = await self._store.read(places.PENDING, limit=PAGE)
-        waiting = sorted(page.records, key=attrgetter("revision", "key"))
-        done = 0
+        if not page.records:
+            return False
+        if self._end is None:
+            # First the end, then the entries: whoever logs one of them after that moves the head.
+            self._end = await self._current_end()
+            page = await self._store.read(places.PENDING, limit=PAGE)
         try:
-            while done < len(waiting):
-                end = await self._current_end()
-                room = min(MOST_AT_ONCE, FULL - end.edge.size % FULL)
-                await self._append(end, waiting[done : done + room])
-                done += room
+            return await self._log_page(page, quiet) or page.more
         except RevisionConflict:
             log.debug("ledger.head_moved")  # another server was faster; look again
             return True
-        return page.more
 
-    async def _append(self, end: _End, waiting: Sequence[Record]) -> None:
+    async def _log_page(self, page: Page, quiet: str) -> bool:
+        """Log what was read after the end; say whether that has to be read again."""
+        self._seen = page.records[-1].key if page.records else ""
+        old = bisect_right(page.records, self._seen if page.more else quiet, key=_key)
+        ranges, new = page.records[:old], page.records[old:]
+        while ranges and self._end is not None:
+            some = _some(ranges, MOST_AT_ONCE, MOST_BYTES - self._end.unjoined_bytes())
+            span = Span(some[0].key, some[-1].key + "\0")
+            try:
+                await self._append(self._end, some, DeleteRange(span, page.revision))
+            except RevisionConflict as conflict:
+                if conflict.key not in places.PENDING:
+                    raise
+                await self._log_singly(some)  # another entry came between them
+                return True
+            ranges = ranges[len(some) :]
+        if len(new) <= MOST_SINGLE:
+            await self._log_singly(new)
+        return False
+
+    async def _log_singly(self, waiting: Sequence[Record]) -> None:
+        """Log entries whatever comes between them."""
+        while waiting:
+            end = await self._current_end()
+            # Within one bundle, so that all changes fit into a commit.
+            some = _some(waiting, min(MOST_SINGLE, FULL - end.edge.size % FULL), MOST_BYTES)
+            await self._append(end, some)
+            waiting = waiting[len(some) :]
+
+    async def _append(
+        self, end: _End, waiting: Sequence[Record], delete: DeleteRange | None = None
+    ) -> None:
         self._end = None  # whether the commit happened is not known
         first = end.edge.size
+        waiting = sorted(waiting, key=_order)
         entries = [record.value for record in waiting]
         grown = end.edge.append(leaf_hashes(entries))
         head = Checkpoint(end.signer.verifier.name, end.edge.size, end.edge.root())
-        segment = Record(places.segment_key(first), tiles.bundle(entries), ABSENT)
-        segments, joined = _with(end.segments, segment, full=end.edge.size % FULL == 0)
+        segments, bundled = _bundled(end.segments, first, entries)
         changes = [
             Change(places.HEAD, head.signed(end.signer), end.revision),
-            *joined,
+            *bundled,
             *[_grown(tile, data, end.tiles) for tile, data in grown.items()],
-            *[Change(record.key, None, record.revision) for record in waiting],
         ]
-        revision = await self._store.commit(changes)
+        if delete is None:
+            changes += [Change(record.key, None, record.revision) for record in waiting]
+        revision = await self._store.commit(changes, delete)
         end.revision = revision
         end.tiles.update({places.tile_key(tile): revision for tile in grown if not tile.full})
         end.segments = [
@@ -166,6 +226,30 @@ def _grown(tile: Tile, data: bytes, known: dict[str, Revision]) -> Change:
     key = places.tile_key(tile)
     expected = known.pop(key, ABSENT)
     return Change(key, data, expected)
+
+
+def _some(waiting: Sequence[Record], most: int, room: int) -> Sequence[Record]:
+    """The first of them, as many as fit into a commit; always one at least."""
+    some, size = waiting[:most], 0
+    for count, record in enumerate(some):
+        size += len(record.value)
+        if size > room and count:
+            return some[:count]
+    return some
+
+
+def _bundled(
+    segments: Sequence[Record], first: int, entries: Sequence[bytes]
+) -> tuple[Sequence[Record], list[Change]]:
+    """The segments of the last bundle with entries from an index on, and the changes for that."""
+    changes: list[Change] = []
+    while entries:
+        room = FULL - first % FULL
+        new = Record(places.segment_key(first), tiles.bundle(entries[:room]), ABSENT)
+        segments, more = _with(segments, new, full=len(entries) >= room)
+        changes += more
+        first, entries = first + room, entries[room:]
+    return segments, changes
 
 
 def _with(

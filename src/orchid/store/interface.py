@@ -115,8 +115,9 @@ class Change(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class DeleteRange(msgspec.Struct, frozen=True):
     """Delete every key of a span, if none of them has changed after a revision.
 
-    Whoever has read the span at that revision deletes exactly what they have read. Watchers see
-    each key deleted, in key order, behind the commit's changes.
+    Whoever has read the span at that revision deletes nothing that they have not read. Should keys
+    have gone since, that is no conflict: let one of the changes guard against it. Watchers see each
+    key deleted, in key order, behind the commit's changes.
     """
 
     span: Span

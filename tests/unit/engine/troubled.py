@@ -3,7 +3,15 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
-from orchid.store.interface import Batch, Change, Page, Revision, Span, StoreUnavailable
+from orchid.store.interface import (
+    Batch,
+    Change,
+    DeleteRange,
+    Page,
+    Revision,
+    Span,
+    StoreUnavailable,
+)
 from orchid.store.memory import MemoryStore
 
 
@@ -31,9 +39,11 @@ class TroubledStore:
         self._check()
         return await self.inner.read(span, at=at, limit=limit)
 
-    async def commit(self, changes: Sequence[Change]) -> Revision:
+    async def commit(
+        self, changes: Sequence[Change], delete: DeleteRange | None = None
+    ) -> Revision:
         self._check()
-        return await self.inner.commit(changes)
+        return await self.inner.commit(changes, delete)
 
     async def watch(self, span: Span, *, after: Revision) -> AsyncGenerator[Batch, None]:
         self._check()

@@ -10,8 +10,22 @@ import pytest
 from orchid.ledger import places, sequencing
 from orchid.ledger.entries import Fact
 from orchid.ledger.reading import StoredLog
-from orchid.ledger.sequencing import MOST_SEGMENTS, LedgerBroken, Sequencer
-from orchid.store.interface import Change, Revision, Span, StoreUnavailable
+from orchid.ledger.sequencing import (
+    MOST_AT_ONCE,
+    MOST_SEGMENTS,
+    MOST_SINGLE,
+    LedgerBroken,
+    Sequencer,
+)
+from orchid.store.interface import (
+    LATEST,
+    Change,
+    DeleteRange,
+    Page,
+    Revision,
+    Span,
+    StoreUnavailable,
+)
 from orchid.store.memory import MemoryStore
 from orchid.tlog.audit import audit, entries
 from orchid.tlog.checkpoints import Checkpoint
@@ -78,7 +92,7 @@ async def test_a_commit_that_did_not_happen_leaves_no_trace(store: MemoryStore) 
     assert (await audit(StoredLog(store), VERIFIER)).size == 4
 
 
-async def unavailable(changes: Sequence[Change]) -> Revision:
+async def unavailable(changes: Sequence[Change], delete: DeleteRange | None = None) -> Revision:
     raise StoreUnavailable("not now")
 
 
@@ -158,14 +172,50 @@ async def test_two_servers_append_at_once_without_loss_or_repeat(store: MemorySt
     assert (await audit(StoredLog(store), VERIFIER)).size == 180
 
 
+class Overtaken(MemoryStore):
+    """A store in which another server logs all entries, just when somebody has read them."""
+
+    rival: Sequencer | None = None
+
+    async def read(self, span: Span, *, at: Revision = LATEST, limit: int = 0) -> Page:
+        page = await super().read(span, at=at, limit=limit)
+        if span == places.PENDING and page.records and self.rival is not None:
+            rival, self.rival = self.rival, None
+            await rival.drain()
+        return page
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["begun", "not-begun"])
+async def test_an_entry_that_another_server_logs_meanwhile_is_not_logged_again(
+    begun: bool,
+) -> None:
+    """The entries are gone, the head was read after that: still nothing stands there twice."""
+    store = Overtaken()
+    one = sequencer(store)
+    if begun:
+        await leave_pending(store, 0, 3)
+        await one.drain()
+    await leave_pending(store, 3, 5)
+    store.rival = sequencer(store)
+
+    await one.drain()
+
+    expected = [*(range(3) if begun else ()), *range(3, 8)]
+    assert await numbers(store, len(expected)) == expected
+    assert (await audit(StoredLog(store), VERIFIER)).size == len(expected)
+    await store.close()
+
+
 class Busy(MemoryStore):
     """A store to which another entry comes with every commit of the log."""
 
     arrived = 0
     commits = 0
 
-    async def commit(self, changes: Sequence[Change]) -> Revision:
-        revision = await super().commit(changes)
+    async def commit(
+        self, changes: Sequence[Change], delete: DeleteRange | None = None
+    ) -> Revision:
+        revision = await super().commit(changes, delete)
         if any(change.key == places.HEAD for change in changes):
             self.commits += 1
             self.arrived += 1
@@ -190,6 +240,105 @@ async def test_entries_that_come_meanwhile_gather_for_the_next_time() -> None:
     await store.close()
 
 
+async def test_many_new_entries_wait_for_the_next_look(store: MemoryStore) -> None:
+    """Then nothing comes between them any more; a few need not wait."""
+    one = sequencer(store)
+    await leave_pending(store, 0, MOST_SINGLE + 1)
+
+    await one.look()
+    left = await StoredLog(store).pending()
+    await leave_pending(store, MOST_SINGLE + 1, 3)
+    await one.look()
+
+    assert left == MOST_SINGLE + 1
+    assert await StoredLog(store).pending() == 0
+    assert await numbers(store, MOST_SINGLE + 4) == list(range(MOST_SINGLE + 4))
+
+
+class Counting(MemoryStore):
+    """A store that notes how large each commit of the log is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    async def commit(
+        self, changes: Sequence[Change], delete: DeleteRange | None = None
+    ) -> Revision:
+        if changes[0].key == places.HEAD:
+            self.sizes.append(sum(len(change.value or b"") for change in changes))
+        return await super().commit(changes, delete)
+
+
+async def test_entries_of_several_bundles_share_a_commit() -> None:
+    """A crowd costs as few signatures as can be, and the log holds."""
+    store = Counting()
+    await grow(store, 0, 100)
+    await leave_pending(store, 100, 2 * MOST_AT_ONCE)
+    store.sizes.clear()
+
+    await sequencer(store).drain()
+
+    assert len(store.sizes) == 2
+    size = 100 + 2 * MOST_AT_ONCE
+    assert await numbers(store, size) == list(range(size))
+    assert (await audit(StoredLog(store), VERIFIER)).size == size
+    await store.close()
+
+
+async def test_large_entries_are_logged_in_commits_that_every_store_takes() -> None:
+    """The largest entries there can be, onto a bundle of such: etcd refuses 1.5 MB."""
+    store = Counting()
+    for number in range(255 + 600):
+        facts = [Fact("test.made", {"number": number, "long": "x" * 3900})]
+        await store.commit(places.pending(facts, "uid", NOW))
+        if number in (100, 254):
+            await sequencer(store).drain()
+
+    await sequencer(store).drain()
+
+    assert max(store.sizes) < 1_500_000
+    assert await numbers(store, 855) == list(range(855))
+    assert (await audit(StoredLog(store), VERIFIER)).size == 855
+    await store.close()
+
+
+class Crowded(MemoryStore):
+    """A store into which an entry with an older key comes just before each range is deleted."""
+
+    arrived = 0
+    calm = False
+
+    async def commit(
+        self, changes: Sequence[Change], delete: DeleteRange | None = None
+    ) -> Revision:
+        if delete is not None and not self.calm:
+            self.arrived += 1
+            facts = [Fact("test.made", {"number": 1000 + self.arrived})]
+            late = NOW + timedelta(milliseconds=1)
+            await super().commit(places.pending(facts, "uid", late))
+        return await super().commit(changes, delete)
+
+
+async def test_an_entry_that_comes_between_others_is_not_removed_without_its_place() -> None:
+    """Neither is it lost, nor does it hold up those that it came between."""
+    store = Crowded()
+    one = sequencer(store)
+    for number in range(150):
+        facts = [Fact("test.made", {"number": number})]
+        await store.commit(places.pending(facts, "uid", NOW + timedelta(seconds=number)))
+
+    await one.step()
+    waiting = await StoredLog(store).pending()
+    store.calm = True
+    await one.look()
+
+    assert (store.arrived, waiting) == (1, 1)
+    assert await numbers(store, 151) == [*range(150), 1001]
+    assert await StoredLog(store).pending() == 0
+    await store.close()
+
+
 async def test_more_entries_than_are_read_at_once_are_all_logged(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,8 +357,10 @@ class Forgetful(MemoryStore):
 
     broken = False
 
-    async def commit(self, changes: Sequence[Change]) -> Revision:
-        revision = await super().commit(changes)
+    async def commit(
+        self, changes: Sequence[Change], delete: DeleteRange | None = None
+    ) -> Revision:
+        revision = await super().commit(changes, delete)
         if self.broken:
             self.broken = False
             raise StoreUnavailable("no answer")

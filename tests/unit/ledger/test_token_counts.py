@@ -9,7 +9,7 @@ import pytest
 
 from orchid.ledger import places
 from orchid.ledger.token_counts import TokenCounts
-from orchid.store.interface import Change, Revision, StoreUnavailable
+from orchid.store.interface import Change, DeleteRange, Revision, StoreUnavailable
 from orchid.store.memory import MemoryStore
 from tests.unit.ledger.logs import NOW, grow
 
@@ -24,12 +24,14 @@ class CountingStore(MemoryStore):
         self.commits = 0
         self.fails = ""
 
-    async def commit(self, changes: Sequence[Change]) -> Revision:
+    async def commit(
+        self, changes: Sequence[Change], delete: DeleteRange | None = None
+    ) -> Revision:
         self.commits += 1
         fails, self.fails = self.fails, ""
         if fails == "before":
             raise StoreUnavailable("no answer")
-        revision = await super().commit(changes)
+        revision = await super().commit(changes, delete)
         if fails == "after":
             raise StoreUnavailable("no answer")
         return revision

@@ -163,6 +163,25 @@ async def test_deleted_range_leaves_nothing_behind(store: SQLiteStore, path: Pat
     assert counts == [1, 1, 0, 0]
 
 
+async def test_history_of_a_range_is_read_from_the_file(store: SQLiteStore, path: Path) -> None:
+    """After a restart a watcher of the past sees each key deleted once, whatever its span."""
+    for key in ("w/1", "w/2", "w/3"):
+        await put(store, key, key.encode())
+    await store.commit([Change("a", b"", ABSENT)], DeleteRange(Span.prefix("w/"), 4))
+    await put(store, "w/2", b"again")
+    await store.close()
+
+    store = await SQLiteStore.open(path)
+    whole = await events_until(store, 6, after=4)
+    part = await events_until(store, 6, after=4, span=Span("w/2", "w/3"))
+    await store.close()
+
+    gone = [StoreEvent(f"w/{n}", None, 5, b"w/%d" % n, n + 1) for n in (1, 2, 3)]
+    again = StoreEvent("w/2", b"again", 6, None, ABSENT)
+    assert whole == [StoreEvent("a", b"", 5, None, ABSENT), *gone, again]
+    assert part == [gone[1], again]
+
+
 async def test_file_from_before_ranges_takes_them(path: Path) -> None:
     """A file that an earlier version made is opened as it is, and can do the same."""
     store = await SQLiteStore.open(path)
