@@ -106,7 +106,7 @@ class TokenIssuer:
         entry = self._accounts.entries.get(self._accounts.kind.key(namespace, name))
         if entry is None:
             raise NotFound(ErrorSubject("", "serviceaccounts", name))
-        return entry.meta.uid
+        return entry.identity.uid
 
     def bind(self, reference: BoundObjectReference, namespace: str, account: str) -> Bound:
         """Find the object that a token is to be bound to, and see that it fits."""
@@ -135,7 +135,7 @@ class TokenIssuer:
         if not node_name:
             return Bound(pod=bound)
         node = self._nodes.get("", node_name)
-        return Bound(pod=bound, node=Reference(node_name, node.meta.uid if node else ""))
+        return Bound(pod=bound, node=Reference(node_name, node.identity.uid if node else ""))
 
     async def sign(self, wanted: TokenRequest, bound: Bound | None, now: datetime) -> IssuedToken:
         """Make the token that a complete request asks for."""
@@ -231,7 +231,7 @@ def _found(cache: KindCache[Any], namespace: str, reference: BoundObjectReferenc
 
 def _same(reference: BoundObjectReference, entry: Entry[Any]) -> Reference:
     """A named uid must be the object's: the token dies with that very object."""
-    live = entry.meta.uid
+    live = entry.identity.uid
     if reference.uid and reference.uid != live:
         raise Conflict(
             ErrorSubject("", reference.kind, reference.name),

@@ -48,6 +48,9 @@ from orchid.wire.user import AUTHENTICATED, UserInfo
 
 # Tokens bound to an object that is being deleted stay valid for this long.
 DELETION_LEEWAY = timedelta(seconds=60)
+# What the answer says of a token besides its account.
+EXTRA = ("credential-id", "node-name", "node-uid", "pod-name", "pod-uid")
+NAMESPACES_KNOWN = 256
 INVALIDATED = "service account token has been invalidated"
 
 
@@ -172,7 +175,7 @@ class ServiceAccountTokenAuthenticator:
             self._revocations.refuse_token(account, found.claims.jti, issued_at)
             taken_back = self._revocations.cache
             generation = taken_back.generation
-        if any(entry.meta.deletion_timestamp is not None for _, entry in there):
+        if any(entry.identity.deletion_timestamp is not None for _, entry in there):
             return None  # it can end without any change
         since, until = verified.valid_times()
         return Grounds(since, until, there, taken_back, generation)
@@ -236,7 +239,7 @@ class ServiceAccountTokenAuthenticator:
         entry = self._accounts.get(namespace, claimed.name)
         if entry is None:
             raise Rejected(f"serviceaccounts {quote(claimed.name)} not found")
-        live = entry.meta
+        live = entry.identity
         if live.uid != claimed.uid:
             raise Rejected(f"service account UID ({live.uid}) does not match claim ({claimed.uid})")
         if live.deletion_timestamp is not None and live.deletion_timestamp < now - DELETION_LEEWAY:
@@ -260,7 +263,8 @@ class _Reader:
     def __init__(self, names: Naming) -> None:
         prefix = names.own("serviceaccount")
         self._read = AccountReader(names.private_claim, names.legacy_issuer, prefix)
-        self._extra = names.extra
+        extra = names.extra
+        self._extra = {word: extra(word) for word in EXTRA}
 
     def __call__(self, payload: Payload) -> BoundToken | LegacyClaims:
         read = self._read(payload)
@@ -283,20 +287,25 @@ class _Reader:
             "pod-name": pod.name,
             "pod-uid": pod.uid if pod.name else "",
         }
-        return {self._extra(word): (value,) for word, value in found.items() if value}
+        return {self._extra[word]: (value,) for word, value in found.items() if value}
 
 
 def account_user(
     namespace: str, account: Reference, extra: dict[str, tuple[str, ...]] | None = None
 ) -> UserInfo:
     """The user that a service account is."""
-    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
     return UserInfo(
         username=f"system:serviceaccount:{namespace}:{account.name}",
         uid=account.uid,
-        groups=groups,
+        groups=account_groups(namespace),
         extra=extra or {},
     )
+
+
+@functools.lru_cache(NAMESPACES_KNOWN)
+def account_groups(namespace: str) -> tuple[str, ...]:
+    """The groups of the accounts in a namespace, which share them."""
+    return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
 
 
 def _refuse_object(
@@ -305,7 +314,7 @@ def _refuse_object(
     entry = cache.get(namespace, claimed.name)
     if entry is None:
         raise Rejected(INVALIDATED)
-    live = entry.meta
+    live = entry.identity
     if live.deletion_timestamp is not None and live.deletion_timestamp < now - DELETION_LEEWAY:
         raise Rejected(INVALIDATED)
     if live.uid != claimed.uid:

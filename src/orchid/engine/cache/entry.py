@@ -19,7 +19,7 @@ import msgspec
 from orchid.engine.kind import Kind
 from orchid.store.interface import Revision
 from orchid.wire.codec.documents import encode
-from orchid.wire.meta import Object, ObjectMeta
+from orchid.wire.meta import Object, ObjectMeta, Time
 from orchid.wire.struct import Wire, replace
 
 T = TypeVar("T", bound=Object)
@@ -35,7 +35,19 @@ class _Meta(Wire):
     metadata: ObjectMeta
 
 
+class ObjectIdentity(Wire):
+    """Which object it is, and whether it is being deleted."""
+
+    uid: str = ""
+    deletion_timestamp: Time | None = None
+
+
+class _Identified(Wire):
+    metadata: ObjectIdentity
+
+
 _decode_meta = msgspec.json.Decoder(_Meta).decode
+_decode_identity = msgspec.json.Decoder(_Identified).decode
 _decode_note = msgspec.json.Decoder(dict[str, str]).decode
 _METADATA, _NOTE = b'"metadata":', b'"note":'
 
@@ -124,6 +136,13 @@ class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
             found = self._meta = _decode_meta(self.data).metadata
             _lately_used.keep(self)
         return found
+
+    @property
+    def identity(self) -> ObjectIdentity | ObjectMeta:
+        """What a credential rests on: quickly decoded, and so small that nothing is kept."""
+        if self._object is not None:
+            return self._object.metadata
+        return self._meta or _decode_identity(self.kind.head + self.tail).metadata
 
     def noted(self) -> Mapping[str, str]:
         """What the server noted of the object."""

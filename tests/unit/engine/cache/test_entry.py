@@ -67,3 +67,28 @@ def test_what_is_not_stored_is_not_kept(lately_used: LatelyUsed) -> None:
     answered.shared_forms()
 
     assert lately_used.kept_bytes == kept
+
+
+def test_identity_is_read_from_the_bytes_and_nothing_is_kept() -> None:
+    """Thousands of accounts have their uid asked for, and need not stay decoded for it."""
+    owner = b'"ownerReferences":[{"uid":"other"}],"annotations":{"deletionTimestamp":"x"}'
+    meta = b'"metadata":{%b,"name":"m","namespace":"ns","uid":"u"}}' % owner
+    ended = b'"metadata":{"name":"m","uid":"u","deletionTimestamp":"2026-01-01T00:00:00Z"}}'
+    there = Entry(KIND, "/m", meta, 1)
+    deleted = Entry(KIND, "/m", ended, 1)
+
+    found = [(entry.identity.uid, entry.identity.deletion_timestamp) for entry in (there, deleted)]
+
+    assert found == [("u", None), ("u", deleted.object.metadata.deletion_timestamp)]
+    assert found[1][1] is not None
+    assert there._meta is None
+    assert there._object is None
+
+
+def test_identity_of_what_is_decoded_is_not_read_again() -> None:
+    """The metadata at hand says the same."""
+    [entry] = entries(1)
+
+    meta = entry.meta
+
+    assert entry.identity is meta
