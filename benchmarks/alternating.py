@@ -40,7 +40,15 @@ class Comparison:
 
 
 def compare(before: Server, after: Server, ask: Ask, turns: int) -> Comparison:
-    """Ask both in turn; the first turn only warms them, and the last only ends the one before."""
+    """Ask both in turn, so many times."""
+    return summed_up(measured(before, after, ask, turns))
+
+
+def measured(before: Server, after: Server, ask: Ask, turns: int) -> list[tuple[float, float]]:
+    """What a request cost on both, turn by turn.
+
+    The first turn only warms them, and the last only ends the one before.
+    """
     costs: dict[Server, list[float]] = {before: [], after: []}
     begun: dict[Server, int] = {}
     asked: dict[Server, int] = {}
@@ -50,8 +58,13 @@ def compare(before: Server, after: Server, ask: Ask, turns: int) -> Comparison:
             if turn > 1:
                 found.append((used - begun[server]) / asked[server] / 1000)
             begun[server], asked[server] = used, requests_asked(server, ask)
-    more = [(two / one - 1) * 100 for one, two in zip(*costs.values(), strict=True)]
-    return Comparison(statistics.median(costs[before]), statistics.median(more), *bounds(more))
+    return list(zip(*costs.values(), strict=True))
+
+
+def summed_up(found: list[tuple[float, float]]) -> Comparison:
+    more = [(two / one - 1) * 100 for one, two in found]
+    before = statistics.median([one for one, _ in found])
+    return Comparison(before, statistics.median(more), *bounds(more))
 
 
 def bounds(found: list[float]) -> tuple[float, float]:

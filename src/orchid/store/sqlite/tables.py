@@ -259,7 +259,8 @@ _HISTORY = """
         ON gone.key >= max(ranges.start, :start) AND gone.key < ranges.end
         AND +gone.until = ranges.position
     CROSS JOIN log AS old ON old.position = gone.position
-    WHERE ranges.position > :last AND gone.key < :end
+    WHERE ranges.position > :last AND ranges.start < :end AND ranges.end > :start
+        AND gone.key < :end
     ORDER BY 1, 2
 """
 
