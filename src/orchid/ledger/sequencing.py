@@ -121,9 +121,10 @@ class Sequencer:
             pass
 
     async def step(self, quiet: str = places.PENDING.end) -> bool:
-        """Log pending entries, in the order of their commits; say whether to look again at once.
+        """Log pending entries; say whether to look again at once.
 
-        Nobody is expected to add keys up to `quiet`, nor to the first page of several.
+        What shares a commit stands in the order in which it became pending. Nobody is expected to
+        add keys up to `quiet`, nor to the first page of several.
         """
         page = await self._store.read(places.PENDING, limit=PAGE)
         if not page.records:
