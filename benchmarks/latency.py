@@ -1,15 +1,17 @@
 """`make latency`: how long requests take at half of the rate that the server can sustain.
 
 Open load, without coordinated omission: see open_load.py. The sustainable rate is what wrk gets
-from 32 connections that never pause, just before. The first row is a bare TLS server that answers
-every request with the same bytes (echo.py) at the rate of the second: what the machine, the
-interpreter and the load generator need by themselves. The last row is a store that is compacted
-while it is written to.
+from 32 connections that never pause. A row consists of parts: the rate is measured, then for some
+seconds half of the lowest so far is sent. The first row is a bare TLS server that answers every
+request with the same bytes (echo.py) at the rates of the second: what the machine, the interpreter
+and the load generator need by themselves. The last row is a store that is compacted while it is
+written to.
 
-Beside each row: how late the generator was (p99), for which part of the time server and generator
-waited for a core that somebody else had, for which part the host of a virtual machine had taken
-their cores away, and the collections of the server's garbage collector. A row during which much was
-stolen says nothing about the server: repeat it.
+Beside each row: how late the generator was (p99), the part of its core that the server's main
+thread had, and what the machine lost meanwhile (disturbances.py). Below it: how many requests took
+longer than they may, how many of these while the machine was in the way or its backlog was not
+worked off, and the percentiles of all requests without such a moment; and the collections of the
+server's garbage collector. The verdict is about all requests.
 
     python -m benchmarks.latency --seconds 20
 """
@@ -23,23 +25,26 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import load
 from benchmarks.bench import ACCOUNTS, FLAGS, LOAD_CORE, NO_CONTROLLERS, SERVER_CORE
-from benchmarks.host import Stolen
+from benchmarks.disturbances import Moment, backlogs, overlaps, watched
 from benchmarks.lines import request
 from benchmarks.load import UNIQUE, Job
 from benchmarks.open_load import OpenLoad, Taken
 from benchmarks.setting import Administrator, Stage
 from tests.e2e.serving import Server, free_port, running_server
 
-RATE_CONNECTIONS, RATE_SECONDS = 32, 3
+RATE_CONNECTIONS, RATE_SECONDS = 32, 2
+PARTS = 4
 OBSERVED = Path(__file__).resolve().parent / "observed"
 COMPACTED = ("--history", "10s")  # looked at every 30 s: a run of 40 s sees it at least once
 PINNED = ("taskset", "-c", str(SERVER_CORE))
-TITLES = ("rate", "half", "p50", "p99", "p99.9", "most", "late", "waited", "stolen")
+TITLES = ("lowest", "highest", "sent", "p50", "p99", "p99.9", "most", "late")
+LOSSES = ("busy", "clock", "waited", "stolen", "disk")
 
 
 @dataclass(frozen=True)
@@ -49,22 +54,28 @@ class Wanted:
     name: str
     job: Callable[[Stage], Job]
     p99: float  # milliseconds that it must stay under
+    writes: bool = False
+    parts: int = PARTS
 
 
 ROWS = (
     Wanted("get", load.get, 5.0),
     Wanted("SelfSubjectReview", load.self_subject_review, 5.0),
     Wanted("TokenReview", load.review_many_tokens, 5.0),
-    Wanted("create, on disk", load.create_account, 15.0),
+    Wanted("create, on disk", load.create_account, 15.0, writes=True),
 )
-COMPACTING = Wanted("create, compacting", load.create_account, 15.0)
+COMPACTING = Wanted("create, compacting", load.create_account, 15.0, writes=True, parts=1)
 
 
-class Lost(NamedTuple):
-    """Parts of the time in which server or generator could have run, and did not."""
+class Part(NamedTuple):
+    """What came of some seconds of load."""
 
-    waited: float  # for a core that another process had
-    stolen: float  # by the host
+    sustained: float  # requests a second, just before
+    sent: float
+    taken: Taken
+    busy: float  # part of its core that the server's main thread had
+    moments: list[Moment]
+    collections: list[str]
 
 
 @dataclass(frozen=True)
@@ -82,7 +93,7 @@ class Observed:
 def main() -> int:
     options = parse_arguments()
     os.sched_setaffinity(0, {LOAD_CORE})
-    print(f"{'':20}" + "".join(f"{title:>8}" for title in TITLES))
+    print(f"{'':20}" + "".join(f"{title:>8}" for title in (*TITLES, *LOSSES)))
     with tempfile.TemporaryDirectory() as directory:
         with observed(Path(directory) / "plain") as place:
             measure_bare(ROWS[0], place, options.seconds)
@@ -105,26 +116,37 @@ def observed(data_dir: Path, *flags: str) -> Iterator[Observed]:
         yield Observed(server, Stage(administrator, accounts=ACCOUNTS), notes)
 
 
-def measure_bare(row: Wanted, place: Observed, seconds: int) -> None:
-    """Send the requests of a row, at its rate, to a server that does nothing with them."""
-    job = row.job(place.stage)
-    rate = sustained(job, place.server) / 2
+def measure_bare(wanted: Wanted, place: Observed, seconds: int) -> None:
+    """Send the requests of a row, at its rates, to a server that does nothing with them."""
     with echo(place.server.data_dir) as (port, pid):
-        print_times("bare TLS", rate, *loaded(job, rate, seconds, port, pid))
+        parts = list(loaded(wanted, place, seconds, port, pid))
+    print_row("bare TLS", parts, wanted.p99)
     print()
 
 
-def measure_row(row: Wanted, place: Observed, seconds: int) -> bool:
-    job, server = row.job(place.stage), place.server
-    rate = sustained(job, server) / 2
-    before = len(place.collections())
-    taken, lost = loaded(job, rate, seconds, server.port, server.pid)
-    print_times(row.name, rate, taken, lost)
-    fine = percentile(taken.answered, 0.99) <= row.p99 and not taken.refused
-    verdict = f"REFUSED {taken.refused}" if taken.refused else f"ABOVE {row.p99:g}"
-    print("  ok" if fine else f"  {verdict}")
-    print(f"{'':20}  {collections(place.collections()[before:])}", flush=True)
-    return fine
+def measure_row(wanted: Wanted, place: Observed, seconds: int) -> bool:
+    parts = list(loaded(wanted, place, seconds, place.server.port, place.server.pid))
+    print_row(wanted.name, parts, wanted.p99)
+    refused = sum(part.taken.refused for part in parts)
+    if refused:
+        print(f"{'':20}  REFUSED {refused}")
+    return percentile(all_times(parts), 0.99) <= wanted.p99 and not refused
+
+
+def loaded(wanted: Wanted, place: Observed, seconds: int, port: int, pid: int) -> Iterator[Part]:
+    """Load a server with half of the lowest rate so far, and watch the machine meanwhile."""
+    job, lowest = wanted.job(place.stage), inf
+    written = place.server.data_dir if wanted.writes else None
+    for _ in range(wanted.parts):
+        rate = min(sustained(job, place.server) for _ in range(PARTS // wanted.parts))
+        lowest = min(lowest, rate)
+        sent = requests(job, int(lowest / 2 * seconds / wanted.parts * 1.1))
+        before = len(place.collections())
+        made = OpenLoad(sent, lowest / 2, seconds / wanted.parts, port)
+        with watched(pid, SERVER_CORE, written) as watch:
+            taken = made.run()
+        seen = place.collections()[before:]
+        yield Part(rate, lowest / 2, taken, watch.busy, watch.moments(), seen)
 
 
 def sustained(job: Job, server: Server) -> float:
@@ -132,15 +154,6 @@ def sustained(job: Job, server: Server) -> float:
     return load.measure(
         job, server.url, core=LOAD_CORE, seconds=RATE_SECONDS, connections=RATE_CONNECTIONS
     ).per_second
-
-
-def loaded(job: Job, rate: float, seconds: float, port: int, pid: int) -> tuple[Taken, Lost]:
-    """Load at a rate; also tell for which part of the time either side had no core."""
-    sent = requests(job, int(rate * seconds * 1.1))
-    made = OpenLoad(sent, rate, seconds, port)
-    start, before, stolen = time.monotonic(), waited(pid), Stolen((SERVER_CORE, LOAD_CORE))
-    taken = made.run()
-    return taken, Lost((waited(pid) - before) / (time.monotonic() - start), stolen.part())
 
 
 def requests(job: Job, number: int) -> list[bytes]:
@@ -159,20 +172,53 @@ def requests(job: Job, number: int) -> list[bytes]:
     ]
 
 
-def waited(pid: int) -> float:
-    """Seconds for which a process and we ourselves could have run and had to wait."""
-    files = [*Path(f"/proc/{pid}/task").glob("*/schedstat"), Path("/proc/self/schedstat")]
-    return sum(int(each.read_text().split()[1]) for each in files) / 1e9
-
-
-def print_times(name: str, rate: float, taken: Taken, lost: Lost) -> None:
-    times = [percentile(taken.answered, part) for part in (0.5, 0.99, 0.999, 1)]
-    times.append(percentile(taken.late, 0.99))
-    cells = "".join(f"{each:>8.2f}" for each in times)
+def print_row(name: str, parts: list[Part], limit: float) -> None:
+    rates = [each.sustained for each in parts]
+    sent = sum(each.sent for each in parts) / len(parts)
     print(
-        f"{name:20}{rate * 2:>8,.0f}{rate:>8,.0f}{cells}{lost.waited:>8.1%}{lost.stolen:>8.1%}",
+        name.ljust(20) + "".join(f"{each:>8,.0f}" for each in (min(rates), max(rates), sent)),
         end="",
     )
+    times = [percentile(all_times(parts), part) for part in (0.5, 0.99, 0.999, 1)]
+    times.append(percentile([late for each in parts for late in each.taken.late], 0.99))
+    print("".join(f"{each:>8.2f}" for each in times), end="")
+    moments = [moment for each in parts for moment in each.moments]
+    lost = [sum(column) / len(moments) for column in list(zip(*moments, strict=True))[1:]]
+    busy = sum(each.busy for each in parts) / len(parts)
+    print("".join(f"{each:>8.1%}" for each in (busy, *lost)), end="")
+    print("  ok" if times[1] <= limit else f"  ABOVE {limit:g}")
+    print(f"{'':20}  {undisturbed(parts, limit)}")
+    print(
+        f"{'':20}  {collections([line for each in parts for line in each.collections])}", flush=True
+    )
+
+
+def undisturbed(parts: list[Part], limit: float) -> str:
+    """How much of what took too long is the machine's, and the rest by itself."""
+    hit = [each for part in parts for each in disturbed(part)]
+    times = all_times(parts)
+    over = [which for which, took in zip(hit, times, strict=True) if took > limit]
+    told = f"above {limit:g} ms: {len(over) / len(times):.2%}"
+    told += f", {sum(over) / len(over):.1%} of these disturbed" if over else ""
+    rest = [took for which, took in zip(hit, times, strict=True) if not which]
+    if not rest:
+        return f"{told}; all were disturbed"
+    p99, p999, most = (percentile(rest, part) for part in (0.99, 0.999, 1))
+    told += f"; undisturbed {len(rest) / len(times):.0%} of all: "
+    return f"{told}p99 {p99:.2f}, p99.9 {p999:.2f}, most {most:.2f}"
+
+
+def disturbed(part: Part) -> list[bool]:
+    """Of each request, whether the machine was in its way."""
+    spans, taken = backlogs(part.moments), part.taken
+    return [
+        overlaps((due, due + took / 1000), spans)
+        for due, took in zip(taken.due, taken.answered, strict=True)
+    ]
+
+
+def all_times(parts: list[Part]) -> list[float]:
+    return [took for part in parts for took in part.taken.answered]
 
 
 def percentile(times: list[float], part: float) -> float:

@@ -30,6 +30,7 @@ _AT_ONCE = 64 << 10
 class Taken:
     """What came of it; all times in milliseconds."""
 
+    due: list[float] = field(default_factory=list)  # seconds of the monotonic clock
     answered: list[float] = field(default_factory=list)  # from when it was due to its answer
     late: list[float] = field(default_factory=list)  # from when it was due until we saw to it
     refused: int = 0  # answers other than 2xx
@@ -115,6 +116,7 @@ class OpenLoad:
             return
         if status == LOST:
             raise SystemExit("the server closed a connection")
+        self.taken.due.append(line.due)
         self.taken.answered.append((time.monotonic() - line.due) * 1000)
         self.taken.refused += not 200 <= status < 300
         self._free.append(self._asked.pop(number))
