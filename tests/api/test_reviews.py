@@ -6,8 +6,9 @@ import pytest
 
 from tests.api.world import ADMIN, Api
 
+TOKEN_REVIEWS = "/apis/authentication.orch.io/v1/tokenreviews"
 REVIEWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "/apis/authentication.orch.io/v1/tokenreviews": (
+    TOKEN_REVIEWS: (
         {"spec": {"token": ADMIN}},
         {"audiences": ["sent"], "error": "sent", "user": {"uid": "sent"}},
     ),
@@ -60,3 +61,85 @@ async def test_a_status_that_is_sent_is_dropped(server: Api, target: str) -> Non
     assert "2001" not in str(answer["status"])
     assert "f:status" not in str(answer["metadata"])
     assert answer["status"]
+
+
+@pytest.mark.parametrize("target", REVIEWS)
+async def test_a_review_that_is_sent_again_is_answered_like_the_first(
+    server: Api, target: str
+) -> None:
+    """The server remembers what is in the body; who asks, and by what, is told of each request."""
+    await server.account("a")
+    body, _ = REVIEWS[target]
+    agents = ("first/1", "second/1", "third/1", "fourth/1")
+
+    answers = [
+        (await server.call("POST", target, body, headers={"user-agent": agent})).json
+        for agent in agents
+    ]
+
+    for answer, agent in zip(answers, agents, strict=True):
+        owners = answer["metadata"].get("managedFields", [])
+        assert [owner.pop("manager") for owner in owners] == [agent.partition("/")[0]] * len(owners)
+        for owner in owners:
+            del owner["time"]
+        answer["metadata"].pop("creationTimestamp", None)
+        answer["status"].pop("token", None)
+        answer["status"].pop("expirationTimestamp", None)
+    assert answers == [answers[0]] * len(agents)
+
+
+async def test_a_token_that_ends_is_refused_in_a_review_that_was_sent_before(server: Api) -> None:
+    """What is remembered of a body is not what was found about its token."""
+    await server.account("a")
+    made = await server.make(
+        "/api/v1/namespaces/default/serviceaccounts/a/token", {"spec": {"audiences": []}}
+    )
+    review = {"spec": {"token": made["status"]["token"]}}
+
+    before = [await server.make(TOKEN_REVIEWS, review) for _ in range(4)]
+    await server.call("DELETE", "/api/v1/namespaces/default/serviceaccounts/a")
+    after = await server.make(TOKEN_REVIEWS, review)
+
+    assert [answer["status"].get("authenticated") for answer in before] == [True] * 4
+    assert "authenticated" not in after["status"]
+    assert "not found" in after["status"]["error"]
+
+
+async def test_one_body_asks_for_tokens_of_many_accounts(server: Api) -> None:
+    """What a request for a token is about stands in its path, however often its body came."""
+    places = [("default", "a"), ("other", "a"), ("default", "b")]
+    for namespace, name in places:
+        await server.account(name, namespace)
+
+    made = [
+        (await server.make(f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", {}))
+        for _ in range(3)
+        for namespace, name in places
+    ]
+
+    named = [(one["metadata"]["namespace"], one["metadata"]["name"]) for one in made]
+    assert named == places * 3
+
+
+async def test_owners_that_are_sent_again_are_judged_again(server: Api) -> None:
+    """Who has owned which field of a new object is for the server to say, each time."""
+    entry = {
+        "operation": "Update",
+        "apiVersion": "authentication.orch.io/v1",
+        "time": "2001-02-03T04:05:06Z",
+    }
+    owners = [
+        {
+            **entry,
+            "manager": name,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:spec": {"f:token": {}}},
+        }
+        for name in ("x", "y")
+    ]
+    review = {"metadata": {"managedFields": owners}, "spec": {"token": ADMIN}}
+
+    answers = [await server.make(TOKEN_REVIEWS, review) for _ in range(4)]
+
+    kept = [[owner["manager"] for owner in one["metadata"]["managedFields"]] for one in answers]
+    assert kept == [["tests"]] * 4

@@ -17,6 +17,7 @@ from orchid.engine.patch import managed_fields
 from orchid.engine.request import Request
 from orchid.wire.codec.documents import to_builtins
 from orchid.wire.meta import ManagedFieldsEntry, Object
+from orchid.wire.struct import replace
 from orchid.wire.text import timestamp, whole_seconds
 
 T = TypeVar("T", bound=Object)
@@ -57,6 +58,14 @@ class Ownership:
             subresource=request.target.subresource,
         )
         return (entry,)
+
+    def after_same_create(self, owned: T, request: Request) -> T:
+        """The same object once more, which a request like this one has made before."""
+        if not owned.metadata.managed_fields:
+            return owned
+        [entry] = owned.metadata.managed_fields
+        entry = replace(entry, manager=request.manager, time=whole_seconds(request.now))
+        return replace(owned, metadata=replace(owned.metadata, managed_fields=(entry,)))
 
     def _fields_of_new(self, kind: Kind[T], new: T, request: Request) -> dict[str, Any]:
         sent = to_builtins(without_resets(kind, new))

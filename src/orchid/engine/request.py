@@ -5,7 +5,7 @@ goes out beside the answer: warnings for the caller, annotations for the audit r
 """
 
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -57,6 +57,16 @@ class Options(NamedTuple):
 NO_OPTIONS = Options()
 
 
+class KnownBody(msgspec.Struct, eq=False):
+    """What was made of the same body before (engine/verbs/known_bodies.py)."""
+
+    kind: Any
+    new: Any  # the object in it
+    owned: Any = None  # the same with its managed fields, as of the first time
+
+    __repr__ = object.__repr__  # shows no field: there may be a token in it
+
+
 class Request(msgspec.Struct, eq=False):
     """Who asks for what, when, with which options."""
 
@@ -66,6 +76,7 @@ class Request(msgspec.Struct, eq=False):
     options: Options = NO_OPTIONS
     manager: str = "unknown"  # the field manager: the option, else from the user agent
     body_weight: int = 0  # bytes of work in what was sent; see engine/offload.py
+    known_body: KnownBody | None = None  # of a review that came before, byte for byte
     real_user: UserInfo | None = None  # who is behind an impersonated user
     warnings: list[str] = []
     audit_annotations: dict[str, str] = {}
