@@ -67,11 +67,13 @@ class Exchange(msgspec.Struct, eq=False):
 def audit_ids() -> Iterator[str]:
     """Ids in the form of a UUID: a random beginning for this process, and a count.
 
-    They are unique, but not secret.
+    They are unique, but not secret. To format the whole number takes four times as long as to add
+    its last digits, which calls no function written in Python.
     """
     uid = SystemRandomness().uid()
     # The count starts below half of what fits into the digits, so it will not run over.
-    for many in itertools.count(int(uid[24:34], 16) >> 1):
-        beginning = f"{uid[:24]}{many:010x}"
-        for end in _LAST_DIGITS:  # to format the whole number takes four times as long
-            yield beginning + end
+    counted = itertools.count(int(uid[24:34], 16) >> 1)
+    beginnings = (f"{uid[:24]}{many:010x}" for many in counted)
+    return itertools.chain.from_iterable(
+        map(beginning.__add__, _LAST_DIGITS) for beginning in beginnings
+    )

@@ -5,11 +5,11 @@ reason of a failing check is in the log and in the answer to a request for that 
 summary.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from orchid.server.exchange import Exchange
-from orchid.server.respond import TEXT, text
+from orchid.server.respond import TEXT, head, text
 from orchid.server.sockets.messages import Response
 
 Check = Callable[[], str | None] | None
@@ -30,7 +30,8 @@ class Health:
         """Every path there is: one per endpoint, and one below it for each of its checks."""
         found: dict[str, Page] = {}
         for endpoint, checks in self._endpoints.items():
-            found[f"/{endpoint}"] = partial(self._summary, endpoint, checks)
+            asked = [(name, check) for name, check in checks.items() if check is not None]
+            found[f"/{endpoint}"] = partial(self._summary, endpoint, checks, asked)
             for name, check in checks.items():
                 found[f"/{endpoint}/{name}"] = partial(self._single, check)
         return found
@@ -41,15 +42,21 @@ class Health:
             return text(exchange, 200, "ok", content_type=_PLAIN)
         return text(exchange, 500, f"internal server error: {problem}\n")
 
-    def _summary(self, endpoint: str, checks: Mapping[str, Check], exchange: Exchange) -> Response:
+    def _summary(
+        self,
+        endpoint: str,
+        checks: Mapping[str, Check],
+        asked: Sequence[tuple[str, Callable[[], str | None]]],
+        exchange: Exchange,
+    ) -> Response:
         query = exchange.query
         excluded = query.get("exclude", ())
         failed = []
-        for name, check in checks.items():
-            if check is not None and name not in excluded and check() is not None:
+        for name, check in asked:
+            if name not in excluded and check() is not None:
                 failed.append(name)
         if not failed and "verbose" not in query:
-            return text(exchange, 200, "ok")
+            return Response(200, head(exchange, TEXT), b"ok")  # as nearly always
         lines = [_line(name, failed, excluded) for name in checks]
         if not checks.keys() >= set(excluded):
             listed = ",".join(f'"{name}"' for name in excluded if name not in checks)

@@ -44,12 +44,18 @@ TEXT = b"Content-Type: text/plain; charset=utf-8\r\n" + _NOSNIFF
 
 
 def head(exchange: Exchange, content_type: bytes, *, cache: bytes = b"no-cache, private") -> bytes:
-    return b"Audit-Id: %b\r\nCache-Control: %b\r\n%b%b%b" % (
-        exchange.audit_id.encode("latin-1"),
-        cache,
-        content_type,
-        exchange.extra_headers,
-        warning_headers(exchange.warnings) if exchange.warnings else b"",
+    # Joining takes a third of the time of formatting.
+    return b"".join(
+        (
+            b"Audit-Id: ",
+            exchange.audit_id.encode("latin-1"),
+            b"\r\nCache-Control: ",
+            cache,
+            b"\r\n",
+            content_type,
+            exchange.extra_headers,
+            warning_headers(exchange.warnings) if exchange.warnings else b"",
+        )
     )
 
 

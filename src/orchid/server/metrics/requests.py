@@ -70,6 +70,9 @@ class Labels(NamedTuple):
 
 
 Key = tuple[str, ...]  # the fields of Labels, or the first few; cheaper to make than Labels
+# What requests have in common that are counted in one go: labels, the name of a user who was let
+# in, bytes of the body, status, bytes of the answer.
+Alike = tuple[Key, str, int, int, int]
 
 
 class Series:
@@ -106,7 +109,8 @@ class CountedRequests:
         self._monotonic = monotonic
         self._resources = frozenset(_paths(catalog.kinds))
         self._pages = frozenset(pages)
-        self._noted: list[tuple[Key, str, int, int, int, float]] = []
+        self._noted: dict[Alike, list[float]] = {}  # how long each took
+        self._waiting = 0  # requests that are noted
         self._series: dict[Key, Series] = {}
         self._authentications = {"success": 0, "failure": 0}
         self._users = {"admin": 0, "email_id": 0, "other": 0}
@@ -146,32 +150,36 @@ class CountedRequests:
             self._follow(key, answer, seconds)
         else:
             size = len(answer.body)
-        noted = self._noted
-        noted.append((key, allowed, len(exchange.http.body), answer.status, size, seconds))
-        if len(noted) >= COUNTED_TOGETHER:
+        alike = key, allowed, len(exchange.http.body), answer.status, size
+        times = self._noted.get(alike)
+        if times is None:
+            times = self._noted[alike] = []
+        times.append(seconds)
+        self._waiting += 1
+        if self._waiting >= COUNTED_TOGETHER:
             self._count_noted()
 
     def _count_noted(self) -> None:
-        noted, self._noted = self._noted, []
+        noted, self._noted, self._waiting = self._noted, {}, 0
         users, found = self._users, self._series
         allowed = 0
-        for key, username, sent, status, size, seconds in noted:
-            series = found.get(key) or self._series_of(key)
+        for (key, username, sent, status, size), times in noted.items():
+            series, count = found.get(key) or self._series_of(key), len(times)
             if username:
-                allowed += 1
-                admin = username == "admin"
-                users["admin" if admin else "email_id" if "@" in username else "other"] += 1
+                allowed += count
+                users[user_class(username)] += count
             if sent:
                 bodies = series.body_bytes
-                bodies.counts[bisect_left(BODY_BYTES, sent)] += 1
-                bodies.sum += sent
+                bodies.counts[bisect_left(BODY_BYTES, sent)] += count
+                bodies.sum += sent * count
             if size != NOT_YET:
                 codes, timed, sized = series.codes, series.seconds, series.answer_bytes
-                codes[status] = codes.get(status, 0) + 1
-                timed.counts[bisect_left(SECONDS, seconds)] += 1
-                timed.sum += seconds
-                sized.counts[bisect_left(ANSWER_BYTES, size)] += 1
-                sized.sum += size
+                codes[status] = codes.get(status, 0) + count
+                for seconds in times:
+                    timed.counts[bisect_left(SECONDS, seconds)] += 1
+                timed.sum += sum(times)
+                sized.counts[bisect_left(ANSWER_BYTES, size)] += count
+                sized.sum += size * count
         self._authentications["success"] += allowed
         self._authorizations["allowed"] += allowed
 

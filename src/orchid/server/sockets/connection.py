@@ -40,6 +40,8 @@ _CLOSE = b"Connection: close\r\n"
 _KEEP_ALIVE = b"Connection: keep-alive\r\n"  # HTTP/1.0 clients need to be told
 _CHUNKED = b"Transfer-Encoding: chunked\r\n"
 _SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\n"
+# Of short bodies; formatting takes as long as the rest of writing an answer.
+_LENGTHS = tuple(b"Content-Length: %d\r\n\r\n" % size for size in range(1024))
 # Copying a larger body into one piece with its head costs more than a second TLS record.
 _JOIN_UP_TO = 64 << 10
 # Pipelined requests that are answered before other connections get their turn: several, or only one
@@ -359,19 +361,22 @@ class Connection(asyncio.Protocol):
         is_last = self._eof or service.draining or not arrived.keep_alive
         keep_alive = not is_last or self._keeps_alive(arrived)
         status, body = response.status, response.body
-        head = (service.heads.get(status) or service.head(status)) + response.headers
+        head = service.heads.get(status) or service.head(status)
+        connection = b""
         if not keep_alive:
-            head += _CLOSE
+            connection = _CLOSE
         elif not arrived.chunked:
-            head += _KEEP_ALIVE
+            connection = _KEEP_ALIVE
+        size = len(body)
+        length = _LENGTHS[size] if size < len(_LENGTHS) else b"Content-Length: %d\r\n\r\n" % size
         if status in _BODILESS:
-            self._transport.write(head + b"\r\n")
+            self._transport.write(b"".join((head, response.headers, connection, b"\r\n")))
         elif arrived.request.method == "HEAD":
-            self._transport.write(b"%bContent-Length: %d\r\n\r\n" % (head, len(body)))
-        elif len(body) <= _JOIN_UP_TO:
-            self._transport.write(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body))
+            self._transport.write(b"".join((head, response.headers, connection, length)))
+        elif size <= _JOIN_UP_TO:
+            self._transport.write(b"".join((head, response.headers, connection, length, body)))
         else:
-            self._transport.write(b"%bContent-Length: %d\r\n\r\n" % (head, len(body)))
+            self._transport.write(b"".join((head, response.headers, connection, length)))
             self._write_long(response, keep_alive=keep_alive, lingers=arrived.lingers)
             return
         if not keep_alive:
