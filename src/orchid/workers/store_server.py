@@ -172,9 +172,8 @@ class StoreServer:
     async def _commit_with_range(
         self, commits: Sequence[Sequence[Change]], delete: DeleteRange
     ) -> list[Outcome]:
-        if len(commits) != 1:
-            raise ValueError(f"a range is deleted by one commit, not {len(commits)}")
-        return [await self._store.commit(commits[0], delete)]
+        [changes] = commits
+        return [await self._store.commit(changes, delete)]
 
     def _committed(
         self, session: "Session", number: int, made: "asyncio.Future[list[Outcome]]"
