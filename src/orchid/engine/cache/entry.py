@@ -69,13 +69,19 @@ class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
 
     @classmethod
     def stored(cls, kind: Kind[T], key: str, value: bytes, revision: Revision) -> "Entry[T]":
-        """The entry of bytes that this server has written."""
+        """The entry of bytes that this server has written.
+
+        The resourceVersion is put behind the uid, which every stored object has. Inside a JSON
+        string every quote is escaped, so the first bare `"uid":"` is the key itself.
+        """
         start, note = len(kind.head), b""
         if not value.startswith(kind.stored_head):
             # The kind of another naming or version, or a note. In a string a quote is escaped.
             start = value.index(_METADATA)
             note = value[:start].partition(_NOTE)[2][:-1]
-        return cls(kind, key, tail_at(revision, value, start), revision, note)
+        end = value.index(b'"', value.index(b'"uid":"', start) + 7) + 1
+        tail = b'%b,"resourceVersion":"%d"%b' % (value[start:end], revision, value[end:])
+        return cls(kind, key, tail, revision, note)
 
     @classmethod
     def read(cls, kind: Kind[T], key: str, value: bytes, revision: Revision) -> "Entry[T]":
@@ -200,13 +206,3 @@ def with_note(kind: Kind[Any], value: bytes, note: bytes) -> bytes:
     """A value to be stored, with a note in it."""
     start = len(kind.head)
     return b"%b%b%b,%b" % (value[:start], _NOTE, note, value[start:]) if note else value
-
-
-def tail_at(revision: Revision, value: bytes, start: int) -> bytes:
-    """What follows `start` in a stored value, with the resourceVersion in its place.
-
-    That is behind the uid, which every stored object has. Inside a JSON string every quote is
-    escaped, so the first bare `"uid":"` is the key itself.
-    """
-    end = value.index(b'"', value.index(b'"uid":"', start) + 7) + 1
-    return b'%b,"resourceVersion":"%d"%b' % (value[start:end], revision, value[end:])

@@ -26,6 +26,7 @@ from orchid.engine.cache.kind_cache import (
     ObjectChange,
     past_change,
     read_or_none,
+    weight_of,
 )
 from orchid.engine.catalog import Catalog
 from orchid.engine.kind import Kind
@@ -42,6 +43,7 @@ from orchid.store.interface import (
     Revision,
     Store,
     StoreError,
+    StoreEvent,
 )
 from orchid.wire.errors import Unavailable
 from orchid.wire.meta import Object
@@ -213,19 +215,8 @@ class Feed:
 
     def _take(self, batch: Batch) -> None:
         told: dict[KindCache[Any], list[ObjectChange[Any]]] = {}
-        prefix, cache = NO_PREFIX, None
-        for event in batch.events:
-            if not event.key.startswith(prefix):  # often it is of the same kind as the last one
-                word, plural, _ = event.key.split("/", 2)
-                cache = self._by_prefix.get((word, plural))
-                prefix = NO_PREFIX if cache is None else cache.kind.key_prefix
-            if cache is None:
-                continue
-            if event.revision <= self._loaded_at:
-                cache.remember(past_change(cache.kind, event))
-            else:
-                change = cache.apply(event, ours=self._sole_writer)
-                told.setdefault(cache, []).append(change)
+        for cache, events in self._by_cache(batch).items():
+            told[cache] = cache.apply(events, ours=self._sole_writer)
         self._position = batch.revision
         if batch.revision >= self._loaded_at:
             self._advance(batch.revision)
@@ -237,6 +228,25 @@ class Feed:
             if self._teller is None:
                 self._teller = asyncio.create_task(self._tell_rest())
 
+    def _by_cache(self, batch: Batch) -> dict[KindCache[Any], list[StoreEvent]]:
+        """The events of each kind; those from before the load are remembered, and left out."""
+        found: dict[KindCache[Any], list[StoreEvent]] = {}
+        prefix, cache = NO_PREFIX, None
+        for event in batch.events:
+            if not event.key.startswith(prefix):  # often it is of the same kind as the last one
+                word, plural, _ = event.key.split("/", 2)
+                cache = self._by_prefix.get((word, plural))
+                prefix = NO_PREFIX if cache is None else cache.kind.key_prefix
+            if cache is None:
+                continue
+            if event.revision <= self._loaded_at:
+                cache.remember([past_change(cache.kind, event)])
+            elif cache in found:
+                found[cache].append(event)
+            else:
+                found[cache] = [event]
+        return found
+
     def _tell(
         self, told: dict[KindCache[Any], list[ObjectChange[Any]]], revision: Revision
     ) -> Iterator[None]:
@@ -244,7 +254,7 @@ class Feed:
         for cache, changes in told.items():
             listeners, each, spent = list(cache.listeners.values()), 1, 0
             if len(listeners) > A_FEW:
-                each += sum(change.weight for change in changes) // BYTES_LIKE_A_LISTENER
+                each += weight_of(changes) // BYTES_LIKE_A_LISTENER
             for listener in listeners:
                 try:
                     listener.told(changes)

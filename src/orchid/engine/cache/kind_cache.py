@@ -6,7 +6,7 @@ each `ObjectChange`: the object before and after.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -41,11 +41,14 @@ class ObjectChange(msgspec.Struct, Generic[T], eq=False, gc=False):
     revision: Revision
     forms: dict[Any, Any] | None = None  # its encodings as an event, shared by all watchers
 
-    @property
-    def weight(self) -> int:
-        """Bytes that are kept for its sake: the old object, and the new one as an event."""
-        old, new = self.old, self.new
-        return OVERHEAD + (len(old.tail) if old else 0) + (len(new.tail) if new else 0)
+
+def weight_of(changes: Iterable[ObjectChange[Any]]) -> int:
+    """Bytes that are kept for the sake of changes: old objects, and the new ones as events."""
+    weight = 0
+    for change in changes:
+        old, new = change.old, change.new
+        weight += OVERHEAD + (len(old.tail) if old else 0) + (len(new.tail) if new else 0)
+    return weight
 
 
 class HistoryBudget:
@@ -86,7 +89,7 @@ class KindCache(Generic[T]):
         self.kept_bytes = 0  # what the changes weigh
         self.oldest: Revision = 0  # the oldest revision from which a watch can start
         self.revision: Revision = 0  # of the newest change to this kind
-        self.generation = 0  # counts up with every change
+        self.generation = 0  # counts up when something has changed
         self.listeners: dict[object, CacheListener[T]] = {}
         self._keys = SortedKeys()
         self._joined: dict[str, tuple[Revision, bytes]] = {}
@@ -181,12 +184,12 @@ class KindCache(Generic[T]):
         self.oldest, self.revision = oldest, 0
         self.generation += 1
 
-    def remember(self, change: ObjectChange[T]) -> None:
-        """Keep a change for watches that start before it."""
-        self.changes.append(change)
-        self.revision = change.revision
+    def remember(self, changes: Sequence[ObjectChange[T]]) -> None:
+        """Keep changes for watches that start before them."""
+        self.changes.extend(changes)
+        self.revision = changes[-1].revision
         self.generation += 1
-        weight, budget = change.weight, self._budget
+        weight, budget = weight_of(changes), self._budget
         self.kept_bytes += weight
         budget.spent += weight
         if budget.spent > budget.most:
@@ -196,34 +199,39 @@ class KindCache(Generic[T]):
         """Forget the oldest change: nobody can watch from before it any more."""
         change = self.changes.popleft()
         self.oldest = change.revision
-        weight = change.weight
+        weight = weight_of((change,))
         self.kept_bytes -= weight
         self._budget.spent -= weight
 
-    def apply(self, event: StoreEvent, *, ours: bool = False) -> ObjectChange[T]:
-        """Take in one change; if this program has encoded it, it is `ours` and not decoded."""
-        key, value, revision, entries = event.key, event.value, event.revision, self.entries
-        old = entries.get(key)
-        new = None
-        if self.unreadable:
-            self.unreadable.pop(key, None)
-        if value is not None:
-            make = Entry.stored if ours else Entry.read
-            try:
-                new = make(self.kind, key, value, revision)
-            except ValueError:  # to readers it is as if it were deleted
-                _tell_unreadable(key, revision)
-                self.unreadable[key] = revision
-        if new is not None:
-            entries[key] = new
-            if old is None:
-                self._keys.add(key)
-        elif old is not None:
-            del entries[key]
-            self._keys.remove(key)
-        change = ObjectChange(key, new, old, revision)
-        self.remember(change)
-        return change
+    def apply(self, events: Iterable[StoreEvent], *, ours: bool = False) -> list[ObjectChange[T]]:
+        """Take in changes; if this program has encoded them, they are `ours` and not decoded."""
+        kind, entries, make = self.kind, self.entries, Entry.stored if ours else Entry.read
+        changes: list[ObjectChange[T]] = []
+        added: list[str] = []
+        for event in events:
+            key, value, revision = event.key, event.value, event.revision
+            old, new = entries.get(key), None
+            if self.unreadable:
+                self.unreadable.pop(key, None)
+            if value is not None:
+                try:
+                    new = make(kind, key, value, revision)
+                except ValueError:  # to readers it is as if it were deleted
+                    _tell_unreadable(key, revision)
+                    self.unreadable[key] = revision
+            if new is not None:
+                entries[key] = new
+                if old is None:
+                    added.append(key)
+            elif old is not None:
+                del entries[key]
+                self._keys.add(added)  # this one may be among them
+                added.clear()
+                self._keys.remove(key)
+            changes.append(ObjectChange(key, new, old, revision))
+        self._keys.add(added)
+        self.remember(changes)
+        return changes
 
     def forget_before(self, revision: Revision) -> None:
         """Drop the changes up to a revision that the store has compacted."""

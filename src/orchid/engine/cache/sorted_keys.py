@@ -23,21 +23,21 @@ class SortedKeys:
         self._blocks = [ordered[at : at + size] for at in range(0, len(ordered), size)]
         self._lasts = [block[-1] for block in self._blocks]  # of each block its greatest key
 
-    def add(self, key: str) -> None:
-        """Add a key that is not there."""
+    def add(self, keys: Iterable[str]) -> None:
+        """Add keys that are not there."""
         blocks, lasts = self._blocks, self._lasts
-        if not blocks:
-            blocks.append([key])
-            lasts.append(key)
-            return
-        at = bisect_left(lasts, key)
-        if at == len(lasts):  # behind all others
-            at -= 1
-            lasts[at] = key
-        block = blocks[at]
-        insort(block, key)
-        if len(block) > LARGEST_BLOCK:
-            self._split(at)
+        for key in keys:
+            at = bisect_left(lasts, key)
+            if at == len(lasts):  # behind all others
+                if not blocks:
+                    blocks.append([])
+                    lasts.append(key)
+                at = len(blocks) - 1
+                lasts[at] = key
+            block = blocks[at]
+            insort(block, key)
+            if len(block) > LARGEST_BLOCK:
+                self._split(at)
 
     def remove(self, key: str) -> None:
         """Remove a key that is there."""

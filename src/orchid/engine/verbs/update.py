@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from orchid.engine.admission import Admission
-from orchid.engine.cache.entry import Entry, tail_at
+from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.objects import Objects, Raced, stored_form
 from orchid.engine.endpoint_fields import keep_unwritten
 from orchid.engine.kind import Endpoint, Kind
@@ -153,7 +153,7 @@ def is_held(kind: Kind[T], one: T) -> bool:
 
 def is_unchanged(new: Object, value: bytes, entry: Entry[Any]) -> bool:
     """Whether storing this value would change nothing but, at most, times of managed fields."""
-    tail = tail_at(entry.revision, value, len(entry.kind.head))
+    tail = Entry.stored(entry.kind, entry.key, value, entry.revision).tail
     if tail == entry.tail:
         return True
     # Times have one length, so a difference in times alone leaves the length as it was.

@@ -33,7 +33,7 @@ def test_keys_that_come_and_go_stay_in_order(seed: int) -> None:
         if key in known:
             keys.remove(key)
         else:
-            keys.add(key)
+            keys.add([key])
         known ^= {key}
         start, end = (f"k{chance.randrange(210):03d}" for _ in range(2))
         assert same(keys, sorted(known), start, end)
@@ -43,8 +43,7 @@ def test_keys_that_come_and_go_stay_in_order(seed: int) -> None:
 def test_a_block_never_grows_beyond_its_size() -> None:
     """What makes a write cheap: the list that a key is put into stays short."""
     keys = SortedKeys()
-    for number in range(1000):
-        keys.add(f"k{number * 7919 % 1000:03d}")
+    keys.add(f"k{number * 7919 % 1000:03d}" for number in range(1000))
 
     blocks = keys._blocks
 
@@ -56,6 +55,6 @@ def test_no_keys_at_all_are_a_span_of_nothing() -> None:
     """Empty at first, and empty again when the last key has gone."""
     keys = SortedKeys()
     assert list(keys.between("", "z")) == []
-    keys.add("a")
+    keys.add(["a"])
     keys.remove("a")
     assert (list(keys.between("", "z")), keys.count("", "z")) == ([], 0)
