@@ -6,6 +6,7 @@ Start with `JOBS`: each builds the requests of one measurement from the stage. `
 import json
 import re
 import secrets
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,6 +16,8 @@ from pathlib import Path
 from benchmarks.issuing import DIFFERENT, REQUESTS, signing_requests
 from benchmarks.setting import AUTHENTICATION, HEADERS, TOKEN, Stage, account, token_request
 
+LONGEST_SECONDS = 600  # of a load that is ended by a signal
+TIMEOUT = "10s"
 UNIQUE = "@N@"  # replaced by another text in every request
 RESULT = re.compile(r"RESULT (\d+) (\d+) (\d+) (\d+) (\d+) (\d+)")
 
@@ -79,17 +82,61 @@ class Load:
 
 def measure(job: Job, url: str, *, core: int, seconds: int, connections: int) -> Load:
     with tempfile.TemporaryDirectory() as directory:
-        script = Path(directory) / "job.lua"
-        script.write_text(job.script())
-        command = ["taskset", "-c", str(core), "wrk", "-t1", f"-c{connections}", f"-d{seconds}s"]
-        command += ["--timeout", "10s", "-s", str(script), url]
-        told = subprocess.run(command, capture_output=True, text=True, check=False)
+        command = wrk(
+            job, url, Path(directory), core=core, seconds=seconds, connections=connections
+        )
+        return found_in(subprocess.run(command, capture_output=True, text=True, check=False))
+
+
+def wrk(
+    job: Job, url: str, directory: Path, *, core: int, seconds: int, connections: int
+) -> list[str]:
+    """The command that sends the requests; its script is written to a directory."""
+    script = directory / "job.lua"
+    script.write_text(job.script())
+    command = ["taskset", "-c", str(core), "wrk", "-t1", f"-c{connections}", f"-d{seconds}s"]
+    return [*command, "--timeout", TIMEOUT, "-s", str(script), url]
+
+
+def found_in(told: subprocess.CompletedProcess[str]) -> Load:
     found = RESULT.search(told.stdout)
     if found is None:
         raise SystemExit(f"wrk gave no result:\n{told.stdout}\n{told.stderr}")
     requests, microseconds, p50, p99, refused, broken = map(int, found.groups())
     rate = requests / (microseconds / 1e6)
     return Load(requests, round(rate, 1), p50 / 1000, p99 / 1000, refused, broken)
+
+
+class LoadInTurns:
+    """A load that can be halted and goes on over the same connections."""
+
+    def __init__(self, job: Job, url: str, *, core: int, connections: int) -> None:
+        self._directory = tempfile.TemporaryDirectory()
+        command = wrk(
+            job,
+            url,
+            Path(self._directory.name),
+            core=core,
+            seconds=LONGEST_SECONDS,
+            connections=connections,
+        )
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def halt(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    def end(self) -> Load:
+        """Let it finish, and say what came of all its turns; the rate means nothing."""
+        self._process.send_signal(signal.SIGINT)
+        self.go_on()
+        stdout, stderr = self._process.communicate()
+        self._directory.cleanup()
+        return found_in(subprocess.CompletedProcess([], 0, stdout, stderr))
 
 
 def livez(stage: Stage) -> Job:

@@ -3,11 +3,15 @@
     python -m benchmarks.workers                           one process, two workers, four
     python -m benchmarks.workers --only create --rounds 9
 
-Three servers are asked in turn, over 64 connections. Counted is the processor time per request, of
-all processes of a server together and of the parent alone: the median of several rounds, since
-others may be busy beside it. From it follows what there would be on N cores:
+Three servers are asked in turn, over 64 connections each, for half a second at a time: how fast the
+machine is changes from second to second, and so it does for all of them alike. Counted is the
+processor time per request, by the kernel's clock in nanoseconds, of all processes of a server
+together and of the parent alone. From it follows what there would be on N cores:
 
     rate on N cores = the lesser of N / (time of all processes) and 1 / (time of the parent)
+
+How many times the rate of one process that is follows from each round for itself, and the median
+of the rounds counts.
 
 A write costs the worker that receives it and the parent, and each other worker for taking it in.
 With N cores no two workers share one, and a worker that shares its core with another runs a fifth
@@ -21,13 +25,15 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from statistics import median
-from threading import Timer
 
+from benchmarks.alternating import processor_nanoseconds
 from benchmarks.bench import (
     ACCOUNTS,
     FLAGS,
@@ -37,14 +43,15 @@ from benchmarks.bench import (
     allow_many_connections,
     wanted,
 )
-from benchmarks.issuing import processor_seconds
-from benchmarks.load import JOBS, Job, measure
+from benchmarks.load import JOBS, Job, LoadInTurns
 from benchmarks.setting import Administrator, Stage
 from tests.e2e.serving import Server, running_server
 from tests.e2e.worker_processes import children
 
 MUST = {2: 1.7, 4: 3.0}  # by the number of workers: times the rate of one process
-CONNECTING_SECONDS = 0.5
+CONNECTING_SECONDS = 0.3
+TURN_SECONDS = 0.5
+SETTLING_SECONDS = 0.03
 CONNECTIONS = 64  # the same for all servers: a handshake costs as much as many requests
 ROWS = ("get", "selfsubjectreview", "tokenreview-many", "tokenrequest", "create", "csr-create")
 WRITES = ("create", "csr-create")
@@ -67,7 +74,8 @@ class Cost:
         return 1e6 * min(cores / self.together, 1 / self.parent if self.parent else cores)
 
 
-Costs = dict[str, dict[int, Cost]]  # by row and number of workers
+Rounds = list[dict[int, Cost]]  # of each round, by the number of workers
+Costs = dict[str, Rounds]  # by row
 
 
 class Asked:
@@ -86,28 +94,42 @@ class Asked:
         for pid in self._others:
             pin(pid, LOAD_CORE)
 
-    def cost(self, row: str, seconds: int) -> Cost:
+    def begin(self, row: str) -> None:
+        """Connect, with one worker."""
         job = self._jobs.setdefault(row, JOBS[row](self._stage))
-        before = self._spent()
-        with stopped_for_a_moment(self._others):
-            load = measure(
-                job,
-                self._server.url,
-                core=LOAD_CORE,
-                seconds=seconds,
-                connections=CONNECTIONS,
-            )
-        if load.refused or load.broken:
-            raise SystemExit(f"{row}: {load.refused} refused, {load.broken} broken")
-        receiver, parent, others = (
-            (now - then) * 1e6 / load.requests
-            for now, then in zip(self._spent(), before, strict=True)
-        )
-        return Cost(receiver, parent, others)
+        self._used = [0, 0, 0]  # nanoseconds of the receiver, of the parent, of all others
+        with self._counting(), stopped(self._others):
+            self._load = LoadInTurns(job, self._server.url, core=LOAD_CORE, connections=CONNECTIONS)
+            time.sleep(CONNECTING_SECONDS)
+            self._load.halt()
 
-    def _spent(self) -> tuple[float, float, float]:
-        parent = processor_seconds(self._server.pid) if self._others else 0.0
-        return processor_seconds(self._receiver), parent, sum(map(processor_seconds, self._others))
+    def turn(self) -> None:
+        with self._counting():
+            self._load.go_on()
+            time.sleep(TURN_SECONDS)
+            self._load.halt()
+
+    def end(self) -> Cost:
+        """What a request has cost since the beginning."""
+        with self._counting():
+            load = self._load.end()
+        if load.refused or load.broken:
+            raise SystemExit(f"{load.refused} refused, {load.broken} broken")
+        return Cost(*(used / 1000 / load.requests for used in self._used))
+
+    @contextmanager
+    def _counting(self) -> Iterator[None]:
+        """Add the time that is used meanwhile, and for what is under way at the end."""
+        before = self._spent()
+        yield
+        time.sleep(SETTLING_SECONDS)
+        for who, (now, then) in enumerate(zip(self._spent(), before, strict=True)):
+            self._used[who] += now - then
+
+    def _spent(self) -> tuple[int, int, int]:
+        parent = processor_nanoseconds(self._server.pid) if self._others else 0
+        others = sum(map(processor_nanoseconds, self._others))
+        return processor_nanoseconds(self._receiver), parent, others
 
 
 def pin(pid: int, core: int) -> None:
@@ -116,21 +138,15 @@ def pin(pid: int, core: int) -> None:
 
 
 @contextmanager
-def stopped_for_a_moment(pids: list[int]) -> Iterator[None]:
+def stopped(pids: list[int]) -> Iterator[None]:
     """Stop processes while the connections are made, so that none of these accepts one."""
-
-    def go_on() -> None:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
-
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
-    timer = Timer(CONNECTING_SECONDS, go_on)
-    timer.start()
     try:
         yield
     finally:
-        timer.join()
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
 
 
 def main() -> int:
@@ -140,7 +156,7 @@ def main() -> int:
     rows = [name for name in ROWS if wanted(name, options.only)]
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         servers = [started(Path(directory), workers, stack) for workers in (1, *MUST)]
-        costs = {row: usual(servers, row, options.rounds, options.seconds) for row in rows}
+        costs = {row: rounds_of(servers, row, options.rounds, options.seconds) for row in rows}
     print(*table(costs), "", *shares(costs), sep="\n")
     return 0
 
@@ -155,21 +171,32 @@ def started(directory: Path, workers: int, stack: ExitStack) -> Asked:
     return Asked(server, workers, Stage(administrator, accounts=ACCOUNTS))
 
 
-def usual(servers: list[Asked], row: str, rounds: int, seconds: int) -> dict[int, Cost]:
-    """Of each server what a request usually costs; the first round only warms it up."""
-    found: dict[int, list[Cost]] = {asked.workers: [] for asked in servers}
+def rounds_of(servers: list[Asked], row: str, rounds: int, seconds: int) -> Rounds:
+    """What a request costs on each server, round by round; the first one only warms them."""
+    found = []
     for _ in range(rounds + 1):
         for asked in servers:
-            found[asked.workers].append(asked.cost(row, seconds))
-    return {workers: usual_cost(costs[1:]) for workers, costs in found.items()}
+            asked.begin(row)
+        for _ in range(round(seconds / TURN_SECONDS)):
+            for asked in servers:
+                asked.turn()
+        found.append({asked.workers: asked.end() for asked in servers})
+    return found[1:]
 
 
-def usual_cost(costs: list[Cost]) -> Cost:
+def usual(rounds: Rounds, workers: int) -> Cost:
+    costs = [found[workers] for found in rounds]
     return Cost(
         median(each.receiver for each in costs),
         median(each.parent for each in costs),
         median(each.others for each in costs),
     )
+
+
+def times(rounds: Rounds, workers: int) -> str:
+    """How many times the rate of one process so many workers have: the median, least and most."""
+    found = sorted(each[workers].rate(workers) / each[1].rate(1) for each in rounds)
+    return f"**{median(found):.2f}** ({found[0]:.2f} to {found[-1]:.2f})"
 
 
 def table(costs: Costs) -> Iterator[str]:
@@ -179,34 +206,32 @@ def table(costs: Costs) -> Iterator[str]:
     ]
     yield f"| Request, us | one process | {' | '.join(heads)} |"
     yield f"|---|---:|{'---:|' * 3 * len(MUST)}"
-    for name, by_workers in costs.items():
-        alone = by_workers[1]
-        cells = [f"{alone.together:.0f}"]
+    for name, rounds in costs.items():
+        cells = [f"{usual(rounds, 1).together:.0f}"]
         for workers in MUST:
-            cost = by_workers[workers]
-            times = cost.rate(workers) / alone.rate(1)
-            cells += [f"{cost.together:.0f}", f"{cost.parent:.0f}", f"{times:.2f}"]
+            cost = usual(rounds, workers)
+            cells += [f"{cost.together:.0f}", f"{cost.parent:.0f}", times(rounds, workers)]
         yield f"| {name} | {' | '.join(cells)} |"
 
 
 def shares(costs: Costs) -> Iterator[str]:
     """Who has which part of a write, and what the parent could carry."""
-    for name in costs:
-        for workers, cost in costs[name].items():
-            if name in WRITES and workers > 1:
-                other = cost.others / (workers - 1)
-                yield (
-                    f"{name}, {workers} workers: {cost.receiver:.0f} us in the worker that received"
-                    f" it, {cost.parent:.0f} us in the parent, {other:.1f} us in each other worker;"
-                    f" the parent alone could carry {1e6 / cost.parent:,.0f} a second"
-                )
+    for name, workers in product(WRITES, MUST):
+        if name in costs:
+            cost = usual(costs[name], workers)
+            other = cost.others / (workers - 1)
+            yield (
+                f"{name}, {workers} workers: {cost.receiver:.0f} us in the worker that received"
+                f" it, {cost.parent:.0f} us in the parent, {other:.1f} us in each other worker;"
+                f" the parent alone could carry {1e6 / cost.parent:,.0f} a second"
+            )
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", default="", help="names or their beginnings, with commas between")
-    parser.add_argument("--rounds", type=int, default=5, help="how often each server is asked")
-    parser.add_argument("--seconds", type=int, default=3, help="how long each load lasts")
+    parser.add_argument("--rounds", type=int, default=5, help="how often all is repeated")
+    parser.add_argument("--seconds", type=int, default=3, help="for each server in a round")
     return parser.parse_args()
 
 
