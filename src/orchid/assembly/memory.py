@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-# New objects between two garbage collections. To look at 20,000 takes 3 to 7 ms, in which nobody is
-# answered; to look at these takes one.
-YOUNG_OBJECTS: Final = 5_000
+# New objects between two garbage collections. To look at 5,000 takes a millisecond, in which nobody
+# is answered, and ten when the processor's clock is slow; to look at these takes half of that.
+YOUNG_OBJECTS: Final = 2_000
 
 _ARENAS: Final = -8  # M_ARENA_MAX of mallopt(3)
 _LARGE_PAGE: Final = 2 << 20
@@ -41,7 +41,7 @@ def settle() -> None:
     Requests make many small objects and hardly any cycles.
     """
     gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS, 80, 50)
+    gc.set_threshold(YOUNG_OBJECTS, 200, 50)
     gc.enable()
 
 
