@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 _BACKLOG: Final = 1024
 # In one turn of the event loop: steps of handshakes, and pieces of what watchers are sent first.
-HANDSHAKES_AT_ONCE: Final = 16
+HANDSHAKES_AT_ONCE: Final = 4
 PIECES_AT_ONCE: Final = 4
 _ACCEPTS_AT_ONCE: Final = 16  # each costs a signature in its handshake
 _LOOK_AT_FILES_EVERY: Final = 5.0
