@@ -15,7 +15,6 @@ from orchid.engine.verbs.request_body import decode_object
 
 MOST_BODIES: Final = 64
 LONGEST: Final = 4096  # bytes
-MOST_NOTED: Final = 256  # bodies that came once
 
 
 class KnownBodies:
@@ -24,6 +23,8 @@ class KnownBodies:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._known: dict[bytes, KnownBody] = {}
+        # Of bodies that came once. No more than are kept: those that come again only after so many
+        # others would push each other out, and be made anew all the same.
         self._noted: set[int] = set()
 
     def decode(self, kind: Kind[Any], body: bytes, request: Request) -> Any:
@@ -37,7 +38,7 @@ class KnownBodies:
             mark, noted = hash(body), self._noted
             if mark in noted:
                 self._keep(body, KnownBody(kind, new))
-            elif len(noted) < MOST_NOTED:
+            elif len(noted) < MOST_BODIES:
                 noted.add(mark)
             else:
                 noted.clear()

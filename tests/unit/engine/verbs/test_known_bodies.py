@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orchid.engine.request import Request
-from orchid.engine.verbs.known_bodies import LONGEST, MOST_BODIES, MOST_NOTED, KnownBodies
+from orchid.engine.verbs.known_bodies import LONGEST, MOST_BODIES, KnownBodies
 from orchid.wire.errors import BadRequest
 from tests.unit.engine.world import Engine
 
@@ -58,16 +58,16 @@ async def test_few_bodies_are_kept_and_no_long_ones(world: Engine, bodies: Known
             decode(world, bodies, body)
 
     assert list(bodies._known) == many[-MOST_BODIES:]
-    assert len(bodies._noted) <= MOST_NOTED
+    assert len(bodies._noted) <= MOST_BODIES
 
 
-async def test_bodies_that_come_once_are_not_kept(world: Engine, bodies: KnownBodies) -> None:
-    """Of those only a mark is kept, and not for long."""
-    for number in range(2 * MOST_NOTED):
+async def test_bodies_that_come_again_late_are_not_kept(world: Engine, bodies: KnownBodies) -> None:
+    """More of them in turn than can be kept would only push each other out."""
+    for number in [*range(2 * MOST_BODIES), *range(2 * MOST_BODIES)]:
         decode(world, bodies, b'{"metadata":{"name":"%d"}}' % number)
 
     assert not bodies._known
-    assert len(bodies._noted) <= MOST_NOTED
+    assert len(bodies._noted) <= MOST_BODIES
 
 
 async def test_what_is_found_in_a_body_is_told_each_time(
