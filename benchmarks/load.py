@@ -181,20 +181,20 @@ def create_account(stage: Stage) -> Job:
 
 def create_certificate_request(stage: Stage) -> Job:
     """The same request under another name each time, as the reference was measured."""
-    return certificate_requests(stage, signing_requests(1))
+    return certificate_requests(f"{stage.namespace}-one", signing_requests(1))
 
 
 def create_certificate_requests(stage: Stage) -> Job:
     """Each another one, so that the server cannot get by with having verified the last one."""
-    return certificate_requests(stage, signing_requests(DIFFERENT))
+    return certificate_requests(f"{stage.namespace}-many", signing_requests(DIFFERENT))
 
 
-def certificate_requests(stage: Stage, requests: Iterator[str]) -> Job:
+def certificate_requests(name: str, requests: Iterator[str]) -> Job:
     bodies = [
         {
             "apiVersion": "certificates.orch.io/v1",
             "kind": "CertificateSigningRequest",
-            "metadata": {"name": f"{stage.namespace}-{UNIQUE}"},
+            "metadata": {"name": f"{name}-{UNIQUE}"},
             "spec": {
                 "request": request,
                 "signerName": "example.com/bench",
