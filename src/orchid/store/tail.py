@@ -67,7 +67,10 @@ class Tail:
         while len(batches) > 1 and (
             self._events > self._max_events or self._bytes > self._max_bytes
         ):
-            self._drop()
+            oldest = batches.popleft()
+            self._events -= len(oldest.events)
+            self._bytes -= self._sizes.popleft()
+            self.floor = oldest.revision
         self._ring()
 
     def jump(self, revision: Revision) -> None:
@@ -114,12 +117,6 @@ class Tail:
     def forget(self, bell: asyncio.Future[None]) -> None:
         """Nobody waits for it any more."""
         self._waiting = [other for other in self._waiting if other is not bell]
-
-    def _drop(self) -> None:
-        batch = self._batches.popleft()
-        self._events -= len(batch.events)
-        self._bytes -= self._sizes.popleft()
-        self.floor = batch.revision
 
     def _ring(self) -> None:
         waiting, self._waiting = self._waiting, []
