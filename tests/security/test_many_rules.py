@@ -36,18 +36,24 @@ async def hold(server: Api, name: str, *held: dict[str, Any]) -> None:
     )
 
 
+def threads_of(name: str, monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
+    """The threads in which a function of RBAC runs from now on, one for each call."""
+    threads: list[threading.Thread] = []
+    function = getattr(rbac, name)
+
+    def noting(*given: Any) -> Any:
+        threads.append(threading.current_thread())
+        return function(*given)
+
+    monkeypatch.setattr(rbac, name, noting)
+    return threads
+
+
 async def test_rules_are_compared_beside_the_event_loop(
     server: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is held is granted and what is not is refused, as ever; but not on the loop."""
-    threads: list[threading.Thread] = []
-    compare = rules.missing
-
-    def comparing(*given: Any) -> Any:
-        threads.append(threading.current_thread())
-        return compare(*given)
-
-    monkeypatch.setattr(rbac, "missing", comparing)
+    threads = threads_of("missing", monkeypatch)
     await hold(server, "writes", {"apiGroups": [GROUP], "resources": ["*"], "verbs": ["create"]})
     await hold(server, "many", *(rule(number) for number in range(100)))
     granted = {"metadata": {"name": "a"}, "rules": [rule(number) for number in range(50)]}
@@ -91,14 +97,7 @@ async def test_many_rules_are_looked_through_beside_the_event_loop(
     server: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request by somebody who holds thousands is decided as ever; but not on the loop."""
-    threads: list[threading.Thread] = []
-    look = rbac.resource_grant
-
-    def looking(*given: Any) -> Any:
-        threads.append(threading.current_thread())
-        return look(*given)
-
-    monkeypatch.setattr(rbac, "resource_grant", looking)
+    threads = threads_of("resource_grant", monkeypatch)
     await hold(server, "many", *(rule(number) for number in range(3000)))
     await hold(server, "reads", {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]})
 
