@@ -4,6 +4,7 @@ import http.client
 import json
 import secrets
 import ssl
+import time
 import urllib.parse
 from typing import Any
 
@@ -15,6 +16,7 @@ HEADERS = {
     "Content-Type": "application/json",
     "Accept": "application/json",
 }
+FRESH_SECONDS = 10.0  # so long a server surely keeps a connection that nobody uses
 TOKENS = 600  # more than one, so that a cache of one cannot answer for all
 AUTHENTICATION = "/apis/authentication.orch.io/v1"
 
@@ -24,7 +26,11 @@ class NotServed(Exception):
 
 
 class Administrator:
-    """One kept connection, for setting the stage; the load itself comes from elsewhere."""
+    """One connection, for setting the stage; the load itself comes from elsewhere.
+
+    It is kept from request to request. After a pause it is a new one, as the server may have closed
+    the old one meanwhile.
+    """
 
     def __init__(self, url: str) -> None:
         address = urllib.parse.urlsplit(url)
@@ -33,14 +39,18 @@ class Administrator:
         self._connection = http.client.HTTPSConnection(
             address.hostname or "", address.port, context=tls, timeout=60
         )
+        self._last = time.monotonic()
 
     def call(self, method: str, path: str, body: object = None) -> Any:
         return json.loads(self.send(method, path, None if body is None else json.dumps(body)))
 
     def send(self, method: str, path: str, content: str | None) -> bytes:
+        if time.monotonic() - self._last > FRESH_SECONDS:
+            self._connection.close()
         self._connection.request(method, path, body=content, headers=HEADERS)
         answer = self._connection.getresponse()
         raw = answer.read()
+        self._last = time.monotonic()
         if answer.status >= http.client.MULTIPLE_CHOICES:
             raise NotServed(f"{method} {path}: {answer.status}")
         return raw
