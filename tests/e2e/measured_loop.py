@@ -185,7 +185,7 @@ def kinds() -> list[Kind[Any]]:
         self_subject_review.declare(ORCH),
         *subject_access_review.declare(ORCH, unused),
         self_subject_rules_review.declare(ORCH, unused),
-        approval_review.declare(ORCH, unused),
+        approval_review.declare(ORCH, unused, unused),
     ]
     return [kind for kind in (*stored_kinds(ORCH), *acting) if "create" in kind.verbs]
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from orchid.metrics import Family
 from orchid.server.metrics import page as metrics_page
 from orchid.server.sockets.listener_state import ConnectionLimits
 from orchid.server.sockets.messages import Peer
@@ -19,6 +18,7 @@ from orchid.server.sockets.reader import RequestReader
 from orchid.store.sqlite.store import SQLiteStore
 from tests.api.world import ADMIN, ALICE, BOB, Api, api
 from tests.security.certified import issued, other_authority
+from tests.security.threads import threads_of
 from tests.unit.credentials import samples
 from tests.unit.server.listening import until
 
@@ -72,19 +72,13 @@ async def test_the_metrics_are_written_beside_the_event_loop(
     server: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a few hundred series, which requests of anybody make, it was held for 0.2 s."""
-    threads: list[threading.Thread] = []
-    render = metrics_page.rendered
-
-    def rendering(family: Family) -> str:
-        threads.append(threading.current_thread())
-        return render(family)
-
-    monkeypatch.setattr(metrics_page, "rendered", rendering)
+    threads = threads_of(monkeypatch, metrics_page, "rendered")
 
     answer = await server.call("GET", "/metrics")
 
     assert answer.status == 200
     assert "apiserver_request_total" in answer.text
+    assert threads
     assert threading.main_thread() not in threads
 
 

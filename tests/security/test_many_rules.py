@@ -15,6 +15,7 @@ from orchid.access.authorizers import rbac
 from orchid.access.authorizers.rbac import MOST_LISTED
 from orchid.kinds.role import PolicyRule
 from tests.api.world import BOB, Api
+from tests.security.threads import threads_of
 
 GROUP = "rbac.authorization.orch.io"
 RBAC = f"/apis/{GROUP}/v1"
@@ -36,24 +37,11 @@ async def hold(server: Api, name: str, *held: dict[str, Any]) -> None:
     )
 
 
-def threads_of(name: str, monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
-    """The threads in which a function of RBAC runs from now on, one for each call."""
-    threads: list[threading.Thread] = []
-    function = getattr(rbac, name)
-
-    def noting(*given: Any) -> Any:
-        threads.append(threading.current_thread())
-        return function(*given)
-
-    monkeypatch.setattr(rbac, name, noting)
-    return threads
-
-
 async def test_rules_are_compared_beside_the_event_loop(
     server: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is held is granted and what is not is refused, as ever; but not on the loop."""
-    threads = threads_of("missing", monkeypatch)
+    threads = threads_of(monkeypatch, rbac, "missing")
     await hold(server, "writes", {"apiGroups": [GROUP], "resources": ["*"], "verbs": ["create"]})
     await hold(server, "many", *(rule(number) for number in range(100)))
     granted = {"metadata": {"name": "a"}, "rules": [rule(number) for number in range(50)]}
@@ -97,7 +85,7 @@ async def test_many_rules_are_looked_through_beside_the_event_loop(
     server: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request by somebody who holds thousands is decided as ever; but not on the loop."""
-    threads = threads_of("resource_grant", monkeypatch)
+    threads = threads_of(monkeypatch, rbac, "resource_grant")
     await hold(server, "many", *(rule(number) for number in range(3000)))
     await hold(server, "reads", {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]})
 

@@ -20,6 +20,7 @@ from tests.api.test_approval_reviews import REVIEWS, terms
 from tests.api.world import Api
 from tests.extras import needs_cel
 from tests.security.test_large_collections import answered
+from tests.security.threads import threads_of
 from tests.unit.approval.cases import ALLOWS
 from tests.unit.controllers.beside import beside, told_of_policies
 from tests.unit.controllers.test_policy_approval import controller_of
@@ -62,14 +63,7 @@ async def test_no_expression_is_compiled_on_the_event_loop(
 ) -> None:
     """Whether a policy is stored, tried, followed by the controller, or asked about."""
     needs_cel()
-    threads: list[threading.Thread] = []
-    compile_it = Compiler._compile
-
-    def compiling(self: Compiler, source: str, *more: Any) -> Any:
-        threads.append(threading.current_thread())
-        return compile_it(self, source, *more)
-
-    monkeypatch.setattr(Compiler, "_compile", compiling)
+    threads = threads_of(monkeypatch, Compiler, "_compile")
     async with beside(server_files) as world:
         server = Api(world.server)
         await server.make(POLICIES, body("a", rules=[{"expression": "1 < 2"}]))
@@ -79,6 +73,19 @@ async def test_no_expression_is_compiled_on_the_event_loop(
 
     assert len(threads) > 4
     assert threading.main_thread() not in threads
+
+
+async def test_what_callers_send_is_compiled_by_few_threads(
+    server: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by those that sign revocation lists and write files: these would wait for the callers."""
+    needs_cel()
+    threads = threads_of(monkeypatch, Compiler, "_compile")
+
+    await server.make(REVIEWS, review("2 < 3"))
+
+    assert threads
+    assert all(thread.name.startswith("offload") for thread in threads)
 
 
 async def test_others_are_served_between_rules(server: Api) -> None:
@@ -97,14 +104,7 @@ async def test_many_names_are_matched_beside_the_event_loop(
     server: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hundred names with 256 patterns held it for 0.1 s."""
-    threads: list[threading.Thread] = []
-    select = CompiledPolicy.selection
-
-    def selecting(self: CompiledPolicy, *given: Any) -> Any:
-        threads.append(threading.current_thread())
-        return select(self, *given)
-
-    monkeypatch.setattr(CompiledPolicy, "selection", selecting)
+    threads = threads_of(monkeypatch, CompiledPolicy, "selection")
     allows = {**ALLOWS, "dnsNames": [f"*.w*b.*{number}" for number in range(256)]}
 
     answer = await server.call("POST", REVIEWS, review(hosts=100, allows=allows))

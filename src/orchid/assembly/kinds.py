@@ -9,6 +9,7 @@ from orchid.access.issuing import TokenIssuer
 from orchid.approval.explaining import Explainer
 from orchid.engine.interfaces import TokenAuthenticator
 from orchid.engine.kind import Endpoint, Kind
+from orchid.engine.offload import Offload
 from orchid.kinds import (
     approval_policy,
     approval_review,
@@ -83,6 +84,7 @@ def served_kinds(
     authorizer: Union,
     issuance: IssuanceMetrics,
     explainer: Explainer,
+    offload: Offload,
 ) -> list[Kind[Any]]:
     """Every kind that clients see: what is stored, and what acts when it is created."""
     token = issuance.counting(token_request.declare(names, issuer))
@@ -93,7 +95,7 @@ def served_kinds(
         self_subject_review.declare(names),
         *subject_access_review.declare(names, authorizer),
         self_subject_rules_review.declare(names, authorizer),
-        approval_review.declare(names, explainer),
+        approval_review.declare(names, explainer, offload),
     ]
 
 

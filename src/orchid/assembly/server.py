@@ -135,6 +135,7 @@ class Assembly:
             authorizer=self.access.authorizer,
             issuance=self.issuance,
             explainer=self.access.explainer,
+            offload=self.offload,
         )
         self.catalog = Catalog(kinds)
         self.audit = self._audit(audit)

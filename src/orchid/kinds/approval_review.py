@@ -5,7 +5,6 @@ the user is whoever created it, or whom one names, or the caller. With a policy 
 one is asked alone, so that it can be tried before it is stored.
 """
 
-import asyncio
 import dataclasses
 from collections.abc import Iterator
 from typing import Annotated, Final
@@ -19,6 +18,7 @@ from orchid.approval.terms import ApprovalPolicySpec
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.usages import ALL_USAGES
 from orchid.engine.kind import Kind, Scope
+from orchid.engine.offload import ALWAYS, Offload
 from orchid.engine.request import Request
 from orchid.expressions.cel import Compiler
 from orchid.wire.errors import ErrorSubject, refuse_if_any
@@ -108,9 +108,10 @@ class ApprovalReview(Object):
 class Explaining:
     """Answer with every policy and every check."""
 
-    def __init__(self, group: str, explainer: Explainer) -> None:
+    def __init__(self, group: str, explainer: Explainer, offload: Offload) -> None:
         self._about = ErrorSubject(group, "ApprovalReview", "")
         self._explainer = explainer
+        self._offload = offload
         self._compiler = Compiler()
 
     async def create(self, new: ApprovalReview, request: Request) -> ApprovalReview:
@@ -161,7 +162,7 @@ class Explaining:
         if spec.policy is None:
             return []
         errors = term_errors(spec.policy, SPEC / "policy", self._compiler)
-        return await asyncio.to_thread(list, errors)  # to compile expressions may take long
+        return await self._offload(ALWAYS, lambda: list(errors))  # compiles expressions
 
 
 def _sources(spec: ApprovalReviewSpec) -> dict[str, str | bytes]:
@@ -174,14 +175,14 @@ def _sources(spec: ApprovalReviewSpec) -> dict[str, str | bytes]:
     return {name: value for name, value in given.items() if value}
 
 
-def declare(names: Naming, explainer: Explainer) -> Kind[ApprovalReview]:
+def declare(names: Naming, explainer: Explainer, offload: Offload) -> Kind[ApprovalReview]:
     return Kind(
         type=ApprovalReview,
         group=names.identity,
         version="v1alpha1",
         plural="approvalreviews",
         scope=Scope.CLUSTER,
-        acts=Explaining(names.identity, explainer),
+        acts=Explaining(names.identity, explainer, offload),
         creates=("metadata", "spec"),
         verbs=("create",),
     )
