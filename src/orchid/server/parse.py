@@ -38,7 +38,7 @@ _VERBS = {
 _FORCE = Path() / "force"
 LONGEST_TARGET = 32_768  # characters of path and query together
 LONGEST_KNOWN = 512
-MOST_FIXED = 8192
+MOST_FIXED, MOST_PLACES = 8192, 1024
 _ANY_NAME = "-"
 
 
@@ -73,9 +73,10 @@ class Targets:
 
     def __init__(self) -> None:
         self._known = functools.lru_cache(maxsize=8192)(_read)
-        self._among = functools.lru_cache(maxsize=1024)(_among)
         # Paths of pages and collections. Of objects there are many more.
         self._fixed: dict[tuple[str, str], Located] = {}
+        # Of objects and their endpoints, by all of the path but the name: see `_among`.
+        self._places: dict[tuple[str, ...], Located] = {}
 
     def read(self, http: HttpRequest) -> tuple[Located, Query]:
         """What a request is about, and its query.
@@ -104,18 +105,36 @@ class Targets:
             return _without_query(method, path)
         place, _, name = path.rpartition("/")
         endpoint: tuple[str, ...] = ()
-        if method == "POST" and name:  # to a collection, or to an endpoint of an object
+        known = self._places.get((method, place))
+        if known is None:
             endpoint = (name,)
             place, _, name = place.rpartition("/")
-        known = self._among(method, place, *endpoint)
-        if known is None or not name or "%" in name or not name.isascii():
-            if len(self._fixed) >= MOST_FIXED:
-                self._fixed.clear()
-            located = self._fixed[method, path] = _without_query(method, path)
-            return located
+            known = self._places.get((method, place, *endpoint))
+            if known is None:
+                return self._learned(method, path)
+        if not name or "%" in name or not name.isascii():
+            return self._kept(method, path)
         target = replace(known.target, path=path, name=name)
         rest = (*known.rest[: -1 - len(endpoint)], name, *endpoint)
         return Located(target, rest, known.watch_path, known.facts)
+
+    def _learned(self, method: str, path: str) -> Located:
+        """Read the first path to a place: an object, its endpoint, or none of both."""
+        place, _, last = path.rpartition("/")
+        for key in ((method, place), (method, place.rpartition("/")[0], last)):
+            known = _among(*key) if last else None
+            if known is not None:
+                if len(self._places) >= MOST_PLACES:
+                    self._places.clear()
+                self._places[key] = known
+                return self._without_query(method, path)
+        return self._kept(method, path)
+
+    def _kept(self, method: str, path: str) -> Located:
+        if len(self._fixed) >= MOST_FIXED:
+            self._fixed.clear()
+        located = self._fixed[method, path] = _without_query(method, path)
+        return located
 
 
 def _too_long() -> BadRequest:

@@ -1,7 +1,7 @@
 """From method, path and query to what is asked for (api-machinery, section 1.1)."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from orchid.engine.request import Target
@@ -152,6 +152,47 @@ def test_facts_are_those_of_one_place_and_method() -> None:
         located("GET", f"{pods}/a", Targets()),
     ]
     assert [other.facts for other in others] == [PathFacts()] * len(others)
+
+
+def test_an_endpoint_shares_its_facts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the method; one path is read for all names, and none of them is kept."""
+    monkeypatch.setattr(parse, "MOST_PLACES", 10)
+    targets = Targets()
+
+    for method in ("GET", "PUT", "POST"):
+        first, second = (located(method, f"/api/v1/pods/{n}/status", targets) for n in "ab")
+        assert first.facts is second.facts
+        assert (second.target.name, second.target.subresource) == ("b", "status")
+        assert second.rest == ("pods", "b", "status")
+    for number in range(95):
+        located("GET", f"/api/v1/sort-{number}/a", targets)
+    assert targets._fixed == {}
+    assert len(targets._places) <= 10
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            ["api", "apis", "v1", "namespaces", "n", "pods", "status", "watch", "-", "", "%2F"]
+        ),
+        max_size=9,
+    ),
+    st.sampled_from(["GET", "POST", "PUT", "DELETE"]),
+)
+@example(["api", "v1", "pods", "n", ""], "PUT")
+def test_what_is_remembered_changes_no_meaning(segments: list[str], method: str) -> None:
+    """A path means the same whatever was asked for before."""
+    path = "/" + "/".join(segments)
+    try:
+        alone = parse._without_query(method, path)
+    except UnreadableTarget:
+        return
+
+    found = located(method, path)
+
+    assert (found.target, found.rest, found.watch_path) == (
+        alone.target, alone.rest, alone.watch_path
+    )  # fmt: skip
 
 
 @given(st.text(st.characters(max_codepoint=255)), st.sampled_from(["GET", "POST", "X"]))
