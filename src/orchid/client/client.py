@@ -135,17 +135,17 @@ class Client:
     def create(self, new: T) -> Coroutine[Any, Any, T]:
         kind = self.catalog.of(type(new))
         path = self._path(kind, new.metadata.namespace)
-        return self._object(type(new), "POST", path + _IGNORING, _body(kind, new))
+        return self._object(type(new), "POST", path, _body(kind, new))
 
-    def update(self, new: T, endpoint: str = "") -> Coroutine[Any, Any, T]:
+    async def update(self, new: Object, endpoint: str = "") -> None:
         """Replace an object; if it carries a resourceVersion, only that version of it."""
         kind = self.catalog.of(type(new))
         path = self._path(kind, new.metadata.namespace, new.metadata.name)
         if endpoint:
             path += f"/{endpoint}"
-        return self._object(type(new), "PUT", path + _IGNORING, _body(kind, new))
+        await self._sent("PUT", path, _body(kind, new))
 
-    def update_status(self, new: T) -> Coroutine[Any, Any, T]:
+    def update_status(self, new: Object) -> Coroutine[Any, Any, None]:
         return self.update(new, "status")
 
     async def patch(self, type_: type[T], name: str, namespace: str, change: dict[str, Any]) -> T:
@@ -298,8 +298,6 @@ class Client:
         return answer
 
 
-# We write only fields that we read or declared; looking for unknown ones would find none.
-_IGNORING = "?fieldValidation=Ignore"
 _SAFE = ":"  # the names of roles and bundles have colons; a path may carry them as they are
 
 

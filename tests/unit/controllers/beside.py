@@ -137,7 +137,8 @@ class Beside:
 
     async def approve(self, csr: CertificateSigningRequest) -> CertificateSigningRequest:
         said = csr.with_condition("Approved", "ByTest", "said the test")
-        return await self.admin.update(said, "approval")
+        await self.admin.update(said, "approval")
+        return await self.admin.get(CertificateSigningRequest, csr.name)
 
 
 async def told_of_policies(controller: ApproveRequests) -> None:

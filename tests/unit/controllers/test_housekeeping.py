@@ -148,7 +148,7 @@ async def circle(world: Beside) -> list[ConfigMap]:
         uid=third.metadata.uid,
         block_owner_deletion=True,
     )
-    first = await world.admin.update(first.with_meta(owner_references=(owner,)))
+    await world.admin.update(first.with_meta(owner_references=(owner,)))
     return [first, second, third]
 
 

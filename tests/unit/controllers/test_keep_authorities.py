@@ -53,7 +53,8 @@ async def bring(world: Beside, **data: bytes) -> Secret:
     there = await world.admin.find(Secret, "ca", "pki")
     if there is None:
         return await world.admin.create(wanted)
-    return await world.admin.update(replace(there, data=wanted.data))
+    await world.admin.update(replace(there, data=wanted.data))
+    return await world.admin.get(Secret, "ca", "pki")
 
 
 async def bring_authority(world: Beside, name: str, lifetime: timedelta = 30 * DAY) -> Authority:

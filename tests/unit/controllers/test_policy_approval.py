@@ -241,11 +241,11 @@ async def test_a_new_policy_is_applied_to_what_waits(world: Beside) -> None:
     assert approved.status.conditions[0].reason == "ApprovalPolicy"
 
 
-async def not_ready(world: Beside, name: str) -> ApprovalPolicy:
+async def not_ready(world: Beside, name: str) -> None:
     found = await world.admin.get(ApprovalPolicy, name)
     paused = Condition(type="Ready", status="False", reason="Paused", message="by a person")
     conditions = with_condition(found.status.conditions, paused, world.clock.now())
-    return await world.admin.update_status(
+    await world.admin.update_status(
         replace(found, status=replace(found.status, conditions=conditions))
     )
 
