@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from orchid.client.client import DELETED, LISTED, Client, ListSelection, WatchedChange
+from orchid.client.client import ADDED, DELETED, LISTED, Client, ListSelection, WatchedChange
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Start, Worker
 from orchid.kinds.event import Event
@@ -158,8 +158,8 @@ class CollectDependents(Worker[DependencyNode, None]):
                     self._note(type_, event)
 
     def _note(self, type_: type[Object], event: WatchedChange[Any]) -> None:
-        if event.type == LISTED and not _may_matter(bytes(event.data)):
-            return
+        if event.type in (LISTED, ADDED) and not _may_matter(bytes(event.data)):
+            return  # nothing is noted of it that could have changed
         meta: _SeenMeta = event.object.metadata
         node = DependencyNode(type_, meta.namespace, meta.name, meta.uid)
         if event.type == DELETED:

@@ -80,7 +80,11 @@ class SignRequests(Controller[CertificateSigningRequest]):
 
     def take(self, event: WatchedChange[CertificateSigningRequest]) -> None:
         # Without that word there is no such condition; most events are not even decoded.
-        if event.type == DELETED or b'"Approved"' in bytes(event.data):
+        if event.type != DELETED and b'"Approved"' not in bytes(event.data):
+            return
+        if event.object.is_issued:
+            self.queue.drop((event.object.namespace, event.object.name))
+        else:
             super().take(event)
 
     async def reconcile(self, found: CertificateSigningRequest) -> None:

@@ -3,22 +3,25 @@
 import datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from orchid.client.client import ListSelection
+from orchid.client.client import ListSelection, WatchedChange
 from orchid.controllers.sign_requests import SignRequests
 from orchid.credentials.authority import Authority
 from orchid.credentials.files import LOOK_EVERY_SECONDS
 from orchid.credentials.refusals import MalformedRequest
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
 from orchid.kinds.event import Event
+from orchid.wire.codec.documents import encode
 from orchid.wire.naming import ORCH
 from orchid.wire.struct import replace
 from tests.unit.controllers.beside import Beside, beside
 from tests.unit.credentials import samples
 
+DECODER = msgspec.json.Decoder(Request)
 NODE_DNS = x509.DNSName("n1.example.com")
 
 
@@ -159,6 +162,25 @@ async def test_second_look_at_a_signed_request_changes_nothing(world: Beside) ->
     await controller.reconcile(issued)
 
     assert await world.admin.get(Request, "s") == issued
+
+
+async def test_only_what_waits_for_its_certificate_is_queued(world: Beside) -> None:
+    """What was asked for but not approved, or is issued meanwhile, takes nobody's turn."""
+    (controller,) = world.made("csrsigning")
+    assert isinstance(controller, SignRequests)
+    asked = await world.request("q", samples.request("a"))
+    approved = await world.approve(asked)
+    lengths = []
+
+    for type_, one in [
+        ("ADDED", asked),
+        ("MODIFIED", approved),
+        ("MODIFIED", approved.with_certificate(b"pem")),
+    ]:
+        controller.take(WatchedChange(type_, msgspec.Raw(encode(one)), DECODER))
+        lengths.append(len(controller.queue))
+
+    assert lengths == [0, 1, 0]
 
 
 async def test_each_signer_may_have_an_authority_that_is_followed(
