@@ -12,6 +12,7 @@ from orchid.server import watch_stream as stream_module
 from tests.api.world import BOB, Api, api
 
 SA = "/api/v1/namespaces/default/serviceaccounts"
+EVERYWHERE = "/api/v1/serviceaccounts"
 MERGE = {"content-type": "application/merge-patch+json"}
 TABLE = "application/json;as=Table;g=meta.orch.io;v=v1"
 PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.orch.io;v=v1"
@@ -85,6 +86,27 @@ async def test_many_watchers_get_the_same_bytes(server: Api) -> None:
         await server.account("b")
 
         assert await one.take(2) == await two.take(2)
+
+
+async def test_what_all_see_is_not_what_a_selector_sees(server: Api) -> None:
+    """A change is told by one event to all who select nothing, and otherwise by the selection."""
+    await server.account("a")
+    new = "?watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
+    async with (
+        server.watch(f"{EVERYWHERE}?watch=1&labelSelector=x") as chosen,
+        server.watch(EVERYWHERE + new) as one,
+        server.watch(EVERYWHERE + new) as two,
+    ):
+        for labels in ({"x": "1"}, {"x": None}):
+            patch = json.dumps({"metadata": {"labels": labels}}).encode()
+            await server.call("PATCH", f"{SA}/a", patch, headers=MERGE)
+
+        assert [told(event) for event in await chosen.take(2)] == [
+            ("ADDED", "a"), ("DELETED", "a"),
+        ]  # fmt: skip
+        modified = await one.take(2)
+        assert [told(event) for event in modified] == [("MODIFIED", "a"), ("MODIFIED", "a")]
+        assert await two.take(2) == modified
 
 
 async def test_tables_and_metadata(server: Api) -> None:

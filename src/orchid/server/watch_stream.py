@@ -121,7 +121,10 @@ class WatchStream:
     ) -> None:
         self._watch = watch
         self._joins = joins  # whether several events may go out as one chunk
-        self._form = EventForm(watch, exchange, clock)
+        self._form = form = EventForm(watch, exchange, clock)
+        # Whoever selects nothing sees the same event of a change as all others of this form.
+        is_common = watch.plain and form.transform is not Transform.TABLE
+        self._common_key = form.key if is_common else None
         self._seconds = seconds
         self._sink: Sink
         self._past: Generator[bytes, None, None]
@@ -146,11 +149,16 @@ class WatchStream:
         return self._send_past()
 
     def deliver(self, changes: Iterable[ObjectChange[Any]]) -> None:
+        after, key, send = self._watch.after, self._common_key, self._sink.send
         for change in changes:
-            if change.revision > self._watch.after:
-                event = self._event(change)
+            if change.revision > after:
+                forms = change.forms
+                event = forms.get(key) if forms else None
+                if event is None:
+                    event = self._event(change)
                 if event is not None:
-                    self._sink.send(event)
+                    self._told = change.revision
+                    send(event)
 
     def _send_past(self) -> None:
         """Send one piece of what has happened already. After the last one, follow the cache."""
@@ -186,6 +194,7 @@ class WatchStream:
             for change in watch.cache.since(watch.after):
                 event = self._event(change)
                 if event is not None:
+                    self._told = change.revision
                     yield event.data
             watch.after = now
 
@@ -194,8 +203,10 @@ class WatchStream:
         seen = self._watch.event(change)
         if seen is None:
             return None
-        self._told = change.revision
-        return self._form.shared(change, *seen)
+        event = self._form.shared(change, *seen)
+        if self._common_key is not None and change.forms is not None:
+            change.forms[self._common_key] = event
+        return event
 
     def _follow(self) -> None:
         self._watch.cache.listen(self, self.deliver, self._lost)
