@@ -29,7 +29,7 @@ from orchid.kinds.approval_policy import ApprovalPolicy
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
-from orchid.wire.errors import ErrorSubject, Forbidden
+from orchid.wire.errors import Forbidden
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
@@ -53,6 +53,7 @@ class SignerPermission(AdmissionPolicy):
         authorities: KindCache[CertificateAuthority],
     ) -> None:
         self._names = names
+        self._targets = functools.lru_cache(maxsize=256)(functools.partial(signer_targets, names))
         self._authorizer = authorizer
         self._authorities = authorities
 
@@ -70,36 +71,38 @@ class SignerPermission(AdmissionPolicy):
     async def _review_request(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
         endpoint = request.target.subresource
         if endpoint == "approval":
-            await self._require(request, APPROVE, kind.about(new.name), old.spec.signer_name)
+            await self._require(request, APPROVE, kind, new, old.spec.signer_name)
         elif endpoint == "status" and (
             new.status.certificate != old.status.certificate
             or new.status.conditions != old.status.conditions
         ):
-            await self._require(request, SIGN, kind.about(new.name), old.spec.signer_name)
+            await self._require(request, SIGN, kind, new, old.spec.signer_name)
 
     async def _review_bundle(
         self, request: Request, kind: Kind[Any], new: Any, old: Object | None
     ) -> None:
         signer = new.spec.signer_name
         if signer and not (old is not None and is_upkeep(new, old)):
-            await self._require(request, ATTEST, kind.about(new.name), signer)
+            await self._require(request, ATTEST, kind, new, signer)
 
     async def _review_policy(
         self, request: Request, kind: Kind[Any], new: ApprovalPolicy, old: Any
     ) -> None:
         if old is None or new.spec != old.spec:
             for pattern in new.spec.signer_names or ("*",):
-                await self._require(request, APPROVE, kind.about(new.name), pattern)
+                await self._require(request, APPROVE, kind, new, pattern)
 
-    async def _require(self, request: Request, verb: str, about: ErrorSubject, signer: str) -> None:
+    async def _require(
+        self, request: Request, verb: str, kind: Kind[Any], new: Object, signer: str
+    ) -> None:
         for target in self._ways(verb, signer):
             if (await self._authorizer.authorize(request.user, target)).allowed:
                 return
-        raise Forbidden(about, f"{REFUSALS[verb]} {quote(signer)}")
+        raise Forbidden(kind.about(new.name), f"{REFUSALS[verb]} {quote(signer)}")
 
     def _ways(self, verb: str, signer: str) -> Iterator[Target]:
         """The rights of which any one is enough."""
-        yield from signer_targets(self._names, verb, signer)
+        yield from self._targets(verb, signer)
         if verb in (SIGN, ATTEST):
             for authority in authorities_of(self._authorities, signer):
                 yield Target(
@@ -112,7 +115,6 @@ class SignerPermission(AdmissionPolicy):
                 )
 
 
-@functools.lru_cache(maxsize=256)
 def signer_targets(names: Naming, verb: str, signer: str) -> tuple[Target, ...]:
     """A verb on a signer, and on every signer of its domain."""
     return tuple(

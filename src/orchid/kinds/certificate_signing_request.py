@@ -143,7 +143,8 @@ class CertificateSigningRequest(Object):
 
     @property
     def is_approved(self) -> bool:
-        return self.has(APPROVED) and not self.has(DENIED)
+        types = [*map(TYPE, self.status.conditions)]
+        return APPROVED in types and DENIED not in types
 
     @property
     def is_issued(self) -> bool:
@@ -252,8 +253,9 @@ class SigningRules(Strategy[CertificateSigningRequest]):
         # Also a stored certificate that today's parser would refuse may stay.
         if new.status.certificate != old.status.certificate:
             yield from certificate_errors(new.status.certificate)
-        yield from removal_errors(conditions, stored)
-        yield from addition_errors(conditions, stored, APPROVED, DENIED)
+        if conditions != stored:
+            yield from removal_errors(conditions, stored)
+            yield from addition_errors(conditions, stored, APPROVED, DENIED)
         if old.status.certificate and new.status.certificate != old.status.certificate:
             yield forbidden(CERTIFICATE, "updates may not modify existing certificate content")
 

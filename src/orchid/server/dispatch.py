@@ -240,7 +240,15 @@ class Dispatch:
         if action is not None:
             kind, endpoint = action, None
         self._negotiate(exchange, kind, endpoint)
-        new = await self._sent_new(exchange, request, kind)
+        # The media type before the options; with a PUT it is the reverse.
+        if exchange.head.media not in SERVED:
+            raise unsupported_media()
+        if exchange.http.too_large or len(exchange.http.body) > kind.largest_body:
+            raise TooLarge(f"limit is {kind.largest_body}")
+        request.manager = exchange.head.manager
+        if exchange.query:
+            self._write_options(exchange, request, "CreateOptions", "")
+        new = await self._decoded(exchange, request, kind)
         if kind.acts:
             entry = await self._verbs.creating.act(kind, new, request, under=action is not None)
         else:
@@ -253,12 +261,19 @@ class Dispatch:
         kind, endpoint = route
         self._negotiate(exchange, kind, endpoint)
         require_names(request)
-        body = self._body(exchange, kind.largest_body)
-        self._write_options(exchange, request, "UpdateOptions", "")
-        new = await self._decoded(exchange, request, kind, body_media_type(exchange), body)
+        if exchange.http.too_large or len(exchange.http.body) > kind.largest_body:
+            raise TooLarge(f"limit is {kind.largest_body}")
+        request.manager = exchange.head.manager
+        if exchange.query:
+            self._write_options(exchange, request, "UpdateOptions", "")
+        if exchange.head.media not in SERVED:
+            raise unsupported_media()
+        new = await self._decoded(exchange, request, kind)
         if kind.creates_on_update and await self._verbs.updating.is_missing(kind, request):
             return await self._create_by_update(exchange, request, kind, new)
         entry = await self._verbs.updating.replace(kind, endpoint, new, request)
+        if exchange.form.is_kept:
+            return entry_response(exchange, 200, entry)
         return await self._entry_answer(exchange, 200, entry)
 
     async def _create_by_update(
@@ -281,7 +296,9 @@ class Dispatch:
         body = self._body(exchange, kind.largest_body)
         apply = media == APPLY
         request.body_weight = body_weight(body, may_be_yaml=apply)
-        self._write_options(exchange, request, "PatchOptions", "apply" if apply else "other")
+        request.manager = exchange.head.manager
+        if exchange.query or apply:
+            self._write_options(exchange, request, "PatchOptions", "apply" if apply else "other")
         if not apply:
             entry = await self._verbs.patching.patch(kind, endpoint, media, body, request)
             return await self._entry_answer(exchange, 200, entry)
@@ -376,34 +393,19 @@ class Dispatch:
             raise TooLarge(f"limit is {limit}")
         return exchange.http.body
 
-    async def _sent_new(self, exchange: Exchange, request: Request, kind: Kind[Any]) -> Any:
-        # The media type before the options; with a PUT it is the reverse.
+    async def _decoded(self, exchange: Exchange, request: Request, kind: Kind[Any]) -> Any:
+        """The object in the body of a create or an update."""
         media, body = exchange.head.media, exchange.http.body
-        if media not in SERVED:
-            raise unsupported_media()
-        if exchange.http.too_large or len(body) > kind.largest_body:
-            raise TooLarge(f"limit is {kind.largest_body}")
-        if exchange.query:
-            self._write_options(exchange, request, "CreateOptions", "")
-        else:
-            request.manager = exchange.head.manager
         if media != JSON or len(body) > LARGE_BYTES:
-            return await self._decoded(exchange, request, kind, media, body)
-        request.body_weight = len(body)
-        if kind.acts and not exchange.query:
-            new = self._bodies.decode(kind, body, request)
+            weight = request.body_weight = body_weight(body, may_be_yaml=media == YAML)
+            decode = functools.partial(self._decode, request, kind, media, body)
+            new = await self._offload(weight, decode)
         else:
-            new = decode_object(self._catalog, kind, body, request)
-        exchange.observed.sent = new
-        return new
-
-    async def _decoded(
-        self, exchange: Exchange, request: Request, kind: Kind[Any], media: str, body: bytes
-    ) -> Any:
-        weight = len(body) if media != YAML else body_weight(body, may_be_yaml=True)
-        request.body_weight = weight
-        decode = functools.partial(self._decode, request, kind, media, body)
-        new = decode() if weight <= LARGE_BYTES else await self._offload(weight, decode)
+            request.body_weight = len(body)
+            if kind.acts and not exchange.query:
+                new = self._bodies.decode(kind, body, request)
+            else:
+                new = decode_object(self._catalog, kind, body, request)
         exchange.observed.sent = new
         return new
 
@@ -414,9 +416,6 @@ class Dispatch:
 
     def _write_options(self, exchange: Exchange, request: Request, kind: str, patch: str) -> None:
         query = exchange.query
-        request.manager = exchange.head.manager
-        if not query and patch != "apply":
-            return
         options = parse.write_options(query)
         refuse_if_any(
             ErrorSubject(self._names.meta, kind),

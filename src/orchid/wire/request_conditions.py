@@ -55,6 +55,8 @@ Conditions = tuple[CertificateSigningRequestCondition, ...]
 
 def with_stored_decision(new: Conditions, old: Conditions) -> Conditions:
     """Put the stored Approved and Denied conditions back, unless some were added or removed."""
+    if new == old:
+        return new
     for type_ in (APPROVED, DENIED):
         stored = [there for there in old if there.type == type_]
         if stored and len(stored) == list(map(TYPE, new)).count(type_):
@@ -65,6 +67,11 @@ def with_stored_decision(new: Conditions, old: Conditions) -> Conditions:
 
 def timed(new: Conditions, old: Conditions, now: datetime) -> Conditions:
     """Fill in the times that were not sent; a condition that says the same has not changed."""
+    for sent in new:
+        if not (sent.last_update_time and sent.last_transition_time):
+            break
+    else:
+        return new
     moment = whole_seconds(now)
     since = {
         (there.type, there.status): there.last_transition_time
@@ -92,7 +99,8 @@ def condition_errors(new: Conditions, old: Conditions) -> Iterator[FieldError]:
         type_ = condition.type
         if not type_ and "" not in stored:
             yield required(CONDITIONS[index] / "type")
-        yield from status_errors(condition, CONDITIONS[index] / "status")
+        if condition.status != TRUE:
+            yield from status_errors(condition, CONDITIONS[index] / "status")
         if OPPOSITES.get(type_) in seen and not may_contradict:
             text = "Approved and Denied conditions are mutually exclusive"
             yield invalid(CONDITIONS, type_, text)

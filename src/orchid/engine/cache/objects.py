@@ -111,7 +111,8 @@ class Objects:
         `value` is the object encoded, if somebody had to do that already. Its companions are new
         objects that the same commit brings.
         """
-        key, stored = kind.key(new.metadata.namespace, new.metadata.name), kind.stored
+        stored = kind.stored
+        key = old.key if old else kind.key(new.metadata.namespace, new.metadata.name)
         if value is None or stored is not kind:
             value = stored_form(new if stored is kind else as_kind(stored, new))
         if old is not None and kind.note is not None:

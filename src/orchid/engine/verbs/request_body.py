@@ -41,7 +41,9 @@ def decode_object(
         new, findings = kind.decoder.decode(body, yaml=yaml, findings=mode != "Ignore")
     except Undecodable as failure:
         raise undecodable(kind, body, failure, yaml=yaml) from None
-    if new.kind != kind.name or new.api_version != kind.api_version:
+    if not new.kind and not new.api_version:
+        new = replace(new, kind=kind.name, api_version=kind.api_version)
+    elif new.kind != kind.name or new.api_version != kind.api_version:
         _require_readable_version(kind, new, body)
         new = _identified(catalog, kind, new)
     if kind.defaults:

@@ -55,17 +55,21 @@ class Updating:
         self, kind: Kind[T], endpoint: Endpoint | None, new: T, request: Request
     ) -> Awaitable[Entry[T]]:
         """PUT: the client sent the whole object."""
-        new = in_namespace(kind, new, request.target.namespace)
+        if new.metadata.namespace != (request.target.namespace if kind.namespaced else ""):
+            new = in_namespace(kind, new, request.target.namespace)
         require_name(new, request)
         if new.metadata.owner_references:
             new = deduplicated(new, request)
-
-        def change(entry: Entry[T]) -> T:
-            if new.metadata.uid:
-                require_uid(kind, new, entry.meta.uid)
-            return self._ownership.after_update(kind, endpoint, entry.object, new, request)
-
+        change = functools.partial(self._replaced, kind, endpoint, new, request)
         return self.change(kind, endpoint, change, request)
+
+    def _replaced(
+        self, kind: Kind[T], endpoint: Endpoint | None, new: T, request: Request, entry: Entry[T]
+    ) -> T:
+        old = entry.object
+        if new.metadata.uid:
+            require_uid(kind, new, old.metadata.uid)
+        return self._ownership.after_update(kind, endpoint, old, new, request)
 
     async def is_missing(self, kind: Kind[Any], request: Request) -> bool:
         await self._objects.feed.fresh()
@@ -153,12 +157,13 @@ def is_held(kind: Kind[T], one: T) -> bool:
 
 def is_unchanged(new: Object, value: bytes, entry: Entry[Any]) -> bool:
     """Whether storing this value would change nothing but, at most, times of managed fields."""
+    # Times have one length, so a difference in times alone leaves the length as it was. The value
+    # lacks its resourceVersion.
+    head, version = entry.kind.head, f',"resourceVersion":"{entry.revision}"'
+    if value.startswith(head) and len(value) + len(version) != len(head) + len(entry.tail):
+        return False
     tail = Entry.stored(entry.kind, entry.key, value, entry.revision).tail
-    if tail == entry.tail:
-        return True
-    # Times have one length, so a difference in times alone leaves the length as it was.
-    old = entry.object
-    return len(tail) == len(entry.tail) and same_but_times(to_builtins(old), to_builtins(new))
+    return tail == entry.tail or same_but_times(to_builtins(entry.object), to_builtins(new))
 
 
 def require_name(new: Object, request: Request) -> None:

@@ -12,6 +12,7 @@ every finding in the causes, so the repetition is part of the answer.
 
 import functools
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from orchid.wire.fields import (
@@ -59,6 +60,15 @@ SUBRESOURCE_LENGTH = 256
 # A body full of bad keys would come back as an answer a hundred times its size.
 _MOST_FINDINGS = 1000
 
+_UNCHANGEABLE = operator.attrgetter(
+    "name",
+    "namespace",
+    "uid",
+    "creation_timestamp",
+    "deletion_timestamp",
+    "deletion_grace_period_seconds",
+)
+
 _DUPLICATE_OWNERS = (
     ".metadata.ownerReferences contains duplicate entries{moment}; API server dedups owner "
     "references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; "
@@ -99,13 +109,26 @@ def update_errors(
     namespaced: bool,
     name_errors: NameErrors,
     only_known_finalizers: bool = True,
-) -> Iterator[FieldError]:
+) -> Iterable[FieldError]:
     """Everything wrong with changed metadata, each finding as often as the reference repeats it."""
+    if (
+        _UNCHANGEABLE(new) == _UNCHANGEABLE(old)
+        and new.generation >= old.generation
+        and _is_plain(new, namespaced)
+    ):
+        problems = (*path_segment_errors(new.name), *name_errors(new.name, False))
+        return map(functools.partial(invalid, NAME, new.name), problems) if problems else ()
+    return _all_update_errors(new, old, namespaced, name_errors, only_known_finalizers)
+
+
+def _all_update_errors(
+    new: ObjectMeta,
+    old: ObjectMeta,
+    namespaced: bool,
+    name_errors: NameErrors,
+    only_known_finalizers: bool,
+) -> Iterator[FieldError]:
     changes = gathered(_change_errors(new, old))
-    if not changes and _is_plain(new, namespaced):
-        for rule in (path_segment_errors, name_errors):
-            yield from map(functools.partial(invalid, NAME, new.name), rule(new.name, False))
-        return
     content = gathered(_content_errors(new))
     finalizers = gathered(_finalizer_errors(new.finalizers))
     managed = gathered(_managed_fields_errors(new.managed_fields))
