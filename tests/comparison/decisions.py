@@ -34,6 +34,7 @@ NAMELESS = "has an element that omits all key fields"
 LOOSE_KINDS = ("Pod", "Node")
 BUNDLES, LISTS = "clustertrustbundles", "/crl/*"
 BLANKS_FIRST = re.compile(rb"[\"']  ")
+EMPTY = re.compile(rb"\[\]|\{\}")
 EMPTY_DATA = re.compile(rb'"?(data|binaryData)"?: ?\{\}')
 
 
@@ -231,6 +232,15 @@ def empty_is_none(found: Found, ours: Answer, theirs: Answer) -> bool:
     return fewer and kept in message(theirs) and bool(EMPTY_DATA.search(body))
 
 
+def empty_within(found: Found, ours: Answer, theirs: Answer) -> bool:
+    places = [place for place, _, _ in differences(ours, theirs)]
+    return (
+        found.asked.operation.kind in ("Role", "ClusterRole")
+        and bool(EMPTY.search(found.asked.request.body or b""))
+        and all(place.startswith(".body.metadata.managedFields") for place in places)
+    )
+
+
 def policies_forecast(found: Found, ours: Answer, theirs: Answer) -> bool:
     places = [place for place, _, _ in differences(ours, theirs)]
     return places == [".warning"] and "policies would" in ours["warning"]
@@ -298,6 +308,9 @@ LISTED: dict[str, Decides] = {
     "a namespace without finalizers goes at once; there, with one more DELETE": goes_at_once,
     "no continue where nothing that is selected follows": nothing_follows,
     "an empty map of data is the same as none, so immutable data has not changed": empty_is_none,
+    "an empty list or map within a rule or a selector is no change, and gives it no other owner": (
+        empty_within
+    ),
     "a number in a patch that does not fit its field is refused; there, another is taken": (
         too_large_number
     ),
