@@ -223,6 +223,17 @@ class TestUpdate:
 
         assert meta_of(kept).deletion_timestamp == meta_of(marked.entry).deletion_timestamp
 
+    async def test_a_deletion_mark_stays_whatever_is_sent(self, world: Engine) -> None:
+        """Another time is not refused, but has no effect."""
+        await world.make("a", finalizers=["x/y"])
+        marked = await world.delete("a")
+        sent = {"metadata": {"deletionTimestamp": "2001-01-01T00:00:00Z"}}
+
+        kept = await world.merge("a", sent)
+
+        assert meta_of(kept).deletion_timestamp == meta_of(marked.entry).deletion_timestamp
+        assert "f:deletionTimestamp" in str(meta_of(kept).managed_fields)
+
     async def test_no_finalizer_joins_an_object_that_goes(self, world: Engine) -> None:
         """While it is being deleted, finalizers only leave."""
         await world.make("a", finalizers=["x/y"])

@@ -220,7 +220,7 @@ def carried_over(new: ObjectMeta, old: ObjectMeta) -> ObjectMeta:
         self_link="",
         creation_timestamp=old.creation_timestamp,
         generation=old.generation,
-        deletion_timestamp=new.deletion_timestamp or old.deletion_timestamp,
+        deletion_timestamp=old.deletion_timestamp or new.deletion_timestamp,
         deletion_grace_period_seconds=(
             old.deletion_grace_period_seconds
             if new.deletion_grace_period_seconds is None
