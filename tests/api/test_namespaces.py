@@ -73,6 +73,17 @@ async def test_one_that_goes_has_no_grace(server: Api) -> None:
     assert "deletionGracePeriodSeconds" not in marked.json["metadata"]
 
 
+async def test_one_that_goes_is_not_changed_by_another_deletion(server: Api) -> None:
+    """The first one has decided about what depends on it."""
+    await server.account("a", "old")
+    marked = await server.call("DELETE", "/api/v1/namespaces/old")
+    orphan = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Orphan"}
+
+    again = await server.call("DELETE", "/api/v1/namespaces/old", orphan)
+
+    assert (again.status, again.json) == (200, marked.json)
+
+
 async def test_a_status_without_a_phase_is_that_of_an_active_one(server: Api) -> None:
     """So it is accepted where that is true, and refused where it is not."""
     made = await server.make("/api/v1/namespaces", {"metadata": {"name": "x"}})

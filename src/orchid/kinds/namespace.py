@@ -108,7 +108,12 @@ class Rules(Strategy[Namespace]):
     def prepare_for_deletion(
         self, marked: Namespace, old: Namespace, request: Request
     ) -> Namespace:
-        """A namespace has no grace period: its finalizers decide when it goes."""
+        """A namespace has no grace period: its finalizers decide when it goes.
+
+        Until then another deletion changes nothing, whatever it wants of dependents.
+        """
+        if old.metadata.deletion_timestamp is not None and self.holds_deletion(old):
+            return old
         marked = marked.with_meta(
             deletion_grace_period_seconds=None, generation=old.metadata.generation
         )
