@@ -136,7 +136,8 @@ def test_supervisord_starts_a_killed_server_again(tmp_path: Path) -> None:
         program = program.replace(shipped, here)
     whole = tmp_path / "supervisord.conf"
     whole.write_text(f"[supervisord]\nnodaemon=true\n{program}")
-    command = ("supervisord", "-c", str(whole), "-l", "log", "-j", "pid", "-d", str(tmp_path))
+    files = ("-l", str(tmp_path / "log"), "-j", str(tmp_path / "pid"))
+    command = ("supervisord", "-c", str(whole), *files, "-d", str(tmp_path))
 
     with running(*command, log=tmp_path / "supervisord.log"):
         until(lambda: status(port, "/readyz") == 200, "the server is started")
