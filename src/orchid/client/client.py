@@ -14,6 +14,7 @@ Expired, and the caller starts over. Nothing is retried otherwise, and nothing i
 import asyncio
 import contextlib
 import functools
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
@@ -234,7 +235,7 @@ class Client:
     ) -> AsyncGenerator[list[WatchedChange[T]], None]:
         pause = SHORTEST_PAUSE
         while True:
-            told = False
+            latest: msgspec.Raw | None = None
             try:
                 async with self._transport.stream(self._watch_target(wanted, position)) as pieces:
                     async for lines in _lines(pieces):
@@ -243,14 +244,15 @@ class Client:
                             for event in map(_event, lines)
                         ]
                         _refuse_error(batch)
-                        position = _version(batch[-1].data).metadata.resource_version
-                        told, pause = True, SHORTEST_PAUSE
+                        latest, pause = batch[-1].data, SHORTEST_PAUSE
                         yield [event for event in batch if event.type != BOOKMARK]
             except ServerRefused as refusal:
                 raise _error(refusal.answer) from None
             except CallFailed:
                 pass  # opened again below, where it stopped
-            if not told:
+            if latest is not None:
+                position = _version(latest).metadata.resource_version
+            else:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -278,9 +280,9 @@ class Client:
     def _path(self, kind: Kind[Any], namespace: str, name: str = "") -> str:
         path = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
         if kind.namespaced and namespace:
-            path += f"/namespaces/{quote(namespace, safe='')}"
+            path += f"/namespaces/{_segment(namespace)}"
         path += f"/{kind.plural}"
-        return f"{path}/{quote(name, safe=_SAFE)}" if name else path
+        return f"{path}/{_segment(name)}" if name else path
 
     async def _object(
         self, type_: type[T], method: str, path: str, body: bytes = b"", media: str = JSON
@@ -299,6 +301,11 @@ class Client:
 
 
 _SAFE = ":"  # the names of roles and bundles have colons; a path may carry them as they are
+_is_plain = re.compile(r"[A-Za-z0-9_.~:-]*").fullmatch  # and nothing in it has to be escaped
+
+
+def _segment(name: str) -> str:
+    return name if _is_plain(name) else quote(name, safe=_SAFE)
 
 
 def _read_as(wanted: ListSelection[Any]) -> type[Any]:
