@@ -47,6 +47,7 @@ T = TypeVar("T", bound=Wire)
 # --- writing --------------------------------------------------------------------------------------
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
+_ENCODER_AS_IS = msgspec.json.Encoder()
 _LESS, _GREATER, _AMPERSAND, _SEPARATOR_START = b"<>&\xe2"
 _HTML_ESCAPES = {
     b"<": b"\\u003c",
@@ -111,8 +112,14 @@ class Decoder(Generic[T]):
         except (msgspec.ValidationError, Odd):
             self._require_counts(value)
             return self._shaped(_with_repeats(body) if findings else value, findings)
-        # Every key has a colon, and hardly anything else does.
-        if findings and body.count(_COLON) != keys and _may_repeat_keys(body, keys):
+        # Every key has a colon, and hardly anything else does. What would be written as it came
+        # repeats no key: a dict has each of them once.
+        if (
+            findings
+            and body.count(_COLON) != keys
+            and _ENCODER_AS_IS.encode(value) != body
+            and _may_repeat_keys(body, keys)
+        ):
             return self._shaped(_with_repeats(body), findings)
         return typed, []
 
