@@ -22,7 +22,7 @@ class FourEyes(AdmissionPolicy):
     reviews = (CertificateSigningRequest,)
 
     async def review(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
-        if new is None or old is None or not new.has(APPROVED) or old.has(APPROVED):
+        if new is None or old is None or old.has(APPROVED) or not new.has(APPROVED):
             return
         creator = UserInfo(username=old.spec.username, uid=old.spec.uid)
         for actor in (request.user, request.real_user):

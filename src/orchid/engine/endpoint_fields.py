@@ -19,8 +19,13 @@ Parts = dict[str, Any]  # fields by their Python names: None for all of one, els
 
 def keep_unwritten(kind: Kind[T], endpoint: Endpoint | None, new: T, old: T) -> T:
     """On update: fields that this endpoint may not write keep their stored value."""
-    parts = _parts_of(kind, _unwritable(kind, endpoint))
+    parts = _kept_parts(kind, endpoint)
     return _with_parts(parts, new, old) if parts else new
+
+
+@functools.cache
+def _kept_parts(kind: Kind[Any], endpoint: Endpoint | None) -> Parts:
+    return _parts_of(kind, _unwritable(kind, endpoint))
 
 
 def blank_unwritten(kind: Kind[T], new: T) -> T:

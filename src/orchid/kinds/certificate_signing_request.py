@@ -302,7 +302,11 @@ def decisions(
     new: CertificateSigningRequest | None, old: CertificateSigningRequest | None, request: Request
 ) -> Iterator[Fact]:
     """For the ledger: each approval and denial, once."""
-    if not new or not new.status.conditions or (old and old.status == new.status):
+    if (
+        not new
+        or not new.status.conditions
+        or (old and old.status.conditions == new.status.conditions)
+    ):
         return
     for type_, told in DECISIONS.items():
         if new.has(type_) and not (old and old.has(type_)):
@@ -326,7 +330,7 @@ def approver(
     Clients do not expect that in a request, so it is no field of it. Approved cannot be taken back:
     whoever edits the condition later has not approved.
     """
-    if not new.has(APPROVED) or old.has(APPROVED):
+    if old.has(APPROVED) or not new.has(APPROVED):
         return None
     noted, behind = {APPROVER: request.user.username}, request.real_user
     return noted | {IMPERSONATOR: behind.username} if behind else noted

@@ -59,10 +59,13 @@ class EventForm:
         return _PROTOBUF_STREAM if self._packed else _JSON_STREAM
 
     def event(self, type_: str, entry: Entry[Any]) -> bytes:
-        entry = entry.served_as(self.kind)
+        if entry.kind is not self.kind:
+            entry = entry.served_as(self.kind)
         if self._packed:
             return watch_frame(type_, entry_body(entry, self._packed))
-        return b'{"type":"%b","object":%b}\n' % (type_.encode(), self._object(entry))
+        if self.transform is Transform.NONE:
+            return b'{"type":"%b","object":%b%b}\n' % (type_.encode(), entry.kind.head, entry.tail)
+        return b'{"type":"%b","object":%b}\n' % (type_.encode(), self._transformed(entry))
 
     def shared(self, change: ObjectChange[Any], type_: str, entry: Entry[Any]) -> Chunk:
         """The event of a change, encoded by whoever needs it first."""
@@ -77,9 +80,7 @@ class EventForm:
             found = forms[key] = Chunk(self.event(type_, entry))
         return found
 
-    def _object(self, entry: Entry[Any]) -> bytes:
-        if self.transform is Transform.NONE:
-            return entry.data
+    def _transformed(self, entry: Entry[Any]) -> bytes:
         if self.transform is not Transform.TABLE:
             return tables.partial_metadata(entry, self.meta_version)
         columns = tables.column_definitions(self.kind) if self._columns_due else None

@@ -127,7 +127,7 @@ class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
     def object(self) -> T:
         found = self._object
         if found is None:
-            found = self._object = self.kind.decoder.stored(self.data)
+            found = self._object = self.kind.decoder.stored(self.kind.head + self.tail)
             _lately_used.keep(self)
         return found
 
@@ -139,7 +139,7 @@ class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
             return whole.metadata
         found = self._meta
         if found is None:
-            found = self._meta = _decode_meta(self.data).metadata
+            found = self._meta = _decode_meta(self.kind.head + self.tail).metadata
             _lately_used.keep(self)
         return found
 
