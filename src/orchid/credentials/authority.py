@@ -15,6 +15,7 @@ except what `create` makes.
 import datetime
 import os
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -24,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from orchid.credentials import authority_keys, certificates, files, names, pem
 from orchid.credentials.authority_keys import ECDSA_P256, AuthorityKey, generate, signer
 from orchid.credentials.certificate_body import Template, assemble, encode_body, key_digest
-from orchid.credentials.inspection import inspect
+from orchid.credentials.inspection import Inspector
 from orchid.credentials.issuer_chain import (
     may_sign_lists,
     purposes,
@@ -97,6 +98,8 @@ class Authority:
         self._der = certificates.encode(self.certificate)
         self._issuer = certificates.subject_bytes(self._der)
         self._key_id = subject_key_id(self.certificate)
+        end = self.certificate.not_valid_after_utc
+        self._inspector = Inspector(end=end, authority_key=self._key_id)
         self._intermediates = _encode_intermediates(self.chain)
 
     @classmethod
@@ -214,14 +217,15 @@ class Authority:
         profile.check(request, usages)
         self._refuse_other_purposes(usages)
         not_before, not_after = self._period(lifetime, now)
+        bits, extended = _agreed_usages(tuple(usages))
         template = Template(
             subject=request.certified_subject,
             # Our encoding of the key, not the sender's, which may be an unusual one.
-            spki=request.canonical_spki,
+            spki=request.spki,
             not_before=not_before,
             not_after=not_after,
-            key_usages=_sound_bits(usages),
-            extended_usages=extended_usages(usages),
+            key_usages=bits,
+            extended_usages=extended,
             dns_names=request.dns_names,
             email_addresses=request.email_addresses,
             ip_addresses=request.ip_addresses,
@@ -250,6 +254,7 @@ class Authority:
         not_before, not_after = self._period(lifetime, now)
         asked = tuple(usages)
         self._refuse_other_purposes(asked)
+        bits, extended = _agreed_usages(asked)
         hosts = tuple(dns_names)
         for host in hosts:
             refuse_bad_host(host, wildcards=True)
@@ -258,8 +263,8 @@ class Authority:
             spki=spki(key.public_key()),
             not_before=not_before,
             not_after=not_after,
-            key_usages=_sound_bits(asked),
-            extended_usages=extended_usages(asked),
+            key_usages=bits,
+            extended_usages=extended,
             dns_names=hosts,
             ip_addresses=tuple(ip_addresses),
         )
@@ -352,8 +357,7 @@ class Authority:
         body = encode_body(template, serial, self._algorithm, self._issuer, self._key_id)
         # The library reads a certificate only with a signature on it; this one is empty.
         candidate = assemble(body, self._algorithm, b"")
-        end = self.certificate.not_valid_after_utc
-        contents = inspect(candidate, template, serial, end=end, authority_key=self._key_id)
+        contents = self._inspector.inspect(candidate, template, serial)
         try:
             review(contents)
         except NotPermitted as refusal:
@@ -372,12 +376,14 @@ def _no_review(_contents: certificates.CertificateContents) -> None:
     """Accept: what is issued to ourselves follows no signer's rules."""
 
 
-def _sound_bits(usages: Iterable[str]) -> frozenset[int]:
+@lru_cache(maxsize=64)  # most certificates of a signer are for the same use
+def _agreed_usages(usages: tuple[str, ...]) -> tuple[frozenset[int], tuple[str, ...]]:
+    """Give the bits and the purposes that a certificate will have for some usages."""
     bits = key_usage_bits(usages)
     # RFC 5280 section 4.2.1.3: without key agreement these two mean nothing.
     if {7, 8} & bits and 4 not in bits:  # noqa: PLR2004 - bit numbers of the RFC
         raise NotPermitted("encipher only and decipher only need key agreement")
-    return bits
+    return bits, extended_usages(usages)
 
 
 def _encode_intermediates(chain: tuple[x509.Certificate, ...]) -> bytes:

@@ -50,10 +50,6 @@ def _identifier(oid: str, parameters: bytes = b"") -> bytes:
     return der.encode(der.SEQUENCE, der.encode_oid(oid), parameters)
 
 
-def _ec_identifier(curve: str) -> bytes:
-    return _identifier("1.2.840.10045.2.1", der.encode_oid(curve))
-
-
 _RSA_SHA256 = _identifier("1.2.840.113549.1.1.11", der.encode(0x05))
 _ED25519 = _identifier("1.3.101.112")
 _ML_DSA = _identifier("2.16.840.1.101.3.4.3.18")  # RFC 9881 section 2: no parameters
@@ -69,11 +65,16 @@ def _beginning(identifier: bytes, octets: int) -> bytes:
     return der.encode(der.SEQUENCE, identifier, der.encode_bits(bytes(octets)))[:-octets]
 
 
-# Keys of one size, by how their encoding begins: points on a curve uncompressed, as usual.
+def _ec_beginning(curve: str, octets: int) -> bytes:
+    """The same, with the octet that says that the point is not compressed (RFC 5480, 2.2)."""
+    return _beginning(_identifier("1.2.840.10045.2.1", der.encode_oid(curve)), octets) + b"\x04"
+
+
+# Keys of one size, by how their usual encoding begins.
 _BEGINNINGS = {
-    _beginning(_ec_identifier("1.2.840.10045.3.1.7"), 65): ECDSA_P256,
-    _beginning(_ec_identifier("1.3.132.0.34"), 97): "ECDSA-P384",
-    _beginning(_ec_identifier("1.3.132.0.35"), 133): "ECDSA-P521",
+    _ec_beginning("1.2.840.10045.3.1.7", 65): ECDSA_P256,
+    _ec_beginning("1.3.132.0.34", 97): "ECDSA-P384",
+    _ec_beginning("1.3.132.0.35", 133): "ECDSA-P521",
     _beginning(_ED25519, 32): "Ed25519",
     _beginning(_ML_DSA, 1952): ML_DSA_65,
 }
@@ -139,7 +140,10 @@ def algorithm_name(public: CertifiedKey) -> str:
 
 
 def usual_algorithm(spki: bytes) -> str:
-    """`algorithm_name` of a public key in DER, without reading it; nothing for RSA and others."""
+    """`algorithm_name` of a public key in DER, without reading it; nothing for RSA and others.
+
+    A key that has such a name and can be read is in its usual encoding: no other begins like that.
+    """
     for start, name in _BEGINNINGS.items():
         if spki.startswith(start):
             return name

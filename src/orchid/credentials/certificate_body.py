@@ -27,6 +27,14 @@ _AUTHORITY_KEY_ID = der.encode_oid("2.5.29.35")
 _ALTERNATIVE_NAME = der.encode_oid("2.5.29.17")
 _DISTRIBUTION_POINTS = der.encode_oid("2.5.29.31")
 
+_KEY_ID_OCTETS = 20
+# All that stands before the octets of a subject key identifier in its extension.
+_BEFORE_KEY_ID = der.encode(
+    der.SEQUENCE,
+    _SUBJECT_KEY_ID,
+    der.encode(der.OCTET_STRING, der.encode(der.OCTET_STRING, bytes(_KEY_ID_OCTETS))),
+)[:-_KEY_ID_OCTETS]
+
 
 class Template(msgspec.Struct, frozen=True):
     """Everything that a certificate will say, apart from who signs it and its serial number."""
@@ -49,9 +57,6 @@ def encode_body(
     template: Template, serial: int, algorithm: bytes, issuer: bytes, authority_key: bytes
 ) -> bytes:
     """Write the to-be-signed part (RFC 5280 section 4.1)."""
-    validity = der.encode(
-        der.SEQUENCE, der.encode_time(template.not_before), der.encode_time(template.not_after)
-    )
     extensions = der.encode(der.SEQUENCE, *_encode_extensions(template, authority_key))
     return der.encode(
         der.SEQUENCE,
@@ -59,7 +64,7 @@ def encode_body(
         der.encode_integer(serial),
         algorithm,
         issuer,
-        validity,
+        _encode_validity(template.not_before, template.not_after),
         template.subject.encode(),
         template.spki,
         der.encode(_EXTENSIONS, extensions),
@@ -73,8 +78,7 @@ def assemble(body: bytes, algorithm: bytes, signature: bytes) -> bytes:
 
 def _encode_extensions(template: Template, authority_key: bytes) -> list[bytes]:
     usages = _encode_usages(template.key_usages, template.extended_usages, template.authority)
-    own_key = der.encode(der.OCTET_STRING, key_digest(template.spki))
-    found = [usages, encode_extension(_SUBJECT_KEY_ID, own_key)]
+    found = [usages, _BEFORE_KEY_ID + key_digest(template.spki)]
     if authority_key:
         found.append(encode_authority_key(authority_key))
     if alternative := _encode_alternative_names(template):
@@ -84,6 +88,11 @@ def _encode_extensions(template: Template, authority_key: bytes) -> list[bytes]:
     if template.crl_url:
         found.append(_encode_distribution_point(template.crl_url))
     return found
+
+
+@lru_cache(maxsize=64)  # certificates of one second and one lifetime share their times
+def _encode_validity(not_before: datetime.datetime, not_after: datetime.datetime) -> bytes:
+    return der.encode(der.SEQUENCE, der.encode_time(not_before), der.encode_time(not_after))
 
 
 @lru_cache(maxsize=64)  # most certificates of a signer are for the same use
@@ -129,13 +138,17 @@ def _encode_bits(bits: frozenset[int]) -> bytes:
 
 
 def _encode_alternative_names(template: Template) -> bytes:
+    if not (
+        template.dns_names or template.email_addresses or template.ip_addresses or template.uris
+    ):
+        return b""
     parts = (
         *(der.encode(_DNS, name.encode("ascii")) for name in template.dns_names),
         *(der.encode(_EMAIL, name.encode("ascii")) for name in template.email_addresses),
         *(der.encode(_IP, address.packed) for address in template.ip_addresses),
         *(der.encode(_URI, uri.encode("ascii")) for uri in template.uris),
     )
-    return der.encode(der.SEQUENCE, *parts) if parts else b""
+    return der.encode(der.SEQUENCE, *parts)
 
 
 def key_digest(key_info: bytes) -> bytes:
@@ -143,4 +156,4 @@ def key_digest(key_info: bytes) -> bytes:
     outer = der.element(key_info, 0, len(key_info))
     algorithm = der.element(key_info, outer.start, outer.stop)
     bits = der.element(key_info, algorithm.stop, outer.stop, der.BIT_STRING)
-    return hashlib.sha256(key_info[bits.start + 1 : bits.stop]).digest()[:20]
+    return hashlib.sha256(key_info[bits.start + 1 : bits.stop]).digest()[:_KEY_ID_OCTETS]

@@ -36,7 +36,7 @@ from orchid.credentials.refusals import (
 )
 
 _MAX_CERTIFICATE = 128 * 1024
-_ALTERNATIVE_NAMES = der.encode_oid(x509.SubjectAlternativeName.oid.dotted_string)
+ALTERNATIVE_NAMES = der.encode_oid(x509.SubjectAlternativeName.oid.dotted_string)
 _USUAL_SIZE, _USUAL_TEXT, _REMEMBERED = 4096, 8192, 64
 _USUAL_NAME, _REMEMBERED_NAMES = 512, 256
 
@@ -171,6 +171,13 @@ def issuer_bytes(data: bytes) -> bytes:
     return data[name.begin : name.stop]
 
 
+def key_and_extensions(data: bytes) -> tuple[bytes, bytes]:
+    """Give the public key of a DER certificate, and all that follows it, as the bytes there."""
+    parts = _find_parts(data)
+    key = parts.key
+    return data[key.begin : key.stop], data[key.stop : parts.body.stop]
+
+
 class RecordedParts(NamedTuple):
     """What we read ourselves of a certificate that is put on record."""
 
@@ -216,7 +223,7 @@ def identify(data: bytes) -> Identity:
 def read_contents(certificate: x509.Certificate, data: bytes) -> CertificateContents:
     """Read the names of a certificate and its DER: the subject by us, the rest by the library."""
     subject = read_subject_of(data)
-    if _ALTERNATIVE_NAMES not in data:  # as in most certificates of users
+    if ALTERNATIVE_NAMES not in data:  # as in most certificates of users
         return CertificateContents(subject)
     names: Iterable[x509.GeneralName] = ()
     with contextlib.suppress(x509.ExtensionNotFound):

@@ -98,7 +98,7 @@ def encode(tag: int, *parts: bytes) -> bytes:
     content = b"".join(parts)
     length = len(content)
     if length < _LONG_FORM:
-        return bytes((tag, length)) + content
+        return b"%c%c%b" % (tag, length, content)
     octets = length.to_bytes((length.bit_length() + 7) // 8, "big")
     return bytes((tag, _LONG_FORM | len(octets))) + octets + content
 

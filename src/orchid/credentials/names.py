@@ -214,12 +214,14 @@ def has_control_characters(value: str) -> bool:
     return any(category(character) in _INVISIBLE for character in value)
 
 
-def reserved_among(organizations: Iterable[str], reserved: Collection[str]) -> str | None:
+def reserved_among(organizations: Collection[str], reserved: Collection[str]) -> str | None:
     """Find the first reserved group that an organization could be taken for.
 
     Compared without control characters, blanks around it and compatibility forms, so that a
     trailing NUL or wide letters are refused as what they imitate.
     """
+    if not organizations:
+        return None
     plain = {_skeleton(name): name for name in reserved}
     for organization in organizations:
         if (found := plain.get(_skeleton(organization))) is not None:

@@ -22,7 +22,12 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, mldsa, rsa
 
 from orchid.credentials import der, pem
-from orchid.credentials.authority_keys import ML_DSA_65, CertifiedKey, algorithm_name
+from orchid.credentials.authority_keys import (
+    ML_DSA_65,
+    CertifiedKey,
+    algorithm_name,
+    usual_algorithm,
+)
 from orchid.credentials.keys import MAX_RSA_BITS, refuse_weak_rsa, spki
 from orchid.credentials.names import MAX_NAMES, DistinguishedName, IPAddress, read_subject
 from orchid.credentials.refusals import (
@@ -88,6 +93,8 @@ class SigningRequest:
     subject: DistinguishedName
     public_key: CertifiedKey
     der: bytes = field(repr=False)
+    # The key in its usual encoding, which may differ from the one that was sent.
+    spki: bytes = field(repr=False)
     dns_names: tuple[str, ...] = ()
     email_addresses: tuple[str, ...] = ()
     ip_addresses: tuple[IPAddress, ...] = ()
@@ -101,31 +108,27 @@ class SigningRequest:
         return tuple(self.extension_values)
 
     @cached_property
-    def canonical_spki(self) -> bytes:
-        """The key in its usual encoding, which may differ from the one that was sent."""
-        return spki(self.public_key)
-
-    @cached_property
     def certified_subject(self) -> DistinguishedName:
         """The subject that a certificate will have: what is left of the one that was sent."""
         return self.subject.permitted()
 
-    @cached_property
+    @property
     def key_algorithm(self) -> str:
         """The algorithm and size of the key, as profiles name them."""
-        return algorithm_name(self.public_key)
+        return usual_algorithm(self.spki) or algorithm_name(self.public_key)
 
     @cached_property
     def weakness(self) -> str | None:
         """Say why the key is not good enough for a certificate, or None."""
         key = self.public_key
-        if isinstance(key, rsa.RSAPublicKey):
+        if isinstance(key, ec.EllipticCurvePublicKey):
+            if key.curve.name not in _SIGNING_CURVES:
+                return f"elliptic curve {key.curve.name} is too weak"
+        elif isinstance(key, rsa.RSAPublicKey):
             try:
                 refuse_weak_rsa(key)
             except UnsupportedKey as refusal:
                 return str(refusal)
-        elif isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name not in _SIGNING_CURVES:
-            return f"elliptic curve {key.curve.name} is too weak"
         return None
 
 
@@ -205,10 +208,12 @@ def _read(data: bytes, outer: der.Element) -> SigningRequest:
     if (value := extensions.get(SUBJECT_ALTERNATIVE_NAME)) is not None:
         names.read(value)
     public = _prove_key(data)
+    key = data[key_info.begin : key_info.stop]
     return SigningRequest(
         subject=subject,
         public_key=public,
         der=data,
+        spki=key if usual_algorithm(key) else spki(public),
         dns_names=tuple(names.dns),
         email_addresses=tuple(names.email),
         ip_addresses=tuple(names.ip),

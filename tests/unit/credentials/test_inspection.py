@@ -7,7 +7,7 @@ import pytest
 from cryptography import x509
 
 from orchid.credentials import authority as authority_module
-from orchid.credentials import certificate_body, names, profiles, signing_request
+from orchid.credentials import certificate_body, inspection, names, profiles, signing_request
 from orchid.credentials.authority import Authority
 from orchid.credentials.keys import spki
 from orchid.credentials.refusals import NotPermitted, UnsoundCertificate
@@ -57,6 +57,7 @@ def test_bytes_that_differ_from_what_was_agreed_are_not_signed(
         return honest(replace(template, **change(template)), *rest)
 
     ca = Authority.load(CA.chain_pem, CA.key_pem().reveal().encode())
+    assert sign(request(), ca=ca)  # whose extensions are known as sound from now on
     ca._sign = lambda _: pytest.fail("the key was used")
     monkeypatch.setattr(authority_module, "encode_body", dishonest)
 
@@ -101,7 +102,7 @@ def test_the_profile_is_asked_about_the_bytes_too() -> None:
 
 def with_another_name(template: certificate_body.Template) -> bytes:
     """Write the names, and one of a kind that is never copied."""
-    honest = HONEST_NAMES(template)
+    honest = HONEST_NAMES(template) or b"\x30\x00"
     return bytes((0x30, honest[1] + 4)) + honest[2:] + b"\x88\x02\x2a\x03"
 
 
@@ -122,12 +123,13 @@ WRITERS: dict[str, tuple[str, Callable[..., bytes]]] = {
 
 
 @pytest.mark.parametrize("case", WRITERS)
+@pytest.mark.parametrize("hosts", [(), ("a.example",)], ids=["no name", "a name"])
 def test_extensions_that_differ_in_anything_are_not_signed(
-    case: str, monkeypatch: pytest.MonkeyPatch
+    hosts: tuple[str, ...], case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also in what the template does not say but the RFC does."""
     where, writer = WRITERS[case]
-    text = request("anyone", (), alternative_names=(x509.DNSName("a.example"),))
+    text = request("anyone", (), alternative_names=tuple(map(x509.DNSName, hosts)))
     assert sign(text, profile=samples.CLIENT)
     for remembered in ("_encode_usages", "encode_authority_key"):
         anew = getattr(certificate_body, remembered).__wrapped__
@@ -136,3 +138,88 @@ def test_extensions_that_differ_in_anything_are_not_signed(
 
     with pytest.raises(UnsoundCertificate, match="not what was agreed"):
         sign(text, profile=samples.CLIENT)
+
+
+Writer = Callable[..., bytes]
+
+
+def write_with(monkeypatch: pytest.MonkeyPatch, change: Callable[[Writer], Writer]) -> None:
+    """Have bodies written by another writer, made from the honest one."""
+    writer = change(certificate_body.encode_body)
+    monkeypatch.setattr(authority_module, "encode_body", writer)
+
+
+def test_another_key_under_the_identifier_of_the_agreed_one_is_not_signed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The key itself is compared, not only what names it."""
+    other = spki(samples.OTHER_P256.public_key())
+
+    def with_other_key(honest: Writer) -> Writer:
+        return lambda template, *rest: honest(template, *rest).replace(template.spki, other)
+
+    write_with(monkeypatch, with_other_key)
+
+    with pytest.raises(UnsoundCertificate, match="not what was agreed"):
+        sign(request())
+
+
+def test_extensions_that_were_sound_for_other_usages_are_not_signed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Bytes are known again only together with what was agreed about them."""
+    assert sign(request(), (*CLIENT_USAGES, "key encipherment"))
+
+    def with_one_more(honest: Writer) -> Writer:
+        return lambda template, *rest: honest(
+            replace(template, key_usages=template.key_usages | {2}), *rest
+        )
+
+    write_with(monkeypatch, with_one_more)
+
+    with pytest.raises(UnsoundCertificate, match="not what was agreed"):
+        sign(request(), CLIENT_USAGES)
+
+
+def test_a_key_identifier_that_stands_twice_is_not_taken_for_two_of_another_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An authority's own key may be certified; that says nothing about who signed other ones."""
+    assert sign(request(key=CA._private))
+
+    def in_place_of_the_authority(honest: Writer) -> Writer:
+        return lambda template, *rest: honest(
+            template, *rest[:-1], certificate_body.key_digest(template.spki)
+        )
+
+    write_with(monkeypatch, in_place_of_the_authority)
+
+    with pytest.raises(UnsoundCertificate, match="not what was agreed"):
+        sign(request())
+
+
+def test_names_that_were_sound_without_a_subject_are_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are critical where there is nothing else to go by, and only there."""
+    host = (x509.DNSName("a.example"),)
+    assert sign(request("", (), alternative_names=host), profile=samples.CLIENT)
+
+    def critical(oid: bytes, value: bytes, *, critical: bool = False) -> bytes:
+        names_too = critical or oid == certificate_body._ALTERNATIVE_NAME
+        return HONEST_EXTENSION(oid, value, critical=names_too)
+
+    monkeypatch.setattr(certificate_body, "encode_extension", critical)
+
+    with pytest.raises(UnsoundCertificate, match="not what was agreed"):
+        sign(request("anyone", (), alternative_names=host), profile=samples.CLIENT)
+
+
+def test_only_so_many_extensions_are_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for one use after the other does not fill the memory."""
+    monkeypatch.setattr(inspection, "_REMEMBERED", 2)
+    ca = Authority.create("root", now=NOW)
+
+    for usage in ("signing", "key encipherment", "data encipherment", "any", "code signing"):
+        assert sign(request(), (usage,), samples.LEGACY, ca=ca)
+        assert 1 <= len(ca._inspector._sound) <= 2

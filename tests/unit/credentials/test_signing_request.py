@@ -10,11 +10,12 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, padding
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orchid.credentials import der, names, pem, signing_request
+from orchid.credentials.keys import spki
 from orchid.credentials.names import MAX_NAMES
 from orchid.credentials.refusals import MalformedRequest
 from tests.unit.credentials import samples
@@ -80,8 +81,35 @@ def test_values_are_found_in_multi_valued_names_and_the_last_common_name_counts(
     "key", [samples.P256, samples.ED25519, samples.rsa_key()], ids=["ec", "ed", "rsa"]
 )
 def test_all_usual_keys_prove_themselves(key: ec.EllipticCurvePrivateKey) -> None:
-    """ECDSA, Ed25519 and RSA requests are accepted."""
-    assert signing_request.parse(request(key=key)).weakness is None
+    """ECDSA, Ed25519 and RSA requests are accepted, and their keys kept as the library has them."""
+    read = signing_request.parse(request(key=key))
+
+    assert read.weakness is None
+    assert read.spki == spki(key.public_key())
+
+
+def point_of(key: ec.EllipticCurvePublicKey, form: str) -> bytes:
+    """Write the point of a key (X9.62 section 4.3.6): whole, by half, or as both at once."""
+    whole = key.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+    half = key.public_bytes(Encoding.X962, PublicFormat.CompressedPoint)
+    both = bytes((half[0] + 4,)) + whole[1:]
+    return {"uncompressed": whole, "compressed": half, "hybrid": both}[form]
+
+
+@pytest.mark.parametrize("form", ["uncompressed", "compressed", "hybrid"])
+def test_a_key_is_kept_in_its_usual_encoding(form: str) -> None:
+    """However its point was sent: a certificate has it in one form only."""
+    public = samples.P256.public_key()
+    curve = der.encode(
+        der.SEQUENCE, der.encode_oid("1.2.840.10045.2.1"), der.encode_oid("1.2.840.10045.3.1.7")
+    )
+    sent = der.encode(der.SEQUENCE, curve, der.encode_bits(point_of(public, form)))
+
+    read = signing_request.parse(as_pem(raw_request(name(), key_info=sent)))
+
+    assert read.spki == spki(public)
+    assert (read.spki == sent) is (form == "uncompressed")
+    assert read.key_algorithm == "ECDSA-P256"
 
 
 @pytest.mark.parametrize(
