@@ -15,7 +15,7 @@ from tests.comparison.decisions import ANSWERS_STATUS, decision_for, query_besid
 from tests.comparison.differences import class_of
 from tests.comparison.found import Found
 from tests.comparison.grammar import Asked
-from tests.comparison.normalising import normalised
+from tests.comparison.normalising import normalised, without_generated
 from tests.comparison.sending import Answer, Client, Request
 
 MERGE = "application/merge-patch+json"
@@ -129,8 +129,8 @@ class Comparison:
     def _look_what_is_left(self, asked: Asked, one: dict[str, Any], other: dict[str, Any]) -> None:
         """The answers do not tell which objects went."""
         collection = asked.request.target.partition("?")[0]
-        mine, theirs = self._names(collection)
-        one["left"], other["left"] = sorted(mine), sorted(theirs)
+        for answer, names in zip((one, other), self._names(collection), strict=True):
+            answer["left"] = sorted(map(without_generated, names))
 
     def _clear(self, collection: str) -> None:
         """Take away what is left of a collection that only one of them has emptied."""

@@ -216,8 +216,9 @@ def goes_at_once(found: Found, ours: Answer, theirs: Answer) -> bool:
         return False
     body = ours["body"] if isinstance(ours["body"], dict) else {}
     unheld = body.get("kind") == "Namespace" and not (body.get("spec") or {}).get("finalizers")
-    row = body.get("kind") == "Table" and found.asked.request.method == "DELETE"
-    return unheld or row or ours["status"] == NOT_FOUND != theirs["status"]
+    deleted = found.asked.request.method == "DELETE"
+    brief = deleted and body.get("kind") in ("Table", "PartialObjectMetadata")
+    return unheld or brief or ours["status"] == NOT_FOUND != theirs["status"]
 
 
 def nothing_follows(found: Found, ours: Answer, theirs: Answer) -> bool:

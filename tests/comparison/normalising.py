@@ -90,6 +90,11 @@ def _own_items(body: Any, tag: str) -> Any:
     return body
 
 
+def without_generated(text: str) -> str:
+    """The text with one word for all that a server has made up of a generateName."""
+    return _GENERATED.sub(r"\1<name>", text)
+
+
 def _replaced(value: Any, text: str) -> Any:
     return json.loads(json.dumps(value).replace(text, "<server>")) if text else value
 
@@ -108,7 +113,7 @@ def _settled(value: Any, key: str = "") -> Any:
     if key == "cells" and _AGE.match(value):
         return "<age>"
     value = _UID.sub("<uid>", _TOKEN.sub("<token>", value))
-    value = _TIME.sub(_time, _GENERATED.sub(r"\1<name>", value))
+    value = _TIME.sub(_time, without_generated(value))
     return _REVISION.sub(r"\1<revision>", value)
 
 
