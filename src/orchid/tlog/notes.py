@@ -19,7 +19,8 @@ MAX_NOTE: Final = 1 << 16  # bytes; larger texts are no notes of a log
 MAX_SIGNATURES: Final = 64
 
 _BAD_NAME = re.compile(r"[\s+]|[\x00-\x1f]")
-_SIGNATURE = re.compile("\N{EM DASH} ([^ ]+) ([A-Za-z0-9+/]+={0,2})")
+_DASH = "\u2014"  # an em dash; its name would need the table of all characters
+_SIGNATURE = re.compile(f"{_DASH} ([^ ]+) ([A-Za-z0-9+/]+={{0,2}})")
 
 
 class NoteRefused(Exception):
@@ -84,7 +85,7 @@ class NoteSigner:
         if not text.endswith("\n"):
             raise ValueError("the text of a note ends with a newline")
         signature = base64.b64encode(self.verifier.id + self._key.sign(text.encode())).decode()
-        return f"{text}\n\N{EM DASH} {self.verifier.name} {signature}\n".encode()
+        return f"{text}\n{_DASH} {self.verifier.name} {signature}\n".encode()
 
 
 def text_of(note: bytes) -> str:

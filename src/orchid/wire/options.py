@@ -77,8 +77,8 @@ def int64(text: str) -> int:
 _NANOSECONDS = {
     "ns": 1,
     "us": 10**3,
-    "\N{MICRO SIGN}s": 10**3,
-    "\N{GREEK SMALL LETTER MU}s": 10**3,
+    "\u00b5s": 10**3,  # the micro sign
+    "\u03bcs": 10**3,  # the Greek letter mu
     "ms": 10**6,
     "s": 10**9,
     "m": 60 * 10**9,
