@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
+from orchid.kinds.service_account import ServiceAccount
 from orchid.server import watch_stream as stream_module
+from orchid.store.interface import ABSENT, Change, Span
+from orchid.store.memory import MemoryStore
 from tests.api.world import BOB, Api, api
 
 SA = "/api/v1/namespaces/default/serviceaccounts"
 EVERYWHERE = "/api/v1/serviceaccounts"
+NEW = "?watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
 MERGE = {"content-type": "application/merge-patch+json"}
 TABLE = "application/json;as=Table;g=meta.orch.io;v=v1"
 PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.orch.io;v=v1"
@@ -91,11 +95,10 @@ async def test_many_watchers_get_the_same_bytes(server: Api) -> None:
 async def test_what_all_see_is_not_what_a_selector_sees(server: Api) -> None:
     """A change is told by one event to all who select nothing, and otherwise by the selection."""
     await server.account("a")
-    new = "?watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
     async with (
         server.watch(f"{EVERYWHERE}?watch=1&labelSelector=x") as chosen,
-        server.watch(EVERYWHERE + new) as one,
-        server.watch(EVERYWHERE + new) as two,
+        server.watch(EVERYWHERE + NEW) as one,
+        server.watch(EVERYWHERE + NEW) as two,
     ):
         for labels in ({"x": "1"}, {"x": None}):
             patch = json.dumps({"metadata": {"labels": labels}}).encode()
@@ -107,6 +110,30 @@ async def test_what_all_see_is_not_what_a_selector_sees(server: Api) -> None:
         modified = await one.take(2)
         assert [told(event) for event in modified] == [("MODIFIED", "a"), ("MODIFIED", "a")]
         assert await two.take(2) == modified
+
+
+async def test_changes_of_one_commit_are_written_at_once(
+    server_files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy server commits many together; a watcher gets them in order, in one piece."""
+    store, pieces = MemoryStore(), list[bytes]()
+    async with api(server_files, store=store) as server:
+        kind = server.server.catalog.of(ServiceAccount)
+        await server.account("x")
+        [made] = (await store.read(Span.prefix(kind.key("default", "x")))).records
+        async with server.watch(EVERYWHERE + NEW) as stream:
+            receive = stream.send
+            monkeypatch.setattr(
+                stream, "send", lambda chunk: (pieces.append(chunk.data), receive(chunk))
+            )
+            named = {name: made.value.replace(b'"x"', b'"%s"' % name.encode()) for name in "abc"}
+            await store.commit(
+                [Change(kind.key("default", name), one, ABSENT) for name, one in named.items()]
+            )
+            events = await stream.take(3)
+
+    assert [told(event) for event in events] == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]
+    assert len(pieces) == 1
 
 
 async def test_tables_and_metadata(server: Api) -> None:

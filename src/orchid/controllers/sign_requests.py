@@ -82,8 +82,9 @@ class SignRequests(Controller[CertificateSigningRequest]):
         # Without that word there is no such condition; most events are not even decoded.
         if event.type != DELETED and b'"Approved"' not in bytes(event.data):
             return
-        if event.object.is_issued:
-            self.queue.drop((event.object.namespace, event.object.name))
+        found = event.object
+        if found.is_issued:
+            self.queue.drop((found.namespace, found.name))
         else:
             super().take(event)
 

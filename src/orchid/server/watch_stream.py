@@ -150,7 +150,8 @@ class WatchStream:
         return self._send_past()
 
     def deliver(self, changes: Iterable[ObjectChange[Any]]) -> None:
-        after, key, send = self._watch.after, self._common_key, self._sink.send
+        after, key = self._watch.after, self._common_key
+        events: list[Chunk] = []
         for change in changes:
             if change.revision > after:
                 forms = change.forms
@@ -159,7 +160,11 @@ class WatchStream:
                     event = self._event(change)
                 if event is not None:
                     self._told = change.revision
-                    send(event)
+                    events.append(event)
+        if len(events) > 1 and self._joins:
+            events = [Chunk(b"".join([event.data for event in events]))]
+        for event in events:
+            self._sink.send(event)
 
     def _send_past(self) -> None:
         """Send one piece of what has happened already. After the last one, follow the cache."""
