@@ -19,7 +19,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives import serialization
 
-from orchid.credentials.issued_facts import IssuedFacts, read_issued
+from orchid.credentials.issued_facts import IssuedFacts, IssuedReader
 from orchid.store.interface import Span, Store
 from tests.faults.decisions import APPROVED, REQUESTS, SIGNER, STORED_REQUESTS
 from tests.faults.workload import DONE, OPEN, REFUSED, Lost, OverTls, Way
@@ -65,7 +65,7 @@ class Issuing:
 
     async def _issue_and_revoke(self, name: str, stop: asyncio.Event) -> None:
         chain = await self._handed_out(name, stop)
-        facts = read_issued(chain)
+        facts = IssuedReader().read(chain)
         self.issued.add(facts.serial)
         await self._look_for(facts)
         async with self._certified(chain) as callers:
@@ -170,7 +170,7 @@ async def unrecorded(store: Store, issued: set[str]) -> list[str]:
     known = {one["spec"]["sha256"] for one in records}
     requests = [json.loads(one.value) for one in (await store.read(STORED_REQUESTS)).records]
     chains = [one["status"].get("certificate") for one in requests]
-    held = [read_issued(base64.b64decode(chain)) for chain in chains if chain]
+    held = [IssuedReader().read(base64.b64decode(chain)) for chain in chains if chain]
     lost = issued - {facts.serial for facts in held}
     return [
         *(f"{facts.subject} has no record" for facts in held if facts.sha256 not in known),

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from orchid.approval.deciding import approving_policy
-from orchid.credentials.issued_facts import IssuedFacts, read_issued
+from orchid.credentials.issued_facts import IssuedFacts, IssuedReader
 from orchid.credentials.refusals import Refusal
 from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import AdmissionPolicy, Randomness
@@ -59,6 +59,7 @@ class RecordIssued(AdmissionPolicy):
         self._is_ours = is_ours
         self._revoked_until = revoked_until
         self._random = randomness
+        self._reader = IssuedReader()
 
     async def companions(
         self, request: Request, kind: Kind[Any], new: Any, old: Any
@@ -67,7 +68,7 @@ class RecordIssued(AdmissionPolicy):
         if not chain or chain == old.status.certificate or not self._is_ours(new.spec.signer_name):
             return ()
         try:
-            facts = read_issued(chain)
+            facts = self._reader.read(chain)
         except Refusal as refusal:
             raise Invalid(
                 kind.about_kind(new.name),
@@ -98,12 +99,12 @@ class RecordIssued(AdmissionPolicy):
     def _record(
         self, csr: CertificateSigningRequest, facts: IssuedFacts, request: Request
     ) -> IssuedCertificate:
-        asked, approved = csr.spec, CertificateSigningRequestCondition()
-        for condition in csr.status.conditions:
-            if condition.type == APPROVED:
-                approved = condition
+        asked, kind = csr.spec, self._records.kind
+        for approved in csr.status.conditions:
+            if approved.type == APPROVED:
                 break
-        kind = self._records.kind
+        else:
+            approved = CertificateSigningRequestCondition()
         return IssuedCertificate(
             kind=kind.name,
             api_version=kind.api_version,

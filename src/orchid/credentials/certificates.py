@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import hmac
 import warnings
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -49,8 +49,7 @@ _UNREADABLE_FOR = (
     x509.DuplicateExtension,
     x509.InvalidVersion,
 )
-_VERSION, _EXTENSIONS = 0xA0, 0xA3
-_STANDARD_OID = 5  # bytes of an identifier below 2.5.29
+_VERSION = 0xA0
 _EC_KEY = der.encode_oid("1.2.840.10045.2.1")
 _KNOWN_CURVES = tuple(
     der.encode_oid(curve)
@@ -181,29 +180,22 @@ def key_and_extensions(data: bytes) -> tuple[bytes, bytes]:
 class RecordedParts(NamedTuple):
     """What we read ourselves of a certificate that is put on record."""
 
+    serial: bytes  # the number, which is not negative
     key: bytes  # the public key, as it stands there
     subject: DistinguishedName
-    extensions: bytes  # as they stand there, but for those that each certificate has of its own
+    extensions: bytes  # all that follows the key
 
 
-def read_recorded(data: bytes, own: Container[bytes]) -> RecordedParts:
-    """Read a DER certificate that was parsed before, in one pass.
-
-    `own` are extensions to leave out, by their identifiers in DER, of five bytes as all of RFC 5280
-    have.
-    """
+def read_recorded(data: bytes) -> RecordedParts:
+    """Read a DER certificate that was parsed before."""
     parts = _find_parts(data)
-    at, stop, kept = parts.key.stop, parts.body.stop, b""
-    while at < stop:
-        part = der.element(data, at, stop)
-        at = part.stop
-        if part.tag == _EXTENSIONS:
-            every = der.element(data, part.start, part.stop)
-            for begin, start, end in der.spans(data, every.start, every.stop):
-                if data[start : start + _STANDARD_OID] not in own:
-                    kept += data[begin:end]
-    key = data[parts.key.begin : parts.key.stop]
-    return RecordedParts(key, _read_name(data, parts.subject), kept)
+    serial, key = parts.serial, parts.key
+    return RecordedParts(
+        data[serial.start : serial.stop],
+        data[key.begin : key.stop],
+        _read_name(data, parts.subject),
+        data[key.stop : parts.body.stop],
+    )
 
 
 def identify(data: bytes) -> Identity:

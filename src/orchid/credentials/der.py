@@ -77,22 +77,6 @@ def children(data: bytes, start: int, stop: int) -> Iterator[Element]:
         start = child.stop
 
 
-def spans(data: bytes, start: int, stop: int) -> list[tuple[int, int, int]]:
-    """`children` at once: where each begins, where its content begins, and where it ends."""
-    found = []
-    while start < stop:
-        length = data[start + 1] if start + 2 <= stop else _LONG_FORM
-        inner = start + 2
-        end = inner + length
-        # Anything but a short element with a simple tag is read, or refused, by `element`.
-        if length >= _LONG_FORM or end > stop or data[start] & _HIGH_TAG == _HIGH_TAG:
-            child = element(data, start, stop)
-            inner, end = child.start, child.stop
-        found.append((start, inner, end))
-        start = end
-    return found
-
-
 def encode(tag: int, *parts: bytes) -> bytes:
     """Write one element from its content."""
     content = b"".join(parts)

@@ -1,14 +1,13 @@
 """What an issued certificate says, for whoever keeps an inventory: read from its own bytes.
 
-`read_issued` takes the PEM chain that a signer handed out and tells of its first certificate. The
-chain was validated a moment ago, so what was read of it then is not read again. What certificates
-for the same usages, by the same authority, have in common is read once (`_usual`). Nothing here
+`IssuedReader.read` takes the PEM chain that a signer handed out and tells of its first certificate.
+The chain was validated a moment ago, so what was read of it then is not read again. What
+certificates for the same usages, by the same authority, have in common is read once. Nothing here
 judges a certificate.
 """
 
 import datetime
 import hashlib
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -26,9 +25,11 @@ _NAMES: Final[tuple[type[Any], ...]] = (
     x509.RFC822Name,
     x509.UniformResourceIdentifier,
 )
-_ALTERNATIVE_NAMES = der.encode_oid(x509.SubjectAlternativeName.oid.dotted_string)
-_ITS_OWN = (_ALTERNATIVE_NAMES, der.encode_oid(x509.SubjectKeyIdentifier.oid.dotted_string))
-_USUAL_SIZE, _REMEMBERED = 4096, 64
+_EXTENSIONS: Final = 0xA3
+# How a subject key identifier of 20 bytes begins, as nearly all certificates have one.
+_KEY_ID: Final = bytes.fromhex("301d0603551d0e04160414")
+_KEY_ID_BYTES: Final = 20
+_USUAL_BYTES, _REMEMBERED = 1024, 64
 
 
 class IssuedFacts(msgspec.Struct, frozen=True):
@@ -47,40 +48,57 @@ class IssuedFacts(msgspec.Struct, frozen=True):
     not_after: datetime.datetime
 
 
-class _Shared(msgspec.Struct, frozen=True):
-    """What the extensions say that many certificates have in common."""
+class _Extended(msgspec.Struct, frozen=True):
+    """What the extensions of a certificate say."""
 
     usages: tuple[str, ...]
     authority_key: str
+    names: tuple[str, ...]
 
 
-class _Extensions(bytes):
-    """The extensions of a certificate, but for its names and key; the same if their bytes are."""
+class IssuedReader:
+    """Reads certificates one after the other, and remembers what many of them have in common."""
 
-    certificate: x509.Certificate
+    def __init__(self) -> None:
+        self._usual: dict[tuple[bytes, bytes], _Extended] = {}
 
+    def read(self, chain: bytes) -> IssuedFacts:
+        """Read the first certificate of a PEM chain."""
+        data = next(iter(certificates.encoded_blocks(chain)))
+        certificate = certificates.parse_once(data)
+        parts = certificates.read_recorded(data)
+        extended = self._extended(parts.extensions, certificate)
+        return IssuedFacts(
+            data=data,
+            serial=parts.serial.hex().lstrip("0") or "0",  # as `serial_name`
+            sha256=hashlib.sha256(data).hexdigest(),
+            subject=parts.subject.text or certificate.subject.rfc4514_string(),
+            names=extended.names,
+            usages=extended.usages,
+            key_algorithm=usual_algorithm(parts.key) or _algorithm(certificate),
+            key_sha256=hashlib.sha256(parts.key).hexdigest(),
+            authority_key=extended.authority_key,
+            not_before=certificate.not_valid_before_utc,
+            not_after=certificate.not_valid_after_utc,
+        )
 
-def read_issued(chain: bytes) -> IssuedFacts:
-    """Read the first certificate of a PEM chain."""
-    data = next(iter(certificates.encoded_blocks(chain)))
-    certificate = certificates.parse_once(data)
-    parts = certificates.read_recorded(data, _ITS_OWN)
-    extensions = _Extensions(parts.extensions)
-    extensions.certificate = certificate
-    shared = _usual(extensions) if len(data) <= _USUAL_SIZE else _read(extensions)
-    return IssuedFacts(
-        data=data,
-        serial=serial_name(certificate.serial_number),
-        sha256=hashlib.sha256(data).hexdigest(),
-        subject=parts.subject.text or certificate.subject.rfc4514_string(),
-        names=_names(data, certificate),
-        usages=shared.usages,
-        key_algorithm=usual_algorithm(parts.key) or _algorithm(certificate),
-        key_sha256=hashlib.sha256(parts.key).hexdigest(),
-        authority_key=shared.authority_key,
-        not_before=certificate.not_valid_before_utc,
-        not_after=certificate.not_valid_after_utc,
-    )
+    def _extended(self, extensions: bytes, certificate: x509.Certificate) -> _Extended:
+        """What the extensions say, read once for all that differ in the key's identifier alone.
+
+        What stands before the identifier tells where it begins, so that equal bytes before it and
+        after it mean the same.
+        """
+        before, key_id, after = extensions.partition(_KEY_ID)
+        alike = before, after[_KEY_ID_BYTES:]
+        found = self._usual.get(alike)
+        if found is None:
+            found = _read(certificate)
+            usual = not found.names and len(extensions) <= _USUAL_BYTES
+            if usual and (not key_id or _has_extension_at(len(before), extensions)):
+                if len(self._usual) >= _REMEMBERED:
+                    self._usual.clear()
+                self._usual[alike] = found
+        return found
 
 
 def serial_name(number: int) -> str:
@@ -88,9 +106,19 @@ def serial_name(number: int) -> str:
     return f"{number:x}"
 
 
-def _read(extensions: _Extensions) -> _Shared:
+def _has_extension_at(place: int, extensions: bytes) -> bool:
+    """Whether an extension begins at a place; the identifier might also be part of another one."""
+    for part in der.children(extensions, 0, len(extensions)):
+        if part.tag == _EXTENSIONS:
+            every = der.element(extensions, part.start, part.stop)
+            found = der.children(extensions, every.start, every.stop)
+            return any(one.begin == place for one in found)
+    return False
+
+
+def _read(certificate: x509.Certificate) -> _Extended:
     found: dict[type, x509.ExtensionType] = {}
-    for extension in extensions.certificate.extensions:
+    for extension in certificate.extensions:
         value = extension.value
         found[type(value)] = value
     authority = found.get(x509.AuthorityKeyIdentifier)
@@ -98,21 +126,14 @@ def _read(extensions: _Extensions) -> _Shared:
     usages = usages_of(
         bits_of(found.get(x509.KeyUsage)), purposes_of(found.get(x509.ExtendedKeyUsage))
     )
-    return _Shared(usages, key_id.hex())
+    return _Extended(usages, key_id.hex(), _names(found.get(x509.SubjectAlternativeName)))
 
 
-_usual = lru_cache(maxsize=_REMEMBERED)(_read)
-
-
-def _names(data: bytes, certificate: x509.Certificate) -> tuple[str, ...]:
+def _names(alternative: x509.ExtensionType | None) -> tuple[str, ...]:
     """Hosts, addresses, e-mail addresses and URIs, in that order."""
-    if _ALTERNATIVE_NAMES not in data:  # as in most certificates of users
+    if not isinstance(alternative, x509.SubjectAlternativeName):
         return ()
-    for extension in certificate.extensions:
-        found = extension.value
-        if isinstance(found, x509.SubjectAlternativeName):
-            return tuple(str(name) for kind in _NAMES for name in found.get_values_for_type(kind))
-    return ()
+    return tuple(str(name) for kind in _NAMES for name in alternative.get_values_for_type(kind))
 
 
 def _algorithm(certificate: x509.Certificate) -> str:

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchid.credentials.authority_keys import ALGORITHMS, algorithm_name
-from orchid.credentials.issued_facts import IssuedFacts, read_issued
+from orchid.credentials.issued_facts import IssuedFacts, IssuedReader
 from orchid.credentials.refusals import MalformedCertificate
 from tests.unit.credentials.own_authorities import own
 from tests.unit.credentials.samples import DAY, ED25519, NOW, P256, rsa_key
 
+READER = IssuedReader()  # one for all: what it remembers must never show
 SERVER_AUTH = ExtendedKeyUsageOID.SERVER_AUTH
 P521 = ec.derive_private_key(0xF00D, ec.SECP521R1())
 KEYS = {"P-256": P256, "P-521": P521, "RSA": rsa_key(), "Ed25519": ED25519}
@@ -43,7 +44,7 @@ def certificate(subject: x509.Name, public_key: object = P256.public_key()) -> x
 
 
 def facts_of(made: x509.Certificate) -> IssuedFacts:
-    return read_issued(made.public_bytes(Encoding.PEM))
+    return READER.read(made.public_bytes(Encoding.PEM))
 
 
 @given(SUBJECTS)
@@ -77,7 +78,7 @@ def test_a_key_is_named_by_its_algorithm_and_hash(key: object) -> None:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_keys_of_every_algorithm_that_authorities_have_are_named(algorithm: str) -> None:
     """The two of them with RSA by the library, the others by how their encoding begins."""
-    assert read_issued(own(algorithm).certificate_pem).key_algorithm == algorithm
+    assert READER.read(own(algorithm).certificate_pem).key_algorithm == algorithm
 
 
 def extended(
@@ -131,6 +132,19 @@ def test_an_authority_key_that_is_the_certificates_own_is_told_of() -> None:
     assert found == [digest.hex() for digest in digests]
 
 
+def test_an_authority_key_that_looks_like_an_extension_is_told_of() -> None:
+    """Its bytes begin as the extension does in which certificates with much in common differ."""
+    looks = bytes.fromhex("301d0603551d0e04160414")
+    authorities = [looks + b"a" * 20, looks + b"b" * 20]
+
+    found = [
+        facts_of(extended(P256, authority, "client auth", "")).authority_key
+        for authority in authorities
+    ]
+
+    assert found == [authority.hex() for authority in authorities]
+
+
 def test_certificates_of_more_authorities_than_are_remembered_are_told_right() -> None:
     """Whoever is forgotten is read again."""
     authorities = [number.to_bytes(20, "big") for number in range(80)]
@@ -148,7 +162,7 @@ def test_the_first_certificate_of_a_chain_is_told_of() -> None:
         for name in ("first", "second")
     )
 
-    facts = read_issued(first.public_bytes(Encoding.PEM) + second.public_bytes(Encoding.PEM))
+    facts = READER.read(first.public_bytes(Encoding.PEM) + second.public_bytes(Encoding.PEM))
 
     assert (facts.subject, facts.data) == ("CN=first", first.public_bytes(Encoding.DER))
     assert facts.sha256 == first.fingerprint(hashes.SHA256()).hex()
@@ -158,4 +172,4 @@ def test_the_first_certificate_of_a_chain_is_told_of() -> None:
 def test_text_without_a_certificate_is_refused() -> None:
     """By the rule by which the status of a request is judged."""
     with pytest.raises(MalformedCertificate, match="at least one CERTIFICATE"):
-        read_issued(b"nothing")
+        READER.read(b"nothing")
