@@ -35,7 +35,7 @@ class _Process:
     def __init__(self) -> None:
         # Random once: asking the kernel for each key would take longer than all the rest.
         self.word = secrets.token_hex(8)
-        self.count = itertools.count()
+        self.count = itertools.count(10**11)  # of twelve digits, so that keys sort by it
 
 
 _process = _Process()
@@ -47,9 +47,9 @@ def pending(facts: Iterable[Fact], uid: str, now: datetime) -> list[Change]:
     Each has a key that nobody else takes: the time, a word for this process, and a count. In the
     order of time, so that a crowd of entries gets its places in about that order.
     """
-    start, changes = f"{PENDING.start}{int(now.timestamp() * 1000):013d}-{_process.word}", []
+    start, changes = f"{PENDING.start}{int(now.timestamp() * 1000):013d}-{_process.word}-", []
     for fact in facts:
-        key = f"{start}-{next(_process.count):012d}"
+        key = f"{start}{next(_process.count)}"
         changes.append(Change(key, entry(fact, uid, now), ABSENT))
     return changes
 
