@@ -1,8 +1,9 @@
 """How many certificates are valid, and when the first of them ends, by signer.
 
 Every server counts all of them, from the inventory in its memory. A change costs a subtraction and
-an addition; what has ended is found when somebody asks. Of the signers that are not the platform's
-own only those in the inventory have a series, so that no client can make series without end.
+an addition, for many changes at once or when somebody asks; what has ended is found then. Of the
+signers that are not the platform's own only those in the inventory have a series, so that no client
+can make series without end.
 """
 
 from collections import Counter as Tally
@@ -21,6 +22,7 @@ from orchid.wire.struct import Wire
 
 LIVE: Final = "orchid_issued_certificates"
 EARLIEST: Final = "orchid_issued_certificate_end_seconds"
+MOST_UNCOUNTED: Final = 256  # changes; together they take a third of the time of one after another
 
 
 class _Spec(Wire):
@@ -43,7 +45,8 @@ class IssuedCounts:
         self._clock = clock
         self._ends: defaultdict[str, Tally[int]] = defaultdict(Tally)
         self._entries: dict[str, Entry[IssuedCertificate]] | None = None
-        self._seen = 0
+        self._loaded_at = 0  # the revision of what was counted first
+        self._uncounted: list[ObjectChange[IssuedCertificate]] = []
         records.listen(self, self._told)
         self.metrics = (_Live(self), _Earliest(self))
 
@@ -63,23 +66,26 @@ class IssuedCounts:
         return self.ends().get(signer, (0, 0))[0]
 
     def _told(self, changes: list[ObjectChange[IssuedCertificate]]) -> None:
+        self._uncounted += changes
+        if len(self._uncounted) >= MOST_UNCOUNTED:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Count what is not counted yet; begin anew if everything was loaded anew."""
+        changes, self._uncounted = self._uncounted, []
         if self._entries is not self._records.entries:
-            return self._catch_up()
+            self._begin_anew()  # of what is there now, these changes are a part
+            return
         for change in changes:
-            if change.revision > self._seen:
+            if change.revision > self._loaded_at:
                 if change.old is not None:
                     self._count(change.old, -1)
                 if change.new is not None:
                     self._count(change.new, 1)
-        self._seen = self._records.revision
-        return None
 
-    def _catch_up(self) -> None:
-        """Begin anew if everything was loaded anew."""
-        if self._entries is self._records.entries:
-            return
+    def _begin_anew(self) -> None:
         self._ends.clear()
-        self._entries, self._seen = self._records.entries, self._records.revision
+        self._entries, self._loaded_at = self._records.entries, self._records.revision
         for entry in self._entries.values():
             self._count(entry, 1)
 
