@@ -115,7 +115,11 @@ class EncryptedStore:
 
     async def read(self, span: Span, *, at: Revision = LATEST, limit: int = 0) -> Page:
         page = await self._store.read(span, at=at, limit=limit)
-        records = [self._opened_record(record) for record in page.records]
+        sealed = self._prefixes
+        records = [
+            self._opened_record(record) if record.key.startswith(sealed) else record
+            for record in page.records
+        ]
         return Page(records, page.revision, page.more, page.oldest)
 
     def commit(
