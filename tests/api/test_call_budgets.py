@@ -20,13 +20,17 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 import orchid
+from orchid.credentials.authority import Authority
+from orchid.credentials.signing_request import parse
 from orchid.server.sockets.connection import Connection
 from orchid.server.sockets.listener_state import ConnectionLimits, ListenerState, plain
 from tests.api.world import ADMIN, Api, api
 from tests.unit.credentials import samples
+from tests.unit.credentials.samples import CLIENT_USAGES, NOW
 
 OURS = str(Path(orchid.__file__).parent)
 WARM, COUNTED = 10, 20
@@ -98,7 +102,12 @@ class Counting:
         finally:
             profile.disable()
         assert self._wire.written.startswith(b"HTTP/1.1 20"), self._wire.written
-        return sum(entry.callcount for entry in profile.getstats() if _is_ours(entry.code))
+        return ours(profile)
+
+
+def ours(profile: cProfile.Profile) -> int:
+    """How many calls of our functions were counted."""
+    return sum(entry.callcount for entry in profile.getstats() if _is_ours(entry.code))
 
 
 def _is_ours(code: CodeType | str) -> bool:
@@ -179,6 +188,7 @@ BOUND_GET = 45  # by the token of an account, with a right from a binding
 APART = 19  # more calls for a body that comes apart from its head
 COMMIT = 1  # more or fewer, by when the thread that writes is done; a head read anew takes a dozen
 APPROVAL = 182  # of a request for a certificate
+SIGNED = 115  # a certificate of a user
 HANDED_OUT = 274  # a certificate, put into its request and on record
 
 
@@ -250,6 +260,21 @@ async def test_handing_out_a_certificate_stays_within_its_budget(server: Api) ->
         await server.call("PUT", f"{REQUESTS}/c-{number:03d}/approval", outcome(number))
 
     assert await cheapest(server, handing_out) <= HANDED_OUT
+
+
+def test_signing_a_certificate_stays_within_its_budget() -> None:
+    """Of a user, for a key that was never seen: checked, written, looked at and signed."""
+    ca = Authority.create("root", now=NOW)
+    costs = []
+    for number in range(WARM + COUNTED):
+        key = ec.generate_private_key(ec.SECP256R1())
+        asked = parse(samples.request(f"user-{number}", (), key=key))
+        profile = cProfile.Profile(builtins=False)
+        with profile:
+            ca.sign(asked, CLIENT_USAGES, HOUR, profile=samples.CLIENT, now=NOW)
+        costs.append(ours(profile))
+
+    assert min(costs[WARM:]) <= SIGNED
 
 
 async def test_a_token_review_stays_within_its_budget(server: Api) -> None:

@@ -98,8 +98,8 @@ class Authority:
         self._der = certificates.encode(self.certificate)
         self._issuer = certificates.subject_bytes(self._der)
         self._key_id = subject_key_id(self.certificate)
-        end = self.certificate.not_valid_after_utc
-        self._inspector = Inspector(end=end, authority_key=self._key_id)
+        self._end = self.certificate.not_valid_after_utc
+        self._inspector = Inspector(end=self._end, authority_key=self._key_id)
         self._intermediates = _encode_intermediates(self.chain)
 
     @classmethod
@@ -340,7 +340,7 @@ class Authority:
         not_after = (
             start + lifetime - (BACKDATE if lifetime >= SHORT_LIFE else datetime.timedelta())
         )
-        end = self.certificate.not_valid_after_utc
+        end = self._end
         if end <= not_before:
             raise AuthorityExpired(f"the signer has expired: NotAfter={end}")
         if end <= now:

@@ -151,6 +151,7 @@ def _encode_alternative_names(template: Template) -> bytes:
     return der.encode(der.SEQUENCE, *parts)
 
 
+@lru_cache(maxsize=64)  # it is written first, and then looked for
 def key_digest(key_info: bytes) -> bytes:
     """Name a key by the first 160 bits of the SHA-256 of its bits (RFC 7093 section 2)."""
     outer = der.element(key_info, 0, len(key_info))
