@@ -112,28 +112,40 @@ async def test_what_all_see_is_not_what_a_selector_sees(server: Api) -> None:
         assert await two.take(2) == modified
 
 
+@pytest.mark.parametrize(("note", "pieces"), [(b"", 1), (b"y" * stream_module.PIECE_SIZE, 3)])
 async def test_changes_of_one_commit_are_written_at_once(
-    server_files: Path, monkeypatch: pytest.MonkeyPatch
+    server_files: Path, monkeypatch: pytest.MonkeyPatch, note: bytes, pieces: int
 ) -> None:
-    """A busy server commits many together; a watcher gets them in order, in one piece."""
-    store, pieces = MemoryStore(), list[bytes]()
+    """All watchers get the same bytes in order: in one piece, or each event if they are large."""
+    store = MemoryStore()
     async with api(server_files, store=store) as server:
         kind = server.server.catalog.of(ServiceAccount)
-        await server.account("x")
+        await server.make(SA, {"metadata": {"name": "x", "annotations": {"n": "z"}}})
         [made] = (await store.read(Span.prefix(kind.key("default", "x")))).records
-        async with server.watch(EVERYWHERE + NEW) as stream:
-            receive = stream.send
-            monkeypatch.setattr(
-                stream, "send", lambda chunk: (pieces.append(chunk.data), receive(chunk))
-            )
-            named = {name: made.value.replace(b'"x"', b'"%s"' % name.encode()) for name in "abc"}
+        large = made.value.replace(b'"z"', b'"%b"' % note)
+        async with (
+            server.watch(EVERYWHERE + NEW) as one,
+            server.watch(EVERYWHERE + NEW) as two,
+        ):
+            sent = [noted_chunks(stream, monkeypatch) for stream in (one, two)]
+            named = {name: large.replace(b'"x"', b'"%b"' % name.encode()) for name in "abc"}
             await store.commit(
-                [Change(kind.key("default", name), one, ABSENT) for name, one in named.items()]
+                [Change(kind.key("default", name), data, ABSENT) for name, data in named.items()]
             )
-            events = await stream.take(3)
+            events = await one.take(3)
+            assert await two.take(3) == events
 
     assert [told(event) for event in events] == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]
-    assert len(pieces) == 1
+    assert len(sent[0]) == pieces
+    assert all(mine is other for mine, other in zip(*sent, strict=True))
+
+
+def noted_chunks(stream: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The chunks that a stream is sent from now on."""
+    noted: list[Any] = []
+    receive = stream.send
+    monkeypatch.setattr(stream, "send", lambda chunk: (noted.append(chunk), receive(chunk)))
+    return noted
 
 
 async def test_tables_and_metadata(server: Api) -> None:

@@ -162,9 +162,22 @@ class WatchStream:
                     self._told = change.revision
                     events.append(event)
         if len(events) > 1 and self._joins:
-            events = [Chunk(b"".join([event.data for event in events]))]
+            events = self._joined(events)
         for event in events:
             self._sink.send(event)
+
+    def _joined(self, events: list[Chunk]) -> list[Chunk]:
+        """A few events as one piece, made by the first of all watchers that are told the same.
+
+        So many who do not read hold the same bytes. More than a few are shared one by one.
+        """
+        cache = self._watch.cache
+        if cache.told_together is None or cache.told_together[0] != events:
+            data = [event.data for event in events]
+            size = sum(map(len, data))
+            piece = [Chunk(b"".join(data))] if size <= PIECE_SIZE else events
+            cache.told_together = (events, piece)
+        return cache.told_together[1]
 
     def _send_past(self) -> None:
         """Send one piece of what has happened already. After the last one, follow the cache."""

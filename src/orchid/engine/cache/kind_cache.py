@@ -91,6 +91,8 @@ class KindCache(Generic[T]):
         self.revision: Revision = 0  # of the newest change to this kind
         self.generation = 0  # counts up when something has changed
         self.listeners: dict[object, CacheListener[T]] = {}
+        # The last events that watchers were told together, and what was sent for them.
+        self.told_together: tuple[list[Any], list[Any]] | None = None
         self._keys = SortedKeys()
         self._joined: dict[str, tuple[Revision, bytes]] = {}
 
