@@ -25,10 +25,11 @@ from orchid.kinds.certificate_signing_request import (
 from orchid.kinds.issued_certificate import (
     Approval,
     Approver,
+    CertificateKey,
     IssuedCertificate,
+    IssuedCertificateSpec,
     IssuedFor,
     Requester,
-    spec_of,
 )
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import Path, invalid
@@ -99,38 +100,47 @@ class RecordIssued(AdmissionPolicy):
     def _record(
         self, csr: CertificateSigningRequest, facts: IssuedFacts, request: Request
     ) -> IssuedCertificate:
-        asked, kind = csr.spec, self._records.kind
-        for approved in csr.status.conditions:
-            if approved.type == APPROVED:
-                break
-        else:
-            approved = CertificateSigningRequestCondition()
+        kind = self._records.kind
         return IssuedCertificate(
             kind=kind.name,
             api_version=kind.api_version,
             metadata=ObjectMeta(
                 name=facts.serial,
                 uid=self._random.uid(),
-                creation_timestamp=self._issued(asked.signer_name, request.now),
+                creation_timestamp=self._issued(csr.spec.signer_name, request.now),
             ),
-            spec=spec_of(
-                facts,
-                asked.signer_name,
-                request=IssuedFor(name=csr.metadata.name, uid=csr.metadata.uid),
-                requester=Requester(username=asked.username, uid=asked.uid, groups=asked.groups),
-                approver=self._approver(csr, approved),
-                approval=Approval(reason=approved.reason, message=approved.message),
-            ),
+            spec=self._spec(csr, facts),
         )
 
-    def _approver(
-        self, csr: CertificateSigningRequest, approved: CertificateSigningRequestCondition
-    ) -> Approver:
+    def _spec(self, csr: CertificateSigningRequest, facts: IssuedFacts) -> IssuedCertificateSpec:
+        """What the certificate itself says, and how it came about."""
+        asked = csr.spec
+        for approved in csr.status.conditions:
+            if approved.type == APPROVED:
+                break
+        else:
+            approved = CertificateSigningRequestCondition()
         # Should the request have changed since it was read, the commit fails and all is done anew.
         entry = self._requests.get("", csr.metadata.name)
         noted = entry.noted() if entry else {}
-        return Approver(
-            username=noted.get(APPROVER, ""),
-            policy=approving_policy(approved.reason, approved.message),
-            impersonator=noted.get(IMPERSONATOR, ""),
+        return IssuedCertificateSpec(
+            signer_name=asked.signer_name,
+            serial_number=facts.serial,
+            sha256=facts.sha256,
+            subject=facts.subject,
+            names=facts.names,
+            usages=facts.usages,
+            key=CertificateKey(algorithm=facts.key_algorithm, sha256=facts.key_sha256),
+            authority_key=facts.authority_key,
+            not_before=facts.not_before,
+            not_after=facts.not_after,
+            request=IssuedFor(name=csr.metadata.name, uid=csr.metadata.uid),
+            requester=Requester(username=asked.username, uid=asked.uid, groups=asked.groups),
+            approver=Approver(
+                username=noted.get(APPROVER, ""),
+                policy=approving_policy(approved.reason, approved.message),
+                impersonator=noted.get(IMPERSONATOR, ""),
+            ),
+            approval=Approval(reason=approved.reason, message=approved.message),
+            certificate=facts.data,
         )

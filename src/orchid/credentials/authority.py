@@ -96,7 +96,7 @@ class Authority:
         self._algorithm, self._sign = signer(key)
         self._private = key
         self._der = certificates.encode(self.certificate)
-        self._issuer = certificates.subject_bytes(self._der)
+        self._issuer = certificates.read_parts(self._der).subject
         self._key_id = subject_key_id(self.certificate)
         self._end = self.certificate.not_valid_after_utc
         self._inspector = Inspector(end=self._end, authority_key=self._key_id)
@@ -391,7 +391,7 @@ def _encode_intermediates(chain: tuple[x509.Certificate, ...]) -> bytes:
     return b"".join(
         pem.encode(pem.CERTIFICATE, data)
         for data in map(certificates.encode, chain)
-        if certificates.issuer_bytes(data) != certificates.subject_bytes(data)
+        if (parts := certificates.read_parts(data)).issuer != parts.subject
     )
 
 

@@ -24,16 +24,16 @@ _EXTENDED_KEY_USAGE = der.encode_oid("2.5.29.37")
 _BASIC_CONSTRAINTS = der.encode_oid("2.5.29.19")
 _SUBJECT_KEY_ID = der.encode_oid("2.5.29.14")
 _AUTHORITY_KEY_ID = der.encode_oid("2.5.29.35")
-_ALTERNATIVE_NAME = der.encode_oid("2.5.29.17")
+ALTERNATIVE_NAMES = der.encode_oid("2.5.29.17")
 _DISTRIBUTION_POINTS = der.encode_oid("2.5.29.31")
 
-_KEY_ID_OCTETS = 20
+KEY_ID_OCTETS = 20
 # All that stands before the octets of a subject key identifier in its extension.
-_BEFORE_KEY_ID = der.encode(
+BEFORE_KEY_ID = der.encode(
     der.SEQUENCE,
     _SUBJECT_KEY_ID,
-    der.encode(der.OCTET_STRING, der.encode(der.OCTET_STRING, bytes(_KEY_ID_OCTETS))),
-)[:-_KEY_ID_OCTETS]
+    der.encode(der.OCTET_STRING, der.encode(der.OCTET_STRING, bytes(KEY_ID_OCTETS))),
+)[:-KEY_ID_OCTETS]
 
 
 class Template(msgspec.Struct, frozen=True):
@@ -78,13 +78,13 @@ def assemble(body: bytes, algorithm: bytes, signature: bytes) -> bytes:
 
 def _encode_extensions(template: Template, authority_key: bytes) -> list[bytes]:
     usages = _encode_usages(template.key_usages, template.extended_usages, template.authority)
-    found = [usages, _BEFORE_KEY_ID + key_digest(template.spki)]
+    found = [usages, BEFORE_KEY_ID + key_digest(template.spki)]
     if authority_key:
         found.append(encode_authority_key(authority_key))
     if alternative := _encode_alternative_names(template):
         # RFC 5280 section 4.2.1.6: critical when there is nothing else to go by.
         critical = not template.subject.attributes
-        found.append(encode_extension(_ALTERNATIVE_NAME, alternative, critical=critical))
+        found.append(encode_extension(ALTERNATIVE_NAMES, alternative, critical=critical))
     if template.crl_url:
         found.append(_encode_distribution_point(template.crl_url))
     return found
@@ -157,4 +157,4 @@ def key_digest(key_info: bytes) -> bytes:
     outer = der.element(key_info, 0, len(key_info))
     algorithm = der.element(key_info, outer.start, outer.stop)
     bits = der.element(key_info, algorithm.stop, outer.stop, der.BIT_STRING)
-    return hashlib.sha256(key_info[bits.start + 1 : bits.stop]).digest()[:_KEY_ID_OCTETS]
+    return hashlib.sha256(key_info[bits.start + 1 : bits.stop]).digest()[:KEY_ID_OCTETS]

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import hmac
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -21,6 +21,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.utils import CryptographyDeprecationWarning
 
 from orchid.credentials import der, pem
+from orchid.credentials.alike_extensions import AlikeExtensions
+from orchid.credentials.certificate_body import ALTERNATIVE_NAMES
 from orchid.credentials.names import (
     USER_UID,
     BadString,
@@ -36,9 +38,9 @@ from orchid.credentials.refusals import (
 )
 
 _MAX_CERTIFICATE = 128 * 1024
-ALTERNATIVE_NAMES = der.encode_oid(x509.SubjectAlternativeName.oid.dotted_string)
 _USUAL_SIZE, _USUAL_TEXT, _REMEMBERED = 4096, 8192, 64
 _USUAL_NAME, _REMEMBERED_NAMES = 512, 256
+_readable_extensions = AlikeExtensions[bool]()
 
 _UNREADABLE = "x509: malformed certificate"
 _UNREADABLE_FOR = (
@@ -55,7 +57,7 @@ _KNOWN_CURVES = tuple(
     der.encode_oid(curve)
     for curve in ("1.3.132.0.33", "1.2.840.10045.3.1.7", "1.3.132.0.34", "1.3.132.0.35")
 )
-_BEFORE_KEY = 8  # the most that stands between the beginning of a key and its algorithm
+_BEFORE_ALGORITHM = 8  # the most that stands before it in a key
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -81,17 +83,16 @@ def parse(data: bytes) -> x509.Certificate:
     """Read one DER certificate completely, extensions and names included."""
     if len(data) > _MAX_CERTIFICATE:
         raise MalformedCertificate(f"a certificate has at most {_MAX_CERTIFICATE} bytes")
-    parts = _find_parts(data)
-    serial = data[parts.serial.start : parts.serial.stop]
-    if serial[:1] >= b"\x80":
+    parts = read_parts(data)
+    if parts.serial[:1] >= b"\x80":
         raise MalformedCertificate("x509: negative serial number")
-    if serial == b"\x00":
+    if parts.serial == b"\x00":
         # Some old roots have this number; they pass, without the library's warning.
         with warnings.catch_warnings(action="ignore", category=CryptographyDeprecationWarning):
-            certificate = _load(data)
+            certificate = _load(data, parts.extensions)
     else:
-        certificate = _load(data)
-    _refuse_unreadable_parts(data, parts)
+        certificate = _load(data, parts.extensions)
+    _refuse_unreadable_parts(parts)
     return certificate
 
 
@@ -155,47 +156,7 @@ def credential_id(data: bytes) -> str:
 
 def read_subject_of(data: bytes) -> DistinguishedName:
     """Read the subject of a DER certificate exactly as it stands there."""
-    return _read_name(data, _find_parts(data).subject)
-
-
-def subject_bytes(data: bytes) -> bytes:
-    """Give the subject of a DER certificate as the bytes that stand there."""
-    name = _find_parts(data).subject
-    return data[name.begin : name.stop]
-
-
-def issuer_bytes(data: bytes) -> bytes:
-    """Give the issuer of a DER certificate as the bytes that stand there."""
-    name = _find_parts(data).issuer
-    return data[name.begin : name.stop]
-
-
-def key_and_extensions(data: bytes) -> tuple[bytes, bytes]:
-    """Give the public key of a DER certificate, and all that follows it, as the bytes there."""
-    parts = _find_parts(data)
-    key = parts.key
-    return data[key.begin : key.stop], data[key.stop : parts.body.stop]
-
-
-class RecordedParts(NamedTuple):
-    """What we read ourselves of a certificate that is put on record."""
-
-    serial: bytes  # the number, which is not negative
-    key: bytes  # the public key, as it stands there
-    subject: DistinguishedName
-    extensions: bytes  # all that follows the key
-
-
-def read_recorded(data: bytes) -> RecordedParts:
-    """Read a DER certificate that was parsed before."""
-    parts = _find_parts(data)
-    serial, key = parts.serial, parts.key
-    return RecordedParts(
-        data[serial.start : serial.stop],
-        data[key.begin : key.stop],
-        _read_name(data, parts.subject),
-        data[key.stop : parts.body.stop],
-    )
+    return read_name(read_parts(data).subject)
 
 
 def identify(data: bytes) -> Identity:
@@ -250,53 +211,71 @@ def describe(certificate: x509.Certificate) -> str:
         elif isinstance(extension.value, x509.AuthorityKeyIdentifier):
             authority_key = extension.value.key_identifier or b""
     # Read by us: the library warns about the number zero each time it is asked.
-    data = encode(certificate)
-    number = _find_parts(data).serial
-    serial = int.from_bytes(data[number.start : number.stop], "big")
+    serial = int.from_bytes(read_parts(encode(certificate)).serial, "big")
     return (
         f"SN={serial}, SKID={subject_key.hex(':').upper()}, AKID={authority_key.hex(':').upper()}"
     )
 
 
-class _Parts(NamedTuple):
-    """Where the parts of a certificate are that we read ourselves."""
+class CertificateParts(NamedTuple):
+    """The parts of a certificate that we read ourselves, as the bytes that stand there."""
 
-    body: der.Element
-    serial: der.Element
-    issuer: der.Element
-    subject: der.Element
-    key: der.Element
-
-
-def _find_parts(data: bytes) -> _Parts:
-    return _usual_parts(data) if len(data) <= _USUAL_SIZE else _parts(data)
+    serial: bytes  # the number alone
+    issuer: bytes
+    subject: bytes
+    key: bytes
+    extensions: bytes  # all that follows the key
 
 
-def _parts(data: bytes) -> _Parts:
+def read_parts(data: bytes) -> CertificateParts:
+    """Find the parts of a DER certificate; the last few are remembered."""
+    return _usual_parts(data) if len(data) <= _USUAL_SIZE else _parts(data, _read_body)
+
+
+def _parts(data: bytes, read_body: Callable[[bytes], CertificateParts]) -> CertificateParts:
     try:
         outer = der.element(data, 0, len(data), der.SEQUENCE)
         body = der.element(data, outer.start, outer.stop, der.SEQUENCE)
-        serial = der.element(data, body.start, body.stop)
-        if serial.tag == _VERSION:
-            serial = der.element(data, serial.stop, body.stop)
-        algorithm = der.element(data, serial.stop, body.stop)
-        issuer = der.element(data, algorithm.stop, body.stop, der.SEQUENCE)
-        validity = der.element(data, issuer.stop, body.stop)
-        subject = der.element(data, validity.stop, body.stop, der.SEQUENCE)
-        key = der.element(data, subject.stop, body.stop, der.SEQUENCE)
+        return read_body(data[body.start : body.stop])
     except der.NotDer:
         raise MalformedCertificate(_fault(data)) from None
-    return _Parts(body, serial, issuer, subject, key)
 
 
-_usual_parts = lru_cache(maxsize=_REMEMBERED)(_parts)
+def _read_body(body: bytes) -> CertificateParts:
+    end = len(body)
+    serial = der.element(body, 0, end)
+    if serial.tag == _VERSION:
+        serial = der.element(body, serial.stop, end)
+    algorithm = der.element(body, serial.stop, end)
+    issuer = der.element(body, algorithm.stop, end, der.SEQUENCE)
+    validity = der.element(body, issuer.stop, end)
+    subject = der.element(body, validity.stop, end, der.SEQUENCE)
+    key = der.element(body, subject.stop, end, der.SEQUENCE)
+    return CertificateParts(
+        body[serial.start : serial.stop],
+        body[issuer.begin : issuer.stop],
+        body[subject.begin : subject.stop],
+        body[key.begin : key.stop],
+        body[key.stop :],
+    )
 
 
-def _load(data: bytes) -> x509.Certificate:
+# Ours are looked at before they are signed and afterwards: two certificates with one body.
+_usual_body = lru_cache(maxsize=_REMEMBERED)(_read_body)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _usual_parts(data: bytes) -> CertificateParts:
+    return _parts(data, _usual_body)
+
+
+def _load(data: bytes, extensions: bytes) -> x509.Certificate:
     try:
         certificate = x509.load_der_x509_certificate(data)
         # The library reads lazily; a certificate that cannot be read whole is none.
-        certificate.extensions  # noqa: B018 - read for its refusal
+        if not _readable_extensions.get(extensions):
+            certificate.extensions  # noqa: B018 - read for its refusal
+            _readable_extensions.keep(extensions, True)
     except _UNREADABLE_FOR:
         # A warning arrives here only where warnings are errors: the library will refuse soon.
         raise MalformedCertificate(_fault(data)) from None
@@ -307,15 +286,13 @@ def _load(data: bytes) -> x509.Certificate:
     return certificate
 
 
-def _refuse_unreadable_parts(data: bytes, parts: _Parts) -> None:
+def _refuse_unreadable_parts(parts: CertificateParts) -> None:
     """What the library reads only when asked: the names, and a key on a curve that few know."""
-    subject, issuer = parts.subject, parts.issuer
-    _read_name(data, subject)
-    if data[issuer.begin : issuer.stop] != data[subject.begin : subject.stop]:
-        _read_name(data, issuer)
-    key = subject.stop
-    algorithm = data.find(_EC_KEY, key, key + _BEFORE_KEY + len(_EC_KEY))
-    if algorithm > 0 and not data.startswith(_KNOWN_CURVES, algorithm + len(_EC_KEY)):
+    read_name(parts.subject)
+    if parts.issuer != parts.subject:
+        read_name(parts.issuer)
+    algorithm = parts.key.find(_EC_KEY, 0, _BEFORE_ALGORITHM + len(_EC_KEY))
+    if algorithm > 0 and not parts.key.startswith(_KNOWN_CURVES, algorithm + len(_EC_KEY)):
         raise MalformedCertificate("x509: unsupported elliptic curve")
 
 
@@ -342,8 +319,8 @@ def _fault(data: bytes) -> str:
     return _UNREADABLE
 
 
-def _read_name(data: bytes, name: der.Element) -> DistinguishedName:
-    encoded = data[name.begin : name.stop]
+def read_name(encoded: bytes) -> DistinguishedName:
+    """Read a DER Name of a certificate."""
     try:
         # The names of authorities come again and again, and a subject several times in a row.
         return _usual_name(encoded) if len(encoded) <= _USUAL_NAME else _name(encoded)

@@ -12,13 +12,12 @@ import datetime
 
 from cryptography import x509
 
-from orchid.credentials.certificate_body import Template, key_digest
+from orchid.credentials.certificate_body import ALTERNATIVE_NAMES, Template, key_digest
 from orchid.credentials.certificates import (
-    ALTERNATIVE_NAMES,
     CertificateContents,
-    key_and_extensions,
     parse,
     read_contents,
+    read_parts,
 )
 from orchid.credentials.names import DistinguishedName
 from orchid.credentials.refusals import MalformedCertificate, UnsoundCertificate
@@ -45,7 +44,7 @@ class Inspector:
         except MalformedCertificate as refusal:
             raise UnsoundCertificate(f"the certificate to be signed: {refusal}") from None
         contents = read_contents(candidate, data)
-        key, extensions = key_and_extensions(data)
+        parts = read_parts(data)
         sound = (
             candidate.version is x509.Version.v3
             and 0 < serial.bit_length() <= _MAX_SERIAL_BITS
@@ -55,8 +54,8 @@ class Inspector:
             and template.not_before < template.not_after
             and candidate.not_valid_after_utc <= self._end
             and _same_names(contents, template)
-            and key == template.spki
-            and self._extensions_are_sound(candidate, extensions, template)
+            and parts.key == template.spki
+            and self._extensions_are_sound(candidate, parts.extensions, template)
         )
         if not sound:
             raise UnsoundCertificate("the certificate to be signed is not what was agreed")

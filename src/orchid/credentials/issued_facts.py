@@ -14,7 +14,8 @@ import msgspec
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 
-from orchid.credentials import certificates, der
+from orchid.credentials import certificates
+from orchid.credentials.alike_extensions import AlikeExtensions
 from orchid.credentials.authority_keys import algorithm_name, usual_algorithm
 from orchid.credentials.inspection import bits_of, purposes_of
 from orchid.credentials.usages import usages_of
@@ -25,11 +26,6 @@ _NAMES: Final[tuple[type[Any], ...]] = (
     x509.RFC822Name,
     x509.UniformResourceIdentifier,
 )
-_EXTENSIONS: Final = 0xA3
-# How a subject key identifier of 20 bytes begins, as nearly all certificates have one.
-_KEY_ID: Final = bytes.fromhex("301d0603551d0e04160414")
-_KEY_ID_BYTES: Final = 20
-_USUAL_BYTES, _REMEMBERED = 1024, 64
 
 
 class IssuedFacts(msgspec.Struct, frozen=True):
@@ -60,19 +56,20 @@ class IssuedReader:
     """Reads certificates one after the other, and remembers what many of them have in common."""
 
     def __init__(self) -> None:
-        self._usual: dict[tuple[bytes, bytes], _Extended] = {}
+        self._usual = AlikeExtensions[_Extended]()
 
     def read(self, chain: bytes) -> IssuedFacts:
         """Read the first certificate of a PEM chain."""
         data = next(iter(certificates.encoded_blocks(chain)))
         certificate = certificates.parse_once(data)
-        parts = certificates.read_recorded(data)
+        parts = certificates.read_parts(data)
+        subject = certificates.read_name(parts.subject)
         extended = self._extended(parts.extensions, certificate)
         return IssuedFacts(
             data=data,
             serial=parts.serial.hex().lstrip("0") or "0",  # as `serial_name`
             sha256=hashlib.sha256(data).hexdigest(),
-            subject=parts.subject.text or certificate.subject.rfc4514_string(),
+            subject=subject.text or certificate.subject.rfc4514_string(),
             names=extended.names,
             usages=extended.usages,
             key_algorithm=usual_algorithm(parts.key) or _algorithm(certificate),
@@ -83,37 +80,17 @@ class IssuedReader:
         )
 
     def _extended(self, extensions: bytes, certificate: x509.Certificate) -> _Extended:
-        """What the extensions say, read once for all that differ in the key's identifier alone.
-
-        What stands before the identifier tells where it begins, so that equal bytes before it and
-        after it mean the same.
-        """
-        before, key_id, after = extensions.partition(_KEY_ID)
-        alike = before, after[_KEY_ID_BYTES:]
-        found = self._usual.get(alike)
+        """What the extensions say, read once for all that are alike."""
+        found = self._usual.get(extensions)
         if found is None:
             found = _read(certificate)
-            usual = not found.names and len(extensions) <= _USUAL_BYTES
-            if usual and (not key_id or _has_extension_at(len(before), extensions)):
-                if len(self._usual) >= _REMEMBERED:
-                    self._usual.clear()
-                self._usual[alike] = found
+            self._usual.keep(extensions, found)
         return found
 
 
 def serial_name(number: int) -> str:
     """A serial number as it names an object: lower-case hex without leading zeros."""
     return f"{number:x}"
-
-
-def _has_extension_at(place: int, extensions: bytes) -> bool:
-    """Whether an extension begins at a place; the identifier might also be part of another one."""
-    for part in der.children(extensions, 0, len(extensions)):
-        if part.tag == _EXTENSIONS:
-            every = der.element(extensions, part.start, part.stop)
-            found = der.children(extensions, every.start, every.stop)
-            return any(one.begin == place for one in found)
-    return False
 
 
 def _read(certificate: x509.Certificate) -> _Extended:

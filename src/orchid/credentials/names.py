@@ -141,33 +141,24 @@ class DistinguishedName:
 
     def encode(self) -> bytes:
         """Write the permitted attributes as a DER Name."""
-        present = {attribute.oid for attribute in self.attributes}
-        written = (self._relative_name(oid) for oid in _WRITTEN if oid in present)
-        return der.encode(der.SEQUENCE, *written)
+        return der.encode(der.SEQUENCE, *[_relative_name(*each) for each in self._written()])
 
     def permitted(self) -> "DistinguishedName":
         """Keep only what `encode` writes."""
-        present = {attribute.oid for attribute in self.attributes}
-        kept = (
-            Attribute(oid, value)
-            for oid in _WRITTEN
-            if oid in present
-            for value in sorted(self._written_values(oid))
-        )
+        kept = [
+            Attribute(oid, value) for oid, values in self._written() for value in sorted(values)
+        ]
         return DistinguishedName(tuple(kept))
 
-    def _written_values(self, oid: str) -> set[str]:
-        values = (self.common_name,) if oid == COMMON_NAME else self.values(oid)
-        return {value for value in values if value}
-
-    def _relative_name(self, oid: str) -> bytes:
-        values = self._written_values(oid)
-        if not values:
-            return b""
-        name = der.encode_oid(oid)
-        parts = [der.encode(der.SEQUENCE, name, _encode_string(value)) for value in values]
-        # A SET OF is sorted by its encoding in DER, whatever order the values came in.
-        return der.encode(der.SET, *sorted(parts))
+    def _written(self) -> list[tuple[str, set[str]]]:
+        """The attributes that are written, in their order, each with its values."""
+        found: dict[str, set[str]] = {}
+        for attribute in self.attributes:
+            if attribute.value:
+                found.setdefault(attribute.oid, set()).add(attribute.value)
+        if COMMON_NAME in found:
+            found[COMMON_NAME] = {self.common_name} - {""}
+        return [(oid, values) for oid in _WRITTEN if (values := found.get(oid))]
 
 
 class Named(Protocol):
@@ -258,6 +249,13 @@ def _read_string(tag: int, content: bytes) -> str | None:
         return content.decode(codec)
     except UnicodeDecodeError:
         raise BadString(f"invalid attribute value: invalid {name}") from None
+
+
+def _relative_name(oid: str, values: set[str]) -> bytes:
+    name = der.encode_oid(oid)
+    parts = [der.encode(der.SEQUENCE, name, _encode_string(value)) for value in values]
+    # A SET OF is sorted by its encoding in DER, whatever order the values came in.
+    return der.encode(der.SET, *sorted(parts))
 
 
 def _encode_string(value: str) -> bytes:

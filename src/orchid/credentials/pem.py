@@ -52,15 +52,16 @@ def split(
     text: bytes | str, *, max_bytes: int = MAX_BYTES, max_blocks: int = MAX_BLOCKS
 ) -> tuple[Block, ...]:
     """Find every block of a text."""
-    return tuple(_scan(_bounded(text, max_bytes), max_blocks))
+    data = _bounded(text, max_bytes)
+    if usual := _usual(data):
+        return (usual,)
+    return tuple(_scan(data, max_blocks))
 
 
 def first(text: bytes | str, *, max_bytes: int = MAX_BYTES) -> Block | None:
     """Find the first block of a text, whatever follows it."""
     data = _bounded(text, max_bytes)
-    if usual := _USUAL.fullmatch(data):
-        return _block(usual[1], b"", usual[2].translate(None, _BLANKS))
-    return next(_scan(data, MAX_BLOCKS), None)
+    return _usual(data) or next(_scan(data, MAX_BLOCKS), None)
 
 
 def encode(label: str, data: bytes) -> bytes:
@@ -79,6 +80,12 @@ def _bounded(text: bytes | str, max_bytes: int) -> bytes:
     if len(data) > max_bytes:
         raise TooMuchPem(f"PEM text of more than {max_bytes} bytes")
     return data
+
+
+def _usual(data: bytes) -> Block | None:
+    """The one block that a text is, if it looks like most."""
+    found = _USUAL.fullmatch(data)
+    return _block(found[1], b"", found[2].translate(None, _BLANKS)) if found else None
 
 
 def _scan(data: bytes, max_blocks: int) -> Iterator[Block]:

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from cryptography import x509
@@ -91,6 +91,8 @@ class SigningRequest:
     """A request whose signature fits its key."""
 
     subject: DistinguishedName
+    # What a certificate will have of it.
+    certified_subject: DistinguishedName
     public_key: CertifiedKey
     der: bytes = field(repr=False)
     # The key in its usual encoding, which may differ from the one that was sent.
@@ -107,19 +109,16 @@ class SigningRequest:
     def extensions(self) -> tuple[str, ...]:
         return tuple(self.extension_values)
 
-    @cached_property
-    def certified_subject(self) -> DistinguishedName:
-        """The subject that a certificate will have: what is left of the one that was sent."""
-        return self.subject.permitted()
-
     @property
     def key_algorithm(self) -> str:
         """The algorithm and size of the key, as profiles name them."""
         return usual_algorithm(self.spki) or algorithm_name(self.public_key)
 
-    @cached_property
+    @property
     def weakness(self) -> str | None:
         """Say why the key is not good enough for a certificate, or None."""
+        if usual_algorithm(self.spki):
+            return None
         key = self.public_key
         if isinstance(key, ec.EllipticCurvePublicKey):
             if key.curve.name not in _SIGNING_CURVES:
@@ -211,6 +210,7 @@ def _read(data: bytes, outer: der.Element) -> SigningRequest:
     key = data[key_info.begin : key_info.stop]
     return SigningRequest(
         subject=subject,
+        certified_subject=subject.permitted(),
         public_key=public,
         der=data,
         spki=key if usual_algorithm(key) else spki(public),

@@ -18,7 +18,7 @@ conditions is in wire/request_conditions.py.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Final
 
 from msgspec import Meta, field
@@ -300,26 +300,26 @@ def declare(names: Naming) -> Kind[CertificateSigningRequest]:
 
 def decisions(
     new: CertificateSigningRequest | None, old: CertificateSigningRequest | None, request: Request
-) -> Iterator[Fact]:
+) -> Sequence[Fact]:
     """For the ledger: each approval and denial, once."""
-    if (
-        not new
-        or not new.status.conditions
-        or (old and old.status.conditions == new.status.conditions)
-    ):
-        return
-    for type_, told in DECISIONS.items():
-        if new.has(type_) and not (old and old.has(type_)):
-            yield Fact(
-                told,
-                {"signer": new.spec.signer_name},
-                {
-                    "name": new.name,
-                    "request": hashlib.sha256(new.spec.request or b"").hexdigest(),
-                    "requester": new.spec.username,
-                    "decider": request.user.username,
-                },
-            )
+    stored = old.status.conditions if old else ()
+    if new is None or new.status.conditions == stored:
+        return ()
+    known, spec = [*map(TYPE, stored)], new.spec
+    return [
+        Fact(
+            told,
+            {"signer": spec.signer_name},
+            {
+                "name": new.name,
+                "request": hashlib.sha256(spec.request or b"").hexdigest(),
+                "requester": spec.username,
+                "decider": request.user.username,
+            },
+        )
+        for type_, told in DECISIONS.items()
+        if new.has(type_) and type_ not in known
+    ]
 
 
 def approver(

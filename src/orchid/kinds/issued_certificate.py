@@ -11,7 +11,6 @@ from typing import Annotated, Final
 
 from msgspec import field
 
-from orchid.credentials.issued_facts import IssuedFacts
 from orchid.engine.kind import Column, Endpoint, Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.tables import AGE, NAME
@@ -148,37 +147,9 @@ def declare(names: Naming) -> Kind[IssuedCertificate]:
             "spec.request.name": lambda one: one.spec.request.name,
             "status.revoked": lambda one: "true" if one.status.revoked else "false",
         },
+        sparse=("status.revoked",),
         records=issuance,
         endpoints=(Endpoint("status", writes=("status",), verbs=("get", "update")),),
-    )
-
-
-def spec_of(
-    facts: IssuedFacts,
-    signer_name: str,
-    *,
-    request: IssuedFor,
-    requester: Requester,
-    approver: Approver,
-    approval: Approval,
-) -> IssuedCertificateSpec:
-    """What the certificate itself says, and how it came about."""
-    return IssuedCertificateSpec(
-        signer_name=signer_name,
-        serial_number=facts.serial,
-        sha256=facts.sha256,
-        subject=facts.subject,
-        names=facts.names,
-        usages=facts.usages,
-        key=CertificateKey(algorithm=facts.key_algorithm, sha256=facts.key_sha256),
-        authority_key=facts.authority_key,
-        not_before=facts.not_before,
-        not_after=facts.not_after,
-        request=request,
-        requester=requester,
-        approver=approver,
-        approval=approval,
-        certificate=facts.data,
     )
 
 

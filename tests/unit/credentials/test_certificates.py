@@ -6,6 +6,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from orchid.credentials import certificates, der, names, pem
+from orchid.credentials.certificate_body import BEFORE_KEY_ID
 from orchid.credentials.refusals import CertificateRefused, MalformedCertificate
 from tests.unit.credentials import samples
 from tests.unit.credentials.chains import ROOT, authority, make
@@ -34,7 +35,7 @@ def test_identity_is_the_common_name_the_organizations_and_the_uid() -> None:
 def with_subject(*attributes: bytes) -> bytes:
     """Put any subject into a certificate; its signature does not matter for reading."""
     data = certificates.encode(make())
-    old = certificates.subject_bytes(data)
+    old = certificates.read_parts(data).subject
     outer = der.element(data, 0, len(data))
     body = der.element(data, outer.start, outer.stop)
     subject = samples.name(*((each,) for each in attributes))
@@ -157,3 +158,15 @@ def test_a_panic_while_reading_a_certificate_is_a_refusal(monkeypatch: pytest.Mo
 
     with pytest.raises(MalformedCertificate):
         certificates.parse(b"\x30\x00")
+
+
+def test_extensions_are_read_although_others_like_them_were_good() -> None:
+    """What looks like a key's identifier, in another extension, hides nothing that follows it."""
+    looks = x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3"), BEFORE_KEY_ID)
+    none = x509.BasicConstraints(ca=False, path_length=None)
+    data = certificates.encode(make(ca=None, usages=None, extra=((looks, False), (none, True))))
+    certificates.parse(data)
+    no_sequence = data.replace(bytes.fromhex("04023000"), bytes.fromhex("04023100"))
+
+    with pytest.raises(MalformedCertificate):
+        certificates.parse(no_sequence)

@@ -206,7 +206,7 @@ def test_names_that_were_sound_without_a_subject_are_looked_at_again(
     assert sign(request("", (), alternative_names=host), profile=samples.CLIENT)
 
     def critical(oid: bytes, value: bytes, *, critical: bool = False) -> bytes:
-        names_too = critical or oid == certificate_body._ALTERNATIVE_NAME
+        names_too = critical or oid == certificate_body.ALTERNATIVE_NAMES
         return HONEST_EXTENSION(oid, value, critical=names_too)
 
     monkeypatch.setattr(certificate_body, "encode_extension", critical)

@@ -1,0 +1,77 @@
+"""IssuedCertificate: selected by whether it was revoked, and decoded only if it may have been."""
+
+import pytest
+
+from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.objects import stored_form
+from orchid.engine.request import Options
+from orchid.engine.verbs.listing import Selection
+from orchid.kinds.issued_certificate import (
+    IssuedCertificate,
+    IssuedCertificateSpec,
+    IssuedCertificateStatus,
+    Revoked,
+    declare,
+)
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.naming import ORCH
+
+KIND = declare(ORCH)
+GOOD = IssuedCertificateStatus()
+TAKEN_BACK = IssuedCertificateStatus(revoked=Revoked(reason="keyCompromise"))
+# None of these is the field: two texts with its name in quotes, and a label of that name.
+TEXTS = ('CN="revoked"', 'CN="revoked":{}', "CN=revoked")
+LABELLED = ObjectMeta(name="a1", uid="u", labels={"revoked": "true"})
+
+
+def stored(
+    status: IssuedCertificateStatus, subject: str = "CN=jane", meta: ObjectMeta | None = None
+) -> Entry[IssuedCertificate]:
+    one = IssuedCertificate(
+        kind=KIND.name,
+        api_version=KIND.api_version,
+        metadata=meta or ObjectMeta(name="a1", uid="u"),
+        spec=IssuedCertificateSpec(subject=subject),
+        status=status,
+    )
+    return Entry.stored(KIND, KIND.key("", "a1"), stored_form(one), 7)
+
+
+def selected(selector: str, entry: Entry[IssuedCertificate]) -> bool:
+    return Selection(KIND, Options(field_selector=selector)).matches(entry)
+
+
+@pytest.mark.parametrize(
+    ("selector", "good", "taken_back"),
+    [
+        ("status.revoked=true", False, True),
+        ("status.revoked=false", True, False),
+        ("status.revoked!=true", True, False),
+        ("status.revoked!=false", False, True),
+        ("status.revoked=other", False, False),
+        ("status.revoked!=other", True, True),
+        ("status.revoked=true,spec.request.name=", False, True),
+    ],
+)
+@pytest.mark.parametrize("subject", ["CN=jane", *TEXTS])
+def test_a_revoked_certificate_is_selected_as_such(
+    selector: str, good: bool, taken_back: bool, subject: str
+) -> None:
+    """What is left out in JSON counts as false, whatever other fields say."""
+    assert selected(selector, stored(GOOD, subject)) is good
+    assert selected(selector, stored(TAKEN_BACK, subject)) is taken_back
+
+
+def test_a_label_of_that_name_revokes_nothing() -> None:
+    """The name of the field may stand elsewhere in an object."""
+    assert not selected("status.revoked=true", stored(GOOD, meta=LABELLED))
+    assert selected("status.revoked=true", stored(TAKEN_BACK, meta=LABELLED))
+
+
+def test_a_certificate_that_is_good_is_not_decoded() -> None:
+    """Each new certificate is shown to whoever waits for revoked ones: that must cost little."""
+    entry = stored(GOOD)
+
+    assert not selected("status.revoked=true", entry)
+
+    assert entry._object is None
