@@ -82,6 +82,11 @@ class Client:
     def go_on_reading(self) -> None:
         cast(asyncio.Transport, self.writer.transport).resume_reading()
 
+    def keep_little(self) -> None:
+        """Have the kernel hold little of what comes, as a slow line does."""
+        connected = self.writer.get_extra_info("socket")
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
+
     def reset(self) -> None:
         """Leave without a word: the server sees a reset, not the end of a stream."""
         leave_at_once = struct.pack("ii", 1, 0)

@@ -31,6 +31,7 @@ from orchid.server.sockets.streaming import (
     open_on,
 )
 from orchid.server.sockets.unfinished import UnfinishedRequest
+from orchid.server.sockets.unsent import unsent_bytes
 from orchid.server.sockets.websocket import SWITCHING, WebSocketStream
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -142,7 +143,7 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.blocked = True
-        self._unsent = self._transport.get_write_buffer_size()
+        self._unsent = unsent_bytes(self._transport)
         self.deadline = self._service.monotonic() + self._service.limits.write_timeout
 
     def resume_writing(self) -> None:
@@ -491,7 +492,7 @@ class Connection(asyncio.Protocol):
             current.end()
 
     def _expire_writing(self, now: float) -> None:
-        unsent = self._transport.get_write_buffer_size()
+        unsent = unsent_bytes(self._transport)
         if 0 < unsent < self._unsent:
             self._unsent = unsent  # slow, but it reads
             self.deadline = now + self._service.limits.write_timeout

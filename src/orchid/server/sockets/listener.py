@@ -178,12 +178,19 @@ class Listener:
         service.settle()
         try:
             async with asyncio.timeout(grace):
-                await service.quiet.wait()
+                await self._all_ended()
         except TimeoutError:
             await self._cut_off_all()
         await asyncio.gather(*self._arriving, return_exceptions=True)
+        service.deadlines.close()
         if self._timer is not None:
             self._timer.cancel()
+
+    async def _all_ended(self) -> None:
+        """Wait for the last connection, then for handlers whose clients have gone."""
+        await self._service.quiet.wait()
+        while tasks := self._service.tasks:
+            await asyncio.wait(tasks)
 
     async def _cut_off_all(self) -> None:
         for connection in tuple(self._service.connections):
@@ -192,7 +199,7 @@ class Listener:
             task.cancel()
         try:
             async with asyncio.timeout(_SHUTDOWN_SECONDS):
-                await self._service.quiet.wait()
+                await self._all_ended()
         except TimeoutError:
             log.error("listener.drain_incomplete: %d", len(self._service.tasks))
 

@@ -16,6 +16,7 @@ import msgspec
 
 from orchid.clock import Monotonic
 from orchid.server.sockets.budget import Budget
+from orchid.server.sockets.deadlines import Deadlines
 from orchid.server.sockets.messages import Handler, HttpRequest, Recognize, Response
 from orchid.server.sockets.reader import SMALLEST_REQUEST
 from orchid.server.sockets.turns import Turns
@@ -101,6 +102,7 @@ class ListenerState:
         "connections",
         "context",
         "cut_off",
+        "deadlines",
         "draining",
         "dropped",
         "failure",
@@ -155,8 +157,9 @@ class ListenerState:
             limits.max_unsent_answers, limits.max_unsent_answers_per_address
         )
         self.tasks: set[asyncio.Task[None]] = set()
+        self.deadlines = Deadlines(monotonic)  # of requests that wait for something
         self.draining = False
-        self.quiet = asyncio.Event()  # set once draining has nothing left to wait for
+        self.quiet = asyncio.Event()  # set once draining has no connection left to wait for
         self.requests = 0
         self.refusals = 0
         self.cut_off = 0
@@ -217,15 +220,9 @@ class ListenerState:
             other.abort()
 
     def settle(self) -> None:
-        """Notice that a connection or a task has ended."""
-        if self.draining and not self.connections and not self.tasks:
+        """Notice that a connection has ended."""
+        if self.draining and not self.connections:
             self.quiet.set()
-
-    def finished(self, task: asyncio.Task[None]) -> None:
-        """Let go of a task that has ended."""
-        self.tasks.discard(task)
-        if self.draining:
-            self.settle()
 
 
 def phrase(status: int) -> str:

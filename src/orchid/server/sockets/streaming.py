@@ -22,7 +22,6 @@ log = logging.getLogger(__name__)
 _PIECE = 128 << 10
 _BYTES_AT_ONCE = 1 << 20  # of a long body, in one turn of the event loop
 _LAST_CHUNK = b"0\r\n\r\n"
-_LONGEST_TIMER = 86_400.0  # event loops refuse infinity
 
 Answer = Response | Stream
 Resume = Callable[[Arrived, Answer], None]
@@ -46,7 +45,7 @@ class StreamConnection(Protocol):
 class PendingRequest:
     """A request whose handler waits for something."""
 
-    __slots__ = ("_arrived", "_resume", "_service", "_task", "_timer")
+    __slots__ = ("_arrived", "_resume", "_service", "_task")
 
     def __init__(
         self,
@@ -59,12 +58,10 @@ class PendingRequest:
         self._resume: Resume | None = resume  # takes the answer; None once nobody wants it
         self._service = service
         self._arrived = arrived
-        loop = service.loop
-        seconds = min(arrived.request.timeout, _LONGEST_TIMER)
-        self._timer = loop.call_later(seconds, self._expire)
-        self._task: asyncio.Task[None] = loop.create_task(self._run(rest), context=context)
+        service.deadlines.add(self, arrived.request.timeout)
+        self._task: asyncio.Task[None] = service.loop.create_task(self._run(rest), context=context)
         service.tasks.add(self._task)
-        self._task.add_done_callback(service.finished)
+        self._task.add_done_callback(service.tasks.discard)
 
     def let_go(self) -> None:
         """The client has gone: run on, and drop the answer."""
@@ -78,10 +75,11 @@ class PendingRequest:
             if self._arrived.answered:
                 return  # too late, and the client knows
             answer = self._service.failed(self._arrived.request, error)
-        self._timer.cancel()
+        self._service.deadlines.pop(self, None)
         self._deliver(answer)
 
-    def _expire(self) -> None:
+    def expire(self) -> None:
+        """Answer in the handler's place, which has taken too long."""
         self._task.cancel()
         self._deliver(self._service.timeout_response)
 
@@ -112,7 +110,7 @@ class PendingRecognition:
         self._service = service
         self._task: asyncio.Task[None] = service.loop.create_task(self._run(rest), context=context)
         service.tasks.add(self._task)
-        self._task.add_done_callback(service.finished)
+        self._task.add_done_callback(service.tasks.discard)
 
     def let_go(self) -> None:
         """The client has gone: nobody needs the answer."""

@@ -309,6 +309,32 @@ async def test_draining_finishes_streams_and_requests_and_closes_the_idle() -> N
             await running.connect()
 
 
+async def test_draining_waits_for_a_handler_whose_client_has_gone() -> None:
+    """What it does is to be done before the server ends."""
+    gate, ended = asyncio.Event(), []
+
+    async def handler(request: HttpRequest) -> Response:
+        await gate.wait()
+        ended.append(request.path)
+        return Response(200)
+
+    async with serving(handler) as running:
+        client = await running.connect()
+        client.get("/left")
+        await until(lambda: running.listener.requests == 1)
+        client.reset()
+        await until(lambda: running.listener.connections == 0)
+
+        draining = asyncio.create_task(running.listener.drain(grace=PATIENCE))
+        await until(running.listener._service.quiet.is_set)
+        waited = not draining.done()
+        gate.set()
+        await draining
+
+    assert waited
+    assert ended == ["/left"]
+
+
 async def test_draining_cuts_off_what_does_not_end_in_time() -> None:
     """Grace is finite: the handler is cancelled, the connection closed."""
     ended = []
