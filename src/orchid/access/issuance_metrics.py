@@ -30,7 +30,9 @@ OTHER: Final = "other"
 MOST_NAMED: Final = 100  # signers of authorities that have a label of their own
 BOUND_TO: Final = {"Pod": "pod", "Secret": "secret", "Node": "node"}
 
-# Without one of these there is no outcome; most requests need not be decoded.
+# Without one of these in its status there is no outcome; most requests need not be decoded. The
+# status stands last, so that it is found from the end.
+_STATUS: Final = b',"status":{'
 _SIGNS: Final = (b'"certificate":"', b'"Denied"', b'"Failed"')
 
 
@@ -118,8 +120,10 @@ def outcome_of(entry: Entry[CertificateSigningRequest] | None) -> str:
     """What became of a request, or "" while nothing has."""
     if entry is None:
         return ""
+    tail = entry.tail
+    status = tail.rfind(_STATUS)
     for sign in _SIGNS:
-        if sign in entry.tail:
+        if tail.find(sign, status) >= 0:
             break
     else:
         return ""

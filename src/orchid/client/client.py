@@ -21,14 +21,15 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from orchid.client.transport import Transport
+from orchid.client.transport import Events, Transport
+from orchid.engine.cache.entry import Entry
 from orchid.engine.catalog import Catalog
 from orchid.engine.kind import Kind
 from orchid.outbound.answer import Answer
 from orchid.outbound.failures import CallFailed
 from orchid.outbound.https_client import JSON, ServerRefused
 from orchid.wire import errors
-from orchid.wire.codec.documents import encode
+from orchid.wire.codec.documents import EncodedObject, encode
 from orchid.wire.errors import ApiError, Expired
 from orchid.wire.meta import Object
 from orchid.wire.status import ListMeta, Status
@@ -67,15 +68,18 @@ class WatchedChange(msgspec.Struct, Generic[T], eq=False):
     """One event. Its object is decoded only when somebody asks for it."""
 
     type: str
-    data: msgspec.Raw
+    data: msgspec.Raw | bytes
     _decoder: Any
+    _entry: Entry[T] | None = None  # which may be decoded already, by somebody else
     _object: T | None = None
 
     @property
     def object(self) -> T:
         found = self._object
         if found is None:
-            found = self._object = self._decoder.decode(self.data)
+            entry = self._entry
+            found = self._decoder.decode(self.data) if entry is None else entry.object
+            self._object = found
         return found
 
 
@@ -235,14 +239,10 @@ class Client:
     ) -> AsyncGenerator[list[WatchedChange[T]], None]:
         pause = SHORTEST_PAUSE
         while True:
-            latest: msgspec.Raw | None = None
+            latest: msgspec.Raw | bytes | None = None
             try:
                 async with self._transport.stream(self._watch_target(wanted, position)) as pieces:
-                    async for lines in _lines(pieces):
-                        batch: list[WatchedChange[T]] = [
-                            WatchedChange(event.type, event.object, decoder)
-                            for event in map(_event, lines)
-                        ]
+                    async for batch in _batches(pieces, decoder):
                         _refuse_error(batch)
                         latest, pause = batch[-1].data, SHORTEST_PAUSE
                         yield [event for event in batch if event.type != BOOKMARK]
@@ -312,19 +312,32 @@ def _read_as(wanted: ListSelection[Any]) -> type[Any]:
     return wanted.read_as or wanted.of
 
 
-def _body(kind: Kind[Any], new: Object) -> bytes:
+def _body(kind: Kind[Any], new: Object) -> EncodedObject:
     if new.kind != kind.name or new.api_version != kind.api_version:
         new = replace(new, kind=kind.name, api_version=kind.api_version)
-    return encode(new)
+    return EncodedObject.of(new)
 
 
-async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
-    """Whole lines, as many at once as have come."""
+async def _batches(
+    pieces: AsyncIterator[bytes | Events], decoder: msgspec.json.Decoder[T]
+) -> AsyncIterator[list[WatchedChange[T]]]:
+    """The events of a watch, as many at once as have come: each a line, or as the server has it."""
     rest = b""
+    batch: list[WatchedChange[T]]
     async for piece in pieces:
-        *lines, rest = (rest + piece).split(b"\n")
-        if lines:
-            yield lines
+        if isinstance(piece, bytes):
+            *lines, rest = (rest + piece).split(b"\n")
+            batch = [WatchedChange(one.type, one.object, decoder) for one in map(_event, lines)]
+        else:
+            is_whole = piece[0][1].kind.type is decoder.type  # they are all of one kind
+            batch = [
+                WatchedChange(
+                    type_, entry.kind.head + entry.tail, decoder, entry if is_whole else None
+                )
+                for type_, entry in piece
+            ]
+        if batch:
+            yield batch
 
 
 def _refuse_error(batch: list[WatchedChange[Any]]) -> None:

@@ -4,19 +4,26 @@ There are two: outbound/https_client.py over TLS, and server/sockets/in_process.
 own chain without sockets. Neither retries, and neither knows what an object is.
 """
 
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
+from orchid.engine.cache.entry import Entry
 from orchid.outbound.answer import Answer
-from orchid.outbound.https_client import JSON, HttpsClient, Pieces
+from orchid.outbound.https_client import JSON, HttpsClient
+
+Events = Sequence[tuple[str, Entry[Any]]]  # of a watch: the type of each, and the object
 
 
 class Transport(Protocol):
     async def send(self, method: str, target: str, body: bytes = b"", media: str = JSON) -> Answer:
         """Send one request and wait for the whole answer; raises CallFailed without one."""
 
-    def stream(self, target: str) -> AbstractAsyncContextManager[Pieces]:
-        """Open a stream; raises ServerRefused unless the answer is a success."""
+    def stream(self, target: str) -> AbstractAsyncContextManager[AsyncIterator[bytes | Events]]:
+        """Open a stream; raises ServerRefused unless the answer is a success.
+
+        Its pieces are bytes. A server in this process may give events of a watch in their place.
+        """
 
     async def close(self) -> None: ...
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from functools import cached_property
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -46,6 +46,13 @@ class Column(msgspec.Struct, frozen=True):
     format: str = ""
     description: str = ""
     priority: int = 0
+
+
+class Unset(NamedTuple):
+    """A field that an object may lack: its name in JSON, and its value where that is missing."""
+
+    name: bytes
+    value: str
 
 
 class Acting(Protocol[T]):
@@ -83,6 +90,8 @@ class Kind(Generic[T]):
     categories: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
     selectable: Mapping[str, Callable[[T], str]] = field(default_factory=dict)
+    # Those of them that few objects have, and that are made from the field of that name alone.
+    sparse: tuple[str, ...] = ()
     endpoints: tuple[Endpoint, ...] = ()
     # What writes to the main endpoint may change; everything else keeps its stored value.
     # None: every field. `creates` is the same for a create, where it differs.
@@ -172,6 +181,22 @@ class Kind(Generic[T]):
         """Where this kind's objects stand in the store; independent of the naming and version."""
         word = self.stored.group.partition(".")[0]
         return f"{word}/{self.plural}/" if word else f"core/{self.plural}/"
+
+    @cached_property
+    def unset(self) -> Mapping[str, Unset]:
+        """The sparse fields. To select by one, an object that lacks it need not be decoded.
+
+        What JSON leaves out has the value that it has in a new object. An object whose bytes have
+        the name somewhere, in whatever place, is decoded all the same.
+        """
+        if self.is_renamed:
+            return {}  # the bytes have the names of the stored kind
+        return {
+            path: Unset(
+                b'"%b"' % path.rpartition(".")[2].encode(), self.selectable[path](self.type())
+            )
+            for path in self.sparse
+        }
 
     @cached_property
     def head(self) -> bytes:

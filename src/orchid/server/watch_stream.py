@@ -6,6 +6,7 @@ What was there before a watch is no reason to be cut off: it is sent as the clie
 """
 
 import asyncio
+import itertools
 from collections.abc import Generator, Iterable
 from typing import Any
 
@@ -77,7 +78,10 @@ class EventForm:
             forms = change.forms = {}
         found = forms.get(key)
         if found is None:
-            found = forms[key] = Chunk(self.event(type_, entry))
+            if entry.kind is not self.kind:
+                entry = entry.served_as(self.kind)
+            events = ((type_, entry),) if self.transform is Transform.NONE else ()
+            found = forms[key] = Chunk(self.event(type_, entry), events)
         return found
 
     def _transformed(self, entry: Entry[Any]) -> bytes:
@@ -175,7 +179,7 @@ class WatchStream:
         if cache.told_together is None or cache.told_together[0] != events:
             data = [event.data for event in events]
             size = sum(map(len, data))
-            piece = [Chunk(b"".join(data))] if size <= PIECE_SIZE else events
+            piece = [Chunk(b"".join(data), _named(events))] if size <= PIECE_SIZE else events
             cache.told_together = (events, piece)
         return cache.told_together[1]
 
@@ -266,3 +270,9 @@ class WatchStream:
         for timer in (self._end_timer, self._bookmark_timer):
             if timer is not None:
                 timer.cancel()
+
+
+def _named(chunks: list[Chunk]) -> list[Any]:
+    """The events in several chunks; none unless every chunk names its own."""
+    named = [chunk.events for chunk in chunks]
+    return list(itertools.chain.from_iterable(named)) if all(named) else []

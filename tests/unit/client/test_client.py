@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import json
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,10 +14,12 @@ from orchid.client.client import ADDED, DELETED, LISTED, MODIFIED, Client, ListS
 from orchid.credentials.secret import SecretValue as Hidden
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.role import ClusterRole
-from orchid.outbound.failures import CallFailed
+from orchid.outbound.failures import CallFailed, TimedOut
 from orchid.outbound.https_client import HttpsClient
 from orchid.outbound.remote import InvalidRemote, Remote, read_kubeconfig
+from orchid.server.sockets import in_process
 from orchid.server.sockets.in_process import InProcessTransport, _Reading
+from orchid.server.sockets.messages import Chunk, HttpRequest, Peer, Response
 from orchid.wire.errors import (
     AlreadyExists,
     Conflict,
@@ -157,6 +160,33 @@ async def test_follow_without_what_exists_tells_only_what_happens(client: Client
     assert (event.type, event.object.name) == (DELETED, "old")
 
 
+async def test_those_who_follow_in_process_share_what_is_decoded(world: Beside) -> None:
+    """An event is the server's own object, decoded once; parts of it are read from its bytes."""
+    wanted = (
+        ListSelection(ConfigMap, "default", existing=False),
+        ListSelection(ConfigMap, fields="metadata.name=c", existing=False),
+        ListSelection(ConfigMap, "default", existing=False, read_as=Object),
+    )
+    listeners = world.server.feed.of(ConfigMap).listeners
+    before = len(listeners)
+    followers = [world.admin.follow(one) for one in wanted]
+    async with asyncio.timeout(PATIENCE):
+        assert [await anext(one) for one in followers] == [[], [], []]
+        waiting = [asyncio.ensure_future(anext(one)) for one in followers]
+        while len(listeners) < before + len(wanted):  # noqa: ASYNC110 -- until all of them watch
+            await asyncio.sleep(0)
+        made = await world.admin.create(config("c", key="one"))
+        [whole], [selected], [part] = [await one for one in waiting]
+    for one in followers:
+        await one.aclose()
+
+    assert [event.type for event in (whole, selected, part)] == [ADDED] * 3
+    assert whole.object == made
+    assert whole.object is selected.object
+    assert type(part.object) is Object
+    assert part.object.metadata == made.metadata
+
+
 async def test_caller_without_rights_is_refused_by_name(world: Beside) -> None:
     """In process, too, everybody is somebody."""
     nobody = world.server.clients.of_user(UserInfo(username="nobody"))
@@ -167,19 +197,68 @@ async def test_caller_without_rights_is_refused_by_name(world: Beside) -> None:
 
 async def test_peer_that_nobody_introduced_is_not_let_in(world: Beside) -> None:
     """Being in the same process proves nothing; only the very object does."""
-    from orchid.server.sockets.messages import Peer
-
     stranger = Client(InProcessTransport(world.server.chain, Peer(""), "x"), world.admin.catalog)
 
     with pytest.raises(Unauthorized):
         await stranger.get(ConfigMap, "c", "default")
 
 
+async def test_what_is_sent_in_process_is_on_record(tmp_path: Path) -> None:
+    """The server takes the object as it is, and audit records it as that of anybody."""
+    policy, log = tmp_path / "policy.yaml", tmp_path / "audit.log"
+    policy.write_text("apiVersion: audit.orch.io/v1\nkind: Policy\nrules: [{level: Request}]\n")
+    audit = {"audit_policy_file": str(policy), "audit_log_path": str(log)}
+
+    async with beside(tmp_path / "data", **audit) as world:
+        made = await world.admin.create(ClusterRole(metadata=ObjectMeta(name="c")))
+        await world.admin.update(made.with_meta(labels={"a": "b"}))
+
+    recorded = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [
+        (event["verb"], event["user"]["username"], event["requestObject"]["metadata"].get("labels"))
+        for event in recorded
+        if event["stage"] == "ResponseComplete" and event["objectRef"].get("name") == "c"
+    ] == [("create", "admin", None), ("update", "admin", {"a": "b"})]
+
+
+async def test_call_in_process_never_hangs_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call that gets no answer ends by itself, also one begun after another was answered."""
+    monkeypatch.setattr(in_process, "TIMEOUT", 0.01)
+
+    async def asked(http: HttpRequest) -> Response:
+        if http.path != "/answered":
+            await asyncio.get_running_loop().create_future()
+        return Response(200)
+
+    transport = InProcessTransport(asked, Peer(""), "x")
+    async with asyncio.timeout(PATIENCE):
+        answered = await transport.send("GET", "/answered")
+        two = [transport.send("GET", "/a"), transport.send("GET", "/b")]
+        ended = await asyncio.gather(*two, return_exceptions=True)
+        with pytest.raises(TimedOut, match=r"no answer within 0\.01 seconds"):
+            await transport.send("GET", "/c")
+
+    assert answered.status == 200
+    assert [type(one) for one in ended] == [TimedOut, TimedOut]
+
+
+async def test_call_in_process_that_is_cancelled_is_not_late() -> None:
+    """Whoever cancels a controller sees that it was cancelled."""
+
+    async def asked(_: HttpRequest) -> Response:
+        await asyncio.get_running_loop().create_future()
+        return Response(200)
+
+    task = asyncio.create_task(InProcessTransport(asked, Peer(""), "x").send("GET", "/a"))
+    await asyncio.sleep(0)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 async def test_unread_stream_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded also where no socket pushes back."""
-    from orchid.server.sockets import in_process
-    from orchid.server.sockets.messages import Chunk
-
     monkeypatch.setattr(in_process, "MAX_UNREAD", 10)
     reading = _Reading()
     for _ in range(3):
@@ -187,7 +266,7 @@ async def test_unread_stream_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None
 
     assert reading.closed
     pieces = reading.pieces()
-    assert await anext(pieces) == b"1234567812345678"
+    assert [await anext(pieces), await anext(pieces)] == [b"12345678", b"12345678"]
     with pytest.raises(CallFailed):
         await anext(pieces)
 

@@ -110,6 +110,9 @@ def field_value(kind: Kind[Any], entry: Entry[Any], name: str) -> str:
         return entry.meta.name
     if name == "metadata.namespace":
         return entry.meta.namespace
+    unset = kind.unset.get(name)
+    if unset is not None and unset.name not in entry.tail:
+        return unset.value
     return str(kind.selectable[name](entry.object))
 
 

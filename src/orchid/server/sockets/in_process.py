@@ -2,7 +2,8 @@
 
 `InProcessTransport` makes an `HttpRequest` and calls the handler that the listener would call, so
 that a request from inside is authenticated, authorized, admitted and recorded like any other. Who
-is calling is shown by the `Peer` it presents: see access/authenticators/in_process.py.
+is calling is shown by the `Peer` it presents: see access/authenticators/in_process.py. The events
+of a watch are read as what they were made from, which saves encoding and decoding.
 
 A watcher that leaves too much unread is cut off, as a client behind a socket would be.
 """
@@ -13,10 +14,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from orchid.client.transport import Transport
+from orchid.client.transport import Events, Transport
 from orchid.outbound.answer import Answer
 from orchid.outbound.failures import AnswerRefused, ServerUnreachable, TimedOut
-from orchid.outbound.https_client import JSON, Pieces, ServerRefused
+from orchid.outbound.https_client import JSON, ServerRefused
 from orchid.server.sockets.messages import Chunk, Handler, HttpRequest, Peer, Response, Sink
 
 MAX_UNREAD = 64 << 20  # one batch of a busy server fits many times over
@@ -46,7 +47,7 @@ class InProcessTransport:
         raise AnswerRefused("the answer is a stream")
 
     @asynccontextmanager
-    async def stream(self, target: str) -> AsyncIterator[Pieces]:
+    async def stream(self, target: str) -> AsyncIterator[AsyncIterator[bytes | Events]]:
         answer = await self._handler(self._request("GET", target, b"", JSON))
         if isinstance(answer, Response):
             raise ServerRefused(Answer(answer.status, answer.body))
@@ -76,7 +77,7 @@ class _Reading:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[bytes] = deque()
+        self._waiting: deque[Chunk] = deque()
         self._unread = 0
         self._reader: asyncio.Future[None] | None = None
         self._next_step: Callable[[], None] | None = None
@@ -96,7 +97,7 @@ class _Reading:
     def send(self, chunk: Chunk) -> None:
         if self._closed:
             return
-        self._waiting.append(chunk.data)
+        self._waiting.append(chunk)
         self._unread += len(chunk.data)
         if self._unread > MAX_UNREAD:
             self.abort()
@@ -126,16 +127,15 @@ class _Reading:
         else:
             self._callbacks.append(callback)
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def pieces(self) -> AsyncIterator[bytes | Events]:
         while True:
             if self._waiting:
-                piece = b"".join(self._waiting)
-                self._waiting.clear()
-                self._unread = 0
-                step, self._next_step = self._next_step, None
-                if step is not None:
-                    self._loop.call_soon(step)
-                yield piece
+                chunk = self._waiting.popleft()
+                self._unread -= len(chunk.data)
+                if self._next_step is not None and not self._waiting:
+                    self._loop.call_soon(self._next_step)
+                    self._next_step = None
+                yield chunk.events or chunk.data
             elif self._cut_off:
                 raise ServerUnreachable("the stream was cut off: too much was left unread")
             elif self._closed:

@@ -15,7 +15,7 @@ each request runs in a copy of the context.
 A client that goes away does not cancel a handler: it runs to its end and its answer is dropped.
 """
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
@@ -89,12 +89,16 @@ class Response(msgspec.Struct, eq=False):
 
 
 class Chunk:
-    """A piece of a stream; its HTTP framing is made once and shared by every stream it goes to."""
+    """A piece of a stream; its HTTP framing is made once and shared by every stream it goes to.
 
-    __slots__ = ("data", "framed")
+    A piece that holds whole events of a watch may name them, for those who read in this process.
+    """
 
-    def __init__(self, data: bytes) -> None:
+    __slots__ = ("data", "events", "framed")
+
+    def __init__(self, data: bytes, events: Sequence[Any] = ()) -> None:
         self.data = data
+        self.events = events  # each a type and an Entry; empty when only the bytes tell
         # An empty chunk would end the stream (RFC 9112, 7.1), so it frames to nothing.
         self.framed = b"%x\r\n%b\r\n" % (len(data), data) if data else b""
 

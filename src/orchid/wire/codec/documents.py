@@ -1,6 +1,7 @@
 """Bytes to objects and back, strictly.
 
     encode(obj)                                     compact JSON, as stored and sent
+    EncodedObject.of(obj)                           the same, with the object beside it
     Decoder(ServiceAccount).decode(body, findings=True)   (object, ['unknown field "spec.x"', ...])
     Decoder(ServiceAccount).stored(data)            the same for bytes we wrote ourselves
     convert(value, ServiceAccount), to_builtins(obj)      plain dicts instead of bytes, for patches
@@ -27,6 +28,7 @@ from orchid.wire.struct import Wire
 
 __all__ = [
     "Decoder",
+    "EncodedObject",
     "Malformed",
     "TypeMeta",
     "Undecodable",
@@ -67,6 +69,24 @@ def encode(value: Any) -> bytes:
         for sign, escape in _HTML_ESCAPES.items():
             data = data.replace(sign, escape)
     return data
+
+
+class EncodedObject(bytes):
+    """The bytes of an object, with the object they were made from.
+
+    Inside one process the reader may take the object and need not decode the bytes. What comes over
+    a socket is plain bytes.
+    """
+
+    decoded: Any
+
+    @classmethod
+    def of(cls, value: Any) -> "EncodedObject":
+        made = cls(encode(value))
+        made.decoded = value
+        return made
+
+    __repr__ = object.__repr__  # shows no byte: there may be a secret in it
 
 
 def pretty(data: bytes) -> bytes:
