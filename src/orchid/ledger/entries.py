@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
+from orchid.wire.text import whole_seconds
+
 LARGEST_ENTRY: Final = 4096
 """Bytes; a bundle of 256 entries must fit into one value of the store."""
 
@@ -47,7 +49,7 @@ def entry(fact: Fact, uid: str, now: datetime) -> bytes:
 
     Without a uid it is about no object, and nothing can be sealed.
     """
-    content: dict[str, Any] = {**fact.clear, "type": fact.type, "time": now.replace(microsecond=0)}
+    content = {**fact.clear, "type": fact.type, "time": whole_seconds(now)}
     if uid:
         sealed = _sealed(uid, {UID: uid, **fact.sealed})
         content["object"] = sealed.pop(UID)

@@ -59,6 +59,11 @@ def pending_since(key: str) -> float:
     return int(key.removeprefix(PENDING.start).partition("-")[0]) / 1000
 
 
+def pending_before(key: str, seconds: float) -> str:
+    """Behind the keys of pending entries that are older than this one by so many seconds."""
+    return f"{PENDING.start}{int((pending_since(key) - seconds) * 1000):013d}"
+
+
 def segment_key(index: int) -> str:
     return f"{PREFIX}entries/{index:016d}"
 

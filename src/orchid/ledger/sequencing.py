@@ -5,10 +5,10 @@ and removes them from among the pending. The signature and the tiles that are wr
 commit the same for one entry as for many. So a second's worth of them gathers between two looks.
 
 Many entries are removed as one range of keys, and only if nothing came into it since it was read:
-an entry is never removed without its place. Keys begin with the time, so a range that was there a
-second ago is quiet by now. `run` leaves what is newer for the next look, unless there is little of
-it. Where a range is not quiet after all, its entries are removed one by one; clocks decide about
-the speed alone.
+an entry is never removed without its place. Keys begin with the time, so what is a little older
+than the newest entry is quiet by now, and so is all that was there a second ago. `run` leaves the
+rest for the next look. Where a range is not quiet after all, or there are few entries, they are
+removed one by one; clocks decide about the speed alone.
 
 The head moves by compare-and-swap: of several servers that try at once, one succeeds and the others
 look again. So every entry is logged once, and the log never branches. Only the right edge of the
@@ -48,6 +48,7 @@ log = logging.getLogger(__name__)
 _key, _order = attrgetter("key"), attrgetter("revision", "key")
 
 INTERVAL_SECONDS: Final = 1.0
+QUIET_SECONDS: Final = 0.25  # from the time of an entry until its commit is over, usually
 FIRST_HURRY = 10  # times as often, until the log has begun
 PAGE: Final = 2048  # pending entries that are read at once
 MOST_AT_ONCE: Final = 512  # entries in one commit; the event loop waits for their hashes
@@ -112,10 +113,7 @@ class Sequencer:
             pass
 
     async def look(self) -> None:
-        """Give those entries their places that were seen by the last look; others if they are few.
-
-        What came since gathers for the next look.
-        """
+        """Give entries their places; of many, the newest ones gather for the next look."""
         quiet = self._seen
         while await self.step(quiet):
             pass
@@ -142,8 +140,12 @@ class Sequencer:
     async def _log_page(self, page: Page, quiet: str) -> bool:
         """Log what was read after the end; say whether that has to be read again."""
         self._seen = page.records[-1].key if page.records else ""
-        old = bisect_right(page.records, self._seen if page.more else quiet, key=_key)
-        ranges, new = page.records[:old], page.records[old:]
+        if len(page.records) <= MOST_SINGLE:
+            await self._log_singly(page.records)
+            return False
+        settled = places.pending_before(self._seen, QUIET_SECONDS)
+        quiet = self._seen if page.more else max(quiet, settled)
+        ranges = page.records[: bisect_right(page.records, quiet, key=_key)]
         while ranges and self._end is not None:
             some = _some(ranges, MOST_AT_ONCE, MOST_BYTES - self._end.unjoined_bytes())
             span = Span(some[0].key, some[-1].key + "\0")
@@ -155,8 +157,6 @@ class Sequencer:
                 await self._log_singly(some)  # another entry came between them
                 return True
             ranges = ranges[len(some) :]
-        if len(new) <= MOST_SINGLE:
-            await self._log_singly(new)
         return False
 
     async def _log_singly(self, waiting: Sequence[Record]) -> None:

@@ -21,11 +21,11 @@ def sequencer(store: Store) -> Sequencer:
     return Sequencer(store, KEY, ORIGIN)
 
 
-async def leave_pending(store: Store, first: int, count: int) -> None:
+async def leave_pending(store: Store, first: int, count: int, at: datetime = NOW) -> None:
     """Commit entries one by one, each with an object it tells of."""
     for number in range(first, first + count):
         facts = [Fact("test.made", {"number": number})]
-        await store.commit(places.pending(facts, f"uid-{number}", NOW))
+        await store.commit(places.pending(facts, f"uid-{number}", at))
 
 
 async def grow(store: Store, first: int, count: int) -> None:

@@ -33,6 +33,22 @@ def test_what_is_sealed_can_be_checked_with_the_uid_alone() -> None:
     assert content["object"] == seal(UID, "uid", UID)
 
 
+def test_an_entry_has_the_form_that_it_always_had() -> None:
+    """Others have proofs of entries, so not a byte may change: order, whole seconds, seals."""
+    fact = Fact("a.b", {"signer": "s", "at": NOW}, {"requester": "alice", "names": ("b", "a")})
+
+    logged = entry(fact, UID, NOW.replace(microsecond=987654))
+
+    assert logged == (
+        b'{"at":"2026-11-15T10:00:00Z",'
+        b'"object":"0be18fe8681534e9eabf04fb6b172f3a2a2e0c4c9ce997595057eb9779a52ca2",'
+        b'"sealed":{'
+        b'"names":"caa1b24e4351204b134d341606399041074694f62775bf6143107737d1c7c8d1",'
+        b'"requester":"3a821315aee52787e252335fcbbd07fbd5fa529e6a49dae9d359a3c4ce97c3cd"},'
+        b'"signer":"s","time":"2026-11-15T10:00:00Z","type":"a.b"}'
+    )
+
+
 def test_a_seal_depends_on_the_object_the_field_and_the_value() -> None:
     """Two entries about the same person do not show that they are."""
     seals = {

@@ -14,6 +14,7 @@ from orchid.ledger.sequencing import (
     MOST_AT_ONCE,
     MOST_SEGMENTS,
     MOST_SINGLE,
+    QUIET_SECONDS,
     LedgerBroken,
     Sequencer,
 )
@@ -241,18 +242,30 @@ async def test_entries_that_come_meanwhile_gather_for_the_next_time() -> None:
 
 
 async def test_many_new_entries_wait_for_the_next_look(store: MemoryStore) -> None:
-    """Then nothing comes between them any more; a few need not wait."""
-    one = sequencer(store)
+    """Others may still come between them; a look later nobody does, and they have their places."""
+    one, left = sequencer(store), []
     await leave_pending(store, 0, MOST_SINGLE + 1)
 
-    await one.look()
-    left = await StoredLog(store).pending()
-    await leave_pending(store, MOST_SINGLE + 1, 3)
-    await one.look()
+    for arriving in (3, 0, 0):
+        await one.look()
+        left.append(await StoredLog(store).pending())
+        await leave_pending(store, MOST_SINGLE + 1, arriving)
 
-    assert left == MOST_SINGLE + 1
-    assert await StoredLog(store).pending() == 0
+    assert left == [MOST_SINGLE + 1, 3, 0]
     assert await numbers(store, MOST_SINGLE + 4) == list(range(MOST_SINGLE + 4))
+
+
+async def test_of_many_entries_the_older_ones_have_their_places_at_once(store: MemoryStore) -> None:
+    """What is a little older than the newest is read once, and not again by the next look."""
+    later = NOW + timedelta(seconds=QUIET_SECONDS)
+    await leave_pending(store, 0, MOST_SINGLE)
+    await leave_pending(store, MOST_SINGLE, 1, later - timedelta(milliseconds=1))
+    await leave_pending(store, MOST_SINGLE + 1, 2, later + timedelta(milliseconds=1))
+
+    await sequencer(store).look()
+
+    assert await StoredLog(store).pending() == 3
+    assert await numbers(store, MOST_SINGLE) == list(range(MOST_SINGLE))
 
 
 class Counting(MemoryStore):
