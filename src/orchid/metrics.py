@@ -74,13 +74,14 @@ class Metric(Protocol):
 
 
 class Counter:
-    """How often something happened."""
+    """How often something happened. One without labels is there from the start, and is 0."""
 
     type = "counter"
 
     def __init__(self, name: str, help_: str, *labels: str, joins: Joining = Joining.SUM) -> None:
         self.name, self._help, self._labels, self._joins = name, help_, labels, joins
         self._values: dict[tuple[str, ...], float] = {}
+        self.reset()
 
     def count(self, *values: str) -> None:
         self._values[values] = self._values.get(values, 0) + 1
@@ -96,7 +97,7 @@ class Counter:
         return Family(self.name, self.type, self._help, samples, self._joins)
 
     def reset(self) -> None:
-        self._values.clear()
+        self._values = {} if self._labels else {(): 0}
 
 
 class Gauge(Counter):
@@ -115,11 +116,12 @@ class Gauge(Counter):
 
 
 class Durations:
-    """How long something took, in seconds."""
+    """How long something took, in seconds. Without labels it is there from the start, too."""
 
     def __init__(self, name: str, help_: str, bounds: tuple[float, ...], *labels: str) -> None:
         self.name, self._help, self._labels, self._bounds = name, help_, labels, bounds
         self._histograms: dict[tuple[str, ...], Histogram] = {}
+        self.reset()
 
     def observe(self, seconds: float, *values: str) -> None:
         histogram = self._histograms.get(values)
@@ -135,7 +137,7 @@ class Durations:
         return Family(self.name, "histogram", self._help, samples)
 
     def reset(self) -> None:
-        self._histograms.clear()
+        self._histograms = {} if self._labels else {(): Histogram(self._bounds)}
 
 
 def doubling(first: float, count: int) -> tuple[float, ...]:

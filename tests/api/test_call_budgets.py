@@ -193,8 +193,8 @@ APART = 19  # more calls for a body that comes apart from its head
 COMMIT = 1  # more or fewer, by when the thread that writes is done; a head read anew takes a dozen
 APPROVAL = 182  # of a request for a certificate
 SIGNED = 111  # a certificate of a user
-HANDED_OUT_INSIDE = 279  # the same by the controller that signs; 274 by itself
 HANDED_OUT = 279  # a certificate, put into its request and on record; 274 by itself
+HANDED_OUT_INSIDE = 279  # the same by the controller that signs; 274 by itself
 
 
 async def cheapest(server: Api, job: Job, *, apart: bool = False, token: str = ADMIN) -> int:

@@ -35,6 +35,25 @@ def test_a_counter_counts_each_set_of_labels_by_itself() -> None:
     assert counter.family().samples == []
 
 
+def test_what_has_no_labels_is_there_before_it_happens() -> None:
+    """An alert on its rate needs the 0 before the first 1; a reset goes back to that 0."""
+    counter = Counter("held_total", "How often.")
+    durations = Durations("took_seconds", "How long.", (1.0,))
+    empty = [Sample((), Histogram((1.0,), [0, 0]))]
+
+    assert counter.family().samples == [Sample((), 0)]
+    assert durations.family().samples == empty
+    counter.count()
+    durations.observe(0.5)
+    assert counter.family().samples == [Sample((), 1)]
+    assert durations.family().samples == [Sample((), Histogram((1.0,), [1, 0], 0.5))]
+    counter.reset()
+    durations.reset()
+    assert counter.family().samples == [Sample((), 0)]
+    assert durations.family().samples == empty
+    assert Gauge("newest", "The newest.").family().samples == []  # nobody knows it yet
+
+
 def test_a_gauge_tells_what_is_so_and_outlives_a_reset() -> None:
     """The time of the last reload is true whether or not anybody begins to count again."""
     gauge = Gauge("last_seconds", "When.", "status")

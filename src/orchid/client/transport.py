@@ -1,7 +1,7 @@
 """`Transport`: how the client's requests reach a server.
 
 There are two: outbound/https_client.py over TLS, and server/sockets/in_process.py, which calls our
-own chain without sockets. Neither retries, and neither knows what an object is.
+own chain without sockets. Neither retries, and neither looks into an object.
 """
 
 from collections.abc import AsyncIterator, Sequence

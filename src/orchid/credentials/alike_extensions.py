@@ -4,14 +4,18 @@ Certificates of one authority for one use differ in the identifier of the key al
 extensions say, or that they can be read at all, is found out once and known again by the bytes.
 """
 
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from orchid.credentials import der
-from orchid.credentials.certificate_body import ALTERNATIVE_NAMES, BEFORE_KEY_ID, KEY_ID_OCTETS
+from orchid.credentials.certificate_body import (
+    ALTERNATIVE_NAMES,
+    BEFORE_KEY_ID,
+    EXTENSIONS,
+    KEY_ID_OCTETS,
+)
 
 V = TypeVar("V")
 
-_EXTENSIONS: Final = 0xA3
 _USUAL_BYTES, _REMEMBERED = 1024, 64
 
 
@@ -51,7 +55,7 @@ def _form(extensions: bytes) -> tuple[int, bytes, bytes]:
 def _has_extension_at(place: int, extensions: bytes) -> bool:
     """Whether an extension begins at a place; the identifier might also be part of another one."""
     for part in der.children(extensions, 0, len(extensions)):
-        if part.tag == _EXTENSIONS:
+        if part.tag == EXTENSIONS:
             every = der.element(extensions, part.start, part.stop)
             found = der.children(extensions, every.start, every.stop)
             return any(one.begin == place for one in found)

@@ -15,7 +15,7 @@ from orchid.credentials import der
 from orchid.credentials.names import DistinguishedName, IPAddress
 
 _VERSION_3 = der.encode(0xA0, der.encode_integer(2))
-_EXTENSIONS = 0xA3
+EXTENSIONS = 0xA3
 _TRUE = der.encode(der.BOOLEAN, b"\xff")
 _EMAIL, _DNS, _URI, _IP = 0x81, 0x82, 0x86, 0x87
 
@@ -67,7 +67,7 @@ def encode_body(
         _encode_validity(template.not_before, template.not_after),
         template.subject.encode(),
         template.spki,
-        der.encode(_EXTENSIONS, extensions),
+        der.encode(EXTENSIONS, extensions),
     )
 
 
