@@ -105,7 +105,9 @@ def _settled(value: Any, key: str = "") -> Any:
         shown = value.items() if key != "columnDefinitions" else _without_description(value)
         return {name: _settled(inner, name) for name, inner in shown}
     if isinstance(value, list):
-        return [_settled(inner, key) for inner in value]
+        settled = [_settled(inner, key) for inner in value]
+        # They stand in the order of their times: two in the same second here, not there.
+        return sorted(settled, key=json.dumps) if key == "managedFields" else settled
     if key in _COUNTED:
         return "<counted>"
     if not isinstance(value, str):

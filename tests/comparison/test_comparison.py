@@ -108,6 +108,21 @@ def test_what_no_two_servers_share_is_not_compared() -> None:
     assert one["body"]["sent"] == "2020-01-02T03:04:05Z"
 
 
+def test_managers_that_a_second_has_parted_are_the_same() -> None:
+    """They stand in the order of time, and a clock may tick between two requests to one server."""
+    early = {"manager": "z", "time": "2026-11-15T20:00:00Z", "fieldsV1": {"f:metadata": {}}}
+    late = {"manager": "a", "time": "2026-11-15T20:00:01Z", "fieldsV1": {"f:status": {}}}
+    at_once = [late, {**early, "time": late["time"]}]
+
+    one, other, another = (
+        normalised(answer(metadata={"managedFields": managed}), "cmp", ())
+        for managed in ([early, late], at_once, [early, {**late, "fieldsV1": {}}])
+    )
+
+    assert one == other
+    assert one != another
+
+
 def test_objects_of_others_are_left_out_of_lists() -> None:
     """A server may have what the run did not make."""
     found = normalised(answer(items=[{"name": "theirs"}, {"name": "cmp-n0"}]), "cmp", ())
