@@ -2,6 +2,7 @@
 
 import base64
 import datetime
+import json
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.x509.oid import NameOID
 
+from orchid.ledger import places
+from orchid.ledger.entries import object_seal, seal
 from orchid.store.interface import Span
 from tests.api.test_ledger import sequenced
 from tests.api.world import BOB, Api
@@ -150,6 +153,24 @@ async def test_no_answer_about_the_request_names_the_approver(server: Api) -> No
     assert all(b"bob" in body for body in shown)
     assert not [body for body in (*shown, deleted.body) if b"carol" in body]
     assert "carol" not in str(events)
+
+
+async def test_the_record_alone_proves_the_entry_of_the_approval(server: Api) -> None:
+    """The request may be gone: all that the seal was made of stands in the inventory."""
+    await asked(server)
+    await approve(server)
+    record = await signed(server)
+    assert (await server.call("DELETE", f"{REQUESTS}/r")).status == 200
+
+    waiting = (await server.server.store.read(places.PENDING)).records
+    entries = [json.loads(one.value) for one in waiting]
+    [told] = [one for one in entries if one["type"] == "request.approved"]
+    name, uid = record["request"]["name"], record["request"]["uid"]
+    said = {"name": name, "requester": "bob", "decider": record["approver"]["username"]}
+
+    assert told["object"] == object_seal(uid)
+    assert told["sealed"] == seal(uid, said)
+    assert record["requester"]["username"] == "bob"
 
 
 async def test_the_name_is_nowhere_once_both_objects_are_gone(server: Api) -> None:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from orchid.credentials.keys import read_private_key
 from orchid.ledger import places
-from orchid.ledger.entries import seal
+from orchid.ledger.entries import object_seal
 from orchid.ledger.reading import StoredLog
 from orchid.store.interface import Span, Store
 from orchid.tlog.audit import LogRefused, audit, entries
@@ -111,8 +111,8 @@ async def ledger_violations(
         for text in _wrong(
             each.what,
             Counter(one["object"] for one in entries_there if one["type"] in each.types),
-            {_seal(uid) for uid in await _there(store, each)},
-            {_seal(uid) for uid in acknowledged.get(each.what, ())},
+            {object_seal(uid) for uid in await _there(store, each)},
+            {object_seal(uid) for uid in acknowledged.get(each.what, ())},
         )
     ]
 
@@ -143,7 +143,3 @@ async def _there(store: Store, each: Told) -> list[str]:
     is_request = each.stored == STORED_REQUESTS
     decided = (one for one in found if not is_request or one["status"].get("conditions"))
     return [one["metadata"]["uid"] for one in decided]
-
-
-def _seal(uid: str) -> str:
-    return seal(uid, "uid", uid)

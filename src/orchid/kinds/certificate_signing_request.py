@@ -309,10 +309,12 @@ def decisions(
     return [
         Fact(
             told,
-            {"signer": spec.signer_name},
+            {
+                "signer": spec.signer_name,
+                "request": hashlib.sha256(spec.request or b"").hexdigest(),
+            },
             {
                 "name": new.name,
-                "request": hashlib.sha256(spec.request or b"").hexdigest(),
                 "requester": spec.username,
                 "decider": request.user.username,
             },

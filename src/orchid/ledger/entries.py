@@ -1,11 +1,11 @@
 """Entries of the ledger: what happened, as JSON that never changes.
 
 A kind says what is worth an entry as a `Fact` (see `Kind.records`). What anybody must be able to
-find stands in clear: a serial number, a signer, a time. What may tell of a person is sealed: only a
-hash is written, salted with the uid of the object that the entry tells of. The uid is random, and
-stands in that object and not in the entry. So whoever can read the object can check the entry
-against it (`seal`), and when the object is removed nobody can any more: the log stays whole, and
-holds no name.
+find stands in clear: a serial number, a signer, a time. What may tell of a person is sealed: only
+one hash of it all is written, salted with the uid of the object that the entry tells of. The uid is
+random, and stands in that object and not in the entry. So whoever can read the object can find the
+entry (`object_seal`) and check it (`seal`), and when the object is removed nobody can any more: the
+log stays whole, and holds no name.
 """
 
 from collections.abc import Mapping
@@ -23,9 +23,6 @@ LARGEST_ENTRY: Final = 4096
 CERTIFICATE_ISSUED: Final = "certificate.issued"
 """The type of entries about certificates; their `serial`, in hex, is what proofs are found by."""
 
-UID: Final = "uid"
-"""The name under which the uid of the object is sealed itself."""
-
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -34,7 +31,7 @@ class EntryTooLarge(Exception):
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """Something that happened to an object: `clear` is written as it is, `sealed` as hashes.
+    """Something that happened to an object: `clear` is written as it is, `sealed` as one hash.
 
     Nothing in `clear` may name a person. Values are what JSON knows.
     """
@@ -51,25 +48,21 @@ def entry(fact: Fact, uid: str, now: datetime) -> bytes:
     """
     content = {**fact.clear, "type": fact.type, "time": whole_seconds(now)}
     if uid:
-        sealed = _sealed(uid, {UID: uid, **fact.sealed})
-        content["object"] = sealed.pop(UID)
-        if sealed:
-            content["sealed"] = sealed
+        content["object"] = object_seal(uid)
+        if fact.sealed:
+            content["sealed"] = seal(uid, fact.sealed)
     data = _encode(content)
     if len(data) > LARGEST_ENTRY:
         raise EntryTooLarge(f"a {fact.type} entry of {len(data)} bytes, limit is {LARGEST_ENTRY}")
     return data
 
 
-def seal(uid: str, name: str, value: Any) -> str:
-    """The hash that stands for a value, the same for whoever knows the uid of the object."""
-    return _sealed(uid, {name: value})[name]
+# Not HMAC: its call releases the interpreter lock, and a busy server waits long for it.
+def object_seal(uid: str) -> str:
+    """The hash that stands for an object in every entry about it."""
+    return sha256(b"%b\0uid\0%b" % (uid.encode(), _encode(uid))).hexdigest()
 
 
-def _sealed(uid: str, values: Mapping[str, Any]) -> dict[str, str]:
-    salt, found = uid.encode(), {}
-    for name, value in values.items():
-        # Not HMAC: its call releases the interpreter lock, and a busy server waits long for it.
-        text = b"%b\0%b\0%b" % (salt, name.encode(), _encode(value))
-        found[name] = sha256(text).hexdigest()
-    return found
+def seal(uid: str, values: Mapping[str, Any]) -> str:
+    """The hash that stands for these values, the same for whoever knows the uid of the object."""
+    return sha256(b"%b\0%b" % (uid.encode(), _encode(values))).hexdigest()

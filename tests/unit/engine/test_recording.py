@@ -1,6 +1,7 @@
 """What a kind records goes into the ledger with the change itself, and the feed never sees it."""
 
 import base64
+import hashlib
 import json
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from orchid.assembly.kinds import stored_kinds
 from orchid.engine.cache.entry import Entry
 from orchid.ledger import places
-from orchid.ledger.entries import seal
+from orchid.ledger.entries import object_seal, seal
 from orchid.store.interface import LATEST, Batch, Page, Revision, Span
 from orchid.store.memory import MemoryStore
 from orchid.wire.errors import Conflict
@@ -58,10 +59,10 @@ async def test_a_decision_is_recorded_in_its_own_commit(
     assert entry["revision"] == decided.revision
     assert entry["type"] == told
     assert entry["signer"] == "example.com/custom"
-    assert entry["object"] == seal(uid, "uid", uid)
-    assert entry["sealed"]["requester"] == seal(uid, "requester", "alice")
-    assert entry["sealed"]["decider"] == seal(uid, "decider", "alice")
-    assert entry["sealed"]["name"] == seal(uid, "name", "alice")
+    assert entry["request"] == hashlib.sha256(base64.b64decode(CSR["spec"]["request"])).hexdigest()
+    assert entry["object"] == object_seal(uid)
+    names = {"name": "alice", "requester": "alice", "decider": "alice"}
+    assert entry["sealed"] == seal(uid, names)
 
 
 async def test_a_decision_is_recorded_once(world: Engine) -> None:

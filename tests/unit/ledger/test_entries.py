@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchid.ledger.entries import EntryTooLarge, Fact, entry, seal
+from orchid.ledger.entries import EntryTooLarge, Fact, entry, object_seal, seal
 from tests.unit.ledger.logs import NOW
 
 UID = "7f2c1d5e-0f6e-4c5e-9d0a-5b8f9c1f3a77"
@@ -29,8 +29,8 @@ def test_what_is_sealed_can_be_checked_with_the_uid_alone() -> None:
 
     assert b"alice" not in logged
     assert UID.encode() not in logged
-    assert content["sealed"]["requester"] == seal(UID, "requester", "alice")
-    assert content["object"] == seal(UID, "uid", UID)
+    assert content["sealed"] == seal(UID, {"requester": "alice"})
+    assert content["object"] == object_seal(UID)
 
 
 def test_an_entry_has_the_form_that_it_always_had() -> None:
@@ -42,34 +42,39 @@ def test_an_entry_has_the_form_that_it_always_had() -> None:
     assert logged == (
         b'{"at":"2026-11-15T10:00:00Z",'
         b'"object":"0be18fe8681534e9eabf04fb6b172f3a2a2e0c4c9ce997595057eb9779a52ca2",'
-        b'"sealed":{'
-        b'"names":"caa1b24e4351204b134d341606399041074694f62775bf6143107737d1c7c8d1",'
-        b'"requester":"3a821315aee52787e252335fcbbd07fbd5fa529e6a49dae9d359a3c4ce97c3cd"},'
+        b'"sealed":"c9b1002957b127c07c4a7c01e028f026a5101e5ea0c784faf36771566ba107bb",'
         b'"signer":"s","time":"2026-11-15T10:00:00Z","type":"a.b"}'
     )
 
 
-def test_a_seal_depends_on_the_object_the_field_and_the_value() -> None:
-    """Two entries about the same person do not show that they are."""
-    seals = {
-        seal(UID, "requester", "alice"),
-        seal(UID, "requester", "bob"),
-        seal(UID, "approver", "alice"),
-        seal("another-uid", "requester", "alice"),
-    }
+def test_a_seal_depends_on_the_object_the_names_and_the_values() -> None:
+    """Two entries about the same person do not show that they are; the order does not matter."""
+    two = {"name": "r", "requester": "alice"}
+    seals = [
+        seal(UID, two),
+        seal(UID, {"name": "r", "requester": "bob"}),
+        seal(UID, {"name": "r", "approver": "alice"}),
+        seal(UID, {"name": "r"}),
+        seal("another-uid", two),
+        object_seal(UID),
+        object_seal("another-uid"),
+    ]
 
-    assert len(seals) == 4
+    assert len(set(seals)) == len(seals)
+    assert seal(UID, {"requester": "alice", "name": "r"}) == seals[0]
 
 
-def test_a_seal_is_what_the_documentation_says() -> None:
-    """The few lines of Python in docs/ledger.md give the same hash, for any value."""
+def test_seals_are_what_the_documentation_says() -> None:
+    """The few lines of Python in docs/ledger.md give the same hashes, for any value."""
     page = Path("docs/ledger.md").read_text()
     lines = page.partition("```python\n")[2].partition("```")[0]
     told: dict[str, Any] = {}
     exec(lines, told)  # noqa: S102 -- our own page
 
+    assert told["object_seal"](UID) == object_seal(UID)
     for value in ("alice", "Zoë \U0001f98a", ["b", "a"], {"b": 1, "a": None}):
-        assert told["seal"](UID, "requester", value) == seal(UID, "requester", value)
+        members = {"requester": value, "name": "r"}
+        assert told["seal"](UID, members) == seal(UID, members)
 
 
 def test_a_fact_that_is_too_large_is_refused() -> None:
