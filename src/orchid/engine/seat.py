@@ -1,7 +1,8 @@
 """The seat of a request: its place among those that are worked on at once.
 
-The server sets `SEAT` when a request has found one (server/fairness.py). Whoever waits for
-something that only others can bring about gives it back meanwhile: see `Feed.reach`.
+The server sets `SEAT` for a request to a kind (server/fairness.py finds it). Whoever waits for
+something that only others can bring about gives it back meanwhile: see `Feed.reach`. Pages wait for
+nobody.
 """
 
 from contextvars import ContextVar

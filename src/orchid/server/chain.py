@@ -15,7 +15,7 @@ from orchid.clock import Clock
 from orchid.credentials.refusals import is_panic
 from orchid.engine.interfaces import Authenticator, Authorizer, Rejected
 from orchid.engine.request import Request
-from orchid.engine.seat import SEAT
+from orchid.engine.seat import SEAT, Seat
 from orchid.server.audit.redaction import presented_token
 from orchid.server.audit.trail import AuditTrail
 from orchid.server.authorize import AuthorizerFailed, refuse_unless_allowed
@@ -163,14 +163,12 @@ class Chain:
         exchange.extra_headers += flow.headers
         if not flow.enter():
             await flow.wait()
-        mark = SEAT.set(flow)
         try:
-            return await self._allowed(exchange, request)
+            return await self._allowed(exchange, request, flow)
         finally:
-            SEAT.reset(mark)
             flow.leave()
 
-    async def _allowed(self, exchange: Exchange, request: Request) -> Response | Stream:
+    async def _allowed(self, exchange: Exchange, request: Request, seat: Seat) -> Response | Stream:
         """May they? Then a page, or a kind's verb."""
         user, target, fairness = request.user, request.target, self._fairness
         reads = target.verb in READ_VERBS
@@ -183,7 +181,11 @@ class Chain:
             if not target.is_resource:
                 page = self._pages.answer(exchange)
                 return page if isinstance(page, Response) else await page
-            answer = await self._dispatch(exchange, request)
+            mark = SEAT.set(seat)
+            try:
+                answer = await self._dispatch(exchange, request)
+            finally:
+                SEAT.reset(mark)
             if isinstance(answer, Stream):
                 self._watches.follow(answer, exchange.http, target, user)
             return answer
