@@ -30,6 +30,7 @@ LOG_TAIL = 8_000
 
 READY_SECONDS = 30.0
 STOP_SECONDS = 20.0
+ABORT_SECONDS = 5.0
 
 
 class ServerFailed(Exception):
@@ -66,7 +67,7 @@ class Server:
         try:
             code = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
-            self.kill()
+            self.abort()
             raise ServerFailed(self.told(f"did not stop in {seconds} s after SIGTERM")) from None
         if code != 0:
             raise ServerFailed(self.told(f"ended with exit code {code}"))
@@ -76,6 +77,13 @@ class Server:
         with suppress(ProcessLookupError):  # it may have ended by itself
             os.killpg(self.process.pid, signal.SIGKILL)  # its own group: see start_new_session
         self.process.wait()
+
+    def abort(self) -> None:
+        """End a server that hangs, so that its log says in which functions its threads are."""
+        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.kill(self.process.pid, signal.SIGABRT)
+            self.process.wait(ABORT_SECONDS)
+        self.kill()
 
     def is_ready(self) -> bool:
         """Whether /readyz answers 200 right now, or 401 where it is not for everybody."""
@@ -142,7 +150,7 @@ def start(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **(env or {})},
+            env={"PYTHONFAULTHANDLER": "1", **os.environ, **(env or {})},  # see Server.abort
             start_new_session=True,
         )
     return Server(process, port, data_dir, log, started)
@@ -155,6 +163,7 @@ def wait_until_ready(server: Server, seconds: float = READY_SECONDS) -> Server:
         if (code := server.process.poll()) is not None:
             raise ServerFailed(server.told(f"ended with exit code {code} before it was ready"))
         if time.monotonic() > deadline:
+            server.abort()
             raise ServerFailed(server.told(f"was not ready after {seconds} s"))
         time.sleep(POLL_SECONDS)
     took = time.monotonic() - server.started

@@ -99,6 +99,17 @@ def test_store_that_does_not_answer_is_no_mistake_of_the_settings(tmp_path: Path
         pass
 
 
+def test_a_server_that_hangs_says_where(tmp_path: Path) -> None:
+    """Whoever looks for the cause finds the functions in its log."""
+    nobody = ("--etcd-servers", "http://127.0.0.1:1")
+
+    with (
+        pytest.raises(ServerFailed, match=r"not ready after 2 s[\s\S]*Fatal Python error: Aborted"),
+        running_server(tmp_path / "data", *nobody, ready_seconds=2),
+    ):
+        pass
+
+
 def test_a_store_keeps_to_the_naming_it_began_with(start_server: StartServer) -> None:
     """Another one is refused with a sentence that says what to type."""
     first = start_server()
