@@ -68,7 +68,8 @@ CA_LIFETIME = datetime.timedelta(days=3650)
 
 Random = Callable[[int], bytes]
 
-_SERIAL_BYTES = 16
+_SERIAL_TIME_BITS = 42  # milliseconds, until the year 2109
+_SERIAL_RANDOM_BITS = 84
 
 
 class SignedCertificate(msgspec.Struct, frozen=True):
@@ -128,7 +129,7 @@ class Authority:
             key_usages=key_usage_bits(("cert sign", "crl sign")),
             authority=True,
         )
-        body = encode_body(template, _serial(random), identifier, encoded, b"")
+        body = encode_body(template, _serial(now, random), identifier, encoded, b"")
         certificate = certificates.parse(assemble(body, identifier, sign(body)))
         return cls((certificate,), key, random=random)
 
@@ -236,7 +237,7 @@ class Authority:
         def review(contents: certificates.CertificateContents) -> None:
             profile.check(contents, usages)
 
-        return self._seal(template, review)
+        return self._seal(template, now, review)
 
     def issue(
         self,
@@ -268,7 +269,8 @@ class Authority:
             dns_names=hosts,
             ip_addresses=tuple(ip_addresses),
         )
-        return SignedCertificate(self._seal(template, _no_review), SecretValue(encode_private(key)))
+        chain = self._seal(template, now, _no_review)
+        return SignedCertificate(chain, SecretValue(encode_private(key)))
 
     def issue_serving(
         self,
@@ -350,10 +352,13 @@ class Authority:
         return not_before, min(not_after, end)
 
     def _seal(
-        self, template: Template, review: Callable[[certificates.CertificateContents], None]
+        self,
+        template: Template,
+        now: datetime.datetime,
+        review: Callable[[certificates.CertificateContents], None],
     ) -> bytes:
         """Write the body, have it checked by the X.509 library, then sign exactly those bytes."""
-        serial = _serial(self._random)
+        serial = _serial(now, self._random)
         body = encode_body(template, serial, self._algorithm, self._issuer, self._key_id)
         # The library reads a certificate only with a signature on it; this one is empty.
         candidate = assemble(body, self._algorithm, b"")
@@ -395,10 +400,16 @@ def _encode_intermediates(chain: tuple[x509.Certificate, ...]) -> bytes:
     )
 
 
-def _serial(random: Random) -> int:
-    """Make a serial number: 126 random bits, always positive, always 16 octets."""
-    number = int.from_bytes(random(_SERIAL_BYTES), "big")
-    return number & (1 << 127) - 1 | 1 << 126
+def _serial(now: datetime.datetime, random: Random) -> int:
+    """Make a serial number: the time, then 84 random bits; always positive, always 16 octets.
+
+    It names the certificate's record. Names that follow each other in time are written to the same
+    pages of the store, and are listed in the order in which the certificates were issued.
+    """
+    moment = int(now.timestamp() * 1000) & (1 << _SERIAL_TIME_BITS) - 1
+    number = int.from_bytes(random((_SERIAL_RANDOM_BITS + 7) // 8), "big")
+    number &= (1 << _SERIAL_RANDOM_BITS) - 1
+    return ((1 << _SERIAL_TIME_BITS | moment) << _SERIAL_RANDOM_BITS) | number
 
 
 def lifetime_of(not_before: datetime.datetime, not_after: datetime.datetime) -> datetime.timedelta:

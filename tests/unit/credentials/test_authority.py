@@ -94,11 +94,19 @@ def test_a_signed_certificate_says_exactly_what_was_agreed() -> None:
 
 
 def test_serial_numbers_are_random_positive_and_short() -> None:
-    """Sixteen octets each, never negative, never the same."""
+    """Sixteen octets each, never negative, never the same: at one moment, 84 bits are random."""
     serials = {sign(request()).serial_number for _ in range(20)}
 
-    assert len(serials) == 20
-    assert all(64 < serial.bit_length() <= 159 and serial > 0 for serial in serials)
+    assert len({serial & (1 << 84) - 1 for serial in serials}) == 20
+    assert all(serial.bit_length() == 127 for serial in serials)
+
+
+def test_a_later_certificate_has_a_greater_serial_number() -> None:
+    """So records that are named by it stand in the order in which certificates were issued."""
+    moments = [NOW + datetime.timedelta(milliseconds=n) for n in range(20)]
+    serials = [sign(request(), now=moment).serial_number for moment in moments]
+
+    assert serials == sorted(serials)
 
 
 @pytest.mark.parametrize("octets", [b"\x00", b"\xff", b"\x80", b"\x7f"])
