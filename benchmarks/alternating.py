@@ -1,15 +1,17 @@
-"""What a request costs on one server and on another, asked in turn, so that noise hits both.
+"""What a request costs on one server and on another, measured so that noise hits both.
 
 Two servers have the same core, and the load another. Each is asked for a second or so, again and
-again in turn (`compare`). What counts is the processor's time that the server took for a request,
-by the kernel's clock in nanoseconds, from the beginning of its turn to that of its next: what it
-leaves for later is not forgotten. Of all turns the median of the ratios counts; how sure it is says
-the interval beside it.
+again, in turn (`compare`) or both at once (`measured_at_once`), which a machine whose speed changes
+within a turn disturbs far less. What counts is the processor's time that the server took for a
+request, by the kernel's clock in nanoseconds, from the beginning of its turn to that of its next:
+what it leaves for later is not forgotten. Of all turns the median of the ratios counts; how sure it
+is says the interval beside it.
 """
 
 import math
 import statistics
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +20,9 @@ from tests.e2e.serving import Server
 
 Ask = Callable[[Server], int]
 """Asks a server for a while, and gives the number of requests."""
+
+AskAt = Callable[[str, int], int]
+"""The same, for the server's address and process: a function that another process can call."""
 
 NORMAL_95 = 1.96  # of the normal distribution
 
@@ -31,10 +36,13 @@ class Comparison:
     least: float  # so much more, at least and at most, with a probability of 95 percent
     most: float
 
+    @property
+    def after(self) -> float:
+        return self.before * (1 + self.percent / 100)
+
     def __str__(self) -> str:
-        after = self.before * (1 + self.percent / 100)
         return (
-            f"{self.before:8.1f} us {after:8.1f} us {self.percent:+6.1f} %"
+            f"{self.before:8.1f} us {self.after:8.1f} us {self.percent:+6.1f} %"
             f"   (95 %: {self.least:+.1f} to {self.most:+.1f} %)"
         )
 
@@ -59,6 +67,27 @@ def measured(before: Server, after: Server, ask: Ask, turns: int) -> list[tuple[
                 found.append((used - begun[server]) / asked[server] / 1000)
             begun[server], asked[server] = used, requests_asked(server, ask)
     return list(zip(*costs.values(), strict=True))
+
+
+def measured_at_once(
+    before: Server, after: Server, ask: AskAt, turns: int
+) -> list[tuple[float, float]]:
+    """The same, while both are asked at once, each from a process of its own."""
+    servers = (before, after)
+    found: list[tuple[float, float]] = []
+    begun, asked = [0, 0], [1, 1]
+    with ProcessPoolExecutor(len(servers)) as pool:
+        for turn in range(turns + 2):
+            used = [processor_nanoseconds(server.pid) for server in servers]
+            one, two = (
+                (now - then) / count / 1000
+                for now, then, count in zip(used, begun, asked, strict=True)
+            )
+            if turn > 1:
+                found.append((one, two))
+            addresses = [(server.url, server.pid) for server in servers]
+            begun, asked = used, list(pool.map(ask, *zip(*addresses, strict=True)))
+    return found
 
 
 def summed_up(found: list[tuple[float, float]]) -> Comparison:

@@ -28,10 +28,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from benchmarks import filling, issuing, load
-from benchmarks.alternating import Comparison, by_wrk, compare, measured, summed_up
+from benchmarks.alternating import (
+    Comparison,
+    by_wrk,
+    compare,
+    measured_at_once,
+    summed_up,
+)
 from benchmarks.bench import (
     FLAGS,
     LOAD_CORE,
@@ -54,7 +61,8 @@ RBAC = "rbac.authorization.orch.io"
 REVOCATIONS = "/apis/identity.orch.io/v1alpha1/credentialrevocations"
 CONTROLLERS = ("--controllers", "revocation-marker,revocation-list-publisher,csrsigning")
 
-PAIRS = 4  # of servers that issue; each has places in memory of its own
+TURNS_OF_A_PAIR = 3  # of servers that issue; each has places in memory of its own
+TURN_SECONDS = 5
 WITHIN_PERCENT = 3.0
 ISSUING_PERCENT = 15.0
 LIST_SECONDS = 0.3
@@ -148,20 +156,16 @@ class Bench:
     def issuing(self) -> None:
         """On several pairs of servers: two that do the same differ by some percent already."""
         found: list[tuple[float, float]] = []
-        for number in range(PAIRS):
+        ask = partial(certificates_issued, connections=self.connections)
+        for number in range(-(-self.turns // TURNS_OF_A_PAIR)):
             place = self.directory / f"issuing-{number}"
             flags = (*FLAGS, "--controllers", "csrsigning")
             with (
                 running_server(place / "a", *flags, launcher=WITHOUT_RECORDS) as before,
                 running_server(place / "b", *flags, launcher=PINNED) as after,
             ):
-                found += measured(before, after, self._issue, -(-self.turns // PAIRS))
+                found += measured_at_once(before, after, ask, TURNS_OF_A_PAIR)
         self.figures.compared("issuing: inventory and ledger", summed_up(found), ISSUING_PERCENT)
-
-    def _issue(self, server: Server) -> int:
-        return issuing.measure(
-            server.url, server.pid, seconds=2, connections=self.connections
-        ).certificates
 
     def counting(self) -> None:
         place = self.directory / "counting"
@@ -251,6 +255,10 @@ def jobs(stage: Stage, tokens: list[str]) -> dict[str, load.Job]:
         name: load.Job(job.method, job.paths, job.bodies, token=caller)
         for name, job in made.items()
     }
+
+
+def certificates_issued(url: str, pid: int, *, connections: int) -> int:
+    return issuing.measure(url, pid, seconds=TURN_SECONDS, connections=connections).certificates
 
 
 def binding(bench: Bench) -> dict[str, object]:
