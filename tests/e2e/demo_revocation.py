@@ -164,7 +164,8 @@ class Demonstration:
             self._refused("token", by_token, token, moment)
             for word, watch in watches.items():
                 seconds = watch.wait() - since[word]
-                say(f"{word}: the open watch has ended after {seconds * 1000:.0f} ms")
+                told = f"after {seconds * 1000:.0f} ms" if seconds > 0 else "before kubectl did"
+                say(f"{word}: the open watch has ended {told}")
         self._review(token)
         self._list()
         self._nginx()

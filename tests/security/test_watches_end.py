@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from orchid.server.open_watches import LONGEST_PAUSE, pause_after
 from orchid.server.sockets.messages import Peer
 from tests.api.world import ADMIN, Api, EventStream, api, parsed
 from tests.security.certified import cluster_authority, issued
@@ -173,6 +174,12 @@ async def test_a_watch_of_a_running_server_ends_soon_after_its_binding(server: A
         await judging
 
     assert stream.ended == "finish"
+
+
+def test_a_second_change_waits_only_where_rounds_are_long() -> None:
+    """Of two revocations in a row, the second ends its watches as soon as the first did."""
+    assert pause_after(0.0002) == pytest.approx(0.002)
+    assert pause_after(0.3) == LONGEST_PAUSE
 
 
 async def test_a_store_in_trouble_ends_no_watch(

@@ -28,8 +28,14 @@ log = logging.getLogger(__name__)
 
 MOST_PER_USER: Final = 1_000
 LOOK_EVERY: Final = 10.0  # seconds, for the ends of tokens and certificates
-PAUSE: Final = 0.5  # between two rounds, so that a crowd of changes costs two rounds a second
+SHARE: Final = 0.1  # of the time, for all rounds: a crowd of changes must not cost more
+LONGEST_PAUSE: Final = 0.5  # seconds between two rounds
 AT_ONCE: Final = 20  # watches that are judged before other tasks may run
+
+
+def pause_after(took: float) -> float:
+    """How long to wait after a round; with few watches open, the next one may follow at once."""
+    return min(took / SHARE, LONGEST_PAUSE)
 
 
 class _Followed(NamedTuple):
@@ -96,13 +102,15 @@ class OpenWatches:
 
     async def run(self) -> None:
         """Judge watches again whenever there is reason to, until cancelled."""
+        loop = asyncio.get_running_loop()
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY):
                     await self._changed.wait()
             self._changed.clear()
+            begun = loop.time()
             await self.judge_all()
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(pause_after(loop.time() - begun))
 
     async def judge_all(self) -> None:
         """End every watch whose opener would not be let in now."""
