@@ -27,6 +27,7 @@ OBJECTS: Final = Span("", PREFIX)
 
 PENDING: Final = Span.prefix(PREFIX + "pending/")
 HEAD: Final = PREFIX + "head/checkpoint"
+_DIGITS: Final = 13  # of a time in milliseconds, until the year 2286
 
 
 class _Process:
@@ -47,7 +48,10 @@ def pending(facts: Iterable[Fact], uid: str, now: datetime) -> list[Change]:
     Each has a key that nobody else takes: the time, a word for this process, and a count. In the
     order of time, so that a crowd of entries gets its places in about that order.
     """
-    start, changes = f"{PENDING.start}{int(now.timestamp() * 1000):013d}-{_process.word}-", []
+    start, changes = (
+        f"{PENDING.start}{int(now.timestamp() * 1000):0{_DIGITS}d}-{_process.word}-",
+        [],
+    )
     for fact in facts:
         key = f"{start}{next(_process.count)}"
         changes.append(Change(key, entry(fact, uid, now), ABSENT))
@@ -55,13 +59,15 @@ def pending(facts: Iterable[Fact], uid: str, now: datetime) -> list[Change]:
 
 
 def pending_since(key: str) -> float:
-    """Since when a pending entry waits, as a Unix time."""
-    return int(key.removeprefix(PENDING.start).partition("-")[0]) / 1000
+    """Since when a pending entry waits, as a Unix time; 0 if its key is not as we make them."""
+    moment = key.removeprefix(PENDING.start).partition("-")[0]
+    return int(moment) / 1000 if len(moment) == _DIGITS and moment.isdecimal() else 0.0
 
 
 def pending_before(key: str, seconds: float) -> str:
     """Behind the keys of pending entries that are older than this one by so many seconds."""
-    return f"{PENDING.start}{int((pending_since(key) - seconds) * 1000):013d}"
+    moment = max(pending_since(key) - seconds, 0.0)
+    return f"{PENDING.start}{int(moment * 1000):0{_DIGITS}d}"
 
 
 def segment_key(index: int) -> str:

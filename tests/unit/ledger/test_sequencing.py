@@ -19,6 +19,7 @@ from orchid.ledger.sequencing import (
     Sequencer,
 )
 from orchid.store.interface import (
+    ABSENT,
     LATEST,
     Change,
     DeleteRange,
@@ -266,6 +267,23 @@ async def test_of_many_entries_the_older_ones_have_their_places_at_once(store: M
 
     assert await StoredLog(store).pending() == 3
     assert await numbers(store, MOST_SINGLE) == list(range(MOST_SINGLE))
+
+
+@pytest.mark.parametrize("word", ["zebra", "9" * 5000, "²" * 13 + "-x", ""])
+async def test_a_key_that_nobody_of_us_made_holds_up_no_other_entry(
+    store: MemoryStore, word: str
+) -> None:
+    """Somebody wrote to the store by hand, behind all other entries."""
+    await leave_pending(store, 0, MOST_SINGLE)
+    key = f"{places.PENDING.start}~{word}"
+    await store.commit([Change(key, b'{"number": -1}', ABSENT)])
+    one = sequencer(store)
+
+    for _ in range(2):
+        await one.look()
+
+    assert await StoredLog(store).pending() == 0
+    assert sorted(await numbers(store, MOST_SINGLE + 1)) == [-1, *range(MOST_SINGLE)]
 
 
 class Counting(MemoryStore):

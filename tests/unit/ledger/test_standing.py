@@ -7,7 +7,7 @@ import pytest
 
 from orchid.ledger import places
 from orchid.ledger.standing import LedgerStanding, read_kept
-from orchid.store.interface import Change, Span
+from orchid.store.interface import ABSENT, Change, Span
 from orchid.store.memory import MemoryStore
 from tests.unit.ledger.logs import NOW, grow, leave_pending
 
@@ -35,6 +35,17 @@ async def test_length_and_longest_wait_are_told(tmp_path: Path) -> None:
 
     assert before == (0, 90)
     assert (number(looking.entries), number(looking.waiting)) == (4, 0)
+
+
+async def test_an_entry_whose_key_tells_no_time_has_waited_for_ever(tmp_path: Path) -> None:
+    """Nobody of us wrote it: whoever watches the metric is told."""
+    store = MemoryStore()
+    await store.commit([Change(f"{places.PENDING.start}zebra", b"{}", ABSENT)])
+    looking = standing(store, tmp_path)
+
+    await looking.look(keeps=True)
+
+    assert number(looking.waiting) > 1e9
 
 
 async def test_a_first_look_tells_that_nothing_was_rolled_back(tmp_path: Path) -> None:
