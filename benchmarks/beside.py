@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks import load
-from benchmarks.alternating import bounds
 from benchmarks.bench import ACCOUNTS, LOAD_CORE, serving, wanted
 from benchmarks.figures import FIGURES
+from benchmarks.paired import bounds
 from benchmarks.setting import Administrator, Stage
 
 HEADER = f"{'':18}{'ours':>12}{'other':>12}{'ratio':>8}{'95 %':>16}{'must':>8}"

@@ -20,7 +20,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.alternating import Ask, by_wrk, processor_nanoseconds, requests_asked
 from benchmarks.bench import (
     FLAGS,
     LOAD_CORE,
@@ -31,6 +30,7 @@ from benchmarks.bench import (
     resident_bytes,
 )
 from benchmarks.load import UNIQUE, Job, token_reviews
+from benchmarks.paired import Ask, by_wrk, processor_nanoseconds, requests_asked
 from benchmarks.plot import chart
 from benchmarks.seeding import Seeded, seeded
 from benchmarks.setting import AUTHENTICATION, Administrator, account, token_request

@@ -9,7 +9,7 @@
     list       a revocation list of 100,000: to sign it, and until a server serves it
     refusal    three servers over etcd: from the acknowledged revocation to the last refusal
 
-The servers have one core, the load another. Costs are times of the processor (alternating.py), so
+The servers have one core, the load another. Costs are times of the processor (paired.py), so
 that they hold also on a machine that is not quite idle. Exit code 1 if a figure is not reached.
 """
 
@@ -26,19 +26,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 from benchmarks import filling, issuing, load
-from benchmarks.alternating import (
-    Comparison,
-    by_wrk,
-    compare,
-    measured_at_once,
-    summed_up,
-)
 from benchmarks.bench import (
     FLAGS,
     LOAD_CORE,
@@ -47,6 +42,7 @@ from benchmarks.bench import (
     allow_many_connections,
     wanted,
 )
+from benchmarks.paired import Ask, Comparison, by_wrk, compare, measured, summed_up
 from benchmarks.setting import Administrator, Stage
 from orchid.credentials.authority import Authority
 from orchid.credentials.revocation_list import Edition, RevokedCertificates
@@ -156,15 +152,16 @@ class Bench:
     def issuing(self) -> None:
         """On several pairs of servers: two that do the same differ by some percent already."""
         found: list[tuple[float, float]] = []
-        ask = partial(certificates_issued, connections=self.connections)
-        for number in range(-(-self.turns // TURNS_OF_A_PAIR)):
-            place = self.directory / f"issuing-{number}"
-            flags = (*FLAGS, "--controllers", "csrsigning")
-            with (
-                running_server(place / "a", *flags, launcher=WITHOUT_RECORDS) as before,
-                running_server(place / "b", *flags, launcher=PINNED) as after,
-            ):
-                found += measured_at_once(before, after, ask, TURNS_OF_A_PAIR)
+        with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+            ask = by_issuing(pool, self.connections)
+            for number in range(-(-self.turns // TURNS_OF_A_PAIR)):
+                place = self.directory / f"issuing-{number}"
+                flags = (*FLAGS, "--controllers", "csrsigning")
+                with (
+                    running_server(place / "a", *flags, launcher=WITHOUT_RECORDS) as before,
+                    running_server(place / "b", *flags, launcher=PINNED) as after,
+                ):
+                    found += measured(before, after, ask, TURNS_OF_A_PAIR)
         self.figures.compared("issuing: inventory and ledger", summed_up(found), ISSUING_PERCENT)
 
     def counting(self) -> None:
@@ -257,8 +254,14 @@ def jobs(stage: Stage, tokens: list[str]) -> dict[str, load.Job]:
     }
 
 
-def certificates_issued(url: str, pid: int, *, connections: int) -> int:
-    return issuing.measure(url, pid, seconds=TURN_SECONDS, connections=connections).certificates
+def by_issuing(pool: Executor, connections: int) -> Ask:
+    """Seconds of certificates; from another process, for they cost the client as much."""
+
+    def ask(server: Server) -> int:
+        issue = partial(issuing.measure, seconds=TURN_SECONDS, connections=connections)
+        return pool.submit(issue, server.url, server.pid).result().certificates
+
+    return ask
 
 
 def binding(bench: Bench) -> dict[str, object]:

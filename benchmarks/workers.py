@@ -33,7 +33,6 @@ from itertools import product
 from pathlib import Path
 from statistics import median
 
-from benchmarks.alternating import processor_nanoseconds
 from benchmarks.bench import (
     ACCOUNTS,
     FLAGS,
@@ -44,6 +43,7 @@ from benchmarks.bench import (
     wanted,
 )
 from benchmarks.load import JOBS, Job, LoadInTurns
+from benchmarks.paired import processor_nanoseconds
 from benchmarks.setting import Administrator, Stage
 from tests.e2e.serving import Server, running_server
 from tests.e2e.worker_processes import children

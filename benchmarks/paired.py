@@ -1,17 +1,17 @@
-"""What a request costs on one server and on another, measured so that noise hits both.
+"""What a request costs on one server and on another, both loaded at once, so that noise hits both.
 
-Two servers have the same core, and the load another. Each is asked for a second or so, again and
-again, in turn (`compare`) or both at once (`measured_at_once`), which a machine whose speed changes
-within a turn disturbs far less. What counts is the processor's time that the server took for a
-request, by the kernel's clock in nanoseconds, from the beginning of its turn to that of its next:
-what it leaves for later is not forgotten. Of all turns the median of the ratios counts; how sure it
-is says the interval beside it.
+Two servers have the same core, and the loads another. Both are asked for a second or more, again
+and again (`compare`). The speed of a machine changes within such a turn; asked one after the other,
+two servers that do the same differ by several percent, asked at once by less than one. What counts
+is the processor's time that a server took for a request, by the kernel's clock in nanoseconds, from
+the beginning of a turn to that of the next: what it leaves for later is not forgotten. Of all turns
+the median of the ratios counts; how sure it is says the interval beside it.
 """
 
 import math
 import statistics
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +20,6 @@ from tests.e2e.serving import Server
 
 Ask = Callable[[Server], int]
 """Asks a server for a while, and gives the number of requests."""
-
-AskAt = Callable[[str, int], int]
-"""The same, for the server's address and process: a function that another process can call."""
 
 NORMAL_95 = 1.96  # of the normal distribution
 
@@ -48,7 +45,7 @@ class Comparison:
 
 
 def compare(before: Server, after: Server, ask: Ask, turns: int) -> Comparison:
-    """Ask both in turn, so many times."""
+    """Ask both at once, so many times."""
     return summed_up(measured(before, after, ask, turns))
 
 
@@ -57,26 +54,10 @@ def measured(before: Server, after: Server, ask: Ask, turns: int) -> list[tuple[
 
     The first turn only warms them, and the last only ends the one before.
     """
-    costs: dict[Server, list[float]] = {before: [], after: []}
-    begun: dict[Server, int] = {}
-    asked: dict[Server, int] = {}
-    for turn in range(turns + 2):
-        for server, found in costs.items():
-            used = processor_nanoseconds(server.pid)
-            if turn > 1:
-                found.append((used - begun[server]) / asked[server] / 1000)
-            begun[server], asked[server] = used, requests_asked(server, ask)
-    return list(zip(*costs.values(), strict=True))
-
-
-def measured_at_once(
-    before: Server, after: Server, ask: AskAt, turns: int
-) -> list[tuple[float, float]]:
-    """The same, while both are asked at once, each from a process of its own."""
     servers = (before, after)
     found: list[tuple[float, float]] = []
     begun, asked = [0, 0], [1, 1]
-    with ProcessPoolExecutor(len(servers)) as pool:
+    with ThreadPoolExecutor(len(servers)) as pool:
         for turn in range(turns + 2):
             used = [processor_nanoseconds(server.pid) for server in servers]
             one, two = (
@@ -85,8 +66,7 @@ def measured_at_once(
             )
             if turn > 1:
                 found.append((one, two))
-            addresses = [(server.url, server.pid) for server in servers]
-            begun, asked = used, list(pool.map(ask, *zip(*addresses, strict=True)))
+            begun, asked = used, list(pool.map(requests_asked, servers, (ask, ask)))
     return found
 
 
