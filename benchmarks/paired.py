@@ -1,11 +1,12 @@
 """What a request costs on one server and on another, both loaded at once, so that noise hits both.
 
 Two servers have the same core, and the loads another. Both are asked for a second or more, again
-and again (`compare`). The speed of a machine changes within such a turn; asked one after the other,
-two servers that do the same differ by several percent, asked at once by less than one. What counts
-is the processor's time that a server took for a request, by the kernel's clock in nanoseconds, from
-the beginning of a turn to that of the next: what it leaves for later is not forgotten. Of all turns
-the median of the ratios counts; how sure it is says the interval beside it.
+and again (`measured`). The speed of a machine changes within such a turn: asked one after the
+other, two servers that do the same differ by several percent, asked at once by less than one. What
+counts is the processor's time that a server took for a request, by the kernel's clock in
+nanoseconds, from the beginning of a turn to that of the next: what it leaves for later is not
+forgotten. Of all turns the median of the ratios counts (`summed_up`); how sure it is says the
+interval beside it.
 """
 
 import math
@@ -42,11 +43,6 @@ class Comparison:
             f"{self.before:8.1f} us {self.after:8.1f} us {self.percent:+6.1f} %"
             f"   (95 %: {self.least:+.1f} to {self.most:+.1f} %)"
         )
-
-
-def compare(before: Server, after: Server, ask: Ask, turns: int) -> Comparison:
-    """Ask both at once, so many times."""
-    return summed_up(measured(before, after, ask, turns))
 
 
 def measured(before: Server, after: Server, ask: Ask, turns: int) -> list[tuple[float, float]]:

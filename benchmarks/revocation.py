@@ -25,6 +25,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import ExitStack, closing
@@ -42,7 +43,7 @@ from benchmarks.bench import (
     allow_many_connections,
     wanted,
 )
-from benchmarks.paired import Ask, Comparison, by_wrk, compare, measured, summed_up
+from benchmarks.paired import Ask, Comparison, by_wrk, measured, summed_up
 from benchmarks.setting import Administrator, Stage
 from orchid.credentials.authority import Authority
 from orchid.credentials.revocation_list import Edition, RevokedCertificates
@@ -57,7 +58,7 @@ RBAC = "rbac.authorization.orch.io"
 REVOCATIONS = "/apis/identity.orch.io/v1alpha1/credentialrevocations"
 CONTROLLERS = ("--controllers", "revocation-marker,revocation-list-publisher,csrsigning")
 
-TURNS_OF_A_PAIR = 3  # of servers that issue; each has places in memory of its own
+TURNS_OF_A_PAIR = 4
 TURN_SECONDS = 5
 WITHIN_PERCENT = 3.0
 ISSUING_PERCENT = 15.0
@@ -99,31 +100,35 @@ class Bench:
 
     def in_force(self) -> None:
         """Requests of callers whose credentials may be revoked, and reviews of such."""
-        with self._pair("in-force", lambda: filling.revocations(MANY)) as (before, after):
-            self._requests("in-force", before, after)
+        self._requests("in-force", self._filled("in-force", filling.revocations(MANY)))
 
     def inventory(self) -> None:
-        with self._pair("inventory", lambda: filling.records(MANY)) as (before, after):
+        place = self._filled("inventory", filling.records(MANY))
+        with self._pair(place) as (before, after):
             each = (anonymous_bytes(after) - anonymous_bytes(before)) / MANY
-            self.figures.tell("inventory: memory", f"{each:8.0f} bytes for each certificate")
-            self._requests("inventory", before, after)
+        self.figures.tell("inventory: memory", f"{each:8.0f} bytes for each certificate")
+        self._requests("inventory", place)
 
-    def _requests(self, section: str, before: Server, after: Server) -> None:
-        for name, job in jobs(self._stage, self._tokens).items():
-            ask = by_wrk(job, core=LOAD_CORE, connections=self.connections)
-            found = compare(before, after, ask, self.turns)
-            self.figures.compared(f"{section}: {name}", found, WITHIN_PERCENT)
-        identity = self.directory / section / "client.pem"
-        with ExitStack() as opened:
-            ask = by_certificate(opened, identity)
-            found = compare(before, after, ask, self.turns)
-        self.figures.compared(f"{section}: get by certificate", found, WITHIN_PERCENT)
+    def _requests(self, section: str, place: Path) -> None:
+        asks = {
+            name: by_wrk(job, core=LOAD_CORE, connections=self.connections)
+            for name, job in jobs(self._stage, self._tokens).items()
+        }
+        found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        for _ in self._pairs():
+            with self._pair(place) as (before, after), ExitStack() as opened:
+                asks["get by certificate"] = by_certificate(opened, place / "client.pem")
+                for name, ask in asks.items():
+                    found[name] += measured(before, after, ask, TURNS_OF_A_PAIR)
+        for name, turns in found.items():
+            self.figures.compared(f"{section}: {name}", summed_up(turns), WITHIN_PERCENT)
 
-    @contextlib.contextmanager
-    def _pair(
-        self, section: str, changes: Callable[[], Iterator[filling.Change]]
-    ) -> Iterator[tuple[Server, Server]]:
-        """Two servers with the same keys and objects; the second has more of them."""
+    def _pairs(self) -> range:
+        """Two servers that do the same differ by some percent: many pairs have a few turns each."""
+        return range(-(-self.turns // TURNS_OF_A_PAIR))
+
+    def _filled(self, section: str, changes: Iterator[filling.Change]) -> Path:
+        """Data for two servers, with the same keys and objects; the second has more of them."""
         place = self.directory / section
         with (
             running_server(place / "a", *FLAGS, *NO_CONTROLLERS, launcher=PINNED) as first,
@@ -134,7 +139,11 @@ class Bench:
             self._tokens = self._stage.tokens()
         write_identity(place / "a", place / "client.pem")
         shutil.copytree(place / "a", place / "b")
-        filling.fill(place / "b", changes())
+        filling.fill(place / "b", changes)
+        return place
+
+    @contextlib.contextmanager
+    def _pair(self, place: Path) -> Iterator[tuple[Server, Server]]:
         flags = (*FLAGS, *NO_CONTROLLERS)
         with (
             running_server(place / "a", *flags, launcher=PINNED) as before,
@@ -150,11 +159,10 @@ class Bench:
     # -- what issuing pays ------------------------------------------------------------------
 
     def issuing(self) -> None:
-        """On several pairs of servers: two that do the same differ by some percent already."""
         found: list[tuple[float, float]] = []
         with ProcessPoolExecutor(2, get_context("spawn")) as pool:
             ask = by_issuing(pool, self.connections)
-            for number in range(-(-self.turns // TURNS_OF_A_PAIR)):
+            for number in self._pairs():
                 place = self.directory / f"issuing-{number}"
                 flags = (*FLAGS, "--controllers", "csrsigning")
                 with (
@@ -174,12 +182,14 @@ class Bench:
             stage = Stage(administrator, accounts=ACCOUNTS)
         shutil.copytree(place / "a", place / "b")
         ask = by_wrk(load.request_token(stage), core=LOAD_CORE, connections=self.connections)
-        with (
-            running_server(place / "a", *flags, "off", launcher=PINNED) as before,
-            running_server(place / "b", *flags, "counted", launcher=PINNED) as after,
-        ):
-            found = compare(before, after, ask, self.turns)
-        self.figures.compared("counting: TokenRequest", found, WITHIN_PERCENT)
+        found: list[tuple[float, float]] = []
+        for _ in self._pairs():
+            with (
+                running_server(place / "a", *flags, "off", launcher=PINNED) as before,
+                running_server(place / "b", *flags, "counted", launcher=PINNED) as after,
+            ):
+                found += measured(before, after, ask, TURNS_OF_A_PAIR)
+        self.figures.compared("counting: TokenRequest", summed_up(found), WITHIN_PERCENT)
 
     # -- the list ---------------------------------------------------------------------------
 
