@@ -130,6 +130,8 @@ install: setup
 	@$(BIN)/python -m compileall -q src  # as pip does for a package: else every start compiles it
 	@touch $@
 
-.venv/.installed-dev: .venv/.installed requirements/dev.txt
+# The ledger is tested with a verifier that is not ours. It asks for Python 3.12, and runs on 3.11.
+.venv/.installed-dev: .venv/.installed requirements/dev.txt requirements/verifier.txt
 	$(PIP) --require-hashes -r requirements/dev.txt
+	$(PIP) --require-hashes --no-deps --ignore-requires-python -r requirements/verifier.txt
 	@touch $@
