@@ -34,13 +34,10 @@ class Comparison:
     least: float  # so much more, at least and at most, with a probability of 95 percent
     most: float
 
-    @property
-    def after(self) -> float:
-        return self.before * (1 + self.percent / 100)
-
     def __str__(self) -> str:
+        after = self.before * (1 + self.percent / 100)
         return (
-            f"{self.before:8.1f} us {self.after:8.1f} us {self.percent:+6.1f} %"
+            f"{self.before:8.1f} us {after:8.1f} us {self.percent:+6.1f} %"
             f"   (95 %: {self.least:+.1f} to {self.most:+.1f} %)"
         )
 

@@ -48,10 +48,9 @@ def pending(facts: Iterable[Fact], uid: str, now: datetime) -> list[Change]:
     Each has a key that nobody else takes: the time, a word for this process, and a count. In the
     order of time, so that a crowd of entries gets its places in about that order.
     """
-    start, changes = (
-        f"{PENDING.start}{int(now.timestamp() * 1000):0{_DIGITS}d}-{_process.word}-",
-        [],
-    )
+    moment = f"{int(now.timestamp() * 1000):0{_DIGITS}d}"
+    start = f"{PENDING.start}{moment}-{_process.word}-"
+    changes: list[Change] = []
     for fact in facts:
         key = f"{start}{next(_process.count)}"
         changes.append(Change(key, entry(fact, uid, now), ABSENT))

@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 
 MOST_PER_USER: Final = 1_000
 LOOK_EVERY: Final = 10.0  # seconds, for the ends of tokens and certificates
-SHARE: Final = 0.1  # of the time, for all rounds: a crowd of changes must not cost more
-LONGEST_PAUSE: Final = 0.5  # seconds between two rounds
+SHARE: Final = 0.1  # of the time, for rounds, so that a crowd of changes costs no more
+LONGEST_PAUSE: Final = 0.5  # seconds; rounds of over 50 ms take a larger share
 AT_ONCE: Final = 20  # watches that are judged before other tasks may run
 
 
