@@ -13,6 +13,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, cast
 
@@ -195,7 +196,7 @@ async def _push(part: Part, seen: Seen, number: int) -> None:
         while not pushing.lost:
             owed = min(owed + each, 10 * each + 1)
             if not pushing.blocked and owed >= 1:
-                cast(asyncio.Transport, transport).write(one * int(owed))
+                transport.write(one * int(owed))
                 seen.statuses[4] = seen.statuses.get(4, 0) + int(owed)  # sent
                 owed -= int(owed)
             await asyncio.sleep(STEP)
@@ -257,7 +258,7 @@ async def hold(part: Part, seen: Seen, ready: Ready) -> None:
             address = somewhere(3 if part.path else 4, number)
             try:
                 _, holding = await loop.create_connection(
-                    lambda sent=sent: _Holding(seen, sent), "127.0.0.1", part.port, ssl=tls(),
+                    partial(_Holding, seen, sent), "127.0.0.1", part.port, ssl=tls(),
                     local_addr=address,
                 )  # fmt: skip
             except OSError:

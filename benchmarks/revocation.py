@@ -47,6 +47,7 @@ from benchmarks.paired import Ask, Comparison, by_wrk, measured, summed_up
 from benchmarks.setting import Administrator, Stage
 from orchid.credentials.authority import Authority
 from orchid.credentials.revocation_list import Edition, RevokedCertificates
+from orchid.store.interface import Change
 from tests.e2e.demo_revocation import demonstration
 from tests.e2e.serving import Server, running_server
 
@@ -127,7 +128,7 @@ class Bench:
         """Two servers that do the same differ by some percent: many pairs have a few turns each."""
         return range(-(-self.turns // TURNS_OF_A_PAIR))
 
-    def _filled(self, section: str, changes: Iterator[filling.Change]) -> Path:
+    def _filled(self, section: str, changes: Iterator[Change]) -> Path:
         """Data for two servers, with the same keys and objects; the second has more of them."""
         place = self.directory / section
         with (
