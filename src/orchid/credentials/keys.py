@@ -17,10 +17,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, mldsa, padding, rsa
-from cryptography.hazmat.primitives.asymmetric.utils import (
-    decode_dss_signature,
-    encode_dss_signature,
-)
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from orchid.credentials import files, pem
 from orchid.credentials.refusals import (
@@ -56,6 +53,7 @@ _JWK_CURVES: dict[str, ec.EllipticCurve] = {
 _HASHES = {"256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.SHA512()}
 _RSA_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _MAX_JWKS_KEYS = 256
+LONGEST_SHORT_FORM = 127  # a length in DER above it takes a byte more, up to 255
 
 _TO_STANDARD = bytes.maketrans(b"-_", b"+/")
 _FROM_STANDARD = bytes.maketrans(b"+/", b"-_")
@@ -346,10 +344,21 @@ def _signer(private: PrivateKey) -> Callable[[bytes], bytes]:
     _, _, size, method = _CURVES[private.curve.name]
 
     def sign(message: bytes) -> bytes:
-        r, s = decode_dss_signature(private.sign(message, method))
-        return r.to_bytes(size, "big") + s.to_bytes(size, "big")
+        return two_numbers(private.sign(message, method), size)
 
     return sign
+
+
+def two_numbers(signature: bytes, size: int) -> bytes:
+    """An ECDSA signature as in RFC 7518 section 3.4: two numbers of `size` bytes, not DER.
+
+    Of our own signatures alone: the form is that of the library, and is not checked.
+    """
+    first = 4 + (signature[1] > LONGEST_SHORT_FORM)  # after two tags and their lengths
+    end = first + signature[first - 1]
+    r, s = signature[first:end], signature[end + 2 :]
+    # A number has a zero before it if its first bit is set, and is shorter if it is small.
+    return r[-size:].rjust(size, b"\0") + s[-size:].rjust(size, b"\0")
 
 
 def _checker(public: PublicKey, algorithm: str) -> Callable[[bytes, bytes], None]:

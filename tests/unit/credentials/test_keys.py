@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -320,3 +321,17 @@ def test_every_refusal_is_in_the_tree_of_its_module() -> None:
 
     assert all(issubclass(each, refusals.Refusal) for each in named)
     assert all(each.__name__ in (refusals.__doc__ or "") for each in named)
+
+
+@pytest.mark.parametrize("size", [32, 48, 66])
+@given(data=st.data())
+def test_a_signature_is_taken_out_of_its_der_as_two_numbers(size: int, data: st.DataObject) -> None:
+    """Whatever the numbers are: small ones are shorter in DER, and some have a zero before them."""
+    largest = 256 ** data.draw(st.integers(1, size)) - 1
+    if size == 66:
+        largest = min(largest, 2**521 - 1)
+    r, s = data.draw(st.tuples(*[st.integers(1, largest)] * 2))
+
+    found = keys.two_numbers(encode_dss_signature(r, s), size)
+
+    assert found == r.to_bytes(size, "big") + s.to_bytes(size, "big")
