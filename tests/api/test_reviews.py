@@ -105,20 +105,44 @@ async def test_a_token_that_ends_is_refused_in_a_review_that_was_sent_before(ser
     assert "not found" in after["status"]["error"]
 
 
-async def test_one_body_asks_for_tokens_of_many_accounts(server: Api) -> None:
+@pytest.mark.parametrize("body", [{}, {"spec": {"expirationSeconds": 700}}])
+async def test_one_body_asks_for_tokens_of_many_accounts(server: Api, body: Any) -> None:
     """What a request for a token is about stands in its path, however often its body came."""
     places = [("default", "a"), ("other", "a"), ("default", "b")]
     for namespace, name in places:
         await server.account(name, namespace)
 
     made = [
-        (await server.make(f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", {}))
+        (await server.make(f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", body))
         for _ in range(3)
         for namespace, name in places
     ]
 
     named = [(one["metadata"]["namespace"], one["metadata"]["name"]) for one in made]
+    owners = [
+        [(owner["manager"], owner["subresource"], owner["fieldsV1"]) for owner in owners]
+        for owners in (one["metadata"].get("managedFields", []) for one in made)
+    ]
     assert named == places * 3
+    assert owners == [owners[0]] * 9
+    assert [manager for manager, *_ in owners[0]] == ["tests"]
+
+
+async def test_a_body_that_names_another_namespace_is_refused_each_time(server: Api) -> None:
+    """However often it came, also where it was right."""
+    for namespace in ("default", "other"):
+        await server.account("a", namespace)
+    body = {"metadata": {"namespace": "other"}, "spec": {"expirationSeconds": 700}}
+
+    statuses = [
+        (
+            await server.call("POST", f"/api/v1/namespaces/{place}/serviceaccounts/a/token", body)
+        ).status
+        for _ in range(4)
+        for place in ("other", "default")
+    ]
+
+    assert statuses == [201, 400] * 4
 
 
 async def test_owners_that_are_sent_again_are_judged_again(server: Api) -> None:

@@ -60,12 +60,18 @@ class Ownership:
         return (entry,)
 
     def after_same_create(self, owned: T, request: Request) -> T:
-        """The same object once more, which a request like this one has made before."""
-        if not owned.metadata.managed_fields:
+        """The same object once more, which a request like this one has made before.
+
+        It may have been in another namespace then.
+        """
+        meta, namespace = owned.metadata, request.target.namespace
+        owners = meta.managed_fields
+        if owners:
+            now = whole_seconds(request.now)
+            owners = (replace(owners[0], manager=request.manager, time=now),)
+        elif meta.namespace == namespace:
             return owned
-        [entry] = owned.metadata.managed_fields
-        entry = replace(entry, manager=request.manager, time=whole_seconds(request.now))
-        return replace(owned, metadata=replace(owned.metadata, managed_fields=(entry,)))
+        return replace(owned, metadata=replace(meta, namespace=namespace, managed_fields=owners))
 
     def _fields_of_new(self, kind: Kind[T], new: T, request: Request) -> dict[str, Any]:
         sent = to_builtins(without_resets(kind, new))

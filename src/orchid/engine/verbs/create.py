@@ -82,7 +82,7 @@ class Creating:
         if known is not None and known.owned is not None:
             new = self._ownership.after_same_create(known.owned, request)
         elif kind.answers_what_was_sent or new.metadata.managed_fields:  # which are judged
-            sent = new.metadata.managed_fields
+            sent = new.metadata.managed_fields or new.metadata.namespace
             if kind.creates is not None:
                 new = blank_unwritten(kind, new)
             if not under:
@@ -90,7 +90,7 @@ class Creating:
             elif new.metadata.namespace != request.target.namespace:
                 new = in_namespace(kind, new, request.target.namespace)
             new = await self._owned(kind, new, request)
-            if known is not None and not (sent or under or kind.namespaced):
+            if known is not None and not sent:
                 known.owned = new
         new = await self._admission.admit(request, kind, new, None)
         if kind.acts is None:

@@ -2,8 +2,8 @@
 
 Whoever reviews a token at each of its uses sends the same body each time. `KnownBodies` keeps what
 follows from the bytes alone: the object in them, and who owns which of its fields. What a review
-finds is never kept. A body is kept when it comes a second time, and only a few are, since they may
-hold tokens. Nobody is asked here who is calling: that is known when a body is decoded.
+finds is never kept. A body is kept when it comes a second time, and only so many are, since they
+may hold tokens. Nobody is asked here who is calling: that is known when a body is decoded.
 """
 
 from typing import Any, Final
@@ -13,7 +13,7 @@ from orchid.engine.kind import Kind
 from orchid.engine.request import KnownBody, Request
 from orchid.engine.verbs.request_body import decode_object
 
-MOST_BODIES: Final = 64
+MOST_BODIES: Final = 1024  # about 2 kB each, if they hold a token
 LONGEST: Final = 4096  # bytes
 
 
