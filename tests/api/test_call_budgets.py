@@ -76,6 +76,7 @@ class Counting:
             plain(504),
             lambda _request, _error: plain(500),
             recognize=chain.recognize,
+            at_once=server.server.probes.answer,
             monotonic=server.server.clock.monotonic,
         )
         state.loop, state.context = asyncio.get_running_loop(), copy_context()
@@ -166,7 +167,7 @@ def handing_out(number: int) -> tuple[str, str, Any]:
 
 
 JOBS: dict[str, tuple[int, Job]] = {
-    "livez": (24, lambda _: ("GET", "/livez", None)),
+    "livez": (18, lambda _: ("GET", "/livez", None)),
     "get": (35, lambda number: ("GET", f"{ACCOUNTS}/a{number:d}", None)),
     "list": (36, lambda _: ("GET", ACCOUNTS, None)),
     "selfsubjectreview": (
@@ -174,7 +175,7 @@ JOBS: dict[str, tuple[int, Job]] = {
         lambda _: ("POST", f"/apis/{AUTHENTICATION}/selfsubjectreviews", {}),
     ),
     "tokenrequest": (
-        72,
+        63,
         lambda number: (
             "POST",
             f"{ACCOUNTS}/a{number:d}/token",

@@ -57,6 +57,7 @@ from orchid.server.metrics.requests import CountedRequests
 from orchid.server.open_watches import OpenWatches
 from orchid.server.openapi.endpoints import OpenApi
 from orchid.server.pages import Page, Pages, openid_page
+from orchid.server.probes import Probes
 from orchid.server.sockets.descriptors import fitted
 from orchid.server.sockets.listener import ConnectionLimits, Listener
 from orchid.server.sockets.messages import HttpRequest, Response
@@ -231,6 +232,14 @@ class Assembly:
             ),
             others=self.others,
         )
+        health = self._health()
+        self.probes = Probes(
+            health.pages(),
+            clock=self.clock,
+            authorizer=self.access.authorizer,
+            metrics=requests,
+            recorded=self.audit is not None or given.log_level == "debug",
+        )
         return Chain(
             clock=self.clock,
             authenticator=self.access.authenticator,
@@ -238,7 +247,7 @@ class Assembly:
             authorizer=self.access.authorizer,
             fairness=self.fairness,
             watches=self.watches,
-            pages=self._pages(metrics),
+            pages=self._pages(metrics, health),
             dispatch=Dispatch(
                 self.catalog,
                 self.verbs,
@@ -248,18 +257,19 @@ class Assembly:
                 offload=self.offload,
                 shortest_watch=float(given.min_request_timeout),
             ),
+            probes=self.probes,
             audit=self.audit,
             metrics=requests,
             request_timeout=self.settings.request_timeout,
         )
 
-    def _pages(self, metrics: MetricsPage) -> Pages:
+    def _pages(self, metrics: MetricsPage, health: Health) -> Pages:
         place = self.settings.url.removeprefix("https://")
         openid_pages = self._openid()
         described = OpenApi(self.catalog, self.settings.names, openid_pages)
         return Pages(
             Discovery(self.catalog, place),
-            self._health(),
+            health,
             extra={"/metrics": metrics, **openid_pages, **described.exact},
             prefixes={
                 **described.prefixed,
@@ -433,6 +443,7 @@ class Assembly:
             limits=fitted(ConnectionLimits(request_timeout=self.settings.request_timeout)),
             tls=tls,
             recognize=self.chain.recognize,
+            at_once=self.probes.answer,
             after_rush=memory.give_back,
         )
 

@@ -4,7 +4,8 @@
     -> authorize (403) -> a page, or dispatch to a kind's verb -> answer
 
 Audit and metrics see each request and its answer. Whatever goes wrong becomes an answer here: an
-ApiError as its Status, anything unforeseen as a bare 500 with the story in the log.
+ApiError as its Status, anything unforeseen as a bare 500 with the story in the log. A probe that
+comes again has a shorter way (probes.py).
 """
 
 import asyncio
@@ -15,18 +16,19 @@ from orchid.clock import Clock
 from orchid.credentials.refusals import is_panic
 from orchid.engine.interfaces import Authenticator, Authorizer, Rejected
 from orchid.engine.request import Request
-from orchid.engine.seat import SEAT, Seat
+from orchid.engine.seat import SEAT
 from orchid.server.audit.redaction import presented_token
 from orchid.server.audit.trail import AuditTrail
 from orchid.server.authorize import AuthorizerFailed, refuse_unless_allowed
 from orchid.server.dispatch import Dispatch
 from orchid.server.exchange import Exchange, audit_ids
-from orchid.server.fairness import READ_VERBS, Fairness, Overloaded
+from orchid.server.fairness import READ_VERBS, Fairness, Flow, Overloaded
 from orchid.server.head_facts import FACTS, facts_of
 from orchid.server.metrics.requests import RequestMetrics
 from orchid.server.open_watches import OpenWatches
 from orchid.server.pages import Pages, not_found_text
 from orchid.server.parse import Targets, UnreadableTarget
+from orchid.server.probes import Probes
 from orchid.server.respond import TEXT, error_response, text
 from orchid.server.sockets.messages import CallerStanding, HttpRequest, Response, Stream
 from orchid.telemetry import MASK, failure_story
@@ -56,6 +58,7 @@ class Chain:
         watches: OpenWatches,
         pages: Pages,
         dispatch: Dispatch,
+        probes: Probes,
         audit: AuditTrail | None,
         metrics: RequestMetrics,
         request_timeout: float = 60.0,
@@ -71,6 +74,7 @@ class Chain:
         self._watches = watches
         self._pages = pages
         self._dispatch = dispatch
+        self._probes = probes
         self._audit = audit
         self._metrics = metrics
         self._request_timeout = request_timeout
@@ -168,7 +172,7 @@ class Chain:
         finally:
             flow.leave()
 
-    async def _allowed(self, exchange: Exchange, request: Request, seat: Seat) -> Response | Stream:
+    async def _allowed(self, exchange: Exchange, request: Request, flow: Flow) -> Response | Stream:
         """May they? Then a page, or a kind's verb."""
         user, target, fairness = request.user, request.target, self._fairness
         reads = target.verb in READ_VERBS
@@ -180,8 +184,10 @@ class Chain:
                 refuse_unless_allowed(decision, user, target)
             if not target.is_resource:
                 page = self._pages.answer(exchange)
-                return page if isinstance(page, Response) else await page
-            mark = SEAT.set(seat)
+                made = page if isinstance(page, Response) else await page
+                self._probes.remember(exchange, flow)
+                return made
+            mark = SEAT.set(flow)
             try:
                 answer = await self._dispatch(exchange, request)
             finally:

@@ -37,7 +37,7 @@ from orchid.access.rules import (
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
-from orchid.engine.interfaces import Authorizer, Decision, Verdict
+from orchid.engine.interfaces import Decision, PromptAuthorizer, Verdict
 from orchid.engine.offload import Offload
 from orchid.engine.request import Target
 from orchid.kinds.role import ClusterRole, LabelSelector, PolicyRule, Role, aggregate, selects
@@ -183,8 +183,8 @@ class RBAC:
             + self._cluster_roles.generation
             + self._role_bindings.generation
             + self._cluster_role_bindings.generation
-        )
-        if generation != self._generation:  # each only counts up
+        )  # each only counts up; what `_latest` gives, without a call in every request
+        if generation != self._generation:
             self._catch_up()
             self._generation = generation
         caller = (user.username, user.groups)
@@ -206,6 +206,13 @@ class RBAC:
         if grant.named:
             return grant.named.get(target.name, grant.otherwise)
         return grant.otherwise
+
+    def at_once(self, user: UserInfo, target: Target) -> Decision | None:
+        known = self._known.get((user.username, user.groups))
+        if known is None or self._latest() != self._generation:
+            return None
+        grant = known.get((target.verb, target.path))
+        return None if grant is None else grant.otherwise
 
     def rules_for(self, user: UserInfo, namespace: str) -> SubjectRulesReviewStatus:
         """List what a user may do in a namespace, as far as RBAC knows; not without end."""
@@ -303,6 +310,15 @@ class RBAC:
         if weight <= MOST_REMEMBERED:
             self._known.setdefault(caller, {})[question] = grant
             self._remembered += weight
+
+    def _latest(self) -> int:
+        """The generation of roles and bindings together, as they are now."""
+        return (
+            self._roles.generation
+            + self._cluster_roles.generation
+            + self._role_bindings.generation
+            + self._cluster_role_bindings.generation
+        )
 
     def _catch_up(self) -> None:
         for index in self._indexes:
@@ -418,5 +434,5 @@ def undecided(problems: list[str]) -> Decision:
     return Decision(Verdict.NO_OPINION, f"RBAC: {joined(problems)}" if problems else "")
 
 
-_: type[Authorizer] = RBAC
+_: type[PromptAuthorizer] = RBAC
 __: type[RuleLister] = RBAC

@@ -317,6 +317,9 @@ class Connection(asyncio.Protocol):
         unfinished.sender = None
         if unfinished.counted:
             unfinished.release()
+        if arrived.repeats and (prompt := service.at_once(arrived.request)) is not None:
+            self._write(arrived, prompt)
+            return
         context = service.context.copy()
         answer: Answer
         try:

@@ -28,6 +28,7 @@ class Arrived(msgspec.Struct, eq=False):
     answered: bool = False  # the answer was given, or nobody is there to get it
     lingers: bool = False  # the client may still be sending a body that nobody will read
     missing: int = 0  # bytes of the body that have not come with a known head
+    repeats: bool = False  # its head is the one remembered on this connection, and it has no body
 
 
 class HeadParts(msgspec.Struct):
@@ -95,7 +96,7 @@ class KnownHead:
             self._head
         ):  # nothing but the body differs
             request = replace(known, body=piece[len(self._head) :])
-            return Arrived(request, keep_alive=True, chunked=True)
+            return Arrived(request, keep_alive=True, chunked=True, repeats=not request.body)
         end = piece.find(b"\r\n")
         if not piece.startswith(parts.headers, end):
             return None
