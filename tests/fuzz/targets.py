@@ -25,6 +25,7 @@ from orchid.engine.patch import json_patch, merge_patch, strategic_merge
 from orchid.engine.verbs import continue_token
 from orchid.expressions.cel import Compiler
 from orchid.server.audit import policy
+from orchid.server.sockets.known_head import KnownHeads
 from orchid.server.sockets.messages import Peer
 from orchid.server.sockets.reader import RequestReader
 from orchid.server.sockets.websocket import BadFrame, FrameReader
@@ -65,6 +66,7 @@ def request_reader(data: bytes) -> None:
     for before in (PLAIN_HEAD, HEAD_WITH_LENGTH):  # it is known from the second time on
         requests, refusal = read([before, before, data])
         verdicts.append((requests[2:], refusal))
+        verdicts.append(read_elsewhere(before, data))
     assert verdicts.count(verdicts[0]) == len(verdicts)
 
 
@@ -75,9 +77,21 @@ def read(pieces: list[bytes]) -> Any:
     return told(reader), reader.refusal
 
 
-def new_reader() -> RequestReader:
+def read_elsewhere(before: bytes, data: bytes) -> Any:
+    """Read bytes on a connection that knows a head from another one."""
+    heads = KnownHeads()
+    other, reader = new_reader(heads), new_reader(heads)
+    other.peer.known = True
+    for piece in (before, before):
+        other.feed(piece)
+    reader.feed(data)
+    return told(reader), reader.refusal
+
+
+def new_reader(heads: KnownHeads | None = None) -> RequestReader:
     return RequestReader(
         Peer("test"),
+        heads=heads,
         max_header_bytes=4096,
         max_headers=20,
         max_body_bytes=1000,

@@ -36,7 +36,7 @@ class Presented(Protocol):
     method: str
     path: str
     headers: Mapping[str, str]
-    head_memo: dict[str, Any]  # a cache of what follows from these headers, for this connection
+    head_memo: dict[str, Any]  # a cache of what follows from these headers
     peer: Any  # a PresentedPeer
 
     def all(self, name: str) -> list[str]: ...

@@ -8,6 +8,8 @@ the page is made anew. Whatever is out of the ordinary goes the whole way.
 While requests are recorded one by one, all of them do: with an audit log, or a log level of debug.
 """
 
+from typing import Final
+
 import msgspec
 
 from orchid.access.authenticators.anonymous import NOBODY
@@ -21,14 +23,14 @@ from orchid.server.metrics.requests import RequestMetrics
 from orchid.server.parse import Located, Query
 from orchid.server.sockets.messages import HttpRequest, Response
 
-KNOWN = "known probe"  # in a head's memo
+KNOWN = "known probes"  # in a head's memo, by their targets
+MOST_OF_A_HEAD = 8
 
 
 class KnownProbe(msgspec.Struct, eq=False):
     """What is known of a request before it comes."""
 
     method: str
-    uri: str
     head: HeadFacts
     located: Located
     query: Query
@@ -37,6 +39,9 @@ class KnownProbe(msgspec.Struct, eq=False):
     page: Page
 
     __repr__ = object.__repr__  # shows no field: there may be secrets in it
+
+
+_NONE: Final[dict[str, KnownProbe]] = {}
 
 
 class Probes:
@@ -61,8 +66,9 @@ class Probes:
 
     def answer(self, http: HttpRequest) -> Response | None:
         """Answer a request that came before; None if it has to go the whole way."""
-        known: KnownProbe | None = http.head_memo.get(KNOWN)
-        if known is None or known.uri != http.target or known.method != http.method:
+        of_this_head: dict[str, KnownProbe] = http.head_memo.get(KNOWN, _NONE)
+        known = of_this_head.get(http.target)
+        if known is None or known.method != http.method:
             return None
         started, caller, flow, head = self._monotonic(), known.caller, known.flow, known.head
         decision = self._authorizer.at_once(caller.user, known.located.target)
@@ -92,6 +98,9 @@ class Probes:
             return
         lasts = caller.stands is True or caller is NOBODY
         if lasts and http.peer.certificate is None and not (caller.notes or caller.warnings):
-            http.head_memo[KNOWN] = KnownProbe(
-                http.method, http.target, exchange.head, located, exchange.query, caller, flow, page
+            probes: dict[str, KnownProbe] = http.head_memo.setdefault(KNOWN, {})
+            if len(probes) == MOST_OF_A_HEAD:
+                probes.clear()
+            probes[http.target] = KnownProbe(
+                http.method, exchange.head, located, exchange.query, caller, flow, page
             )

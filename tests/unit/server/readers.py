@@ -1,5 +1,6 @@
 """Readers to feed, and everything that one makes of its bytes."""
 
+from orchid.server.sockets.known_head import KnownHeads
 from orchid.server.sockets.messages import HttpRequest, Peer
 from orchid.server.sockets.reader import RequestReader
 
@@ -7,13 +8,20 @@ START = b"GET / HTTP/1.1\r\n"
 CHUNKED = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-def new_reader(max_header_bytes: int = 1 << 20, max_body_bytes: int = 1000) -> RequestReader:
+def new_reader(
+    max_header_bytes: int = 1 << 20,
+    max_body_bytes: int = 1000,
+    *,
+    peer: Peer | None = None,
+    heads: KnownHeads | None = None,
+) -> RequestReader:
     return RequestReader(
-        Peer("test"),
+        peer or Peer("test"),
         max_header_bytes=max_header_bytes,
         max_headers=100,
         max_body_bytes=max_body_bytes,
         request_timeout=1,
+        heads=heads,
     )
 
 

@@ -74,7 +74,7 @@ class UnionAuthenticator:
             stands = kept.stands
             if stands is True or (stands and await stands()):
                 return kept
-            del memo[KEPT]
+            memo.pop(KEPT, None)  # unless another request with this head was quicker
         found = await self._ask_all(presented)
         if found is not None and found.stands and presented.peer.certificate is None:
             memo[KEPT] = found

@@ -105,6 +105,7 @@ class Connection(asyncio.Protocol):
             max_headers=limits.max_headers,
             max_body_bytes=limits.max_body_bytes,
             request_timeout=limits.request_timeout,
+            heads=self._service.known_heads,
         )
         self.deadline = self._service.monotonic() + limits.header_timeout
         address = network_of(transport.get_extra_info("peername"))

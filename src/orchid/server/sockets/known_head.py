@@ -1,8 +1,8 @@
-"""Requests whose headers came before on the same connection: they are not parsed again.
+"""Requests whose headers came before: they are not parsed again.
 
 `Arrived` is a request whose head was read, one way or the other. `KnownHead` recognizes one by
 comparing bytes; whatever differs in more than a plain request line and the length of its body is
-left to the parser (reader.py).
+left to the parser (reader.py). `KnownHeads` has those that came on other connections.
 """
 
 import re
@@ -10,12 +10,13 @@ from typing import Final
 
 import msgspec
 
-from orchid.server.sockets.messages import HttpRequest
+from orchid.server.sockets.messages import HttpRequest, Peer
 from orchid.wire.struct import replace
 
 METHODS: Final = {
     name.encode(): name for name in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 }
+NO_PEER: Final = Peer("")
 _LENGTH: Final = re.compile(rb"(?i)(\r\ncontent-length:[ \t]*)([0-9]{1,9})(?=\r\n)")
 
 
@@ -28,7 +29,7 @@ class Arrived(msgspec.Struct, eq=False):
     answered: bool = False  # the answer was given, or nobody is there to get it
     lingers: bool = False  # the client may still be sending a body that nobody will read
     missing: int = 0  # bytes of the body that have not come with a known head
-    repeats: bool = False  # its head is the one remembered on this connection, and it has no body
+    repeats: bool = False  # its head came before on this connection, and it has no body
 
 
 class HeadParts(msgspec.Struct):
@@ -41,7 +42,7 @@ class HeadParts(msgspec.Struct):
 
     @classmethod
     def of(cls, head: bytes) -> "HeadParts | None":
-        """Cut a head that was found to be good; None if it begins with a blank line."""
+        """Cut a head at these places; None if it cannot be, or begins with a blank line."""
         end = head.find(b"\r\n")
         match _LENGTH.split(head[end:]):
             case [headers] if end:
@@ -50,14 +51,30 @@ class HeadParts(msgspec.Struct):
                 return cls(head[:end], before + name, length, rest)
         return None
 
+    @classmethod
+    def at_front(cls, piece: bytes) -> "HeadParts | None":
+        """Cut the head that a piece begins with; None if it is long, or is not there as a whole."""
+        end = piece.find(b"\r\n\r\n", 0, KnownHead.LONGEST)
+        return cls.of(piece[: end + 4]) if end > 0 else None
+
+    @property
+    def size(self) -> int:
+        return len(self.line) + len(self.headers) + len(self.length) + len(self.rest)
+
+    @property
+    def all_headers(self) -> bytes:
+        """The headers without the length of the body: what requests of one client share."""
+        return self.headers + self.rest
+
 
 class KnownHead:
-    """A head that was read before on this connection, to save reading its headers again.
+    """A head that was read before, to save reading its headers again.
 
     Clients repeat themselves: the same headers with another path, with another body or none. Only
     a piece that began with this head, between two requests, and held nothing beyond its request is
     remembered, so that equal bytes at the same place can only mean the same. A request line that
     is not the remembered one is read here when nothing about it is odd; the parser gets all others.
+    The request it keeps has no peer: that is of the connection on which it comes again.
     """
 
     __slots__ = ("_head", "_parts", "_request", "_size")
@@ -83,19 +100,19 @@ class KnownHead:
             request.path,
             request.query,
             request.headers,
-            request.peer,
+            NO_PEER,
             repeated=list(request.repeated),
             timeout=request.timeout,
         )
         return cls(parts, bare)
 
-    def again(self, piece: bytes, longest_body: int) -> Arrived | None:
+    def again(self, piece: bytes, longest_body: int, peer: Peer) -> Arrived | None:
         """The request that a piece begins with, if it has these headers and nothing follows it."""
         parts, known = self._parts, self._request
         if len(piece) == self._size and piece.startswith(
             self._head
         ):  # nothing but the body differs
-            request = replace(known, body=piece[len(self._head) :])
+            request = replace(known, peer=peer, body=piece[len(self._head) :])
             return Arrived(request, keep_alive=True, chunked=True, repeats=not request.body)
         end = piece.find(b"\r\n")
         if not piece.startswith(parts.headers, end):
@@ -133,10 +150,54 @@ class KnownHead:
             path,
             query,
             headers,
-            known.peer,
+            peer,
             body=piece[start:],
             repeated=known.repeated,
             timeout=known.timeout,
             head_memo=known.head_memo,
         )
         return Arrived(request, keep_alive=True, chunked=True, missing=missing)
+
+
+class KnownHeads:
+    """Heads that came on any connection of a listener, by their headers.
+
+    So a client's next connection begins where its last one was, and a proxy's, which carries the
+    requests of many clients, knows them all. They are for connections without a certificate: there
+    the headers alone tell who sends a request, and a head's memo may be shared (messages.py).
+    """
+
+    MOST_BYTES = 1 << 20  # of headers; what was not asked for the longest goes first
+    MOST_SEEN = 1024
+
+    def __init__(self) -> None:
+        self._kept: dict[bytes, KnownHead] = {}
+        self._bytes = 0
+        self._seen: dict[int, None] = {}  # hashes of headers that came once
+
+    def find(self, parts: HeadParts) -> KnownHead | None:
+        headers = parts.all_headers
+        known = self._kept.pop(headers, None)
+        if known is not None:
+            self._kept[headers] = known  # behind all others
+        return known
+
+    def came_before(self, parts: HeadParts) -> bool:
+        """Tell whether headers are worth keeping: most that come once never come again."""
+        seen, mark = self._seen, hash(parts.all_headers)
+        if mark in seen:
+            return True
+        if len(seen) >= self.MOST_SEEN:
+            del seen[next(iter(seen))]
+        seen[mark] = None
+        return False
+
+    def keep(self, parts: HeadParts, known: KnownHead) -> None:
+        kept, headers = self._kept, parts.all_headers
+        if headers not in kept:
+            self._bytes += len(headers)
+        kept[headers] = known
+        while self._bytes > self.MOST_BYTES:
+            oldest = next(iter(kept))
+            self._bytes -= len(oldest)
+            del kept[oldest]

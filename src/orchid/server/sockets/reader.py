@@ -13,7 +13,7 @@ from typing import Final
 
 import httptools
 
-from orchid.server.sockets.known_head import METHODS, Arrived, HeadParts, KnownHead
+from orchid.server.sockets.known_head import METHODS, Arrived, HeadParts, KnownHead, KnownHeads
 from orchid.server.sockets.messages import HttpRequest, Peer
 from orchid.wire.naming import CLIENT_HEADERS
 
@@ -67,6 +67,7 @@ class RequestReader:
         "_body_bytes",
         "_head_span",
         "_headers",
+        "_heads",
         "_known",
         "_last",
         "_last_headers",
@@ -97,8 +98,11 @@ class RequestReader:
         max_headers: int,
         max_body_bytes: int,
         request_timeout: float,
+        heads: KnownHeads | None = None,
     ) -> None:
+        """`heads`: those of other connections, which this one may use if it has no certificate."""
         self.peer = peer
+        self._heads = heads if peer.certificate is None else None
         self._max_head = max_header_bytes
         self._max_headers = max_headers
         self._max_body = max_body_bytes
@@ -133,9 +137,14 @@ class RequestReader:
             data, self._begun, self.phase = self._begun + data, b"", BETWEEN
         if self._unparsed and not (data := self._feed_known_body(data)):
             return
-        between = self.phase == BETWEEN
-        if between and self._known is not None:
-            known = self._known.again(data, self._max_body)
+        between, parts = self.phase == BETWEEN, None
+        if between:
+            known = None
+            if self._known is not None:
+                known = self._known.again(data, self._max_body, self.peer)
+            if known is None:
+                parts = HeadParts.at_front(data)
+                known = self._known_elsewhere(data, parts)
             if known is not None:
                 if known.missing:
                     self._await_body(known, data)
@@ -149,8 +158,17 @@ class RequestReader:
             self._feed_part(data[start:end])
             start = end
         if between and self._plain is not None and self.phase in (BETWEEN, BODY):
-            self._remember(self._plain, data)
+            self._remember(self._plain, data, parts)
             self._plain = None
+
+    def _known_elsewhere(self, piece: bytes, parts: HeadParts | None) -> Arrived | None:
+        """The request that a piece begins with, if another connection had its headers."""
+        known = self._heads.find(parts) if self._heads is not None and parts is not None else None
+        arrived = known.again(piece, self._max_body, self.peer) if known is not None else None
+        if arrived is not None:
+            self._known = known
+            arrived.repeats = False
+        return arrived
 
     def _end_of_part(self, data: bytes, start: int) -> int:
         """Where the present head or body ends, or what has arrived of it.
@@ -239,18 +257,19 @@ class RequestReader:
             self.on_message_complete()
         return data[len(part) :]
 
-    def _remember(self, request: HttpRequest, piece: bytes) -> None:
+    def _remember(self, request: HttpRequest, piece: bytes, parts: HeadParts | None) -> None:
         """Keep a head the second time its headers come; most of others never come again."""
-        head = piece[: piece.find(b"\r\n\r\n") + 4]
-        alone = len(head) + len(request.body) == len(piece)
-        if len(head) > KnownHead.LONGEST or not alone:
+        if parts is None or parts.size + len(request.body) != len(piece):
             self._last_headers = b""  # idle connections keep little
             return
-        parts = HeadParts.of(head)
-        headers = parts.headers + parts.rest if parts is not None else b""
-        if parts is not None and headers == self._last_headers:
-            self._known = KnownHead.of(request, parts)
-        self._last_headers = headers
+        # What unknown callers send is kept by their own connection alone.
+        heads = self._heads if self.peer.known else None
+        came_before = heads is not None and heads.came_before(parts)
+        if came_before or parts.all_headers == self._last_headers:
+            self._known = known = KnownHead.of(request, parts)
+            if heads is not None:
+                heads.keep(parts, known)
+        self._last_headers = parts.all_headers
 
     def forget(self) -> None:
         """Let go of the last head: a connection that streams for hours has no use for it."""

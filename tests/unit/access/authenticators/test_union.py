@@ -1,5 +1,7 @@
 """The order of the authenticators, and what becomes of their refusals."""
 
+import asyncio
+
 import pytest
 
 from orchid.access.authenticators.anonymous import AnonymousAuthenticator, InvalidAnonymousPath
@@ -9,7 +11,7 @@ from orchid.access.authenticators.request_header import (
     RequestHeaderAuthenticator,
     RequestHeaderSettings,
 )
-from orchid.access.authenticators.union import UnionAuthenticator, UnionTokenAuthenticator
+from orchid.access.authenticators.union import KEPT, UnionAuthenticator, UnionTokenAuthenticator
 from orchid.engine.interfaces import Authenticated, Presented, Rejected
 from orchid.server.sockets.messages import Peer
 from orchid.wire.naming import ORCH
@@ -214,3 +216,21 @@ async def test_bad_websocket_token_is_refused(offered: str, reason: str) -> None
 
     with pytest.raises(Rejected, match=reason):
         await front_door().authenticate(request)
+
+
+async def test_two_requests_that_find_a_caller_gone_are_both_refused() -> None:
+    """They share what is remembered of their headers, and may look at it at the same time."""
+
+    async def gone() -> bool:
+        await asyncio.sleep(0)
+        return False
+
+    kept = Authenticated(UserInfo(username="jane"), stands=gone)
+    requests = [presented(("Authorization", "Bearer bad")) for _ in range(2)]
+    requests[0].head_memo[KEPT] = kept
+    requests[1].head_memo = requests[0].head_memo
+
+    found = await asyncio.gather(*map(name, requests), return_exceptions=True)
+
+    assert [type(each) for each in found] == [Rejected, Rejected]
+    assert KEPT not in requests[0].head_memo
