@@ -141,6 +141,21 @@ async def test_what_comes_while_a_handshake_waits_is_read_after_it_and_bounded(
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
 
 
+async def test_what_comes_in_small_pieces_while_a_handshake_waits_is_bounded_too(
+    running: Running, by_hand: ByHand
+) -> None:
+    """No piece is large enough to be read in several turns, but together they are."""
+    await by_hand.last_of_handshake()
+    [channel] = running.listener._shaking_hands
+    channel._arrived = lambda _step: None  # its turn does not come
+
+    for _ in range(100):
+        if channel._transport.is_reading():
+            channel.data_received(b"x" * 1000)
+
+    assert 32_000 < channel._incoming.pending < 40_000
+
+
 async def test_many_records_in_one_piece_are_all_answered(by_hand: ByHand) -> None:
     """Requests that share a packet are answered in order, the last one too."""
     await by_hand.shake_hands()
