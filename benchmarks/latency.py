@@ -13,6 +13,8 @@ longer than they may, how many of these while the machine was in the way or its 
 worked off, and the percentiles of all requests without such a moment; and the collections of the
 server's garbage collector. The verdict is about all requests.
 
+The machine's own processes are kept back and its cores awake (quiet.py), unless `--as-it-is`.
+
     python -m benchmarks.latency --seconds 20
 """
 
@@ -24,7 +26,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from typing import NamedTuple
@@ -35,10 +37,12 @@ from benchmarks.disturbances import Moment, backlogs, overlaps, watched
 from benchmarks.lines import request
 from benchmarks.load import UNIQUE, Job
 from benchmarks.open_load import OpenLoad, Taken
+from benchmarks.quiet import awake, go_first
 from benchmarks.setting import Administrator, Stage
 from tests.e2e.serving import Server, free_port, running_server
 
 RATE_CONNECTIONS, RATE_SECONDS = 32, 2
+ALL_CORES = (SERVER_CORE, LOAD_CORE)
 PARTS = 4
 OBSERVED = Path(__file__).resolve().parent / "observed"
 COMPACTED = ("--history", "10s")  # looked at every 30 s: a run of 40 s sees it at least once
@@ -90,16 +94,29 @@ class Observed:
         return self.notes.read_text().splitlines()
 
 
+@dataclass(frozen=True)
+class Loading:
+    """How a server is loaded."""
+
+    place: Observed
+    seconds: int
+    awake: tuple[int, ...]  # cores that do not rest meanwhile
+
+
 def main() -> int:
     options = parse_arguments()
     os.sched_setaffinity(0, {LOAD_CORE})
+    if not options.as_it_is and not go_first():
+        print("no right to real-time priority: other processes get in the way")
     print(f"{'':20}" + "".join(f"{title:>8}" for title in (*TITLES, *LOSSES)))
     with tempfile.TemporaryDirectory() as directory:
         with observed(Path(directory) / "plain") as place:
-            measure_bare(ROWS[0], place, options.seconds)
-            fine = [measure_row(row, place, options.seconds) for row in ROWS]
+            loading = Loading(place, options.seconds, () if options.as_it_is else ALL_CORES)
+            measure_bare(ROWS[0], loading)
+            fine = [measure_row(row, loading) for row in ROWS]
         with observed(Path(directory) / "compacted", *COMPACTED) as place:
-            fine.append(measure_row(COMPACTING, place, max(40, options.seconds)))
+            loading = replace(loading, place=place, seconds=max(40, options.seconds))
+            fine.append(measure_row(COMPACTING, loading))
     return 0 if all(fine) else 1
 
 
@@ -116,16 +133,17 @@ def observed(data_dir: Path, *flags: str) -> Iterator[Observed]:
         yield Observed(server, Stage(administrator, accounts=ACCOUNTS), notes)
 
 
-def measure_bare(wanted: Wanted, place: Observed, seconds: int) -> None:
+def measure_bare(wanted: Wanted, loading: Loading) -> None:
     """Send the requests of a row, at its rates, to a server that does nothing with them."""
-    with echo(place.server.data_dir) as (port, pid):
-        parts = list(loaded(wanted, place, seconds, port, pid))
+    with echo(loading.place.server.data_dir) as (port, pid):
+        parts = list(loaded(wanted, loading, port, pid))
     print_row("bare TLS", parts, wanted.p99)
     print()
 
 
-def measure_row(wanted: Wanted, place: Observed, seconds: int) -> bool:
-    parts = list(loaded(wanted, place, seconds, place.server.port, place.server.pid))
+def measure_row(wanted: Wanted, loading: Loading) -> bool:
+    server = loading.place.server
+    parts = list(loaded(wanted, loading, server.port, server.pid))
     print_row(wanted.name, parts, wanted.p99)
     refused = sum(part.taken.refused for part in parts)
     if refused:
@@ -133,8 +151,9 @@ def measure_row(wanted: Wanted, place: Observed, seconds: int) -> bool:
     return percentile(all_times(parts), 0.99) <= wanted.p99 and not refused
 
 
-def loaded(wanted: Wanted, place: Observed, seconds: int, port: int, pid: int) -> Iterator[Part]:
+def loaded(wanted: Wanted, loading: Loading, port: int, pid: int) -> Iterator[Part]:
     """Load a server with half of the lowest rate so far, and watch the machine meanwhile."""
+    place, seconds = loading.place, loading.seconds
     job, lowest = wanted.job(place.stage), inf
     written = place.server.data_dir if wanted.writes else None
     for _ in range(wanted.parts):
@@ -143,7 +162,7 @@ def loaded(wanted: Wanted, place: Observed, seconds: int, port: int, pid: int) -
         sent = requests(job, int(lowest / 2 * seconds / wanted.parts * 1.1))
         before = len(place.collections())
         made = OpenLoad(sent, lowest / 2, seconds / wanted.parts, port)
-        with watched(pid, SERVER_CORE, written) as watch:
+        with awake(loading.awake), watched(pid, SERVER_CORE, written) as watch:
             taken = made.run()
         seen = place.collections()[before:]
         yield Part(rate, lowest / 2, taken, watch.busy, watch.moments(), seen)
@@ -256,6 +275,7 @@ def collections(lines: list[str]) -> str:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make latency", description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=int, default=20, help="how long each load lasts")
+    parser.add_argument("--as-it-is", action="store_true", help="do nothing to quiet the machine")
     return parser.parse_args()
 
 
