@@ -1,9 +1,9 @@
 """A connection on which a caller is known by now: whatever ends the credential ends it at once.
 
-The same headers on the same connection are not read again (server/sockets/reader.py), and who sent
-them is remembered beside them (access/authenticators/union.py). Here the credential is ended in
-every way there is, and the very next request has to feel it. tests/e2e/test_fresh_rights.py tries
-the same with workers.
+The same headers are not read again (server/sockets/reader.py), and who sent them is remembered
+beside them (access/authenticators/union.py). Here the credential is ended in every way there is,
+and the very next request has to feel it. tests/e2e/test_fresh_rights.py tries the same with
+workers.
 """
 
 from collections.abc import Awaitable, Callable

@@ -49,8 +49,8 @@ class Authenticated(NamedTuple):
     audiences: tuple[str, ...] | None = None  # None: the credential knows no audiences
     warnings: tuple[str, ...] = ()  # for the caller, as Warning headers
     notes: tuple[tuple[str, str], ...] = ()  # annotations for the audit record
-    # Whether the same headers on the same connection may be answered with this again: never, for
-    # as long as the server runs, or whenever this says yes, which it is asked in every request.
+    # Whether the same headers without a certificate may be answered with this again: never, for as
+    # long as the server runs, or whenever this says yes, which it is asked in every request.
     stands: Callable[[], Awaitable[bool]] | bool = False
 
 

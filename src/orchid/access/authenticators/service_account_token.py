@@ -6,8 +6,8 @@ looked at in every use: times, audiences, whether the account and the bound obje
 the uid that the token names, and whether it was taken back (access/revocations.py). `Grounds` are
 what an acceptance depends on: while the time is within bounds, the same objects exist and nothing
 was revoked since, the token is accepted again. So a deletion or a revocation takes effect at once.
-Where the same headers come again on a connection, `stands` looks at all of this once more; only the
-token itself is not read again.
+Where the same headers come again, `stands` looks at all of this once more; only the token itself is
+not read again.
 """
 
 import functools

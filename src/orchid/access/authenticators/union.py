@@ -8,10 +8,10 @@
 - Without a yes, the refusals are the answer. Anonymous is reached only when nobody refused
   anything: a wrong credential is never worth more than none.
 
-A yes that says so (`Authenticated.stands`) is kept for the next request with the very same headers
-on the same connection, and asked there whether it still stands. It is kept beside the headers, so
-that no token is stored or compared for it, and it ends with them. A refusal is never kept, nor is
-anonymous, nor anything on a connection with a certificate, whose proof has a memory of its own.
+A yes that says so (`Authenticated.stands`) is kept for the next request with the very same headers,
+and asked there whether it still stands. It is kept beside the headers, so that no token is stored
+or compared for it, and it ends with them. A refusal is never kept, nor is anonymous, nor anything
+on a connection with a certificate, whose proof has a memory of its own.
 """
 
 from collections.abc import Sequence

@@ -167,12 +167,10 @@ class KnownHeads:
     the headers alone tell who sends a request, and a head's memo may be shared (messages.py).
     """
 
-    MOST_BYTES = 1 << 20  # of headers; what was not asked for the longest goes first
-    MOST_SEEN = 1024
+    MOST = 1024  # the one that was not asked for the longest goes first
 
     def __init__(self) -> None:
         self._kept: dict[bytes, KnownHead] = {}
-        self._bytes = 0
         self._seen: dict[int, None] = {}  # hashes of headers that came once
 
     def find(self, parts: HeadParts) -> KnownHead | None:
@@ -187,17 +185,13 @@ class KnownHeads:
         seen, mark = self._seen, hash(parts.all_headers)
         if mark in seen:
             return True
-        if len(seen) >= self.MOST_SEEN:
+        if len(seen) >= self.MOST:
             del seen[next(iter(seen))]
         seen[mark] = None
         return False
 
     def keep(self, parts: HeadParts, known: KnownHead) -> None:
-        kept, headers = self._kept, parts.all_headers
-        if headers not in kept:
-            self._bytes += len(headers)
-        kept[headers] = known
-        while self._bytes > self.MOST_BYTES:
-            oldest = next(iter(kept))
-            self._bytes -= len(oldest)
-            del kept[oldest]
+        kept = self._kept
+        kept[parts.all_headers] = known
+        if len(kept) > self.MOST:
+            del kept[next(iter(kept))]

@@ -112,8 +112,8 @@ def test_a_connection_of_a_proxy_knows_the_heads_of_many_callers() -> None:
 def test_the_head_that_was_not_asked_for_the_longest_goes_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is kept is bounded by its bytes."""
-    monkeypatch.setattr(KnownHeads, "MOST_BYTES", 3 * len(HEADERS))
+    """Their number is bounded, and whoever sends others does not push out those in use."""
+    monkeypatch.setattr(KnownHeads, "MOST", 3)
     heads = KnownHeads()
     reader = new_reader(heads=heads)
     reader.peer.known = True
@@ -129,19 +129,6 @@ def test_the_head_that_was_not_asked_for_the_longest_goes_first(
     ]
 
     assert kept == [b"1", b"3", b"4"]
-    assert heads._bytes == sum(map(len, heads._kept)) <= heads.MOST_BYTES
-
-
-def test_a_head_that_is_kept_anew_is_counted_once() -> None:
-    """A line that is out of the ordinary is left to the parser, and its headers come along."""
-    heads = KnownHeads()
-    reader = new_reader(heads=heads)
-    reader.peer.known = True
-
-    for method in (b"POST", b"POST", b"OPTIONS", b"OPTIONS"):
-        fed(reader, method + sent().removeprefix(b"POST"))
-
-    assert heads._bytes == sum(map(len, heads._kept)) > 0
 
 
 def test_few_are_remembered_of_the_heads_that_come_once() -> None:
@@ -149,10 +136,10 @@ def test_few_are_remembered_of_the_heads_that_come_once() -> None:
     reader = new_reader(heads=heads)
     reader.peer.known = True
 
-    for number in range(heads.MOST_SEEN + 10):
+    for number in range(heads.MOST + 10):
         fed(reader, sent(b"%d" % number))
 
-    assert len(heads._seen) == heads.MOST_SEEN
+    assert len(heads._seen) == heads.MOST
     assert not heads._kept
 
 
