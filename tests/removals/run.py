@@ -3,9 +3,9 @@
     make removals                                     10,000 on one process, 10,000 with workers
     python -m tests.removals.run --rounds 500 --workers 3 --seed 4711
 
-Each round gives somebody a right or a credential (ways.py), lets them use it on an open connection
+Each round gives somebody a right or a credential (ways.py), lets them use it on open connections
 until every cache on the way is warm, takes it away by another connection, and asks once more on
-the same one. A token is also reviewed before and after. The seed, which is printed, decides what
+the same ones. A token is also reviewed before and after. The seed, which is printed, decides what
 happens; with workers the kernel decides who answers. Ends with exit code 1 if anything that was
 taken away still counted.
 """

@@ -9,7 +9,7 @@ import http.client
 import json
 import random
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,16 @@ class Client:
         self._connection.close()
 
 
+class AnyClient:
+    """Several connections, of which each request takes one: what one knows all know."""
+
+    def __init__(self, clients: Sequence[Client], chance: random.Random) -> None:
+        self._clients, self._chance = clients, chance
+
+    def ask(self, method: str, path: str, body: Any = None, *, token: str = "") -> tuple[int, Any]:
+        return self._chance.choice(self._clients).ask(method, path, body, token=token)
+
+
 class Stage:
     """One server, its files, and those who speak to it."""
 
@@ -79,9 +89,10 @@ class Stage:
 
     # Who speaks
 
-    def caller(self) -> Client:
-        """A connection for somebody who has a token."""
-        return self.chance.choice(self._callers)
+    def caller(self) -> "Client | AnyClient":
+        """One connection, or another for each request, for somebody who has a token."""
+        several = AnyClient(self._callers, self.chance)
+        return self.chance.choice((several, self.chance.choice(self._callers)))
 
     def administrator(self) -> Client:
         return self.chance.choice(self._admins)
