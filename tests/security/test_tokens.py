@@ -269,9 +269,9 @@ async def test_a_review_never_outlives_the_token(server: Api, clock: MovingClock
     await server.account("robot")
     token = await server.token("robot", expirationSeconds=600)
     good = [await gets_in(server, token) for _ in range(3)]
-    clock.ahead += timedelta(seconds=600 + 59)
+    clock.ahead += timedelta(seconds=600 + 30)
     within_leeway = await gets_in(server, token)
-    clock.ahead += timedelta(seconds=3)
+    clock.ahead += timedelta(seconds=32)
 
     assert good == [True, True, True]
     assert within_leeway
