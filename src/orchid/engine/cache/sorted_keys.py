@@ -1,8 +1,9 @@
 """SortedKeys: the keys of one kind in order; there may be millions.
 
 They are kept in blocks of at most `LARGEST_BLOCK`. Adding or removing a key moves only keys of its
-own block, so that a write costs the same among a million as among a hundred. Iterators are no
-copies: use them before the next change.
+own block, so that a write costs the same among a million as among a hundred. To count them is to
+add up blocks, and of many blocks what whole groups of them hold. Iterators are no copies: use them
+before the next change.
 """
 
 from bisect import bisect_left, insort
@@ -11,17 +12,19 @@ from itertools import chain
 from typing import Final
 
 LARGEST_BLOCK: Final = 1024
+GROUP: Final = 64  # blocks
 
 
 class SortedKeys:
     """A sorted set of strings."""
 
-    __slots__ = ("_blocks", "_lasts")
+    __slots__ = ("_blocks", "_groups", "_lasts")
 
     def __init__(self, keys: Iterable[str] = ()) -> None:
         ordered, size = sorted(keys), LARGEST_BLOCK // 2
         self._blocks = [ordered[at : at + size] for at in range(0, len(ordered), size)]
         self._lasts = [block[-1] for block in self._blocks]  # of each block its greatest key
+        self._groups: list[int] = []  # the keys of each group; empty until they are asked for
 
     def add(self, keys: Iterable[str]) -> None:
         """Add keys that are not there."""
@@ -36,6 +39,8 @@ class SortedKeys:
                 lasts[at] = key
             block = blocks[at]
             insort(block, key)
+            if self._groups:
+                self._groups[at // GROUP] += 1
             if len(block) > LARGEST_BLOCK:
                 self._split(at)
 
@@ -44,10 +49,13 @@ class SortedKeys:
         at = bisect_left(self._lasts, key)
         block = self._blocks[at]
         del block[bisect_left(block, key)]
+        if self._groups:
+            self._groups[at // GROUP] -= 1
         if block:
             self._lasts[at] = block[-1]
         else:
             del self._blocks[at], self._lasts[at]
+            self._groups = []
 
     def between(self, start: str, end: str) -> Iterator[str]:
         """The keys from `start` up to, but without, `end`."""
@@ -55,8 +63,7 @@ class SortedKeys:
 
     def count(self, start: str, end: str) -> int:
         """How many keys there are from `start` up to, but without, `end`."""
-        (first, low), (last, high) = self._place(start), self._place(end)
-        return 0 if end <= start else sum(map(len, self._blocks[first:last])) - low + high
+        return 0 if end <= start else self._before(end) - self._before(start)
 
     def _slices(self, start: str, end: str) -> Iterator[list[str]]:
         (first, low), (last, high) = self._place(start), self._place(end)
@@ -65,6 +72,16 @@ class SortedKeys:
             low = 0
         if low < high and first <= last:
             yield self._blocks[last][low:high]
+
+    def _before(self, key: str) -> int:
+        """How many keys are less."""
+        blocks = self._blocks
+        if not self._groups:
+            starts = range(0, len(blocks), GROUP)
+            self._groups = [sum(map(len, blocks[at : at + GROUP])) for at in starts]
+        at, place = self._place(key)
+        group = at // GROUP
+        return sum(self._groups[:group]) + sum(map(len, blocks[group * GROUP : at])) + place
 
     def _place(self, key: str) -> tuple[int, int]:
         """The block, and the place in it, of the first key that is not less."""
@@ -78,3 +95,4 @@ class SortedKeys:
         half = len(block) // 2
         self._blocks[at : at + 1] = [block[:half], block[half:]]
         self._lasts[at : at + 1] = [block[half - 1], block[-1]]
+        self._groups = []

@@ -12,8 +12,9 @@ from orchid.engine.cache.sorted_keys import SortedKeys
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks so small that a few keys fill many of them."""
+    """Blocks so small that a few keys fill many of them, and groups of few."""
     monkeypatch.setattr(sorted_keys, "LARGEST_BLOCK", 4)
+    monkeypatch.setattr(sorted_keys, "GROUP", 3)
 
 
 def same(keys: SortedKeys, expected: list[str], start: str, end: str) -> bool:
