@@ -7,6 +7,7 @@ objects come and go. Status and body must be the same.
 """
 
 import asyncio
+import re
 import ssl
 from pathlib import Path
 from typing import Any
@@ -92,9 +93,15 @@ async def told(files: Path, story: list[Any]) -> None:
                     continue
                 method, target = asking[0], "?".join(filter(None, asking[1:]))
                 warm = await asked(client, method, target, lines)
-                assert (warm.status, warm.body) == await cold(server, method, target, lines)
+                status, body = await cold(server, method, target, lines)
+                assert (warm.status, ageless(warm.body)) == (status, ageless(body))
                 if warm.headers.get("connection") == "close":
                     client = await running.connect(trust)
+
+
+def ageless(body: bytes) -> bytes:
+    """An answer without the ages in its table, which may grow from one to the next."""
+    return re.sub(rb'"[0-9]+s"', b'"some seconds"', body)
 
 
 async def asked(client: Client, method: str, target: str, lines: list[str]) -> Answer:
