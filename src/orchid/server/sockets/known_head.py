@@ -2,7 +2,8 @@
 
 `Arrived` is a request whose head was read, one way or the other. `KnownHead` recognizes one by
 comparing bytes; whatever differs in more than a plain request line and the length of its body is
-left to the parser (reader.py). `KnownHeads` has those that came on other connections.
+left to the parser (reader.py). `HeadsOfConnection` is what one connection remembers of its own, and
+`KnownHeads` has those that came on others.
 """
 
 import re
@@ -195,3 +196,43 @@ class KnownHeads:
         kept[parts.all_headers] = known
         if len(kept) > self.MOST:
             del kept[next(iter(kept))]
+
+
+class HeadsOfConnection:
+    """What a connection remembers of heads: its last one, and where those of others are."""
+
+    __slots__ = ("_headers", "_others", "_peer", "last")
+
+    def __init__(self, peer: Peer, others: KnownHeads | None) -> None:
+        """`others`: those of other connections, which this one may use if it has no certificate."""
+        self._peer = peer
+        self._others = others if peer.certificate is None else None
+        self._headers = b""  # of the head before, which may come again
+        self.last: KnownHead | None = None
+
+    def find_elsewhere(self, piece: bytes, parts: HeadParts, longest_body: int) -> Arrived | None:
+        """The request that a piece begins with, if another connection had its headers."""
+        known = self._others.find(parts) if self._others is not None else None
+        arrived = known.again(piece, longest_body, self._peer) if known is not None else None
+        if arrived is not None:
+            self.last = known
+            arrived.repeats = False
+        return arrived
+
+    def remember(self, request: HttpRequest, piece: bytes, parts: HeadParts | None) -> None:
+        """Keep a head the second time its headers come; most of others never come again."""
+        if parts is None or parts.size + len(request.body) != len(piece):
+            self._headers = b""  # idle connections keep little
+            return
+        # What unknown callers send is kept by their own connection alone.
+        others = self._others if self._peer.known else None
+        came_before = others is not None and others.came_before(parts)
+        if came_before or parts.all_headers == self._headers:
+            self.last = known = KnownHead.of(request, parts)
+            if others is not None:
+                others.keep(parts, known)
+        self._headers = parts.all_headers
+
+    def forget(self) -> None:
+        self.last = None
+        self._headers = b""

@@ -13,7 +13,13 @@ from typing import Final
 
 import httptools
 
-from orchid.server.sockets.known_head import METHODS, Arrived, HeadParts, KnownHead, KnownHeads
+from orchid.server.sockets.known_head import (
+    METHODS,
+    Arrived,
+    HeadParts,
+    HeadsOfConnection,
+    KnownHeads,
+)
 from orchid.server.sockets.messages import HttpRequest, Peer
 from orchid.wire.naming import CLIENT_HEADERS
 
@@ -68,9 +74,7 @@ class RequestReader:
         "_head_span",
         "_headers",
         "_heads",
-        "_known",
         "_last",
-        "_last_headers",
         "_left",
         "_max_body",
         "_max_head",
@@ -100,9 +104,8 @@ class RequestReader:
         request_timeout: float,
         heads: KnownHeads | None = None,
     ) -> None:
-        """`heads`: those of other connections, which this one may use if it has no certificate."""
         self.peer = peer
-        self._heads = heads if peer.certificate is None else None
+        self._heads = HeadsOfConnection(peer, heads)
         self._max_head = max_header_bytes
         self._max_headers = max_headers
         self._max_body = max_body_bytes
@@ -110,8 +113,6 @@ class RequestReader:
         self.ready: list[Arrived] = []
         self.refusal = 0  # an HTTP status or CLOSE_SILENTLY, due after what is ready
         self.phase = BETWEEN
-        self._known: KnownHead | None = None
-        self._last_headers = b""
         self._plain: HttpRequest | None = None  # the last one, if its head alone says what it is
         self.wants_continue = False  # the client waits for "100 Continue" before it sends the body
         self._strange_method = ""  # of the head being read, in place of a stand-in
@@ -139,12 +140,11 @@ class RequestReader:
             return
         between, parts = self.phase == BETWEEN, None
         if between:
-            known = None
-            if self._known is not None:
-                known = self._known.again(data, self._max_body, self.peer)
-            if known is None:
-                parts = HeadParts.at_front(data)
-                known = self._known_elsewhere(data, parts)
+            known, last = None, self._heads.last
+            if last is not None:
+                known = last.again(data, self._max_body, self.peer)
+            if known is None and (parts := HeadParts.at_front(data)) is not None:
+                known = self._heads.find_elsewhere(data, parts, self._max_body)
             if known is not None:
                 if known.missing:
                     self._await_body(known, data)
@@ -158,17 +158,8 @@ class RequestReader:
             self._feed_part(data[start:end])
             start = end
         if between and self._plain is not None and self.phase in (BETWEEN, BODY):
-            self._remember(self._plain, data, parts)
+            self._heads.remember(self._plain, data, parts)
             self._plain = None
-
-    def _known_elsewhere(self, piece: bytes, parts: HeadParts | None) -> Arrived | None:
-        """The request that a piece begins with, if another connection had its headers."""
-        known = self._heads.find(parts) if self._heads is not None and parts is not None else None
-        arrived = known.again(piece, self._max_body, self.peer) if known is not None else None
-        if arrived is not None:
-            self._known = known
-            arrived.repeats = False
-        return arrived
 
     def _end_of_part(self, data: bytes, start: int) -> int:
         """Where the present head or body ends, or what has arrived of it.
@@ -257,24 +248,10 @@ class RequestReader:
             self.on_message_complete()
         return data[len(part) :]
 
-    def _remember(self, request: HttpRequest, piece: bytes, parts: HeadParts | None) -> None:
-        """Keep a head the second time its headers come; most of others never come again."""
-        if parts is None or parts.size + len(request.body) != len(piece):
-            self._last_headers = b""  # idle connections keep little
-            return
-        # What unknown callers send is kept by their own connection alone.
-        heads = self._heads if self.peer.known else None
-        came_before = heads is not None and heads.came_before(parts)
-        if came_before or parts.all_headers == self._last_headers:
-            self._known = known = KnownHead.of(request, parts)
-            if heads is not None:
-                heads.keep(parts, known)
-        self._last_headers = parts.all_headers
-
     def forget(self) -> None:
         """Let go of the last head: a connection that streams for hours has no use for it."""
-        self._known = self._plain = None
-        self._last_headers = b""
+        self._plain = None
+        self._heads.forget()
         if self.phase != HEAD:
             self._headers = {}
             self._target = b""

@@ -29,7 +29,7 @@ def warm_reader(max_body_bytes: int = 1000) -> RequestReader:
     reader = new_reader(max_body_bytes=max_body_bytes)
     for body in (b"first", b"another"):
         reader.feed(POST % len(body) + body)
-    assert reader._known is not None
+    assert reader._heads.last is not None
     reader.ready.clear()
     return reader
 
@@ -75,7 +75,7 @@ def test_a_client_that_always_sends_heads_alone_is_known_too() -> None:
         reader.feed(POST % len(body))
         reader.feed(body)
 
-    assert reader._known is not None
+    assert reader._heads.last is not None
     assert [arrived.request.body for arrived in reader.ready] == [b"one", b"four"]
 
 
@@ -184,7 +184,7 @@ def test_known_headers_change_nothing_about_another_line(line: bytes, extra: byt
     warm = new_reader()
     for path in (b"/first", b"/second", b"/third"):
         warm.feed(b"GET " + path + b" HTTP/1.1" + headers)
-    assert warm._known is not None
+    assert warm._heads.last is not None
     warm.ready.clear()
     fresh = new_reader()
 
