@@ -15,7 +15,7 @@ Answer = dict[str, Any]
 Decides = Callable[[Found, Answer, Answer], bool]
 
 OK, SERVER_ERROR, CLIENT_ERRORS = 200, 500, range(400, 500)
-UNAUTHORIZED, FORBIDDEN, NOT_FOUND, NOT_ACCEPTABLE = 401, 403, 404, 406
+BAD_REQUEST, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, NOT_ACCEPTABLE = 400, 401, 403, 404, 406
 CONFLICT, INVALID = 409, 422
 ON_REQUEST = "cannot impersonate-on:"
 UNREADABLE = "ignoreStoreReadErrorWithClusterBreakingPotential"
@@ -34,6 +34,10 @@ NAMELESS = "has an element that omits all key fields"
 LOOSE_KINDS = ("Pod", "Node")
 BUNDLES, LISTS = "clustertrustbundles", "/crl/*"
 BLANKS_FIRST = re.compile(rb"[\"']  ")
+UNAPPROVED = re.compile(
+    r"Forbidden: (a request without approval may not have a certificate"
+    r'|a condition of type "Failed" may not be added to a request without approval)'
+)
 EMPTY = re.compile(rb"\[\]|\{\}")
 EMPTY_DATA = re.compile(rb'"?(data|binaryData)"?: ?\{\}')
 
@@ -130,6 +134,10 @@ def trimmed_tokens(found: Found, ours: Answer, theirs: Answer) -> bool:
     return found.asked.operation.kind == "TokenReview" and bool(BLANKS_FIRST.search(body))
 
 
+def approved_first(found: Found, ours: Answer, theirs: Answer) -> bool:
+    return ours["status"] == INVALID and bool(UNAPPROVED.search(message(ours)))
+
+
 def usages_optional(found: Found, ours: Answer, theirs: Answer) -> bool:
     return "spec.usages: Required value" in message(theirs)
 
@@ -163,8 +171,12 @@ def causes(answer: Answer) -> list[dict[str, str]]:
 
 
 def born_deleted(found: Found, ours: Answer, theirs: Answer) -> bool:
-    places = [place for place, _, _ in differences(ours, theirs)]
-    last = {place.rpartition(".")[2] for place in places}
+    changes = [
+        place
+        for place, _, there in differences(ours, theirs)
+        if not (place.endswith(".f:metadata") and there == {"f:deletionTimestamp": {}})
+    ]
+    last = {place.rpartition(".")[2] for place in changes}
     return b"deletionTimestamp" in (found.asked.request.body or b"") and last <= {
         "deletionTimestamp",
         "f:deletionTimestamp",
@@ -186,8 +198,14 @@ def metadata_in_watch(found: Found, ours: Answer, theirs: Answer) -> bool:
 
 
 def namespace_of_parent(found: Found, ours: Answer, theirs: Answer) -> bool:
-    missing = message(theirs).startswith("namespaces ")
-    return ours["status"] == theirs["status"] == NOT_FOUND and missing
+    missing = theirs["status"] == NOT_FOUND and message(theirs).startswith("namespaces ")
+    under = found.asked.operation.resource == "serviceaccounts/token"
+    return missing and (ours["status"] == NOT_FOUND or (under and ours["status"] == INVALID))
+
+
+def bytes_in_a_list(found: Found, ours: Answer, theirs: Answer) -> bool:
+    told = ": expected string, got array" in message(ours)
+    return told and ours["status"] == BAD_REQUEST != theirs["status"]
 
 
 def version_before_namespace(found: Found, ours: Answer, theirs: Answer) -> bool:
@@ -297,6 +315,7 @@ DECISIONS: dict[str, Decides] = {
     "a status sent with a review is dropped": status_of_reviews,
     "a token with surrounding blanks is trimmed": trimmed_tokens,
     "spec.usages may be left out": usages_optional,
+    "a certificate, and Failed, need an approval": approved_first,
     "the query of a DELETE counts beside its body": query_beside_body,
     "a dry run of a certificate request warns of what policies would decide": policies_forecast,
 }
@@ -328,6 +347,7 @@ LISTED: dict[str, Decides] = {
         version_before_namespace
     ),
     "the keys of an object that an error quotes are in order": quoted_object,
+    "bytes are a string in base64; there, a list of numbers is taken, too": bytes_in_a_list,
     "an apply over stored elements without their key is taken; there, 500": nameless_element,
 }
 

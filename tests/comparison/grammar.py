@@ -367,8 +367,8 @@ def _object_path(operation: Operation, path: str, body: bytes | None) -> str:
         return "/".join(path.split("/")[: depth + 1])
     if operation.method == "POST" and body:
         try:
-            name = json.loads(body)["metadata"]["name"]
-        except (ValueError, KeyError, TypeError):
+            name = yaml.safe_load(body)["metadata"]["name"]  # JSON is YAML, too
+        except (yaml.YAMLError, UnicodeError, KeyError, TypeError):
             return ""
         return f"{path}/{name}" if isinstance(name, str) and name else ""
     return ""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.comparison.__main__ import read_tokens
 from tests.comparison.comparing import Comparison
@@ -84,6 +85,27 @@ def test_the_seed_decides_every_request() -> None:
 
 def answer(status: int = 200, **body: Any) -> Answer:
     return Answer(status, {"content-type": "application/json"}, json.dumps(body).encode())
+
+
+def test_the_object_of_a_creation_is_known_whatever_form_its_body_has() -> None:
+    """So that it can be taken away from a server when the other one has refused it."""
+    grammar = Grammar([SECRETS], {"admin": "a"}, "cmp", seed=5)
+    made = [grammar.request() for _ in range(300)]
+
+    with_name = [one for one in made if isinstance(named_in(one.request.body), str)]
+
+    assert {one.request.headers["Content-Type"] for one in with_name} >= {
+        "application/json",
+        "application/yaml",
+    }
+    assert all(one.key.endswith(f"/{named_in(one.request.body)}") for one in with_name)
+
+
+def named_in(body: bytes | None) -> Any:
+    try:
+        return yaml.safe_load(body or b"")["metadata"]["name"] or None
+    except (yaml.YAMLError, UnicodeError, KeyError, TypeError):
+        return None
 
 
 def test_what_no_two_servers_share_is_not_compared() -> None:
