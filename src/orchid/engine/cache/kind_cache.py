@@ -7,6 +7,7 @@ each `ObjectChange`: the object before and after.
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice, takewhile
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -26,6 +27,7 @@ T = TypeVar("T", bound=Object)
 MOST_UNREADABLE_TOLD = 100  # names of objects in one error
 HISTORY_BYTES = 128 << 20  # of changes that are kept, of all kinds together
 OVERHEAD = 400  # bytes of one change besides the objects in it
+DROPPED_TOGETHER = 64  # changes, to make room for others
 LARGEST_JOINED_LIST, MOST_JOINED_LISTS = (
     1 << 20,
     8,
@@ -64,9 +66,9 @@ class HistoryBudget:
 
     def make_room(self) -> None:
         """Drop somewhat more than needed, so that this is not done at every change."""
-        while self.spent > self.most - self.most // 64:
+        while self.spent > self.most:
             largest = max(self._caches, key=lambda cache: cache.kept_bytes)
-            largest.drop_oldest()
+            largest.drop_oldest(DROPPED_TOGETHER)
 
 
 class CacheListener(NamedTuple, Generic[T]):
@@ -181,8 +183,7 @@ class KindCache(Generic[T]):
         self.unreadable = unreadable or {}
         self._keys = SortedKeys(entries)
         self._joined.clear()
-        while self.changes:
-            self.drop_oldest()
+        self.drop_oldest(len(self.changes))
         self.oldest, self.revision = oldest, 0
         self.generation += 1
 
@@ -197,11 +198,13 @@ class KindCache(Generic[T]):
         if budget.spent > budget.most:
             budget.make_room()
 
-    def drop_oldest(self) -> None:
-        """Forget the oldest change: nobody can watch from before it any more."""
-        change = self.changes.popleft()
-        self.oldest = change.revision
-        weight = weight_of((change,))
+    def drop_oldest(self, number: int) -> None:
+        """Drop the oldest changes: nobody can watch from before them any more."""
+        changes = self.changes
+        dropped = [changes.popleft() for _ in range(min(number, len(changes)))]
+        if dropped:
+            self.oldest = max(self.oldest, dropped[-1].revision)
+        weight = weight_of(dropped)
         self.kept_bytes -= weight
         self._budget.spent -= weight
 
@@ -236,10 +239,15 @@ class KindCache(Generic[T]):
         return changes
 
     def forget_before(self, revision: Revision) -> None:
-        """Drop the changes up to a revision that the store has compacted."""
-        while self.changes and self.changes[0].revision <= revision:
-            self.drop_oldest()
+        """Let nobody watch from before a revision; changes up to it are of no use any more."""
         self.oldest = max(self.oldest, revision)
+
+    def drop_useless(self, most: int) -> int:
+        """Drop changes that nobody can watch from before, not too many; tell how many it were."""
+        first = islice(self.changes, most)
+        useless = sum(1 for _ in takewhile(lambda change: change.revision <= self.oldest, first))
+        self.drop_oldest(useless)
+        return useless
 
 
 def read_or_none(kind: Kind[T], key: str, value: bytes, revision: Revision) -> Entry[T] | None:

@@ -9,7 +9,7 @@ import pytest
 from orchid.engine.cache import feed as feed_module
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
-from orchid.engine.cache.kind_cache import KindCache, ObjectChange
+from orchid.engine.cache.kind_cache import KindCache, ObjectChange, weight_of
 from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import SystemRandomness
 from orchid.kinds import config_map
@@ -180,6 +180,39 @@ async def test_history_is_forgotten_with_the_stores(world: Engine) -> None:
     assert cache.oldest == made[1].revision
     assert [change.revision for change in cache.since(0)] == [e.revision for e in made[2:]]
     assert len(cache.entries) == 4
+
+
+async def test_much_history_is_forgotten_at_once_and_dropped_little_by_little(
+    world: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A watch from before is refused from now on; no request waits for the memory to be freed."""
+    monkeypatch.setattr(feed_module, "DROPPED_AT_ONCE", 2)
+    made = [await world.make(f"m{i}") for i in range(7)]
+    await world.feed.fresh()
+    cache = world.feed.cache(world.config_maps)
+
+    world.feed.forget_before(made[-2].revision)
+
+    assert cache.oldest == made[-2].revision
+    assert [change.revision for change in cache.changes] == [each.revision for each in made[2:]]
+    await until(lambda: len(cache.changes) == 1)
+    assert cache.changes[0].revision == made[-1].revision
+    assert cache.kept_bytes == weight_of(cache.changes)
+
+
+async def test_history_that_waits_to_be_dropped_may_make_room_for_more(
+    world: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was refused is not offered again because older changes go."""
+    monkeypatch.setattr(feed_module, "DROPPED_AT_ONCE", 2)
+    made = [await world.make(f"m{i}") for i in range(7)]
+    await world.feed.fresh()
+    cache = world.feed.cache(world.config_maps)
+    world.feed.forget_before(made[-2].revision)
+
+    cache.drop_oldest(1)
+
+    assert cache.oldest == made[-2].revision
 
 
 async def test_goes_on_without_a_gap_when_the_store_comes_back() -> None:
