@@ -58,6 +58,7 @@ A_FEW = 10  # listeners: they are told of anything at once
 BYTES_LIKE_A_LISTENER = 16 << 10  # to encrypt them takes about as long as to tell one more
 MOST_UNTOLD = 100  # batches; beyond that no more are taken in until all were told
 DROPPED_AT_ONCE = 256  # changes that were compacted: 0.3 ms
+PAUSE_BETWEEN_DROPS = 0.01  # seconds
 RECORDS_PER_PAGE = 5_000  # read at once; handling them blocks the event loop
 TELL_EVERY = 100_000  # objects loaded between two log lines
 NO_PREFIX = "\0"  # of no key
@@ -284,12 +285,15 @@ class Feed:
         self._drop_useless()
 
     def _drop_useless(self) -> None:
-        """Drop what watches were refused for, a little in each turn: requests come first."""
+        """Drop changes that nobody can watch any more, a few at a time.
+
+        A loop that never rests would also keep the store's thread waiting for the interpreter lock.
+        """
         left = DROPPED_AT_ONCE
         for cache in self._caches.values():
             left -= cache.drop_useless(left)
         if not left:
-            asyncio.get_running_loop().call_soon(self._drop_useless)
+            asyncio.get_running_loop().call_later(PAUSE_BETWEEN_DROPS, self._drop_useless)
 
     async def _load(self) -> Revision:
         """Load every cache, and return the revision after which to go on.
