@@ -94,6 +94,12 @@ class Watch:
         first, last = self.counts[0], self.counts[-1]
         return (last.busy - first.busy) / (last.at - first.at)
 
+    @property
+    def stood_still(self) -> float:
+        """The longest time, in seconds, without the server's core, or for one flush of the disk."""
+        flushes = (after.flushed - before.flushed for before, after in pairwise(self.counts))
+        return max(*(each.late for each in self.looks), *flushes)
+
     def moments(self) -> list[Moment]:
         return moments_of(self.looks, self.counts)
 

@@ -9,6 +9,7 @@ from benchmarks.disturbances import (
     Counts,
     Look,
     Moment,
+    Watch,
     backlogs,
     moments_of,
     overlaps,
@@ -127,3 +128,14 @@ def test_a_running_process_is_watched(tmp_path: Path) -> None:
     assert watch.busy > 0
     assert [moment.at for moment in moments] == sorted(moment.at for moment in moments)
     assert all(0 <= moment.stolen <= 1 and 0 <= moment.waited <= 1 for moment in moments)
+
+
+def test_a_core_that_is_gone_and_a_disk_that_flushes_stand_still() -> None:
+    """Whichever takes longest: nobody can answer meanwhile."""
+    watch = Watch()
+    watch.looks = [Look(0.0, USUAL, 0.0), Look(0.1, USUAL, 0.004)]
+    watch.counts = [Counts(0.0), Counts(0.1)]
+    assert watch.stood_still == 0.004
+
+    watch.counts = [Counts(0.0), Counts(0.1, flushed=0.02), Counts(0.2, flushed=0.03)]
+    assert watch.stood_still == 0.02
