@@ -37,7 +37,7 @@ from statistics import median_low
 from typing import NamedTuple
 
 from benchmarks import load
-from benchmarks.bench import ACCOUNTS, FLAGS, LOAD_CORE, NO_CONTROLLERS, SERVER_CORE
+from benchmarks.bench import ACCOUNTS, FLAGS, LOAD_CORE, NO_CONTROLLERS, SERVER_CORE, wanted
 from benchmarks.disturbances import Moment, backlogs, overlaps, watched
 from benchmarks.lines import request
 from benchmarks.load import UNIQUE, Job
@@ -134,9 +134,10 @@ def main() -> int:
         with observed(Path(directory) / "plain") as place:
             loading = Loading(place, options.seconds, () if options.as_it_is else ALL_CORES)
             measure_bare(ROWS[0], loading)
-            fine = [measure_row(row, loading) for row in ROWS]
-        with observed(Path(directory) / "compacted", *COMPACTED) as place:
-            fine.append(measure_row(COMPACTING, replace(loading, place=place)))
+            fine = [measure_row(row, loading) for row in ROWS if wanted(row.name, options.only)]
+        if wanted(COMPACTING.name, options.only):
+            with observed(Path(directory) / "compacted", *COMPACTED) as place:
+                fine.append(measure_row(COMPACTING, replace(loading, place=place)))
     return 0 if all(fine) else 1
 
 
@@ -336,6 +337,7 @@ def collections(lines: list[str]) -> str:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make latency", description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=int, default=20, help="how long each load lasts")
+    parser.add_argument("--only", default="", help="names or their beginnings, with commas between")
     parser.add_argument("--as-it-is", action="store_true", help="do nothing to quiet the machine")
     return parser.parse_args()
 
