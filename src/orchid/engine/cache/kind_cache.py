@@ -27,7 +27,7 @@ T = TypeVar("T", bound=Object)
 MOST_UNREADABLE_TOLD = 100  # names of objects in one error
 HISTORY_BYTES = 128 << 20  # of changes that are kept, of all kinds together
 OVERHEAD = 400  # bytes of one change besides the objects in it
-DROPPED_TOGETHER = 64  # changes, to make room for others
+DROPPED_TOGETHER = 64  # changes at most, to make room for others
 LARGEST_JOINED_LIST, MOST_JOINED_LISTS = (
     1 << 20,
     8,
@@ -66,9 +66,12 @@ class HistoryBudget:
 
     def make_room(self) -> None:
         """Drop somewhat more than needed, so that this is not done at every change."""
+        enough = self.most - self.most // 64
         while self.spent > self.most:
             largest = max(self._caches, key=lambda cache: cache.kept_bytes)
-            largest.drop_oldest(DROPPED_TOGETHER)
+            for _ in range(DROPPED_TOGETHER):
+                if self.spent > enough:
+                    largest.drop_oldest(1)
 
 
 class CacheListener(NamedTuple, Generic[T]):
