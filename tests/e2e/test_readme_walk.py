@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ README = Path(__file__).resolve().parents[2] / "README.md"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SERVE = "orchid serve"
 MARK = "@@@@"
+PATIENCE = 60.0  # seconds
 VOLATILE = (
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "<uuid>"),
     (re.compile(r"\b[0-9a-f]{64}\b"), "<sha256>"),
@@ -110,6 +112,22 @@ class Walk:
         )
         announced = server.log_text().replace(f"{self._home}/", "").splitlines()
         self._compare(step, announced[: len(step.shown)])
+        self._wait_for_controllers(server.data_dir / "admin.kubeconfig")
+
+    def _wait_for_controllers(self, kubeconfig: Path) -> None:
+        """Whoever reads on is slower than they are: each namespace has its account and bundle."""
+        command = [sys.executable, "-m", "orchid", "status", "--kubeconfig", str(kubeconfig)]
+        end = time.monotonic() + PATIENCE
+        while True:
+            told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            lines = dict(line.split(":", 1) for line in told.splitlines())
+            namespaces, accounts, bundles = (
+                int(lines[name]) for name in ("Namespaces", "Accounts", "Bundles")
+            )
+            if accounts >= namespaces and bundles > namespaces:
+                return
+            assert time.monotonic() < end, told
+            time.sleep(0.1)
 
     def _type(self, typed: list[Step]) -> list[list[str]]:
         script = "\n".join(f"{self._here(step.command)} 2>&1\necho '{MARK}'" for step in typed)
