@@ -36,8 +36,8 @@ from pathlib import Path
 from statistics import median_low
 from typing import NamedTuple
 
-from benchmarks import load
-from benchmarks.bench import ACCOUNTS, FLAGS, LOAD_CORE, NO_CONTROLLERS, SERVER_CORE, wanted
+from benchmarks import bench, load
+from benchmarks.bench import ACCOUNTS, FLAGS, LOAD_CORE, NO_CONTROLLERS, SERVER_CORE
 from benchmarks.disturbances import Moment, backlogs, overlaps, watched
 from benchmarks.lines import request
 from benchmarks.load import UNIQUE, Job
@@ -134,8 +134,10 @@ def main() -> int:
         with observed(Path(directory) / "plain") as place:
             loading = Loading(place, options.seconds, () if options.as_it_is else ALL_CORES)
             measure_bare(ROWS[0], loading)
-            fine = [measure_row(row, loading) for row in ROWS if wanted(row.name, options.only)]
-        if wanted(COMPACTING.name, options.only):
+            fine = [
+                measure_row(row, loading) for row in ROWS if bench.wanted(row.name, options.only)
+            ]
+        if bench.wanted(COMPACTING.name, options.only):
             with observed(Path(directory) / "compacted", *COMPACTED) as place:
                 fine.append(measure_row(COMPACTING, replace(loading, place=place)))
     return 0 if all(fine) else 1

@@ -182,14 +182,21 @@ async def test_history_is_forgotten_with_the_stores(world: Engine) -> None:
     assert len(cache.entries) == 4
 
 
+async def seven_made(
+    world: Engine, monkeypatch: pytest.MonkeyPatch
+) -> tuple[KindCache[ConfigMap], list[Entry[ConfigMap]]]:
+    """A cache that drops two changes at a time, and seven objects in it."""
+    monkeypatch.setattr(feed_module, "DROPPED_AT_ONCE", 2)
+    made = [await world.make(f"m{i}") for i in range(7)]
+    await world.feed.fresh()
+    return world.feed.cache(world.config_maps), made
+
+
 async def test_much_history_is_forgotten_at_once_and_dropped_little_by_little(
     world: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A watch from before is refused from now on; no request waits for the memory to be freed."""
-    monkeypatch.setattr(feed_module, "DROPPED_AT_ONCE", 2)
-    made = [await world.make(f"m{i}") for i in range(7)]
-    await world.feed.fresh()
-    cache = world.feed.cache(world.config_maps)
+    cache, made = await seven_made(world, monkeypatch)
 
     world.feed.forget_before(made[-2].revision)
 
@@ -204,10 +211,7 @@ async def test_history_that_waits_to_be_dropped_may_make_room_for_more(
     world: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was refused is not offered again because older changes go."""
-    monkeypatch.setattr(feed_module, "DROPPED_AT_ONCE", 2)
-    made = [await world.make(f"m{i}") for i in range(7)]
-    await world.feed.fresh()
-    cache = world.feed.cache(world.config_maps)
+    cache, made = await seven_made(world, monkeypatch)
     world.feed.forget_before(made[-2].revision)
 
     cache.drop_oldest(1)
