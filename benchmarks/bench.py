@@ -1,7 +1,8 @@
 """`make bench`: measure a server of our own and compare it with the figures to reach.
 
 The server has one core, the load another, over TLS. Reference figures are scaled to this machine
-by its speed at P-256 signatures. Prints a table and writes benchmarks/results/latest.json.
+by its speed at P-256 signatures. The last column is the part that was reached of what the machine
+allows (limits.py). Prints a table and writes benchmarks/results/latest.json.
 
     python -m benchmarks.bench --only get,list500 --seconds 8
 """
@@ -31,9 +32,9 @@ from benchmarks.figures import (
     REFERENCE_SIGNATURES,
     Figure,
     Kind,
-    signatures_per_second,
 )
 from benchmarks.host import Stolen
+from benchmarks.limits import CONSISTS_OF, Limits
 from benchmarks.setting import Administrator, NotServed, Stage
 from tests.conformance.exchanges import TOKENS
 from tests.e2e.serving import Server, running_server
@@ -51,6 +52,7 @@ ACCOUNTS = 500  # as the name of list500 says
 SERVER_CORE = 0
 LOAD_CORE = 1
 COLD_STARTS = 3
+HEADER = f"{'':18}{'measured':>16}{'reference':>14}{'ratio':>8}{'must':>8}{'aim':>8}{'limit':>8}"
 NEEDED = {"wrk": "wrk", "taskset": "util-linux", "openssl": "openssl"}
 
 
@@ -77,18 +79,19 @@ def main() -> int:
     allow_many_connections()
     # An installed package is compiled already; otherwise a cold start would measure the compiler.
     compileall.compile_dir(SOURCE, quiet=1)
-    scale = signatures_per_second(SERVER_CORE) / REFERENCE_SIGNATURES
-    print(f"this machine: {scale:.2f} of the reference's (P-256 signatures per second)")
-    print(f"{calls.interpreter()}\n")
     os.sched_setaffinity(0, {LOAD_CORE})
-    print(f"{'':18}{'measured':>16}{'reference':>14}{'ratio':>8}{'must':>8}{'aim':>8}")
     rows, stolen = [], Stolen((SERVER_CORE, LOAD_CORE))
     with tempfile.TemporaryDirectory() as directory:
+        limits = Limits.measure(SERVER_CORE, LOAD_CORE, Path(directory), seconds=2)
+        scale = limits.signatures / REFERENCE_SIGNATURES
+        print(f"this machine: {scale:.2f} of the reference's (P-256 signatures per second)")
+        print(f"{limits}\n{calls.interpreter()}\n")
+        print(HEADER)
         for row in measurements(Path(directory), options):
-            print(f"{line(row, scale)}  stolen {stolen.part():.1%}", flush=True)
+            print(f"{line(row, scale, limits)}  stolen {stolen.part():.1%}", flush=True)
             rows.append(row)
         counted = count_calls(Path(directory)) if wanted("calls", options.only) else {}
-    write_results(rows, scale, counted)
+    write_results(rows, scale, limits, counted)
     return 0
 
 
@@ -251,7 +254,7 @@ def resident_bytes(server: Server) -> float:
     return total
 
 
-def line(row: Row, scale: float) -> str:
+def line(row: Row, scale: float, limits: Limits) -> str:
     figure = row.figure
     if row.measured is None:
         return f"{figure.name:18}{'-':>16}  not served: {row.note}"
@@ -262,13 +265,21 @@ def line(row: Row, scale: float) -> str:
     must, aim = figure.wanted(scale)
     verdict = "aim" if ratio >= aim else "ok" if ratio >= must else "BELOW"
     verdict = verdict if row.sound else "WRONG"
+    reached = part_of_limit(row, limits)
+    of_limit = "" if reached is None else f"{reached:.0%}"
     return (
         f"{figure.name:18}{measured:>16}{figure.reference_here(scale):>14,.1f}{ratio:>7.1f}x"
-        f"{must:>7.1f}x{aim:>7.1f}x  {verdict:6} {row.note}"
+        f"{must:>7.1f}x{aim:>7.1f}x{of_limit:>8}  {verdict:6} {row.note}"
     )
 
 
-def write_results(rows: list[Row], scale: float, counted: dict[str, float]) -> None:
+def part_of_limit(row: Row, limits: Limits) -> float | None:
+    if row.measured is None or row.figure.name not in CONSISTS_OF:
+        return None
+    return row.measured / limits.most(row.figure.name)
+
+
+def write_results(rows: list[Row], scale: float, limits: Limits, counted: dict[str, float]) -> None:
     RESULTS.parent.mkdir(exist_ok=True)
     content = {
         "commit": commit(),
@@ -276,6 +287,7 @@ def write_results(rows: list[Row], scale: float, counted: dict[str, float]) -> N
         "interpreter": calls.interpreter(),
         "machine": platform.machine(),
         "scale": round(scale, 4),
+        "limits": asdict(limits),
         "calls": counted,
         "results": {
             row.figure.name: {
@@ -285,6 +297,7 @@ def write_results(rows: list[Row], scale: float, counted: dict[str, float]) -> N
                 "ratio": row.measured and round(row.figure.ratio(row.measured, scale), 2),
                 "must": round(row.figure.wanted(scale)[0], 2),
                 "aim": round(row.figure.wanted(scale)[1], 2),
+                "part_of_limit": part_of_limit(row, limits),
                 "note": row.note,
                 "details": row.details,
             }

@@ -5,13 +5,10 @@ signatures a second; a `scale` carries its figures over to the machine at hand. 
 always means better than the reference, be it more per second, sooner, or smaller.
 """
 
-import re
-import subprocess
 from dataclasses import dataclass
 from enum import Enum
 
 REFERENCE_SIGNATURES = 18_175.0  # `openssl speed ecdsap256`, per second, one core
-SIGN_RATE = re.compile(r"nistp256\)\s+\S+s\s+\S+s\s+([\d.]+)")
 
 
 class Kind(Enum):
@@ -89,13 +86,3 @@ CALLS = {
     "create": (150, 100),
     "csr-create": (150, 100),
 }
-
-
-def signatures_per_second(core: int) -> float:
-    """Measure this machine by the yardstick: P-256 signatures per second on one core."""
-    command = ["taskset", "-c", str(core), "openssl", "speed", "-seconds", "2", "ecdsap256"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = SIGN_RATE.search(told.stdout)
-    if found is None:
-        raise SystemExit(f"cannot read the answer of openssl speed:\n{told.stdout}")
-    return float(found[1])

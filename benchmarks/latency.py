@@ -25,7 +25,6 @@ The machine's own processes are kept back and its cores awake (quiet.py), unless
 import argparse
 import os
 import sqlite3
-import subprocess
 import sys
 import tempfile
 import time
@@ -36,7 +35,7 @@ from pathlib import Path
 from statistics import median_low
 from typing import NamedTuple
 
-from benchmarks import bench, load
+from benchmarks import bench, echo, load
 from benchmarks.bench import ACCOUNTS, FLAGS, LOAD_CORE, NO_CONTROLLERS, SERVER_CORE
 from benchmarks.disturbances import Moment, backlogs, overlaps, watched
 from benchmarks.lines import request
@@ -44,7 +43,7 @@ from benchmarks.load import UNIQUE, Job
 from benchmarks.open_load import OpenLoad, Taken
 from benchmarks.quiet import awake, go_first
 from benchmarks.setting import Administrator, Stage
-from tests.e2e.serving import Server, free_port, running_server
+from tests.e2e.serving import Server, running_server
 
 RATE_CONNECTIONS, RATE_SECONDS = 32, 2
 ALL_CORES = (SERVER_CORE, LOAD_CORE)
@@ -158,7 +157,7 @@ def observed(data_dir: Path, *flags: str) -> Iterator[Observed]:
 
 def measure_bare(wanted: Wanted, loading: Loading) -> None:
     """Send the requests of a row, at its rates, to a server that does nothing with them."""
-    with echo(loading.place.server.data_dir) as (port, pid):
+    with echo.running(loading.place.server.data_dir.parent, SERVER_CORE) as (port, pid):
         parts = enough(wanted, loaded(wanted, loading, port, pid))
     print_row("bare TLS", parts, wanted)
     print()
@@ -306,21 +305,6 @@ def percentiles(times: list[float]) -> list[float]:
 
 def percentile(times: list[float], part: float) -> float:
     return sorted(times)[min(len(times) - 1, int(len(times) * part))]
-
-
-@contextmanager
-def echo(data_dir: Path) -> Iterator[tuple[int, int]]:
-    """A bare TLS server for as long as the block lasts: its port and its process."""
-    port = free_port()
-    command = [*PINNED, sys.executable, "-m", "benchmarks.echo", str(port)]
-    command += [str(data_dir / "serving.crt"), str(data_dir / "serving.key")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            process.stdout.readline()  # it listens now
-            yield port, process.pid
-        finally:
-            process.kill()
 
 
 def collections(lines: list[str]) -> str:
