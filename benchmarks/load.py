@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -132,11 +133,15 @@ class LoadInTurns:
 
     def end(self) -> Load:
         """Let it finish, and say what came of all its turns; the rate means nothing."""
-        self._process.send_signal(signal.SIGINT)
         self.go_on()
-        stdout, stderr = self._process.communicate()
+        told = None
+        while told is None:
+            # It sleeps in one thread, and another may get the signal.
+            self._process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                told = self._process.communicate(timeout=1)
         self._directory.cleanup()
-        return found_in(subprocess.CompletedProcess([], 0, stdout, stderr))
+        return found_in(subprocess.CompletedProcess([], 0, *told))
 
 
 def livez(stage: Stage) -> Job:
