@@ -82,7 +82,7 @@ def main() -> int:
     os.sched_setaffinity(0, {LOAD_CORE})
     rows, stolen = [], Stolen((SERVER_CORE, LOAD_CORE))
     with tempfile.TemporaryDirectory() as directory:
-        limits = Limits.measure(SERVER_CORE, LOAD_CORE, Path(directory), seconds=2)
+        limits = Limits.measure(SERVER_CORE, LOAD_CORE, Path(directory))
         scale = limits.signatures / REFERENCE_SIGNATURES
         print(f"this machine: {scale:.2f} of the reference's (P-256 signatures per second)")
         print(f"{limits}\n{calls.interpreter()}\n")

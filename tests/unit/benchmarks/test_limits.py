@@ -48,7 +48,7 @@ def test_values_are_made_durable_on_the_core_that_is_measured(tmp_path: Path) ->
     """Afterwards whoever measured has all cores back."""
     usual = os.sched_getaffinity(0)
 
-    by_processor, by_clock = committing_speed(HERE, tmp_path / "kept.db", seconds=0.05)
+    by_processor, by_clock = committing_speed(HERE, tmp_path, seconds=0.05)
 
     assert min(by_processor, by_clock) > 0
     assert os.sched_getaffinity(0) == usual
