@@ -54,7 +54,7 @@ bench-revocation: .venv/.installed-dev
 growth: .venv/.installed-dev
 	$(BIN)/python -m benchmarks.growth $(ARGS)
 
-# How long requests take at half of the sustainable rate, by open load; three minutes.
+# How long requests take at half of the sustainable rate, by open load; five minutes, on a busy machine twenty.
 latency: .venv/.installed-dev
 	$(BIN)/python -m benchmarks.latency $(ARGS)
 
