@@ -53,6 +53,10 @@ SERVER_CORE = 0
 LOAD_CORE = 1
 COLD_STARTS = 3
 HEADER = f"{'':18}{'measured':>16}{'reference':>14}{'ratio':>8}{'must':>8}{'aim':>8}{'limit':>8}"
+GUESSED = (
+    "?: what the reference would do here is guessed from another machine's figures; "
+    "python -m benchmarks.beside asks it"
+)
 NEEDED = {"wrk": "wrk", "taskset": "util-linux", "openssl": "openssl"}
 
 
@@ -90,6 +94,8 @@ def main() -> int:
         for row in measurements(Path(directory), options):
             print(f"{line(row, scale, limits)}  stolen {stolen.part():.1%}", flush=True)
             rows.append(row)
+        if any(row.figure.is_guessed for row in rows):
+            print(GUESSED)
         counted = count_calls(Path(directory)) if wanted("calls", options.only) else {}
     write_results(rows, scale, limits, counted)
     return 0
@@ -264,6 +270,7 @@ def line(row: Row, scale: float, limits: Limits) -> str:
     ratio = figure.ratio(row.measured, scale)
     must, aim = figure.wanted(scale)
     verdict = "aim" if ratio >= aim else "ok" if ratio >= must else "BELOW"
+    verdict += "?" if figure.is_guessed else ""
     verdict = verdict if row.sound else "WRONG"
     reached = part_of_limit(row, limits)
     of_limit = "" if reached is None else f"{reached:.0%}"

@@ -39,6 +39,11 @@ class Figure:
             case Kind.KIBIBYTES | Kind.MEGABYTES:
                 return self.reference
 
+    @property
+    def is_guessed(self) -> bool:
+        """Whether the scale decides: it says little about a server in another language."""
+        return not self.in_units and self.kind in {Kind.RATE, Kind.SECONDS, Kind.MILLISECONDS}
+
     def ratio(self, measured: float, scale: float) -> float:
         here = self.reference_here(scale)
         return measured / here if self.kind is Kind.RATE else here / measured
