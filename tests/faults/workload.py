@@ -39,6 +39,8 @@ TARGET = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
 KEYS = tuple(f"k{number}" for number in range(8))
 END = "end"  # written when all is over: who has seen it has seen everything
 ANSWER_SECONDS = 4.0
+# Once connected. Whoever is cancelled in a handshake leaves its socket open (httpcore).
+ENDLESS = httpx.Timeout(None, connect=ANSWER_SECONDS)
 LONGEST_PAUSE = 0.05
 AFTER_TROUBLE = 0.25
 LONGEST_SESSION = 4  # seconds of one watch
@@ -391,7 +393,7 @@ class OverTls:
 
     async def watch(self, target: str) -> AsyncGenerator[Any, None]:
         try:
-            async with self._client.stream("GET", target, timeout=None) as answer:
+            async with self._client.stream("GET", target, timeout=ENDLESS) as answer:
                 if answer.status_code not in DONE:
                     yield refusal(answer.status_code, read(await answer.aread()))
                     return
