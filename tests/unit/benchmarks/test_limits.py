@@ -1,7 +1,6 @@
 """What the machine allows, beside which rates are shown: benchmarks/limits.py."""
 
 import os
-import shutil
 import ssl
 import urllib.request
 from pathlib import Path
@@ -20,8 +19,6 @@ LIMITS = Limits(
     commits=40_000,
     on_disk=10_000,
 )
-
-needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 
 
 @pytest.mark.parametrize(
@@ -64,13 +61,13 @@ def test_a_core_is_left_again_after_a_failure() -> None:
     assert os.sched_getaffinity(0) == usual
 
 
-@needs_openssl
+@pytest.mark.system_package("openssl")
 def test_signatures_and_verifications_are_read_from_openssl() -> None:
     """What it prints differs from version to version."""
     assert min(signing_speed(HERE)) > 0
 
 
-@needs_openssl
+@pytest.mark.system_package("openssl")
 def test_the_bare_server_answers_with_so_many_bytes(tmp_path: Path) -> None:
     """Over TLS, as the servers that are compared with it."""
     trusting = ssl._create_unverified_context()  # noqa: S323 -- a throw-away server on loopback

@@ -2,7 +2,6 @@
 
 import datetime
 import ipaddress
-import shutil
 import ssl
 import subprocess
 from pathlib import Path
@@ -506,7 +505,7 @@ def test_hostile_requests_are_refused_or_signed_within_the_profile() -> None:
 # --- other readers ------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl program")
+@pytest.mark.system_package("openssl")
 def test_openssl_accepts_what_each_profile_issues(tmp_path: Path) -> None:
     """Strict verification by another implementation, for the purpose of each signer."""
     (tmp_path / "ca.pem").write_bytes(CA.certificate_pem)
