@@ -58,10 +58,7 @@ def running(
 async def serve(port: int, certificate: str, key: str, answer_bytes: int) -> None:
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(certificate, key)
-    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (
-        answer_bytes,
-        b"x" * answer_bytes,
-    )
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % answer_bytes + b"x" * answer_bytes
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Echo(answer), "127.0.0.1", port, ssl=tls)
     print("listening", flush=True)
