@@ -53,7 +53,7 @@ DEPLOY = ROOT / "deploy" / "README.md"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), DEPLOY]
 TYPED_ELSEWHERE = {"systemd": ["deploy/README.md", "docs/operations.md"]}
 ONLY_READ = {
-    "network": 1,  # make setup fetches packages; the tests run in what it made
+    "network": 2,  # make run, test and setup fetch packages; the tests run in what they made
     "supervisord": 1,  # its configuration is run by test_deploy.py
     "docker": 1,
     "cluster": 3,
