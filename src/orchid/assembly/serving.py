@@ -6,10 +6,9 @@ A worker of it is run by worker.py, the controllers alone by remote_controllers.
 import asyncio
 import contextlib
 import socket
-import sys
 from typing import Any
 
-from orchid import data_directory
+from orchid import data_directory, helper_process
 from orchid.assembly import memory
 from orchid.assembly.ledger import sequenced
 from orchid.assembly.server import Assembly
@@ -20,7 +19,7 @@ from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
 from orchid.store.retention import Retention
 
-WORKER_PROGRAM = (sys.executable, "-P", "-m", "orchid.worker")
+WORKER_PROGRAM = helper_process.command("orchid.worker")
 
 
 async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:

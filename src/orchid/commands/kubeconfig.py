@@ -8,10 +8,10 @@ standard output, or with --out to a file that only its owner can read.
 import argparse
 import base64
 import shutil
-import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from orchid import helper_process
 from orchid.commands import token
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect
@@ -115,13 +115,25 @@ def _of_plugin(chosen: argparse.Namespace, server: ServerConnection) -> str:
             raise Complaint("--cert needs --key", USAGE)
         namespace, user = server.access.namespace, chosen.cert.stem
         words += ["--cert", str(chosen.cert.resolve()), "--key", str(chosen.key.resolve())]
+    program, *arguments = _our_command()
     plugin = {
         "apiVersion": f"{EXEC_GROUP}/v1",
-        "command": shutil.which("orchid") or sys.executable,
-        "args": words if shutil.which("orchid") else ["-m", "orchid", *words],
+        "command": program,
+        "args": [*arguments, *words],
         "interactiveMode": "Never",
     }
     return document(server, user, {"exec": plugin}, namespace)
+
+
+def _our_command() -> list[str]:
+    """How clients run this program, from whatever directory they are in.
+
+    A relative entry of PATH would give a path that means another file in each directory.
+    """
+    installed = shutil.which("orchid")
+    if installed is not None and Path(installed).is_absolute():
+        return [installed]
+    return helper_process.command("orchid")
 
 
 def document(server: ServerConnection, user: str, credential: Json, namespace: str) -> str:

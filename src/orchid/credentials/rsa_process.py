@@ -11,6 +11,7 @@ from typing import Final
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from orchid import helper_process
 from orchid.credentials.keys import encode_private
 
 _EXPONENT: Final = 65537
@@ -19,7 +20,9 @@ _EXPONENT: Final = 65537
 def generate(bits: int) -> rsa.RSAPrivateKey:
     """Make a key of so many bits; waits for the process, so call it in a thread."""
     done = subprocess.run(  # noqa: S603 - our own module, by the interpreter that runs us
-        [sys.executable, "-m", __name__, str(bits)],
+        helper_process.command(__name__, str(bits)),
+        env=helper_process.environment(),
+        cwd=helper_process.NEUTRAL_DIRECTORY,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from orchid import helper_process
 from orchid.expressions.cel import NOW, Compiler, Expression, ExpressionInput, Failed
 
 CHEAP: Final = 1 << 23  # characters moved; a few milliseconds
@@ -62,7 +63,9 @@ def _ask(question: str, seconds: float) -> dict[str, Any] | None:
     """Start the process and wait for what it says; None if it had to be ended or broke."""
     try:
         done = subprocess.run(  # noqa: S603 - our own module, by the interpreter that runs us
-            [sys.executable, "-m", __name__],
+            helper_process.command(__name__),
+            env=helper_process.environment(),
+            cwd=helper_process.NEUTRAL_DIRECTORY,
             input=question.encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -7,13 +7,13 @@ holds no objects, and accepts no connection before it is told to.
 
 import asyncio
 import logging
-import os
 import signal
 import socket
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
+
+from orchid import helper_process
 
 log = logging.getLogger(__name__)
 
@@ -61,8 +61,8 @@ class Launcher:
             str(link),
             stdin=asyncio.subprocess.DEVNULL,
             pass_fds=[link, self._counter, *self.descriptors(listens=listens)],
-            # The worker must import the same modules as this process.
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            # It keeps our working directory: paths in its settings may be relative to it.
+            env=helper_process.environment(),
         )
 
     async def refill(self) -> None:

@@ -1,0 +1,31 @@
+"""Command line and environment of a helper process: one of our modules, run by our interpreter.
+
+Every process of that kind is started with these two functions. `python -m` alone searches the
+working directory first, so that a `json` module there would run with the rights of the server. `-P`
+leaves it out; the environment does the same for processes that the helper itself starts.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+# Where a helper that needs no files runs: a directory in which only root can create any.
+NEUTRAL_DIRECTORY: Final = "/"
+
+
+def command(module: str, *arguments: str) -> list[str]:
+    """The command line that runs a module of ours."""
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def environment() -> dict[str, str]:
+    """Our own environment, in which no entry of the module path depends on the directory.
+
+    An empty entry of PYTHONPATH (as in `PYTHONPATH=$PYTHONPATH:/opt/modules`) means the working
+    directory, and is dropped.
+    """
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    found = {**os.environ, "PYTHONSAFEPATH": "1"}
+    found["PYTHONPATH"] = os.pathsep.join(str(Path(each).absolute()) for each in given if each)
+    return found
