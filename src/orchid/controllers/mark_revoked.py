@@ -1,91 +1,139 @@
-"""Tell in the inventory which certificates were taken back.
+"""Mark in the inventory which certificates are revoked.
 
-Reads   credentialrevocations, and issuedcertificates
-Writes  issuedcertificates/status: since when a certificate is revoked, and why; nothing again when
-        a hold was lifted
+Reads   all credentialrevocations; issuedcertificates that are marked, or that a revocation names
+Writes  issuedcertificates/status: since when a certificate is revoked, and why
 Never   revokes or refuses anything: servers do that by the revocations themselves
+
+A mark is computed from the existing revocations (revocation_index.py). Every mark is compared with
+them at start, after a gap, and every hour, and when somebody else writes it: a mark without a
+revocation is removed, and a missing one is added. Only the mark of a certificate that has ended
+stays as it is, because its revocation is removed then.
 """
 
-from collections.abc import AsyncIterator
+import asyncio
+import contextlib
+from datetime import timedelta
+from typing import Final
 
-from orchid.client.client import Client, ListSelection
+from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
+from orchid.controllers.revocation_index import RevocationIndex
 from orchid.controllers.runtime.declaration import ControllerDeclaration
-from orchid.controllers.runtime.loop import Controller
-from orchid.credentials.revocation_list import UNSPECIFIED
-from orchid.kinds.credential_revocation import CredentialRevocation, CredentialRevocationSpec
-from orchid.kinds.issued_certificate import (
-    IssuedCertificate,
-    IssuedCertificateStatus,
-    Revoked,
-)
+from orchid.controllers.runtime.loop import Start, Worker
+from orchid.kinds.credential_revocation import CredentialRevocation
+from orchid.kinds.issued_certificate import IssuedCertificate, IssuedCertificateStatus
 from orchid.kinds.role import READ, rule
-from orchid.wire.errors import NotFound
+from orchid.wire.errors import Expired, NotFound
 from orchid.wire.struct import replace
 
+MARKED: Final = ListSelection(IssuedCertificate, fields="status.revoked=true")
+COMPARED_EVERY: Final = timedelta(hours=1)
+CERTIFICATE: Final = "certificate"
+SIGNER: Final = "signer"
 
-class MarkRevoked(Controller[CredentialRevocation]):
+Key = tuple[str, str]  # CERTIFICATE and a serial number, or SIGNER and its name
+
+
+class MarkRevoked(Worker[Key, None]):
     name = "revocation-marker"
-    minds_deletions = True
 
-    def __init__(self, client: Client, clock: Clock) -> None:
-        super().__init__(client, ListSelection(CredentialRevocation))
+    def __init__(
+        self, client: Client, clock: Clock, compared_every: timedelta = COMPARED_EVERY
+    ) -> None:
+        super().__init__()
+        self._client = client
         self._clock = clock
+        self._compared_every = compared_every
+        self._index = RevocationIndex()
 
-    async def reconcile(self, found: CredentialRevocation) -> None:
-        told = Revoked(
-            time=found.metadata.creation_timestamp, reason=found.spec.reason or UNSPECIFIED
-        )
-        async for record in self._hit(found.spec):
-            before = record.status.revoked
-            # Of several revocations the first one counts, but for a hold.
-            if before is None or (before.reason == "certificateHold" and not found.is_hold):
-                await self._write(record, told)
+    async def follow(self, start: Start) -> None:
+        listed = asyncio.Event()
+        start(self._follow_revocations(listed))
+        await listed.wait()
+        start(self._follow_marks())
+        await asyncio.sleep(self._compared_every.total_seconds())
+        raise Expired("all marks are compared again")
 
-    async def gone(self, last: CredentialRevocation) -> None:
-        expires = last.status.expires
-        if expires is not None and expires <= self._clock.now():
-            return  # it has done its work, and what it says stays true
-        async for record in self._hit(last.spec):
-            if record.status.revoked is not None:
-                await self._write(record, await self._other(record))
+    async def attend(self, key: Key, value: None) -> None:
+        what, name = key
+        if what == SIGNER:
+            await self._compare_signer(name)
+            return
+        record = await self._client.find(IssuedCertificate, name)
+        if record is None or self._is_right(record):
+            return
+        status = IssuedCertificateStatus(revoked=self._index.revoked(record))
+        with contextlib.suppress(NotFound):  # it ended long ago
+            await self._client.update_status(replace(record, status=status))
 
-    async def _hit(self, spec: CredentialRevocationSpec) -> AsyncIterator[IssuedCertificate]:
-        """The records of what a revocation takes back."""
-        if spec.certificate and spec.certificate.serial_number:
-            record = await self._client.find(IssuedCertificate, spec.certificate.serial_number)
-            if record is not None and _is_hit(record, spec):
-                yield record
-        elif spec.authority:
-            fields = f"spec.signerName={spec.authority.signer_name}"
-            async for record in self._client.scan(ListSelection(IssuedCertificate, fields=fields)):
-                if _is_hit(record, spec):
-                    yield record
+    async def _compare_signer(self, name: str) -> None:
+        fields = f"spec.signerName={name}"
+        async for record in self._client.scan(ListSelection(IssuedCertificate, fields=fields)):
+            self._compare(record)
 
-    async def _other(self, record: IssuedCertificate) -> Revoked | None:
-        """What another revocation says of a certificate, if there is one."""
-        async for other in self._client.scan(ListSelection(CredentialRevocation)):
-            if _is_hit(record, other.spec):
-                reason = other.spec.reason or UNSPECIFIED
-                return Revoked(time=other.metadata.creation_timestamp, reason=reason)
-        return None
+    def _compare(self, record: IssuedCertificate) -> None:
+        if not self._is_right(record):
+            self.queue.add((CERTIFICATE, record.name))
 
-    async def _write(self, record: IssuedCertificate, told: Revoked | None) -> None:
-        try:
-            await self._client.update_status(
-                replace(record, status=IssuedCertificateStatus(revoked=told))
-            )
-        except NotFound:
-            return  # it ended long ago
+    def _is_right(self, record: IssuedCertificate) -> bool:
+        there, wanted = record.status.revoked, self._index.revoked(record)
+        return there == wanted or (wanted is None and self._has_ended(record))
 
+    def _has_ended(self, record: IssuedCertificate) -> bool:
+        end = record.spec.not_after
+        return end is not None and end <= self._clock.now()
 
-def _is_hit(record: IssuedCertificate, spec: CredentialRevocationSpec) -> bool:
-    if spec.certificate:
-        return record.spec.sha256 == spec.certificate.sha256
-    if not spec.authority or record.spec.signer_name != spec.authority.signer_name:
-        return False
-    issued, until = record.metadata.creation_timestamp, spec.authority.issued_before
-    return issued is not None and until is not None and issued <= until
+    # -- revocations --------------------------------------------------------------------------
+
+    async def _follow_revocations(self, listed: asyncio.Event) -> None:
+        # What is being listed replaces the index when it is complete: half of the revocations
+        # would remove the marks of the other half.
+        index = RevocationIndex()
+        selection = ListSelection(CredentialRevocation)
+        async with contextlib.aclosing(self._client.follow(selection)) as batches:
+            async for batch in batches:
+                for event in batch:
+                    self._take(event, index)
+                if not batch:
+                    self._index = index
+                    listed.set()
+
+    def _take(self, event: WatchedChange[CredentialRevocation], index: RevocationIndex) -> None:
+        found = event.object
+        if event.type == DELETED:
+            index.remove(found.name)
+        else:
+            index.put(found)
+        if index is not self._index:
+            return  # all is compared when everything is listed
+        if found.spec.certificate and found.spec.certificate.serial_number:
+            self.queue.add((CERTIFICATE, found.spec.certificate.serial_number))
+        elif found.spec.authority:
+            self.queue.add((SIGNER, found.spec.authority.signer_name))
+
+    # -- marks --------------------------------------------------------------------------------
+
+    async def _follow_marks(self) -> None:
+        marked: set[str] | None = set()
+        async with contextlib.aclosing(self._client.follow(MARKED)) as batches:
+            async for batch in batches:
+                for event in batch:
+                    record = event.object
+                    if event.type == DELETED:  # of the record, or of its mark
+                        self.queue.add((CERTIFICATE, record.name))
+                        continue
+                    self._compare(record)
+                    if marked is not None:
+                        marked.add(record.name)
+                if not batch and marked is not None:
+                    self._add_missing(marked)
+                    marked = None
+
+    def _add_missing(self, marked: set[str]) -> None:
+        for serial in self._index.serials - marked:
+            self.queue.add((CERTIFICATE, serial))
+        for signer in self._index.signers:
+            self.queue.add((SIGNER, signer))
 
 
 CONTROLLER = ControllerDeclaration(

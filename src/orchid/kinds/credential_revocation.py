@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import field
 
-from orchid.credentials.revocation_list import REASONS
+from orchid.credentials.revocation_list import REASONS, UNSPECIFIED
 from orchid.engine.kind import Column, Endpoint, Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
@@ -39,6 +39,7 @@ from orchid.wire.text import whole_seconds
 
 EFFECTIVE: Final = "Effective"
 HOLD: Final = "certificateHold"
+COMPROMISED: Final = ("keyCompromise", "cACompromise", "aACompromise")
 SPEC: Final = Path() / "spec"
 CONDITIONS: Final = Path() / "status" / "conditions"
 LONGEST_MESSAGE: Final = 1024
@@ -156,6 +157,19 @@ class CredentialRevocation(Object):
     @property
     def is_hold(self) -> bool:
         return self.spec.reason == HOLD
+
+    @property
+    def reason(self) -> str:
+        return self.spec.reason or UNSPECIFIED
+
+    @property
+    def gravity(self) -> int:
+        """How serious the reason is; one that is given counts more than none, a hold least."""
+        if self.is_hold:
+            return 0
+        if self.reason == UNSPECIFIED:
+            return 1
+        return 3 if self.reason in COMPROMISED else 2
 
     @property
     def account(self) -> tuple[str, str] | None:

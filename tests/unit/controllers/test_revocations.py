@@ -7,8 +7,11 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
+from cryptography import x509
+
 from orchid.client.client import ListSelection
 from orchid.controllers.confirm_revocations import ConfirmRevocations
+from orchid.controllers.mark_revoked import MarkRevoked
 from orchid.controllers.report_applied import LASTS, ReportApplied, applied_annotation, server_label
 from orchid.credentials.certification_path import ClientVerifier
 from orchid.kinds.credential_revocation import (
@@ -20,11 +23,12 @@ from orchid.kinds.credential_revocation import (
     RevokedToken,
 )
 from orchid.kinds.event import Event
-from orchid.kinds.issued_certificate import IssuedCertificate
+from orchid.kinds.issued_certificate import IssuedCertificate, IssuedCertificateStatus, Revoked
 from orchid.kinds.lease import Lease, LeaseSpec
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.struct import replace
 from tests.unit.controllers.beside import Beside
 from tests.unit.controllers.test_issued_certificates import issued
 from tests.unit.controllers.test_keep_authorities import SIGNER, until_ready
@@ -54,6 +58,22 @@ async def told(world: Beside, reason: str, count: int) -> dict[str, Event]:
         return found if len(found) == count else None
 
     return {one.involved_object.kind: one for one in await world.until(look)}
+
+
+async def marked(world: Beside, leaf: x509.Certificate, reason: str | None) -> None:
+    """Wait until the inventory says of a certificate that it is revoked for a reason, or not."""
+    await world.until_like(
+        IssuedCertificate,
+        f"{leaf.serial_number:x}",
+        condition=lambda one: (one.status.revoked and one.status.revoked.reason) == reason,
+    )
+
+
+async def write_mark(world: Beside, leaf: x509.Certificate, mark: Revoked | None) -> None:
+    """What somebody with the right to update `issuedcertificates/status` can do."""
+    record = await world.admin.get(IssuedCertificate, f"{leaf.serial_number:x}")
+    status = IssuedCertificateStatus(revoked=mark)
+    await world.admin.update_status(replace(record, status=status))
 
 
 def unseen() -> RevokedCertificate:
@@ -210,6 +230,78 @@ async def test_the_inventory_tells_of_a_whole_signer(world: Beside) -> None:
 
     found = await world.admin.get(IssuedCertificate, f"{new.serial_number:x}")
     assert found.status.revoked is None
+
+
+async def test_a_hold_that_was_lifted_while_no_controller_ran_is_not_marked(world: Beside) -> None:
+    """The mark follows from the existing revocations; nobody has to see the deletion."""
+    async with world.running("csrsigning", "revocation-marker"):
+        held, kept = await issued(world, "held"), await issued(world, "kept")
+        for name in ("held", "kept"):
+            named = RevokedCertificate(request_name=name)
+            await revoke(world, name, certificate=named, reason="certificateHold")
+        await marked(world, held, "certificateHold")
+        await marked(world, kept, "certificateHold")
+
+    await world.admin.delete(CredentialRevocation, "held")
+    named = RevokedCertificate(request_name="kept")
+    await revoke(world, "final", certificate=named, reason="keyCompromise")
+
+    async with world.running("revocation-marker"):
+        await marked(world, held, None)
+        await marked(world, kept, "keyCompromise")
+
+
+async def test_a_mark_that_somebody_wrote_is_corrected(world: Beside) -> None:
+    """Neither adding a mark nor removing one changes what is revoked."""
+    async with world.running("csrsigning", "revocation-marker"):
+        good, bad = await issued(world, "good"), await issued(world, "bad")
+        await revoke(world, "bad", certificate=RevokedCertificate(request_name="bad"))
+        await marked(world, bad, "unspecified")
+
+        forged = Revoked(time=world.clock.now().replace(microsecond=0), reason="keyCompromise")
+        await write_mark(world, good, forged)
+        await write_mark(world, bad, None)
+
+        await marked(world, good, None)
+        await marked(world, bad, "unspecified")
+
+
+async def test_all_marks_are_compared_with_the_revocations_from_time_to_time(
+    world: Beside,
+) -> None:
+    """Also after an event that never came: here, of a record made late."""
+    async with world.running("csrsigning"):
+        leaf = await issued(world, "alice")
+    marker = MarkRevoked(
+        world.server.clients("revocation-marker"), world.clock, timedelta(milliseconds=1)
+    )
+    marker._take = lambda event, index: index.put(event.object)  # type: ignore[method-assign]  # deaf
+    await write_mark(world, leaf, Revoked(time=world.clock.now().replace(microsecond=0)))
+    running = asyncio.create_task(marker.run())
+    try:
+        await marked(world, leaf, None)
+        await revoke(world, "late", certificate=RevokedCertificate(request_name="alice"))
+        await marked(world, leaf, "unspecified")
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+
+async def test_the_mark_of_a_certificate_that_has_ended_stays(world: Beside) -> None:
+    """Its revocation is removed then, and what the inventory says remains true."""
+    async with world.running("csrsigning", "revocation-marker"):
+        leaf = await issued(world, "alice")
+        await revoke(world, "a", certificate=RevokedCertificate(request_name="alice"))
+        await marked(world, leaf, "unspecified")
+    world.clock.ahead = timedelta(days=366)
+    world.server.clock.now = world.clock.now  # type: ignore[method-assign]  # the server's time too
+    await world.admin.delete(CredentialRevocation, "a")
+    marker = MarkRevoked(world.server.clients("revocation-marker"), world.clock)
+
+    await marker.attend(("certificate", f"{leaf.serial_number:x}"), None)
+
+    await marked(world, leaf, "unspecified")
 
 
 async def test_a_revocation_is_removed_when_its_work_is_done(world: Beside) -> None:
