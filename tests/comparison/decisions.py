@@ -296,6 +296,11 @@ def nameless_element(found: Found, ours: Answer, theirs: Answer) -> bool:
     return (ours["status"], theirs["status"]) == (OK, SERVER_ERROR) and NAMELESS in message(theirs)
 
 
+def owners_of_deletable(found: Found, ours: Answer, theirs: Answer) -> bool:
+    refusals = ("cannot set an ownerRef on", "cannot set blockOwnerDeletion if")
+    return ours["status"] == FORBIDDEN and any(text in message(ours) for text in refusals)
+
+
 ANSWERS_STATUS = "deletecollection answers a Status"
 # Decided in the contract.
 DECISIONS: dict[str, Decides] = {
@@ -318,6 +323,7 @@ DECISIONS: dict[str, Decides] = {
     "a certificate, and Failed, need an approval": approved_first,
     "the query of a DELETE counts beside its body": query_beside_body,
     "a dry run of a certificate request warns of what policies would decide": policies_forecast,
+    "changing ownerReferences needs the right to delete the object": owners_of_deletable,
 }
 
 # Not decided, but known, with the reason.

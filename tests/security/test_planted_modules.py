@@ -44,7 +44,7 @@ PLANTED = (
 
 @pytest.fixture
 def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Modules of the attacker in the working directory, and the mark that none of them may leave."""
+    """Planted modules in the working directory; the path of the mark that none may leave."""
     directory = tmp_path / "shared"
     mark = tmp_path / "mark"
     for name in PLANTED:

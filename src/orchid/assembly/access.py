@@ -44,6 +44,7 @@ from orchid.admission.four_eyes import FourEyes
 from orchid.admission.namespace_lifecycle import Ensure, NamespaceLifecycle
 from orchid.admission.node_restriction import NodeRestriction
 from orchid.admission.own_signers import OwnSigners
+from orchid.admission.owner_permission import OwnerPermission
 from orchid.admission.policy_forecast import PolicyForecast
 from orchid.admission.record_issued import RecordIssued
 from orchid.admission.revocation_permission import RevocationPermission
@@ -63,6 +64,7 @@ from orchid.credentials.tokens import KeySet, TokenSigner
 from orchid.data_directory import DataDirectory
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
+from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import AdmissionPolicy, Authenticator, Randomness, TokenAuthenticator
 from orchid.engine.offload import Offload
 from orchid.kinds import namespace
@@ -274,7 +276,7 @@ class Access:
         longest = self.settings.longest_token
         return timedelta(seconds=longest) if longest else None
 
-    def policies(self, ensure_namespace: Ensure) -> list[AdmissionPolicy]:
+    def policies(self, ensure_namespace: Ensure, catalog: Catalog) -> list[AdmissionPolicy]:
         """Rules that look beyond one object, in the order in which they are asked."""
         names = self.settings.names
         lenient = self.settings.given.namespaces == "lenient"
@@ -292,6 +294,7 @@ class Access:
             NodeRestriction(names, self.feed, self.authorizer),
             BoundObject(self.authorizer),
             RoleEscalation(self.authorizer, self.rbac),
+            OwnerPermission(self.authorizer, catalog),
             SignerPermission(names, self.authorizer, self._authorities),
             *(() if self.settings.given.approve_own_requests else (FourEyes(),)),
             OwnSigners(names, self.authorizer, self.feed),

@@ -140,7 +140,7 @@ class Assembly:
         )
         self.catalog = Catalog(kinds)
         self.audit = self._audit(audit)
-        admission = Admission(self.access.policies(self.ensure_namespace))
+        admission = Admission(self.access.policies(self.ensure_namespace, self.catalog))
         self.verbs = Verbs.over(
             store,
             self.feed,
