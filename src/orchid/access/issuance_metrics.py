@@ -10,12 +10,12 @@ up to a number; all others are `other`.
 import dataclasses
 from typing import Final
 
+from orchid.access.signer_authorities import SignerAuthorities
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import ObjectChange
 from orchid.engine.kind import Acting, Endpoint
 from orchid.engine.request import Request
-from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.token_request import TokenRequest
 from orchid.metrics import Counter, Joining
@@ -37,7 +37,7 @@ _SIGNS: Final = (b'"certificate":"', b'"Denied"', b'"Failed"')
 
 
 class IssuanceMetrics:
-    def __init__(self, names: Naming, feed: Feed) -> None:
+    def __init__(self, names: Naming, feed: Feed, authorities: SignerAuthorities) -> None:
         self.certificates = Counter(
             "orchid_certificate_requests_total",
             "Certificate requests by signer and outcome: issued, denied or failed.",
@@ -62,7 +62,7 @@ class IssuanceMetrics:
                 names.legacy_signer,
             )
         )
-        self._authorities = feed.of(CertificateAuthority)
+        self._authorities = authorities
         self._named: set[str] = set()  # signers of authorities that were counted by name
         feed.of(CertificateSigningRequest).listen(self, self._told)
 
@@ -76,14 +76,10 @@ class IssuanceMetrics:
     def _label(self, signer: str) -> str:
         if signer in self._signers or signer in self._named:
             return signer
-        if len(self._named) < MOST_NAMED and self._has_authority(signer):
+        if len(self._named) < MOST_NAMED and self._authorities.of(signer):
             self._named.add(signer)
             return signer
         return OTHER
-
-    def _has_authority(self, signer: str) -> bool:
-        found = self._authorities.scan()
-        return any(entry.object.spec.signer_name == signer for entry in found)
 
     def counting(self, endpoint: Endpoint) -> Endpoint:
         """The endpoint of tokens, with its answers counted."""

@@ -17,7 +17,7 @@ from orchid.admission.signer_permission import (
     ATTEST,
     REFUSALS,
     SIGN,
-    authorities_of,
+    AuthoritiesOf,
     signer_targets,
 )
 from orchid.credentials.authority import Authority
@@ -39,11 +39,13 @@ CERTIFICATE, KEY = "tls.crt", "tls.key"
 class OwnSigners(AdmissionPolicy):
     reviews = (CertificateAuthority,)
 
-    def __init__(self, names: Naming, authorizer: Authorizer, feed: Feed) -> None:
+    def __init__(
+        self, names: Naming, authorizer: Authorizer, feed: Feed, authorities_of: AuthoritiesOf
+    ) -> None:
         self._names = names
         self._authorizer = authorizer
         self._feed = feed
-        self._authorities = feed.of(CertificateAuthority)
+        self._authorities_of = authorities_of
         self._secrets = feed.of(Secret)
 
     async def review(
@@ -67,7 +69,7 @@ class OwnSigners(AdmissionPolicy):
 
     def _refuse_second(self, kind: Kind[Any], new: CertificateAuthority) -> None:
         signer = new.spec.signer_name
-        if any(each.name != new.name for each in authorities_of(self._authorities, signer)):
+        if any(each.name != new.name for each in self._authorities_of(signer)):
             raise Invalid(kind.about_kind(new.name), [duplicate(SPEC / "signerName", signer)])
 
     async def _review_secret(

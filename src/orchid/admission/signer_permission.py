@@ -18,10 +18,9 @@ so our own controllers serve every authority, and no signer that somebody else r
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request, Target
@@ -36,6 +35,7 @@ from orchid.wire.struct import replace
 from orchid.wire.text import quote
 
 APPROVE, SIGN, ATTEST = "approve", "sign", "attest"
+AuthoritiesOf = Callable[[str], list[CertificateAuthority]]  # of a signer, oldest first
 REFUSALS = {
     APPROVE: "user not permitted to approve requests with signerName",
     SIGN: "user not permitted to sign requests with signerName",
@@ -50,12 +50,12 @@ class SignerPermission(AdmissionPolicy):
         self,
         names: Naming,
         authorizer: Authorizer,
-        authorities: KindCache[CertificateAuthority],
+        authorities_of: AuthoritiesOf,
     ) -> None:
         self._names = names
         self._targets = functools.lru_cache(maxsize=256)(functools.partial(signer_targets, names))
         self._authorizer = authorizer
-        self._authorities = authorities
+        self._authorities_of = authorities_of
 
     async def review(
         self, request: Request, kind: Kind[Any], new: Object | None, old: Object | None
@@ -104,7 +104,7 @@ class SignerPermission(AdmissionPolicy):
         """The rights of which any one is enough."""
         yield from self._targets(verb, signer)
         if verb in (SIGN, ATTEST):
-            for authority in authorities_of(self._authorities, signer):
+            for authority in self._authorities_of(signer):
                 yield Target(
                     verb=verb,
                     is_resource=True,
@@ -128,15 +128,6 @@ def signer_targets(names: Naming, verb: str, signer: str) -> tuple[Target, ...]:
         )
         for name in (signer, f"{signer.partition('/')[0]}/*")
     )
-
-
-def authorities_of(
-    authorities: KindCache[CertificateAuthority], signer: str
-) -> list[CertificateAuthority]:
-    """The authorities of a signer, oldest first: none or one, and several only after a race."""
-    every = (entry.object for entry in authorities.scan())
-    found = [authority for authority in every if authority.spec.signer_name == signer]
-    return sorted(found, key=lambda authority: authority.seniority)
 
 
 def is_upkeep(new: Object, old: Object) -> bool:

@@ -38,6 +38,7 @@ from orchid.access.issuing import InvalidIssuingSettings, IssuingSettings, Token
 from orchid.access.json_endpoint import JsonEndpoint
 from orchid.access.policy_explainer import PolicyExplainer
 from orchid.access.revocations import Revocations
+from orchid.access.signer_authorities import SignerAuthorities
 from orchid.admission.authority_dependents import AuthorityDependents
 from orchid.admission.bound_object import BoundObject
 from orchid.admission.four_eyes import FourEyes
@@ -50,7 +51,7 @@ from orchid.admission.record_issued import RecordIssued
 from orchid.admission.revocation_permission import RevocationPermission
 from orchid.admission.role_escalation import RoleEscalation
 from orchid.admission.service_account import PodAccount
-from orchid.admission.signer_permission import SignerPermission, authorities_of
+from orchid.admission.signer_permission import AuthoritiesOf, SignerPermission
 from orchid.admission.subject_restriction import SubjectRestriction
 from orchid.approval.case import SignerTerms, TermsOf
 from orchid.assembly.authorization import Authorization
@@ -63,7 +64,6 @@ from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import KeySet, TokenSigner
 from orchid.data_directory import DataDirectory
 from orchid.engine.cache.feed import Feed
-from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import AdmissionPolicy, Authenticator, Randomness, TokenAuthenticator
 from orchid.engine.offload import Offload
@@ -135,12 +135,12 @@ class Access:
         self._token_used = token_used
         self.callers = InProcessCallers()
         self.rbac = RBAC(names, feed, offload)
-        self.authorization = Authorization(settings, feed, self.rbac, clock)
+        self.authorities = SignerAuthorities(feed.of(CertificateAuthority), names)
+        self.authorization = Authorization(settings, feed, self.rbac, self.authorities, clock)
         self.authorizer = self.authorization.authorizer
         longest = timedelta(seconds=settings.signing_duration)
-        self._authorities = feed.of(CertificateAuthority)
         self.issued = IssuedCounts(feed.of(IssuedCertificate), clock)
-        terms_of = _terms_of(signer_terms(names, longest), self._authorities)
+        terms_of = _terms_of(signer_terms(names, longest), self.authorities.of)
         self.explainer = PolicyExplainer(
             names, feed, self.authorizer, terms_of, offload=offload, clock=clock
         )
@@ -295,9 +295,9 @@ class Access:
             BoundObject(self.authorizer),
             RoleEscalation(self.authorizer, self.rbac),
             OwnerPermission(self.authorizer, catalog),
-            SignerPermission(names, self.authorizer, self._authorities),
+            SignerPermission(names, self.authorizer, self.authorities.of),
             *(() if self.settings.given.approve_own_requests else (FourEyes(),)),
-            OwnSigners(names, self.authorizer, self.feed),
+            OwnSigners(names, self.authorizer, self.feed, self.authorities.of),
             AuthorityDependents(self.feed, self.issued.live),
             SubjectRestriction(names),
             PolicyForecast(self.explainer),
@@ -322,7 +322,7 @@ class Access:
     def _signs_for(self, signer: str) -> bool:
         """Whether a signer is one of this server's, by its name."""
         platform = self.settings.names.signing_signers
-        return signer in platform or bool(authorities_of(self._authorities, signer))
+        return signer in platform or bool(self.authorities.of(signer))
 
 
 @contextmanager
@@ -339,11 +339,11 @@ def told_as_settings() -> Iterator[None]:
         raise BadSettings(str(problem)) from None
 
 
-def _terms_of(platform: TermsOf, authorities: KindCache[CertificateAuthority]) -> TermsOf:
+def _terms_of(platform: TermsOf, authorities_of: AuthoritiesOf) -> TermsOf:
     """What each signer permits: the platform's, and those of CertificateAuthorities."""
 
     def own(signer: str) -> SignerTerms | None:
-        found = authorities_of(authorities, signer)
+        found = authorities_of(signer)
         return SignerTerms(profile(found[0]), timedelta.max) if found else None
 
     return lambda signer: platform(signer) or own(signer)

@@ -26,6 +26,7 @@ from orchid.access.authorizers.rbac import RBAC
 from orchid.access.authorizers.union import ListingAuthorizer, Member, Union
 from orchid.access.authorizers.webhook import Webhook, WebhookSettings
 from orchid.access.json_endpoint import JsonEndpoint
+from orchid.access.signer_authorities import SignerAuthorities
 from orchid.clock import Clock
 from orchid.controllers.running import CONTROLLERS
 from orchid.credentials.files import read_bounded
@@ -55,10 +56,17 @@ Wanted = tuple[AuthorizerSettings, ...]
 
 
 class Authorization:
-    def __init__(self, settings: Settings, feed: Feed, rbac: RBAC, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        feed: Feed,
+        rbac: RBAC,
+        authorities: SignerAuthorities,
+        clock: Clock,
+    ) -> None:
         self._settings, self._clock = settings, clock
         self._compiler = Compiler()
-        self._secrets = AuthoritySecrets(settings.names, feed, _readers(settings.names))
+        self._secrets = AuthoritySecrets(feed, authorities, _readers(settings.names))
         self._lasting: dict[str, Callable[[], ListingAuthorizer]] = {
             ROLES: lambda: rbac,
             "Node": lambda: NodeAuthorizer(settings.names, feed),

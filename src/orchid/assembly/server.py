@@ -124,7 +124,7 @@ class Assembly:
                 token_used=self._token_used,
                 token_issued=self.token_counts.issued if self.counts_tokens else None,
             )
-        self.issuance = IssuanceMetrics(names, self.feed)
+        self.issuance = IssuanceMetrics(names, self.feed, self.access.authorities)
         self.authority_ends = AuthorityEnds(self.feed.of(CertificateAuthority))
         self.ends = CertificateEnds(certificate_files(settings, files), self.clock)
         kinds = served_kinds(

@@ -35,12 +35,42 @@ class SecretMissing(AuthorityUnusable):
     """The Secret with the authority's key is not there."""
 
 
+class AuthoritiesBySigner:
+    """Index of authorities by signer name."""
+
+    def __init__(self) -> None:
+        self._by_signer: dict[str, dict[str, CertificateAuthority]] = {}
+
+    def take(self, event: WatchedChange[CertificateAuthority]) -> None:
+        """Apply one event of a watch."""
+        authority = event.object
+        claims = self._by_signer.setdefault(authority.spec.signer_name, {})
+        if event.type != DELETED:
+            claims[authority.name] = authority
+            return
+        claims.pop(authority.name, None)
+        if not claims:
+            del self._by_signer[authority.spec.signer_name]
+
+    def claims(self, signer: str) -> list[CertificateAuthority]:
+        """The authorities of a signer, oldest first: several only after a race."""
+        found = self._by_signer.get(signer)
+        return sorted(found.values(), key=lambda one: one.seniority) if found else []
+
+    @property
+    def signers(self) -> list[str]:
+        return list(self._by_signer)
+
+    def clear(self) -> None:
+        self._by_signer.clear()
+
+
 class AuthorityFollower:
     """Every authority as it is now, by the signer it stands for."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._by_signer: dict[str, dict[str, CertificateAuthority]] = {}
+        self._index = AuthoritiesBySigner()
         self._terms: dict[str, tuple[str, SignerTerms]] = {}
         self.all_told = asyncio.Event()
 
@@ -51,19 +81,20 @@ class AuthorityFollower:
         """
         if not self.all_told.is_set():
             raise TryAgain("not every certificate authority is known yet")
-        claims = self._by_signer.get(signer)
-        return min(claims.values(), key=lambda one: one.seniority) if claims else None
+        claims = self._index.claims(signer)
+        return claims[0] if claims else None
 
     @property
     def ready(self) -> list[CertificateAuthority]:
         """Those that sign."""
-        found = (self.of(signer) for signer in self._by_signer)
+        found = (self.of(signer) for signer in self._index.signers)
         return [one for one in found if one is not None and one.is_ready]
 
     def terms(self, signer: str) -> SignerTerms | None:
         """What the signer permits; None if it is none of one's own."""
         authority = self.of(signer)
         if authority is None:
+            self._terms.pop(signer, None)
             return None
         version = authority.metadata.resource_version
         known = self._terms.get(signer)
@@ -76,23 +107,15 @@ class AuthorityFollower:
     def forget(self) -> None:
         """Begin anew: everything is about to be told again."""
         self.all_told.clear()
-        self._by_signer.clear()
+        self._index.clear()
         self._terms.clear()
-
-    def _take(self, event: WatchedChange[CertificateAuthority]) -> None:
-        authority = event.object
-        claims = self._by_signer.setdefault(authority.spec.signer_name, {})
-        if event.type == DELETED:
-            claims.pop(authority.name, None)
-        else:
-            claims[authority.name] = authority
 
     async def follow(self, changed: Callable[[CertificateAuthority], None]) -> None:
         """Keep up with all of them; `changed` is told of each that changes, not of the first."""
         async with contextlib.aclosing(self._client.follow(AUTHORITIES)) as batches:
             async for batch in batches:
                 for event in batch:
-                    self._take(event)
+                    self._index.take(event)
                     if self.all_told.is_set():
                         changed(event.object)
                 if not batch:

@@ -8,23 +8,25 @@ Never   makes a second key for an authority that had one, nor signs (sign_reques
 
 Secret and bundle belong to their authority, so that they go with it. A bundle whose authority has
 got another certificate stays until it expires: certificates may still need it. Secrets of the
-system namespace, where keys usually are, are watched; one elsewhere is read when its authority
-changes and every half minute, so that nobody need let us watch all Secrets.
+system namespace, where keys usually are, are watched; a Secret elsewhere is read when its authority
+changes and every half minute, so that the controller needs no right to watch all Secrets. With more
+than 300 authorities each is read less often, so that the load does not grow with their number.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from datetime import datetime
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 from cryptography.x509 import Certificate
 
-from orchid.client.client import Client, ListSelection, WatchedChange
+from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
 from orchid.controllers.follow_authorities import (
     AUTHORITIES,
     CERTIFICATE,
     KEY,
+    AuthoritiesBySigner,
     SecretMissing,
     read_authority,
 )
@@ -32,7 +34,7 @@ from orchid.controllers.publish_trust_bundles import bundle_name, is_past, top_o
 from orchid.controllers.runtime.context import ControllerContext
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import NORMAL, WARNING, EventRecorder
-from orchid.controllers.runtime.loop import Controller, Key, Trigger
+from orchid.controllers.runtime.loop import Controller, Key, Trigger, TryAgain
 from orchid.credentials import certificates
 from orchid.credentials.authority import Authority
 from orchid.credentials.issuer_chain import may_sign_lists, refuse_out_of_time
@@ -54,7 +56,9 @@ from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
 from orchid.wire.text import timestamp
 
-LOOK_AGAIN_SECONDS: Final = 30.0
+LOOK_AGAIN_SECONDS: Final = 30.0  # at a Secret that is not watched
+LONGEST_PAUSE_SECONDS: Final = 3600.0  # should a clock step, or an old bundle end
+SECONDS_EACH: Final = 0.1  # at most ten authorities are checked in a second, however many there are
 ISSUING: Final = "Issuing"
 LAST_THIRD, FAR_OFF = "LastThird", "FarOff"
 
@@ -76,20 +80,61 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         self._names = names
         self._clock = clock
         self._events = events
-        home = names.system_namespace
+        self._index = AuthoritiesBySigner()
+        self._places: dict[str, SecretPlace] = {}  # by the name of the authority
+        self._kept: dict[SecretPlace, set[str]] = {}  # the names of the authorities by place
+        self._bundles: dict[str, set[str]] = {}  # names of bundles by the uid of their owner
+        self.listed = asyncio.Event()  # set once every authority is in the index
+        self._home = home = names.system_namespace
         self.triggers = (
             Trigger(ListSelection(ClusterTrustBundle), self._owner_of),
             # Every authority is looked at in the beginning, so only changes are of interest.
             Trigger(ListSelection(Secret, home, existing=False, read_as=Object), self._kept_in),
         )
 
+    def starting(self) -> None:
+        self.listed.clear()
+        self._index.clear()
+        self._places.clear()
+        self._kept.clear()
+
+    async def all_listed(self) -> None:
+        self.listed.set()
+        for signer in self._index.signers:
+            for found in self._index.claims(signer):
+                self.queue.add(("", found.name), found)
+
+    def take(self, event: WatchedChange[CertificateAuthority]) -> None:
+        found = event.object
+        self._index.take(event)
+        self._move(found.name, None if event.type == DELETED else secret_place(found, self._names))
+        if not self.listed.is_set():
+            return  # which authority has a signer is not yet known
+        super().take(event)
+        for rival in self._index.claims(found.spec.signer_name):
+            if rival.name != found.name:  # it may have got the signer, or lost it
+                self.queue.add(("", rival.name))
+
+    def _move(self, name: str, place: SecretPlace | None) -> None:
+        """Index the place of an authority's key."""
+        before = self._places.pop(name, None)
+        if before is not None:
+            self._kept[before].discard(name)
+            if not self._kept[before]:
+                del self._kept[before]
+        if place is not None:
+            self._places[name] = place
+            self._kept.setdefault(place, set()).add(name)
+
     async def reconcile(self, found: CertificateAuthority) -> float | None:
         if found.metadata.deletion_timestamp is not None:
             return None
+        if not self.listed.is_set():
+            raise TryAgain("not every certificate authority is known yet")
         now = self._clock.now()
         status = found.status
         try:
-            await self._refuse_second(found)
+            self._refuse_second(found)
             authority = await self._authority(found)
             status = replace(
                 status,
@@ -108,14 +153,21 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             timed = replace(one, observed_generation=found.metadata.generation)
             conditions = with_condition(conditions, timed, now)
         await self._tell(found, replace(found, status=replace(status, conditions=conditions)))
-        return LOOK_AGAIN_SECONDS
+        return self._pause(found, status.certificate, now)
+
+    def _pause(self, found: CertificateAuthority, chain: str, now: datetime) -> float:
+        """Seconds until the authority is checked again without an event."""
+        is_watched = secret_place(found, self._names).namespace == self._home
+        least = LONGEST_PAUSE_SECONDS if is_watched else LOOK_AGAIN_SECONDS
+        pause = max(least, len(self._places) * SECONDS_EACH)
+        moments = (moment - now for moment in _turning_points(chain))
+        return min([pause, *(left.total_seconds() for left in moments if left > timedelta())])
 
     # -- the key -----------------------------------------------------------------------------
 
-    async def _refuse_second(self, found: CertificateAuthority) -> None:
+    def _refuse_second(self, found: CertificateAuthority) -> None:
         signer = found.spec.signer_name
-        rivals = ListSelection(CertificateAuthority, fields=f"spec.signerName={signer}")
-        async for other in self._client.scan(rivals):
+        for other in self._index.claims(signer):
             if other.seniority < found.seniority:
                 raise SignerTaken(f"the authority {other.name} stands for {signer} already")
 
@@ -173,22 +225,25 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         signer, text = found.spec.signer_name, top_of(authority)
         name = bundle_name(signer, text)
         spec = ClusterTrustBundleSpec(signer_name=signer, trust_bundle=text)
-        there = None
-        async for bundle in self._client.scan(
-            ListSelection(ClusterTrustBundle, fields=f"spec.signerName={signer}")
-        ):
-            if bundle.name == name:
-                there = bundle
-            elif self._is_ours(bundle, found) and is_past(
-                bundle.spec.trust_bundle, self._clock.now()
-            ):
-                await self._client.delete_gone(ClusterTrustBundle, bundle)
+        there = await self._client.find(ClusterTrustBundle, name)
         if there is None:
             meta = ObjectMeta(name=name, owner_references=(self._owner(found),))
             await self._client.create(ClusterTrustBundle(metadata=meta, spec=spec))
         elif there.spec.trust_bundle != text:
             await self._client.update(replace(there, spec=spec))
+        await self._remove_past(found, name)
         return name
+
+    async def _remove_past(self, found: CertificateAuthority, current: str) -> None:
+        """Delete the authority's earlier bundles whose certificates have expired."""
+        for name in self._bundles.get(found.metadata.uid, set()) - {current}:
+            bundle = await self._client.find(ClusterTrustBundle, name)
+            if (
+                bundle is not None
+                and self._is_ours(bundle, found)
+                and is_past(bundle.spec.trust_bundle, self._clock.now())
+            ):
+                await self._client.delete_gone(ClusterTrustBundle, bundle)
 
     def _is_ours(self, bundle: ClusterTrustBundle, found: CertificateAuthority) -> bool:
         return any(owner.uid == found.metadata.uid for owner in bundle.metadata.owner_references)
@@ -197,13 +252,21 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         kind = self._client.catalog.of(CertificateAuthority).name
         for owner in event.object.metadata.owner_references:
             if owner.kind == kind:
+                self._index_bundle(owner.uid, event)
                 yield "", owner.name
+
+    def _index_bundle(self, owner: str, event: WatchedChange[ClusterTrustBundle]) -> None:
+        if event.type != DELETED:
+            self._bundles.setdefault(owner, set()).add(event.object.name)
+        elif owner in self._bundles:
+            self._bundles[owner].discard(event.object.name)
+            if not self._bundles[owner]:
+                del self._bundles[owner]
 
     async def _kept_in(self, event: WatchedChange[Secret]) -> AsyncIterator[Key]:
         changed = SecretPlace(event.object.namespace, event.object.name)
-        async for authority in self._client.scan(AUTHORITIES):
-            if secret_place(authority, self._names) == changed:
-                yield "", authority.name
+        for name in tuple(self._kept.get(changed, ())):
+            yield "", name
 
     # -- the status --------------------------------------------------------------------------
 
@@ -237,6 +300,13 @@ def _of_certificate(chain: str, now: datetime) -> list[Condition]:
         return []
     links = certificates.parse_blocks(chain)
     return [_expiring(links, now), _signs_lists(links[0])]
+
+
+def _turning_points(chain: str) -> Iterator[datetime]:
+    """The moments at which the conditions of an authority change by themselves."""
+    for link in certificates.parse_blocks(chain) if chain else ():
+        begin, end = link.not_valid_before_utc, link.not_valid_after_utc
+        yield from (begin, begin + (end - begin) * 2 / 3, end)
 
 
 def _signs_lists(certificate: Certificate) -> Condition:

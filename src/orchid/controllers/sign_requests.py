@@ -23,7 +23,7 @@ from orchid.controllers.follow_authorities import AuthorityFollower, AuthorityKe
 from orchid.controllers.runtime.context import ControllerContext, Signer
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import WARNING, EventRecorder
-from orchid.controllers.runtime.loop import Controller, Running, Start
+from orchid.controllers.runtime.loop import Controller, Key, Running, Start
 from orchid.credentials import signing_request
 from orchid.credentials.issuer_chain import refuse_out_of_time
 from orchid.credentials.refusals import NotPermitted
@@ -56,33 +56,39 @@ class SignRequests(Controller[CertificateSigningRequest]):
         self._events = events
         self._authorities = AuthorityFollower(client)
         self._own = AuthorityKeys(client, names, self._authorities, crl_url)
-        self._ready: asyncio.Queue[str] = asyncio.Queue()  # signers whose requests may go on
+        self._waiting: dict[str, set[Key]] = {}  # requests without a signer, by its name
 
     async def follow(self, start: Start) -> None:
         self._authorities.forget()
+        self._waiting.clear()
         start(self._authorities.follow(self._authority_changed))
         await self._authorities.all_told.wait()
-        start(self._look_again())
         await super().follow(start)
 
     def _authority_changed(self, authority: CertificateAuthority) -> None:
         if authority.is_ready:
-            self._ready.put_nowait(authority.spec.signer_name)
+            for key in self._waiting.pop(authority.spec.signer_name, ()):
+                self.queue.add(key)
 
-    async def _look_again(self) -> None:
-        """Queue what has waited for an authority."""
-        while True:
-            signer = await self._ready.get()
-            waiting = ListSelection(CertificateSigningRequest, fields=f"spec.signerName={signer}")
-            async for found in self._client.scan(waiting):
-                if found.is_approved and not found.is_issued:
-                    self.queue.add((found.namespace, found.name), found)
+    def _wait(self, found: CertificateSigningRequest) -> None:
+        """Have the request queued again when its signer has an authority that is Ready."""
+        key = (found.namespace, found.name)
+        self._waiting.setdefault(found.spec.signer_name, set()).add(key)
+
+    def _forget(self, found: CertificateSigningRequest) -> None:
+        signer = found.spec.signer_name
+        if signer in self._waiting:
+            self._waiting[signer].discard((found.namespace, found.name))
+            if not self._waiting[signer]:
+                del self._waiting[signer]
 
     def take(self, event: WatchedChange[CertificateSigningRequest]) -> None:
         # Without that word there is no such condition; most events are not even decoded.
         if event.type != DELETED and b'"Approved"' not in bytes(event.data):
             return
         found = event.object
+        if event.type == DELETED or found.is_issued:
+            self._forget(found)
         if found.is_issued:
             self.queue.drop((found.namespace, found.name))
         else:
@@ -94,6 +100,7 @@ class SignRequests(Controller[CertificateSigningRequest]):
         name = found.spec.signer_name
         signer = self._signers.get(name) or await self._own.signer(name)
         if signer is None:
+            self._wait(found)
             return
         try:
             certificate = await self._signed(found, signer)

@@ -4,6 +4,7 @@ import pytest
 
 from orchid.access.issuance_metrics import MOST_NAMED, IssuanceMetrics
 from orchid.access.issuing import IssuingSettings, TokenIssuer
+from orchid.access.signer_authorities import SignerAuthorities
 from orchid.credentials.keys import generate
 from orchid.credentials.tokens import TokenSigner
 from orchid.engine.request import Request, Target
@@ -29,7 +30,8 @@ SIGNER = TokenSigner(generate(), API[0], ORCH.private_claim)
 
 @pytest.fixture
 def metrics(here: World) -> IssuanceMetrics:
-    return IssuanceMetrics(ORCH, here.feed)
+    authorities = SignerAuthorities(here.feed.of(CertificateAuthority), ORCH)
+    return IssuanceMetrics(ORCH, here.feed, authorities)
 
 
 def asked_of(signer: str, name: str = "alice") -> CertificateSigningRequest:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from orchid.access.authorizers.rbac import RBAC
+from orchid.access.signer_authorities import SignerAuthorities
 from orchid.admission.signer_permission import SignerPermission
 from orchid.approval.terms import ApprovalPolicySpec
 from orchid.engine.cache.entry import Entry
@@ -62,7 +63,8 @@ async def judge(rights: Any, endpoint: str, new: Any, old: Any, kind: Any) -> No
     resource = f"{kind.plural}/{endpoint}" if endpoint else kind.plural
     verb = "update" if old is not None else "create"
     request = a_request(ask(verb, resource, name="x", group=kind.group))
-    await SignerPermission(ORCH, rights, AUTHORITIES).review(request, kind, new, old)
+    authorities = SignerAuthorities(AUTHORITIES, ORCH)
+    await SignerPermission(ORCH, rights, authorities.of).review(request, kind, new, old)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ The controllers run against a real server in memory, with their own accounts and
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from orchid.client.client import ListSelection
+from orchid.controllers.keep_authorities import KeepAuthorities
 from orchid.credentials.authority import Authority
 from orchid.credentials.authority_keys import ALGORITHMS, algorithm_name
 from orchid.kinds.certificate_authority import EXPIRING, CertificateAuthority
@@ -79,11 +82,26 @@ async def until_not_ready(world: Beside, reason: str, name: str = "web") -> Cert
     return await world.until_like(CertificateAuthority, name, condition=says)
 
 
+@asynccontextmanager
+async def keeper(world: Beside) -> AsyncIterator[KeepAuthorities]:
+    """A controller that follows, but works only when a test says so."""
+    (controller,) = world.made(KEEPER)
+    assert isinstance(controller, KeepAuthorities)
+    followers: list[asyncio.Task[None]] = []
+    await controller.follow(lambda each: followers.append(asyncio.create_task(each)))
+    await controller.listed.wait()
+    try:
+        yield controller
+    finally:
+        for each in followers:
+            each.cancel()
+        await asyncio.wait(followers)
+
+
 async def looked_at(world: Beside, name: str = "web") -> CertificateAuthority:
     """Have the controller look once, as it does every half minute."""
-    (controller,) = world.made(KEEPER)
-    found = await world.admin.get(CertificateAuthority, name)
-    await controller.reconcile(found)  # type: ignore[attr-defined] -- a Controller, as built
+    async with keeper(world) as controller:
+        await controller.reconcile(await world.admin.get(CertificateAuthority, name))
     return await world.admin.get(CertificateAuthority, name)
 
 

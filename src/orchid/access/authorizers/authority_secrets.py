@@ -7,12 +7,12 @@ opinion: it stands behind RBAC, wherever that is configured.
 
 from collections.abc import Iterable
 
+from orchid.access.signer_authorities import SignerAuthorities
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import Authorizer, Decision, Verdict
 from orchid.engine.request import Target
-from orchid.kinds.certificate_authority import CertificateAuthority, SecretPlace, secret_place
+from orchid.kinds.certificate_authority import SecretPlace
 from orchid.kinds.self_subject_rules_review import RuleLister, SubjectRulesReviewStatus
-from orchid.wire.naming import Naming
 from orchid.wire.user import UserInfo
 
 ALLOWED = Decision(Verdict.ALLOW, "a certificate authority names this Secret")
@@ -20,11 +20,10 @@ NOT_ASKED = Decision(Verdict.NO_OPINION)
 
 
 class AuthoritySecrets:
-    def __init__(self, names: Naming, feed: Feed, readers: Iterable[str]) -> None:
+    def __init__(self, feed: Feed, authorities: SignerAuthorities, readers: Iterable[str]) -> None:
         """`readers`: the names of the users who work with the keys of authorities."""
-        self._names = names
         self._feed = feed
-        self._authorities = feed.of(CertificateAuthority)
+        self._authorities = authorities
         self._readers = frozenset(readers)
 
     async def authorize(self, user: UserInfo, target: Target) -> Decision:
@@ -32,9 +31,7 @@ class AuthoritySecrets:
             return NOT_ASKED
         await self._feed.fresh()
         place = SecretPlace(target.namespace, target.name)
-        authorities = (entry.object for entry in self._authorities.scan())
-        named = (secret_place(one, self._names) for one in authorities)
-        return ALLOWED if place in named else NOT_ASKED
+        return ALLOWED if self._authorities.is_named(place) else NOT_ASKED
 
     def rules_for(self, user: UserInfo, namespace: str) -> SubjectRulesReviewStatus:
         """Nothing: which Secrets these are is no rule."""

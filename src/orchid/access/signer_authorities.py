@@ -1,0 +1,80 @@
+"""Index of CertificateAuthorities by signer name and by the Secret that holds the key.
+
+Admission, authorization and metrics look up an authority on almost every request for a signer, so
+the cost of a look-up must not grow with the number of authorities. The index follows the cache of
+CertificateAuthority (cache_index.py) and is as new as the feed.
+"""
+
+from typing import Final, NamedTuple
+
+from cryptography import x509
+
+from orchid.access.cache_index import CacheIndex
+from orchid.credentials import certificates
+from orchid.credentials.refusals import Refusal
+from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.kind_cache import KindCache
+from orchid.kinds.certificate_authority import CertificateAuthority, SecretPlace, secret_place
+from orchid.wire.naming import Naming
+
+_NONE: Final[dict[str, CertificateAuthority]] = {}
+
+
+class _Keys(NamedTuple):
+    """The keys under which the index has an authority."""
+
+    signer: str
+    place: SecretPlace
+
+
+class SignerAuthorities:
+    """Every CertificateAuthority there is now."""
+
+    def __init__(self, cache: KindCache[CertificateAuthority], names: Naming) -> None:
+        self._names = names
+        self._cleared()
+        self._index = CacheIndex(cache, self._changed, self._cleared)
+
+    def of(self, signer: str) -> list[CertificateAuthority]:
+        """The authorities of a signer, oldest first: none or one, and several only after a race."""
+        self._index.catch_up()
+        found = self._by_signer.get(signer, _NONE).values()
+        return sorted(found, key=lambda authority: authority.seniority)
+
+    def is_named(self, place: SecretPlace) -> bool:
+        """Whether an authority has its key in that Secret."""
+        self._index.catch_up()
+        return place in self._by_place
+
+    def issuer(self, signer: str) -> x509.Certificate | None:
+        """The certificate that issues for a signer; None while its authority has none."""
+        found = self.of(signer)
+        if not found or not found[0].status.certificate:
+            return None
+        try:
+            return certificates.parse_blocks(found[0].status.certificate)[0]
+        except Refusal:
+            return None
+
+    # -- following the cache ------------------------------------------------------------------
+
+    def _cleared(self) -> None:
+        self._by_signer: dict[str, dict[str, CertificateAuthority]] = {}
+        self._by_place: dict[SecretPlace, set[str]] = {}
+        self._keys: dict[str, _Keys] = {}
+
+    def _changed(self, key: str, entry: Entry[CertificateAuthority] | None) -> None:
+        before = self._keys.pop(key, None)
+        if before is not None:
+            del self._by_signer[before.signer][key]
+            if not self._by_signer[before.signer]:
+                del self._by_signer[before.signer]
+            self._by_place[before.place].discard(key)
+            if not self._by_place[before.place]:
+                del self._by_place[before.place]
+        if entry is not None:
+            authority = entry.object
+            found = _Keys(authority.spec.signer_name, secret_place(authority, self._names))
+            self._keys[key] = found
+            self._by_signer.setdefault(found.signer, {})[key] = authority
+            self._by_place.setdefault(found.place, set()).add(key)
