@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 CODE := src tests benchmarks deploy
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check lint fix bench growth latency soak bench-revocation overload torture mutants removals fuzz conformance demo-revocation lock dist install man
+.PHONY: help setup run test check lint fix bench growth soak overload torture mutants removals fuzz conformance demo-revocation lock dist install man
 
 help:
 	@sed -n 's/^# \{0,1\}//; 1,5p' Makefile
@@ -42,21 +42,13 @@ fix: .venv/.installed-dev
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
 
+# What each kind of request costs, by itself or beside another server: make bench ARGS='--checkout ../before'
 bench: .venv/.installed-dev
-	$(BIN)/python -m benchmarks.bench $(ARGS)
-
-# What inventory, ledger, revocations and their lists cost; ten minutes or so, on an idle machine.
-bench-revocation: .venv/.installed-dev
-	scripts/system-packages
-	$(BIN)/python -m benchmarks.revocation $(ARGS)
+	$(BIN)/python -m benchmarks.compare $(ARGS)
 
 # The same requests among 500 objects and among a million; a quarter of an hour, 2 GB of disk.
 growth: .venv/.installed-dev
 	$(BIN)/python -m benchmarks.growth $(ARGS)
-
-# How long requests take at half of the sustainable rate, by open load; five minutes, on a busy machine twenty.
-latency: .venv/.installed-dev
-	$(BIN)/python -m benchmarks.latency $(ARGS)
 
 # Mixed load at a modest rate, and whether memory stays flat: make soak MINUTES=30
 soak: .venv/.installed-dev

@@ -24,17 +24,10 @@ from typing import Any
 
 from benchmarks import load
 from benchmarks.figures import CALLS
+from benchmarks.harness import FLAGS, NO_CONTROLLERS, selected
 from benchmarks.setting import Administrator, Stage
-from tests.conformance.exchanges import TOKENS
 from tests.e2e.serving import Server, running_server
 
-ISSUER = "https://orchid.test"
-FLAGS = (
-    *("--token-auth-file", str(TOKENS)),
-    *("--service-account-issuer", ISSUER),
-    *("--api-audiences", ISSUER),
-    *("--controllers", ""),
-)
 ACCOUNTS = 500
 WARM = 50  # requests before the count begins
 PATIENCE = 30.0
@@ -63,12 +56,12 @@ def measured(directory: Path, only: str = "", requests: int = 500) -> Iterator[R
     file = directory / "calls.prof"
     profiler = (sys.executable, "-m", "benchmarks.profiled_server", str(file))
     with (
-        running_server(directory / "calls", *FLAGS, launcher=profiler) as server,
+        running_server(directory / "calls", *FLAGS, *NO_CONTROLLERS, launcher=profiler) as server,
         closing(Administrator(server.url)) as administrator,
     ):
         stage = Stage(administrator, accounts=ACCOUNTS)
         for name in CALLS:
-            if not only or any(name.startswith(prefix) for prefix in only.split(",")):
+            if selected(name, only):
                 job = load.JOBS[name](stage)
                 stats = _counted(server, administrator, job, file, requests)
                 yield _row(name, stats, requests)

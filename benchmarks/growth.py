@@ -2,41 +2,32 @@
 
 For each size a data directory is filled (seeding.py) and a server is started on it; its start and
 its memory are measured. Then all servers are asked in turn, a second each, for several rounds. The
-cost is the server's processor time per request, and of all rounds the cheapest: neighbours on the
-machine make a request dearer, never cheaper, and they hit all sizes alike. Prints a table, writes
-benchmarks/results/growth.json, and with --plots the plots of docs/performance.md.
+cost is the server's CPU time per request, in the cheapest of all rounds: other work on the machine
+makes a request more expensive, never cheaper. Prints a table and writes
+benchmarks/results/growth.json.
 
-    python -m benchmarks.growth --sizes 500,10000 --rounds 3 --plots docs/growth
+    python -m benchmarks.growth --sizes 500,10000 --rounds 3
 """
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bench import (
-    FLAGS,
-    LOAD_CORE,
-    NO_CONTROLLERS,
-    RESULTS,
-    SERVER_CORE,
-    commit,
-    resident_bytes,
-)
+from benchmarks import harness, load
+from benchmarks.harness import NO_CONTROLLERS, Target, Unsuitable
 from benchmarks.load import UNIQUE, Job, token_reviews
-from benchmarks.paired import Ask, by_wrk, processor_nanoseconds, requests_asked
-from benchmarks.plot import chart
 from benchmarks.seeding import Seeded, seeded
 from benchmarks.setting import AUTHENTICATION, Administrator, account, token_request
 from orchid.engine.verbs import continue_token
 from orchid.wire.naming import ORCH
-from tests.e2e.serving import Server, running_server
+from tests.e2e.serving import Server
 
 SIZES = (500, 10_000, 100_000, 1_000_000)
 CONNECTIONS = 16
@@ -76,10 +67,20 @@ class Running:
     administrator: Administrator
     grown: Grown
 
+    def target(self, name: str) -> Target:
+        job = JOBS[name](self.made, self.administrator)
+        url, pids = self.server.url, (self.server.pid,)
+        send = partial(load.send, name, job, url, seconds=1, connections=CONNECTIONS)
+        return Target(pids, send)
+
 
 def main() -> int:
     options = parse_arguments()
-    os.sched_setaffinity(0, {LOAD_CORE})
+    try:
+        harness.prepare()
+    except Unsuitable as reason:
+        print(f"make growth: {reason}")
+        return 2
     with ExitStack() as open_things:
         directory = Path(
             open_things.enter_context(tempfile.TemporaryDirectory(dir=options.directory))
@@ -89,15 +90,11 @@ def main() -> int:
             running.append(started(directory / str(size), size, open_things))
             compare_memory([each.grown for each in running])
             print(start_line(running[-1].grown), flush=True)
-        for name, make_job in JOBS.items():
-            measure_row(name, make_job, running, options.rounds)
+        for name in JOBS:
+            measure_row(name, running, options.rounds)
     grown = [each.grown for each in running]
     print("\n" + table(grown))
-    RESULTS.parent.mkdir(exist_ok=True)
-    content = {"commit": commit(), "sizes": [asdict(each) for each in grown]}
-    (RESULTS.parent / "growth.json").write_text(json.dumps(content, indent=2) + "\n")
-    if options.plots:
-        draw(grown, Path(options.plots))
+    harness.write_results("growth", {"sizes": [asdict(each) for each in grown]})
     problems = list(broken(grown))
     print("\n".join(problems))
     return 1 if problems else 0
@@ -106,42 +103,30 @@ def main() -> int:
 def started(data_dir: Path, size: int, open_things: ExitStack) -> Running:
     """A server that has just read so many accounts; it runs until `open_things` are closed."""
     made = seeded(data_dir, size)
-    pinned = ("taskset", "-c", str(SERVER_CORE))
     server = open_things.enter_context(
-        running_server(data_dir, *FLAGS, *NO_CONTROLLERS, launcher=pinned, ready_seconds=600)
+        harness.serving(data_dir, *NO_CONTROLLERS, ready_seconds=600)
     )
     grown = Grown(
         made.accounts,
         made.bindings,
         made.stored_bytes / made.objects,
         server.ready_after,
-        processor_nanoseconds(server.pid) / 1e9,
-        resident_bytes(server),
+        harness.cpu_nanoseconds((server.pid,)) / 1e9,
+        harness.resident_bytes((server.pid,)),
     )
     administrator = open_things.enter_context(closing(Administrator(server.url)))
     return Running(server, made, administrator, grown)
 
 
-def measure_row(name: str, make_job: MakeJob, running: list[Running], rounds: int) -> None:
-    """Ask all servers in turn; the first round only warms them."""
-    asking = [
-        by_wrk(make_job(each.made, each.administrator), core=LOAD_CORE, connections=CONNECTIONS)
-        for each in running
-    ]
-    for number in range(rounds + 1):
-        for each, ask in zip(running, asking, strict=True):
-            cost = round(cost_us(each.server, ask), 1)
-            if number:
-                each.grown.rounds_us.setdefault(name, []).append(cost)
+def measure_row(name: str, running: list[Running], rounds: int) -> None:
+    """Load all servers in turn."""
+    targets = [each.target(name) for each in running]
+    for _ in range(rounds):
+        for each, target in zip(running, targets, strict=True):
+            cost = round(harness.cost(target).cpu_us, 1)
+            each.grown.rounds_us.setdefault(name, []).append(cost)
     costs = (f"{each.grown.cpu_us[name]:.0f}" for each in running)
     print(f"{name}: {' '.join(costs)} us", flush=True)
-
-
-def cost_us(server: Server, ask: Ask) -> float:
-    """Microseconds of a processor for each request."""
-    begun = processor_nanoseconds(server.pid)
-    count = requests_asked(server, ask)
-    return (processor_nanoseconds(server.pid) - begun) / count / 1000
 
 
 # --- the requests ---------------------------------------------------------------------------------
@@ -283,34 +268,11 @@ def table(grown: list[Grown]) -> str:
     return "\n".join(lines)
 
 
-def draw(grown: list[Grown], directory: Path) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    sizes = [f"{each.accounts:,}" for each in grown]
-    costs = {
-        name: [each.cpu_us[name] / grown[0].cpu_us[name] for each in grown]
-        for name in grown[0].cpu_us
-    }
-    charts = {
-        "cost": chart("Processor time of a request, as a multiple of 500 accounts", sizes, costs),
-        "start": chart(
-            "Start, seconds of processor time",
-            sizes,
-            {"start": [each.start_cpu for each in grown]},
-        ),
-        "memory": chart(
-            "Memory of the server, MB", sizes, {"memory": [each.resident / 1e6 for each in grown]}
-        ),
-    }
-    for name, drawn in charts.items():
-        (directory / f"{name}.svg").write_text(drawn)
-
-
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make growth", description=__doc__.partition("\n")[0])
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="accounts, with commas")
     parser.add_argument("--rounds", type=int, default=7, help="how often each server is asked")
     parser.add_argument("--directory", help="where the data goes; a million accounts need 2 GB")
-    parser.add_argument("--plots", default="", help="a directory for the plots, as SVG")
     return parser.parse_args()
 
 

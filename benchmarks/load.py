@@ -6,32 +6,32 @@ Start with `JOBS`: each builds the requests of one measurement from the stage. `
 import json
 import re
 import secrets
-import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks.harness import LOAD_CORE, Sent
 from benchmarks.issuing import DIFFERENT, REQUESTS, signing_requests
 from benchmarks.setting import AUTHENTICATION, HEADERS, TOKEN, Stage, account, token_request
 
-LONGEST_SECONDS = 600  # of a load that is ended by a signal
 TIMEOUT = "10s"
 UNIQUE = "@N@"  # replaced by another text in every request
 RESULT = re.compile(r"RESULT (\d+) (\d+) (\d+) (\d+) (\d+) (\d+)")
 
+VARY = '  wrk.headers["X-Request-Id"] = wrk.salt .. "-" .. n\n'
 SCRIPT = """
 wrk.method = "%(method)s"
+wrk.salt = "%(salt)s"
 %(headers)s
 local paths = {%(paths)s}
 local bodies = {%(bodies)s}
 local n = 0
 request = function()
   n = n + 1
-  local body = bodies[(n %% #bodies) + 1]
-  if body == "" then body = nil else body = body:gsub("@N@", "%(salt)s-" .. n) end
+%(vary)s  local body = bodies[(n %% #bodies) + 1]
+  if body == "" then body = nil else body = body:gsub("@N@", wrk.salt .. "-" .. n) end
   return wrk.format(nil, paths[(n %% #paths) + 1], nil, body)
 end
 done = function(summary, latency)
@@ -51,6 +51,7 @@ class Job:
     paths: list[str]
     bodies: list[str]
     token: str = TOKEN  # of the caller
+    varied: bool = False  # a header differs in each request, as with proxies and tracing
 
     def first(self) -> tuple[str, str, str | None]:
         """One request of its kind, to be sent by hand."""
@@ -62,6 +63,7 @@ class Job:
         headers = (f'wrk.headers["{name}"] = "{value}"' for name, value in given.items())
         return SCRIPT % {
             "method": self.method,
+            "vary": VARY if self.varied else "",
             "headers": "\n".join(headers),
             "paths": ",\n".join(f'"{path}"' for path in self.paths),
             "bodies": ",\n".join(f"[==[{body}]==]" for body in self.bodies or [""]),
@@ -81,12 +83,20 @@ class Load:
     broken: int  # connections that failed, and time-outs
 
 
+def send(name: str, job: Job, url: str, *, seconds: int, connections: int) -> Sent:
+    """Load a server from the load's core; every request must be answered as it should be."""
+    result = measure(job, url, core=LOAD_CORE, seconds=seconds, connections=connections)
+    if result.refused or result.broken:
+        raise SystemExit(f"{name} at {url}: {result.refused} refused, {result.broken} broken")
+    return Sent(result.requests, result.per_second)
+
+
 def measure(job: Job, url: str, *, core: int, seconds: int, connections: int) -> Load:
     with tempfile.TemporaryDirectory() as directory:
         command = wrk(
             job, url, Path(directory), core=core, seconds=seconds, connections=connections
         )
-        return found_in(subprocess.run(command, capture_output=True, text=True, check=False))
+        return result_of(subprocess.run(command, capture_output=True, text=True, check=False))
 
 
 def wrk(
@@ -99,49 +109,13 @@ def wrk(
     return [*command, "--timeout", TIMEOUT, "-s", str(script), url]
 
 
-def found_in(told: subprocess.CompletedProcess[str]) -> Load:
-    found = RESULT.search(told.stdout)
+def result_of(completed: subprocess.CompletedProcess[str]) -> Load:
+    found = RESULT.search(completed.stdout)
     if found is None:
-        raise SystemExit(f"wrk gave no result:\n{told.stdout}\n{told.stderr}")
+        raise SystemExit(f"wrk gave no result:\n{completed.stdout}\n{completed.stderr}")
     requests, microseconds, p50, p99, refused, broken = map(int, found.groups())
     rate = requests / (microseconds / 1e6)
     return Load(requests, round(rate, 1), p50 / 1000, p99 / 1000, refused, broken)
-
-
-class LoadInTurns:
-    """A load that can be halted and goes on over the same connections."""
-
-    def __init__(self, job: Job, url: str, *, core: int, connections: int) -> None:
-        self._directory = tempfile.TemporaryDirectory()
-        command = wrk(
-            job,
-            url,
-            Path(self._directory.name),
-            core=core,
-            seconds=LONGEST_SECONDS,
-            connections=connections,
-        )
-        self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-
-    def halt(self) -> None:
-        self._process.send_signal(signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        self._process.send_signal(signal.SIGCONT)
-
-    def end(self) -> Load:
-        """Let it finish, and say what came of all its turns; the rate means nothing."""
-        self.go_on()
-        told = None
-        while told is None:
-            # It sleeps in one thread, and another may get the signal.
-            self._process.send_signal(signal.SIGINT)
-            with suppress(subprocess.TimeoutExpired):
-                told = self._process.communicate(timeout=1)
-        self._directory.cleanup()
-        return found_in(subprocess.CompletedProcess([], 0, *told))
 
 
 def livez(stage: Stage) -> Job:
@@ -161,11 +135,11 @@ def self_subject_review(stage: Stage) -> Job:
     return Job("POST", [f"{AUTHENTICATION}/selfsubjectreviews"], [json.dumps(body)])
 
 
-def review_one_token(stage: Stage) -> Job:
-    return token_reviews(stage.tokens()[:1])
+def varied(make: Callable[[Stage], Job]) -> Callable[[Stage], Job]:
+    return lambda stage: replace(make(stage), varied=True)
 
 
-def review_many_tokens(stage: Stage) -> Job:
+def review_tokens(stage: Stage) -> Job:
     return token_reviews(stage.tokens())
 
 
@@ -211,14 +185,15 @@ def certificate_requests(name: str, requests: Iterator[str]) -> Job:
     return Job("POST", [REQUESTS], [json.dumps(body) for body in bodies])
 
 
-# Those that write come last: they change what the others would find.
+# Rows that write come last: they change what the others read.
 JOBS: dict[str, Callable[[Stage], Job]] = {
     "livez": livez,
     "get": get,
+    "get-varied": varied(get),
     "list500": list_all,
     "selfsubjectreview": self_subject_review,
-    "tokenreview-one": review_one_token,
-    "tokenreview-many": review_many_tokens,
+    "tokenreview": review_tokens,
+    "tokenreview-varied": varied(review_tokens),
     "tokenrequest": request_token,
     "create": create_account,
     "csr-create": create_certificate_request,

@@ -11,7 +11,6 @@ measure throughout. Wanted: their p99 under 250 ms, memory under 600 MB, recover
 
 import argparse
 import multiprocessing
-import os
 import resource
 import tempfile
 import time
@@ -20,11 +19,11 @@ from contextlib import ExitStack, closing, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from benchmarks.bench import FLAGS, LOAD_CORE, NO_CONTROLLERS, SERVER_CORE
-from benchmarks.issuing import processor_seconds
+from benchmarks import harness
+from benchmarks.harness import LOAD_CORE, NO_CONTROLLERS, Unsuitable
 from benchmarks.overload_callers import Part, Seen, run
 from benchmarks.setting import Administrator, Stage
-from tests.e2e.serving import Server, running_server
+from tests.e2e.serving import Server
 
 WATCHERS, IDLE, IDENTITIES, MODEST = 2_000, 10_000, 50, 20
 SETTLED_MS = 250.0
@@ -58,20 +57,19 @@ class Crowd:
 
 def main() -> int:
     options = parse_arguments()
-    if not {SERVER_CORE, LOAD_CORE} <= os.sched_getaffinity(0):
-        print("make overload needs two cores: one for the server, one for the load")
+    try:
+        harness.prepare()
+    except Unsuitable as reason:
+        print(f"make overload: {reason}")
         return 2
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     needed = options.idle + WATCHERS + 3_000
     if hard != resource.RLIM_INFINITY and hard < needed:
         print(f"make overload needs {needed} file descriptors in each process, and may have {hard}")
         return 2
-    os.sched_setaffinity(0, {LOAD_CORE})
-    launcher = ("taskset", "-c", str(SERVER_CORE))
     with (
         tempfile.TemporaryDirectory() as directory,
-        running_server(Path(directory), *FLAGS, *NO_CONTROLLERS, launcher=launcher) as server,
+        harness.serving(Path(directory), *NO_CONTROLLERS) as server,
         closing(Administrator(server.url)) as administrator,
     ):
         return 0 if overload(server, administrator, options) else 1
@@ -83,7 +81,7 @@ def overload(server: Server, administrator: Administrator, options: argparse.Nam
     modest, tokens = tokens[:MODEST], tokens[MODEST : MODEST + IDENTITIES + 1]
     sustainable = sustainable_rate(server.port, tokens)
     print(f"sustainable: {sustainable:,.0f} reviews a second from {len(tokens)} identities")
-    memory = [resident(server.pid)]
+    memory = [harness.resident_bytes((server.pid,)) / 1e6]
     with ExitStack() as stack:
         measuring = [
             crowd("health", Part(server.port, LOAD_CORE, rate=20.0)),
@@ -95,16 +93,16 @@ def overload(server: Server, administrator: Administrator, options: argparse.Nam
         holding = [stack.enter_context(crowd("watchers", part))]
         part = Part(server.port, LOAD_CORE, options.idle, nice=5)
         holding.append(stack.enter_context(crowd("idle", part)))
-        memory.append(resident(server.pid))
-        began, used = time.monotonic(), processor_seconds(server.pid)
+        memory.append(harness.resident_bytes((server.pid,)) / 1e6)
+        began, used = time.monotonic(), harness.cpu_nanoseconds((server.pid,))
         pushing = [Crowd(name, part) for name, part in floods(server.port, sustainable, tokens)]
         keep_busy(stage, options.seconds, server, memory)
-        ended, used = time.monotonic(), processor_seconds(server.pid) - used
+        ended, used = time.monotonic(), harness.cpu_nanoseconds((server.pid,)) - used
         pushed = {one.name: one.stop() for one in pushing}
         keep_busy(stage, 10.0, server, memory)
         seen = {one.name: one.stop() for one in measured}
         held = {one.name: one.stop() for one in holding}
-    print(f"the server had {used / (ended - began):.0%} of a core during the overload")
+    print(f"the server had {used / 1e9 / (ended - began):.0%} of a core during the overload")
     with closing(Administrator(server.url)) as asking:
         print(lag(asking))
     print(*held_by(server), sep="\n")
@@ -163,15 +161,9 @@ def keep_busy(stage: Stage, seconds: float, server: Server, memory: list[float])
             changed = administrator.call("GET", path)
             changed["metadata"]["labels"]["changed"] = str(time.monotonic_ns())
             administrator.call("PUT", path, changed)
-            memory.append(resident(server.pid))
+            memory.append(harness.resident_bytes((server.pid,)) / 1e6)
             number += 1
             time.sleep(max(0.0, 1 / EVENTS_PER_SECOND - (time.monotonic() - started)))
-
-
-def resident(pid: int) -> float:
-    """Memory of a process in MB."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 1e6
 
 
 def lag(administrator: Administrator) -> str:

@@ -15,12 +15,12 @@ from typing import Any
 
 import apsw
 
-from benchmarks.bench import FLAGS, NO_CONTROLLERS
+from benchmarks import harness
+from benchmarks.harness import NO_CONTROLLERS
 from benchmarks.setting import Administrator, account
 from orchid.store.interface import ABSENT, LATEST, MAX_CHANGES, Change, Record, Span
 from orchid.store.sqlite import tables
 from orchid.store.sqlite.file import DataFile
-from tests.e2e.serving import running_server
 
 PATTERN = "pattern"  # the namespace and the name of what the others are made of
 PER_NAMESPACE = 500
@@ -55,7 +55,7 @@ class Seeded:
 def seeded(data_dir: Path, accounts: int) -> Seeded:
     """Fill a new data directory with accounts, and a tenth as many bindings."""
     with (
-        running_server(data_dir, *FLAGS, *NO_CONTROLLERS) as server,
+        harness.serving(data_dir, *NO_CONTROLLERS) as server,
         closing(Administrator(server.url)) as administrator,
     ):
         for path, body in patterns():

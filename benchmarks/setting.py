@@ -6,6 +6,7 @@ import secrets
 import ssl
 import time
 import urllib.parse
+from collections.abc import Iterable
 from typing import Any
 
 from tests.conformance.exchanges import tokens_by_user
@@ -70,8 +71,11 @@ class Stage:
         self._tokens: list[str] = []
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
         administrator.call("POST", "/api/v1/namespaces", namespace)
-        for name in self.names:
-            administrator.call("POST", self.accounts, account(name))
+        self.create(self.accounts, (account(name) for name in self.names))
+
+    def create(self, path: str, bodies: Iterable[object]) -> None:
+        for body in bodies:
+            self._administrator.call("POST", path, body)
 
     def tokens(self) -> list[str]:
         while len(self._tokens) < TOKENS:

@@ -1,10 +1,9 @@
-"""`make soak MINUTES=30`: mixed load at a modest rate, and whether the server's memory stays flat.
+"""`make soak MINUTES=30`: mixed load at a modest rate; memory must stay flat.
 
-Reads, reviews, tokens, creations, changes and deletions, watches that come and go, and connections
-that are opened anew. Memory is printed every minute. After the first five minutes it must not grow:
-the last minutes may have 5 % more than minutes six to eight. The rate is such that within five
-minutes more is written than the server keeps of its history in memory (8,192 changes); where the
-machine is too slow for that, memory grows for as long as it takes.
+Reads, reviews, tokens, creations, changes and deletions, watches that begin and end, and new
+connections. Memory is printed every minute. After the first five minutes it must not grow: the last
+three minutes may have 5 % more than minutes six to eight. Within five minutes the load writes more
+than the history that the server keeps in memory (8,192 changes).
 
     python -m benchmarks.soak --minutes 30 --rate 200
 """
@@ -12,129 +11,119 @@ machine is too slow for that, memory grows for as long as it takes.
 import argparse
 import asyncio
 import json
-import os
 import random
-import ssl
 import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
 import uvloop
 
-from benchmarks.bench import FLAGS, LOAD_CORE, SERVER_CORE, resident_bytes
+from benchmarks import harness
+from benchmarks.connection import Connection, Refused
 from benchmarks.growth import REVIEWS, access_question
-from benchmarks.lines import Line, request
-from benchmarks.setting import AUTHENTICATION, Administrator, Stage, account, token_request
-from tests.e2e.serving import Server, running_server
+from benchmarks.load import self_subject_review, token_reviews
+from benchmarks.setting import Administrator, Stage, account, token_request
+from tests.e2e.serving import Server
 
 CONNECTIONS, WATCHES = 20, 30
-KEPT = 300  # accounts that stand beside those of the stage
-SETTLED = 5  # minutes, until the history is as long as it gets
+KEPT = 300  # accounts beside those of the stage
+SETTLED = 5  # minutes until the history has its full length
 COMPARED = 3  # minutes at either end
 MAY_GROW = 1.05
-SELF_REVIEW = {"apiVersion": "authentication.orch.io/v1", "kind": "SelfSubjectReview"}
-CHANCE = random.Random(7)  # noqa: S311 -- spread, not secrecy
+RANDOM = random.Random(7)  # noqa: S311 -- spread, not secrecy
+MERGE_PATCH = {"Content-Type": "application/merge-patch+json"}
+
+Request = tuple[str, str, object]  # method, path, body
 
 
 class MixedLoad:
-    """Everything that clients do, by turns."""
+    """All kinds of requests, by weight."""
 
     def __init__(self, stage: Stage, port: int) -> None:
         self._stage = stage
         self._port = port
-        self._made: list[str] = []
+        self._created: list[str] = []
         self._count = 0
-        self.asked: dict[str, int] = {}
-        self.failed: dict[str, int] = {}
-        tokens = stage.tokens()
-        review = {"apiVersion": "authentication.orch.io/v1", "kind": "TokenReview"}
-        self._reviews = [json.dumps({**review, "spec": {"token": token}}) for token in tokens]
-        self._turns: list[tuple[str, int, Callable[[], bytes]]] = [
-            ("get", 25, self._get),
-            ("list", 2, lambda: request("GET", stage.accounts)),
-            ("TokenReview", 20, self._review_token),
-            ("SelfSubjectReview", 15, self._review_self),
+        self._reviews = [
+            ("POST", job.paths[0], json.loads(body))
+            for job in (token_reviews(stage.tokens()), self_subject_review(stage))
+            for body in job.bodies
+        ]
+        self.sent: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        self._kinds: list[tuple[str, int, Callable[[], Request]]] = [
+            ("get", 25, lambda: ("GET", self._account(), None)),
+            ("list", 2, lambda: ("GET", stage.accounts, None)),
+            ("review", 35, lambda: RANDOM.choice(self._reviews)),
             ("SubjectAccessReview", 10, self._review_access),
-            ("TokenRequest", 8, self._request_token),
+            ("TokenRequest", 8, lambda: ("POST", f"{self._account()}/token", token_request())),
             ("create", 8, self._create),
             ("patch", 4, self._patch),
             ("delete", 8, self._delete),
         ]
 
     async def ask(self, rate: float) -> None:
-        """One connection's part, at a rate, until cancelled; the connection lasts some minutes."""
-        names, weights, _ = zip(*self._turns, strict=True)
-        make = {name: made for name, _, made in self._turns}
+        """One connection at a rate, until cancelled; it is opened again every few minutes."""
+        names, weights, makers = zip(*self._kinds, strict=True)
+        make = dict(zip(names, makers, strict=True))
         while True:
-            line = await Line.open(self._port)
-            with closing(line):
-                for _ in range(CHANCE.randrange(500, 1500)):
-                    await asyncio.sleep(CHANCE.expovariate(rate))
-                    [name] = CHANCE.choices(names, weights)
-                    status, _body = await line.answer(make[name]())
-                    self.asked[name] = self.asked.get(name, 0) + 1
-                    if not 200 <= status < 300:
-                        self.failed[f"{name} {status}"] = self.failed.get(f"{name} {status}", 0) + 1
+            connection = await Connection.open(self._port)
+            with closing(connection):
+                for _ in range(RANDOM.randrange(500, 1500)):
+                    await asyncio.sleep(RANDOM.expovariate(rate))
+                    [name] = RANDOM.choices(names, weights)
+                    await self._send(connection, name, *make[name]())
+
+    async def _send(self, connection: Connection, name: str, *request: object) -> None:
+        method, path, body = request
+        headers = MERGE_PATCH if method == "PATCH" else {}
+        self.sent[name] += 1
+        try:
+            await connection.send(str(method), str(path), body, **headers)
+        except Refused as refusal:
+            self.refused[f"{name}: {refusal}"] += 1
 
     async def watch(self) -> None:
         """One watch after the other, each for some seconds."""
-        tls = ssl._create_unverified_context()  # noqa: S323 -- a throw-away server on loopback
         while True:
-            seconds = CHANCE.randrange(5, 60)
-            reader, writer = await asyncio.open_connection("127.0.0.1", self._port, ssl=tls)
-            path = f"{self._stage.accounts}?watch=1&timeoutSeconds={seconds}"
-            writer.write(request("GET", path))
-            with suppress(OSError, TimeoutError):
+            seconds = RANDOM.randrange(5, 60)
+            connection = await Connection.open(self._port)
+            with closing(connection), suppress(OSError, TimeoutError):
                 async with asyncio.timeout(seconds + 10):
-                    # Read on until the stream has ended: its last chunk is empty.
-                    while not (await reader.read(65536)).endswith(b"0\r\n\r\n"):
-                        if reader.at_eof():
-                            break
-            writer.close()
-            self.asked["watch"] = self.asked.get("watch", 0) + 1
+                    path = f"{self._stage.accounts}?watch=1&timeoutSeconds={seconds}"
+                    await connection.read_stream(path)
+            self.sent["watch"] += 1
 
-    def _place(self) -> str:
-        return f"{self._stage.accounts}/{CHANCE.choice(self._stage.names)}"
+    def _account(self) -> str:
+        return f"{self._stage.accounts}/{RANDOM.choice(self._stage.names)}"
 
-    def _get(self) -> bytes:
-        return request("GET", self._place())
+    def _review_access(self) -> Request:
+        question = access_question(self._stage.namespace, f"user-{RANDOM.randrange(1000)}")
+        return "POST", REVIEWS, question
 
-    def _review_token(self) -> bytes:
-        return request("POST", f"{AUTHENTICATION}/tokenreviews", CHANCE.choice(self._reviews))
-
-    def _review_self(self) -> bytes:
-        return request("POST", f"{AUTHENTICATION}/selfsubjectreviews", json.dumps(SELF_REVIEW))
-
-    def _review_access(self) -> bytes:
-        question = access_question(self._stage.namespace, f"anybody-{CHANCE.randrange(1000)}")
-        return request("POST", REVIEWS, json.dumps(question))
-
-    def _request_token(self) -> bytes:
-        return request("POST", f"{self._place()}/token", json.dumps(token_request()))
-
-    def _create(self) -> bytes:
+    def _create(self) -> Request:
         self._count += 1
         name = f"soak-{self._count}"
-        self._made.append(name)
-        return request("POST", self._stage.accounts, json.dumps(account(name)))
+        self._created.append(name)
+        return "POST", self._stage.accounts, account(name)
 
-    def _patch(self) -> bytes:
-        patch = json.dumps({"metadata": {"labels": {"turn": str(CHANCE.randrange(10**6))}}})
-        sent = request("PATCH", self._place(), patch)
-        return sent.replace(b": application/json", b": application/merge-patch+json", 1)
+    def _patch(self) -> Request:
+        labels = {"turn": str(RANDOM.randrange(10**6))}
+        return "PATCH", self._account(), {"metadata": {"labels": labels}}
 
-    def _delete(self) -> bytes:
-        if len(self._made) < KEPT:
-            return self._get()
-        return request("DELETE", f"{self._stage.accounts}/{self._made.pop(0)}")
+    def _delete(self) -> Request:
+        if len(self._created) < KEPT:
+            return "GET", self._account(), None
+        return "DELETE", f"{self._stage.accounts}/{self._created.pop(0)}", None
 
 
 async def soak(load: MixedLoad, server: Server, minutes: int, rate: float) -> list[float]:
-    """Load for so many minutes, and give the memory at the end of each, in megabytes."""
+    """Run the load; return the memory at the end of each minute, in megabytes."""
     seen = []
     async with asyncio.TaskGroup() as tasks:
         working = [
@@ -144,9 +133,8 @@ async def soak(load: MixedLoad, server: Server, minutes: int, rate: float) -> li
         start = time.monotonic()
         for minute in range(1, minutes + 1):
             await asyncio.sleep(max(0.0, start + 60 * minute - time.monotonic()))
-            seen.append(resident_bytes(server) / 1e6)
-            total = sum(load.asked.values())
-            print(f"minute {minute:3}: {seen[-1]:7.1f} MB, {total:,} requests", flush=True)
+            seen.append(harness.resident_bytes(harness.processes(server)) / 1e6)
+            print(f"minute {minute:3}: {seen[-1]:7.1f} MB, {load.sent.total():,} requests")
         for task in working:
             task.cancel()
     return seen
@@ -154,21 +142,20 @@ async def soak(load: MixedLoad, server: Server, minutes: int, rate: float) -> li
 
 def main() -> int:
     options = parse_arguments()
-    os.sched_setaffinity(0, {LOAD_CORE})
-    pinned = ("taskset", "-c", str(SERVER_CORE))
+    harness.prepare()
     with (
         tempfile.TemporaryDirectory() as directory,
-        running_server(Path(directory) / "data", *FLAGS, launcher=pinned) as server,
+        harness.serving(Path(directory) / "data") as server,
         closing(Administrator(server.url)) as administrator,
     ):
         load = MixedLoad(Stage(administrator, accounts=500), server.port)
         seen = uvloop.run(soak(load, server, options.minutes, options.rate))
-    print(f"asked: {load.asked}\nfailed: {load.failed or 'none'}")
-    if load.failed:
+    print(f"sent: {dict(load.sent)}\nrefused: {dict(load.refused) or 'none'}")
+    if load.refused:
         return 1
     settled = seen[SETTLED:]
     if len(settled) < 2 * COMPARED:
-        print("too short to say whether memory stays flat: 11 minutes are needed at least")
+        print("too short to tell whether memory stays flat: at least 11 minutes are needed")
         return 0
     early, late = (statistics.mean(part) for part in (settled[:COMPARED], settled[-COMPARED:]))
     print(f"after {SETTLED} minutes {early:.1f} MB, at the end {late:.1f} MB")
