@@ -8,7 +8,12 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import (
+    decode_dss_signature,
+    encode_dss_signature,
+)
 
+from orchid.credentials import der
 from orchid.credentials.authority import Authority
 from orchid.server.sockets.messages import Peer
 
@@ -81,3 +86,24 @@ def twin(
         builder = builder.add_extension(extension.value, extension.critical)
     made = builder.sign(signer, hashes.SHA256())
     return made.public_bytes(serialization.Encoding.DER)
+
+
+def mirrored(data: bytes, curve: ec.EllipticCurve | None = None) -> bytes:
+    """The same certificate with its ECDSA signature (r, s) written as (r, n-s); needs no key."""
+    r, s = decode_dss_signature(x509.load_der_x509_certificate(data).signature)
+    order = (curve or ec.SECP256R1()).group_order
+    return respelled(data, signature=encode_dss_signature(r, order - s))
+
+
+def respelled(data: bytes, *, signature: bytes | None = None, unused: int = 0) -> bytes:
+    """The same signed part with another signature, or another count of unused bits after it."""
+    outer = der.element(data, 0, len(data))
+    body, algorithm, _ = der.children(data, outer.start, outer.stop)
+    if signature is None:
+        signature = x509.load_der_x509_certificate(data).signature
+    return der.encode(
+        der.SEQUENCE,
+        data[body.begin : body.stop],
+        data[algorithm.begin : algorithm.stop],
+        der.encode_bits(signature, unused),
+    )

@@ -4,14 +4,18 @@ Authenticators ask here after everything else they know of a credential, remembe
 a proof says who somebody was, not that the credential still counts. The index follows the cache of
 CredentialRevocation (cache_index.py), so it is as new as the feed.
 
-Certificates are found by fingerprint. A whole signer is rare: only while one is taken back is the
-record of a certificate (IssuedCertificate) looked at, by its number.
+A certificate is found by the fingerprints of its whole chain, in every encoding
+(credentials/verified_chain.py). One is refused, too, if the inventory has its number for another
+certificate of the same issuer.
 """
 
 from datetime import datetime
 from typing import Any, TypeVar
 
 from orchid.access.cache_index import CacheIndex
+from orchid.credentials import certificates
+from orchid.credentials.refusals import CertificateRefused, Refusal, panics_as
+from orchid.credentials.verified_chain import VerifiedChain, has_issued
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import Rejected
@@ -19,6 +23,7 @@ from orchid.kinds.credential_revocation import CredentialRevocation, CredentialR
 from orchid.kinds.issued_certificate import IssuedCertificate
 
 REVOKED_CERTIFICATE = "the certificate has been revoked"
+OTHER_CERTIFICATE = "another certificate was issued with this serial number"
 REVOKED_TOKEN = "the token has been revoked"  # noqa: S105 - a message, not a token
 
 K = TypeVar("K")
@@ -43,13 +48,14 @@ class Revocations:
         """Wait until every revocation that is acknowledged by now is here."""
         await self._feed.fresh()
 
-    def refuse_certificate(self, credential_id: str, serial: str) -> None:
-        """Raise Rejected if the certificate (`X509SHA256=…`, its number in hex) is taken back."""
+    def refuse_certificate(self, chain: VerifiedChain) -> None:
+        """Raise Rejected if a certificate of the chain is revoked, or is not the one on record."""
         self._index.catch_up()
-        if credential_id in self._certificates:
+        if not self._certificates.keys().isdisjoint(chain.fingerprints):
             raise Rejected(REVOKED_CERTIFICATE)
-        if self._authorities:
-            self._refuse_authority(credential_id, serial)
+        record = self._record(chain)
+        if self._authorities and record is not None:
+            self._refuse_authority(record)
 
     def refuse_token(self, account: Account, jti: str, issued_at: int) -> None:
         """Raise Rejected if the token, or every token of its account as old, is taken back."""
@@ -76,7 +82,7 @@ class Revocations:
         self._index.catch_up()
         there: dict[str, Any] | None = None
         if spec.certificate:
-            there = self._certificates.get(_credential_id(spec.certificate.sha256))
+            there = self._certificates.get(spec.certificate.sha256)
         elif spec.token:
             there = self._tokens.get(spec.token.jti)
         elif spec.account:
@@ -93,12 +99,24 @@ class Revocations:
         named = self._tokens.get(jti)
         return named is not None and any(one in (account, EVERY_ACCOUNT) for one in named.values())
 
-    def _refuse_authority(self, credential_id: str, serial: str) -> None:
-        entry = self._records.get("", serial)
-        if entry is None or _credential_id(entry.object.spec.sha256) != credential_id:
-            return
-        until = self.authority_until(entry.object.spec.signer_name)
-        issued = entry.meta.creation_timestamp
+    def _record(self, chain: VerifiedChain) -> Entry[IssuedCertificate] | None:
+        """The record of a certificate. Raises Rejected if its issuer gave the number to another."""
+        entry = self._records.get("", chain.serial)
+        if entry is None or b'"sha256":"%b"' % chain.sha256.encode() in entry.tail:
+            return entry  # quotes inside a value are escaped: this is a field
+        try:
+            with panics_as(CertificateRefused, "x509: certificate cannot be verified"):
+                recorded = certificates.parse(entry.object.spec.certificate)
+                is_same_issuer = has_issued(chain.issuer, recorded)
+        except Refusal:
+            return None
+        if is_same_issuer:
+            raise Rejected(OTHER_CERTIFICATE)
+        return None
+
+    def _refuse_authority(self, record: Entry[IssuedCertificate]) -> None:
+        until = self.authority_until(record.object.spec.signer_name)
+        issued = record.meta.creation_timestamp
         if until is not None and issued is not None and issued <= until:
             raise Rejected(REVOKED_CERTIFICATE)
 
@@ -125,7 +143,7 @@ class Revocations:
 
     def _add(self, key: str, spec: CredentialRevocationSpec) -> None:
         if spec.certificate:
-            self._put(key, self._certificates, _credential_id(spec.certificate.sha256), None)
+            self._put(key, self._certificates, spec.certificate.sha256, None)
         elif spec.token:
             account = spec.token.namespace, spec.token.name
             self._put(key, self._tokens, spec.token.jti, account)
@@ -140,7 +158,3 @@ class Revocations:
     def _put(self, key: str, index: dict[K, dict[str, V]], target: K, value: V) -> None:
         index.setdefault(target, {})[key] = value
         self._places[key] = (index, target)
-
-
-def _credential_id(sha256: str) -> str:
-    return f"X509SHA256={sha256}"

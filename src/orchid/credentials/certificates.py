@@ -2,13 +2,11 @@
 
 `parse` reads one completely, `parse_blocks` the PEM of an issued one by the reference's rules.
 `identify` reads user, groups and uid out of a client's; certification_path.py proves them, and has
-to be asked first. Two certificates are the same only if all their bytes are (`same`): serial
-numbers and key ids can be forged.
+to be asked first. By what a certificate is recognized is said in verified_chain.py.
 """
 
 import contextlib
 import hashlib
-import hmac
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
@@ -144,9 +142,9 @@ def encode(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(serialization.Encoding.DER)
 
 
-def same(one: bytes, other: bytes) -> bool:
-    """Say whether two DER certificates are the same, byte for byte."""
-    return hmac.compare_digest(hashlib.sha256(one).digest(), hashlib.sha256(other).digest())
+def serial_name(number: bytes) -> str:
+    """A serial number as it names an object: lower-case hex without leading zeros."""
+    return number.hex().lstrip("0") or "0"
 
 
 def credential_id(data: bytes) -> str:
@@ -221,6 +219,7 @@ class CertificateParts(NamedTuple):
     """The parts of a certificate that we read ourselves, as the bytes that stand there."""
 
     serial: bytes  # the number alone
+    algorithm: bytes  # of the signature
     issuer: bytes
     subject: bytes
     key: bytes
@@ -253,6 +252,7 @@ def _read_body(body: bytes) -> CertificateParts:
     key = der.element(body, subject.stop, end, der.SEQUENCE)
     return CertificateParts(
         body[serial.start : serial.stop],
+        body[algorithm.begin : algorithm.stop],
         body[issuer.begin : issuer.stop],
         body[subject.begin : subject.stop],
         body[key.begin : key.stop],

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -27,6 +27,7 @@ from orchid.credentials import files
 from orchid.credentials.certificates import describe, is_authority, parse, parse_blocks
 from orchid.credentials.keys import refuse_weak_rsa
 from orchid.credentials.refusals import CertificateRefused, Refusal, UnsupportedKey, panics_as
+from orchid.credentials.verified_chain import VerifiedChain, has_issued, refuse_other_encodings
 
 MAX_CHAIN = 8
 
@@ -82,25 +83,26 @@ class ClientVerifier:
 
     def verify(
         self, leaf: bytes, intermediates: Sequence[bytes], now: datetime.datetime
-    ) -> x509.Certificate:
-        """Return the parsed leaf if it proves a client now; raise CertificateRefused otherwise."""
+    ) -> VerifiedChain:
+        """Return the chain if the leaf proves a client now; raise CertificateRefused otherwise."""
         certificate = parse(leaf)
         try:
             # All of it: the library also reads keys only when they are asked for.
             with panics_as(CertificateRefused, "x509: certificate cannot be verified"):
-                self._verify(certificate, [parse(data) for data in intermediates[:MAX_CHAIN]], now)
+                refuse_other_encodings(certificate, leaf)
+                others = [_parse_strictly(data) for data in intermediates[:MAX_CHAIN]]
+                return VerifiedChain(self._verify(certificate, others, now))
         except Refusal as refusal:
             raise CertificateRefused(
                 f"verifying certificate {describe(certificate)} failed: {refusal}"
             ) from None
-        return certificate
 
     def _verify(
         self,
         leaf: x509.Certificate,
         intermediates: list[x509.Certificate],
         now: datetime.datetime,
-    ) -> None:
+    ) -> Sequence[x509.Certificate]:
         _refuse_out_of_time(leaf, now)
         _refuse_wrong_usage(leaf)
         for certificate in (leaf, *intermediates):
@@ -114,7 +116,7 @@ class ClientVerifier:
             .build_client_verifier()
         )
         try:
-            verifier.verify(leaf, _issued_below(self.authorities, intermediates))
+            return verifier.verify(leaf, _issued_below(self.authorities, intermediates)).chain
         except (verification.VerificationError, ValueError, UnsupportedAlgorithm):
             # The library's text names its own internals; ours says what it means.
             raise CertificateRefused("x509: certificate signed by unknown authority") from None
@@ -127,20 +129,16 @@ def _issued_below(
     found: list[x509.Certificate] = []
     issuers, rest = authorities, list(dict.fromkeys(intermediates))
     while issuers:
-        issuers = [one for one in rest if any(_has_issued(issuer, one) for issuer in issuers)]
+        issuers = [one for one in rest if any(has_issued(issuer, one) for issuer in issuers)]
         rest = [one for one in rest if one not in issuers]
         found += issuers
     return found
 
 
-def _has_issued(issuer: x509.Certificate, certificate: x509.Certificate) -> bool:
-    if certificate.issuer != issuer.subject:
-        return False
-    try:
-        certificate.verify_directly_issued_by(issuer)
-    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
-        return False
-    return True
+def _parse_strictly(data: bytes) -> x509.Certificate:
+    certificate = parse(data)
+    refuse_other_encodings(certificate, data)
+    return certificate
 
 
 def _refuse_out_of_time(leaf: x509.Certificate, now: datetime.datetime) -> None:

@@ -67,7 +67,7 @@ class IssuedReader:
         extended = self._extended(parts.extensions, certificate)
         return IssuedFacts(
             data=data,
-            serial=parts.serial.hex().lstrip("0") or "0",  # as `serial_name`
+            serial=certificates.serial_name(parts.serial),
             sha256=hashlib.sha256(data).hexdigest(),
             subject=subject.text or certificate.subject.rfc4514_string(),
             names=extended.names,
@@ -86,11 +86,6 @@ class IssuedReader:
             found = _read(certificate)
             self._usual.keep(extensions, found)
         return found
-
-
-def serial_name(number: int) -> str:
-    """A serial number as it names an object: lower-case hex without leading zeros."""
-    return f"{number:x}"
 
 
 def _read(certificate: x509.Certificate) -> _Extended:

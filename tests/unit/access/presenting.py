@@ -62,8 +62,11 @@ def presented(
 class Authority:
     """A certificate authority for one test."""
 
-    def __init__(self, name: str = "test authority") -> None:
-        self._key = ec.generate_private_key(ec.SECP256R1())
+    def __init__(
+        self, name: str = "test authority", key: ec.EllipticCurvePrivateKey | None = None
+    ) -> None:
+        self.name = name
+        self._key = key or ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         self.certificate = (
             x509.CertificateBuilder()
@@ -80,6 +83,10 @@ class Authority:
             .sign(self._key, hashes.SHA256())
         )
         self.pool = ClientVerifier([self.certificate])
+
+    def renewed(self) -> "Authority":
+        """The same authority with another certificate."""
+        return Authority(self.name, self._key)
 
     def issue(
         self,

@@ -19,7 +19,7 @@ Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey
 
 def make(
     subject: str = "alice",
-    issuer: str = "ca",
+    issuer: str | x509.Name = "ca",
     *,
     key: Key = OTHER_P256,
     signer: Key = P256,
@@ -34,8 +34,8 @@ def make(
     """Make a certificate, by default one that proves a client of `ROOT`."""
     builder = (
         x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)]))
-        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
+        .subject_name(named(subject))
+        .issuer_name(named(issuer) if isinstance(issuer, str) else issuer)
         .public_key(key.public_key())
         .serial_number(serial)
         .not_valid_before(start)
@@ -49,6 +49,10 @@ def make(
         builder = builder.add_extension(extension, critical)
     digest = None if isinstance(signer, ed25519.Ed25519PrivateKey) else hashes.SHA256()
     return builder.sign(signer, digest)
+
+
+def named(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
 def authority(subject: str = "ca", *, key: Key = P256, **options: object) -> x509.Certificate:

@@ -3,10 +3,11 @@
 Start with `ClientCertificateAuthenticator`. `CertificateProof` is the part shared with
 request_header.py: it proves a peer's certificate against a pool of authorities, once per connection
 and pool, because the handshake proved that the peer holds the key and that cannot change. Time can:
-the certificate's own is looked at in every request, the whole chain again every few minutes. A
-refusal is kept too, for seconds: judging a long chain takes milliseconds, and a caller may ask on.
+the proof ends with the first certificate of the chain, and after a few minutes. A refusal is kept
+too, for seconds: judging a long chain takes milliseconds, and a caller may ask on.
 
-Revocations (access/revocations.py) are looked up in every request, after the proof. For the
+Revocations (access/revocations.py) of every certificate in the chain are looked up in every
+request, after the proof, by what the holder cannot change (credentials/verified_chain.py). For the
 API that is as fresh as a read: no server accepts what was revoked before it was asked. Pages
 (health, above all) must answer also while the store does not; they go by what has arrived here.
 """
@@ -21,8 +22,8 @@ from orchid.access.revocations import Revocations
 from orchid.clock import Clock
 from orchid.credentials.certificates import Identity, identify
 from orchid.credentials.certification_path import ClientVerifier
-from orchid.credentials.issued_facts import serial_name
 from orchid.credentials.refusals import Refusal
+from orchid.credentials.verified_chain import VerifiedChain
 from orchid.engine.interfaces import Authenticated, Presented, PresentedPeer, Rejected
 from orchid.wire.naming import Naming
 from orchid.wire.user import UserInfo
@@ -40,7 +41,7 @@ class Proven(msgspec.Struct, frozen=True):
     authenticated: Authenticated
     begins: datetime
     ends: datetime
-    serial: str
+    chain: VerifiedChain
 
 
 class Disproven(msgspec.Struct, frozen=True):
@@ -87,7 +88,7 @@ class CertificateProof:
         if self._revocations is not None:
             if presented.path.startswith(API):
                 await self._revocations.fresh()
-            self._revocations.refuse_certificate(known.identity.credential_id, known.serial)
+            self._revocations.refuse_certificate(known.chain)
         return known
 
     def _judged(
@@ -95,7 +96,7 @@ class CertificateProof:
     ) -> Proven | Disproven:
         assert peer.certificate is not None
         try:
-            leaf = pool.verify(peer.certificate, peer.chain, now)
+            chain = pool.verify(peer.certificate, peer.chain, now)
             identity = identify(peer.certificate)
         except Refusal as refusal:
             return Disproven(pool, str(refusal), now, now + REFUSE_FOR)
@@ -110,8 +111,8 @@ class CertificateProof:
             identity=identity,
             authenticated=Authenticated(with_group(user)),
             begins=now,  # a clock that steps back has the chain checked again
-            ends=min(leaf.not_valid_after_utc, now + RECHECK_AFTER),
-            serial=serial_name(leaf.serial_number),
+            ends=min(chain.end, now + RECHECK_AFTER),
+            chain=chain,
         )
 
 

@@ -15,8 +15,8 @@ import msgspec
 from orchid.access.authenticators.client_certificate import CertificateProof
 from orchid.access.revocations import Revocations
 from orchid.clock import Clock
-from orchid.credentials.certificates import encode
 from orchid.credentials.certification_path import ClientVerifier
+from orchid.credentials.issuer_chain import spki_of
 from orchid.engine.interfaces import Authenticated, Presented, Rejected
 from orchid.wire.naming import Naming
 from orchid.wire.text import header_text
@@ -117,11 +117,14 @@ def extra_key(text: str) -> str:
 def refuse_shared_authorities(
     proxies: ClientVerifier, clients: ClientVerifier, allowed_names: Iterable[str]
 ) -> None:
-    """Refuse to start when any client's certificate would make it a proxy."""
+    """Refuse to start when any client's certificate would make it a proxy.
+
+    Authorities are compared by their keys: one key may have several certificates.
+    """
     if any(allowed_names):
         return
-    known = {encode(authority) for authority in clients.authorities}
-    if any(encode(authority) in known for authority in proxies.authorities):
+    known = {spki_of(authority) for authority in clients.authorities}
+    if any(spki_of(authority) in known for authority in proxies.authorities):
         raise InvalidRequestHeaderSettings(
             "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; "
             "--requestheader-allowed-names must be specified to ensure regular client certificates "

@@ -4,7 +4,6 @@ import datetime
 from collections.abc import Sequence
 
 import pytest
-from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from orchid.access.authenticators.client_certificate import (
@@ -13,6 +12,7 @@ from orchid.access.authenticators.client_certificate import (
 )
 from orchid.credentials.certificates import credential_id
 from orchid.credentials.certification_path import ClientVerifier
+from orchid.credentials.verified_chain import VerifiedChain
 from orchid.engine.interfaces import Rejected
 from orchid.server.sockets.messages import Peer
 from orchid.wire.naming import ORCH
@@ -153,6 +153,38 @@ async def test_a_certificate_may_begin_to_be_valid_on_an_open_connection() -> No
     assert await guard.authenticate(presented(peer=peer)) is not None
 
 
+@pytest.mark.parametrize(("seconds", "judged"), [(299, 1), (301, 2), (-1, 2)])
+async def test_a_chain_is_verified_again_after_five_minutes_or_when_the_clock_steps_back(
+    seconds: float, judged: int
+) -> None:
+    """A cached proof has a stated end, and it does not begin before it was made."""
+    clock, pool = FakeClock(), CountingPool()
+    guard = ClientCertificateAuthenticator(lambda: pool, clock, ORCH)
+    peer = Peer("", AUTHORITY.issue("jane"))
+    await guard.authenticate(presented(peer=peer))
+
+    clock.advance(seconds)
+    await guard.authenticate(presented(peer=peer))
+
+    assert pool.judged == judged
+
+
+@pytest.mark.parametrize(("seconds", "judged"), [(4, 1), (6, 2), (-1, 2)])
+async def test_a_refusal_is_cached_for_five_seconds(seconds: float, judged: int) -> None:
+    """The reason may be gone soon: a certificate begins, or a clock is corrected."""
+    clock, pool = FakeClock(), CountingPool()
+    guard = ClientCertificateAuthenticator(lambda: pool, clock, ORCH)
+    peer = Peer("", Authority().issue("jane"))
+    with pytest.raises(Rejected):
+        await guard.authenticate(presented(peer=peer))
+
+    clock.advance(seconds)
+    with pytest.raises(Rejected):
+        await guard.authenticate(presented(peer=peer))
+
+    assert pool.judged == judged
+
+
 class CountingPool(ClientVerifier):
     """A pool of AUTHORITY that counts how often it is asked."""
 
@@ -162,6 +194,6 @@ class CountingPool(ClientVerifier):
 
     def verify(
         self, leaf: bytes, intermediates: Sequence[bytes], now: datetime.datetime
-    ) -> x509.Certificate:
+    ) -> VerifiedChain:
         self.judged += 1
         return super().verify(leaf, intermediates, now)

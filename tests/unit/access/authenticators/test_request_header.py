@@ -166,9 +166,11 @@ def test_settings_that_cannot_work_are_refused_at_start() -> None:
 
 
 def test_one_authority_for_clients_and_proxies_needs_listed_names() -> None:
-    """Or every client could name itself anybody."""
+    """Or every client could name itself anybody; also with a new certificate of the same key."""
     with pytest.raises(InvalidRequestHeaderSettings, match="overlapping certificates"):
         refuse_shared_authorities(CLIENTS.pool, CLIENTS.pool, ())
 
+    with pytest.raises(InvalidRequestHeaderSettings, match="overlapping certificates"):
+        refuse_shared_authorities(CLIENTS.renewed().pool, CLIENTS.pool, ())
     refuse_shared_authorities(CLIENTS.pool, CLIENTS.pool, ("front-proxy",))
     refuse_shared_authorities(PROXIES.pool, CLIENTS.pool, ())
