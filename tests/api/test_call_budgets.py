@@ -183,7 +183,7 @@ JOBS: dict[str, tuple[int, Job]] = {
         ),
     ),
     "create": (121, account),
-    "csr-create": (127, signing_request),
+    "csr-create": (128, signing_request),
 }
 
 
@@ -192,7 +192,7 @@ SAME_TOKEN_REVIEW = 44  # byte for byte as before
 BOUND_GET = 45  # by the token of an account, with a right from a binding
 APART = 19  # more calls for a body that comes apart from its head
 COMMIT = 1  # more or fewer, by when the thread that writes is done; a head read anew takes a dozen
-APPROVAL = 182  # of a request for a certificate
+APPROVAL = 190  # of a request for a certificate
 SIGNED = 111  # a certificate of a user
 HANDED_OUT = 279  # a certificate, put into its request and on record; 274 by itself
 HANDED_OUT_INSIDE = 279  # the same by the controller that signs; 274 by itself

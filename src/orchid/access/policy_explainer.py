@@ -18,14 +18,15 @@ from orchid.approval.terms import ApprovalPolicySpec
 from orchid.clock import Clock
 from orchid.credentials.authority import lifetime_of
 from orchid.credentials.requested_certificate import certified
+from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import Authorizer
 from orchid.engine.offload import ALWAYS, Offload
 from orchid.engine.request import Target
 from orchid.expressions.cel import Compiler
 from orchid.expressions.isolated import Evaluator
-from orchid.kinds.approval_policy import ApprovalPolicy, compiled
-from orchid.kinds.certificate_signing_request import CertificateSigningRequest
+from orchid.kinds.approval_policy import ApprovalPolicy, compiled, writers_in
+from orchid.kinds.certificate_signing_request import CREATED_BY, CertificateSigningRequest
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.wire.errors import NotFound
 from orchid.wire.meta import Object
@@ -47,13 +48,16 @@ class PolicyExplainer:
         *,
         offload: Offload,
         clock: Clock,
+        four_eyes: bool = True,
     ) -> None:
+        """`four_eyes`: whether the writer of a policy may not use it (admission/four_eyes.py)."""
         self._names = names
         self._feed = feed
         self._offload = offload
         self._authorizer = authorizer
         self._terms_of = terms_of
         self._clock = clock
+        self._four_eyes = four_eyes
         self._compiler = Compiler()
         self._compiled: dict[str, CompiledPolicy] = {}
         self._evaluator = Evaluator(REQUEST_SAMPLE)
@@ -68,10 +72,19 @@ class PolicyExplainer:
             )
             return await explain(case, [given], _anybody, self._evaluator)
 
+        behind = asked.created_by if isinstance(asked, RequestedTerms) else ""
+        creators = {asked.user.username, behind}
+
         async def may_use(name: str) -> bool:
+            if self._four_eyes and not creators.isdisjoint(self._writers(name)):
+                return False
             return (await self._authorizer.authorize(asked.user, self._use(name))).allowed
 
         return await explain(case, await self._policies(), may_use, self._evaluator)
+
+    def _writers(self, policy: str) -> frozenset[str]:
+        entry = self._feed.of(ApprovalPolicy).get("", policy)
+        return writers_in(entry.noted()) if entry else frozenset()
 
     def _case(self, asked: RequestedTerms) -> Case:
         return case_of(
@@ -85,14 +98,20 @@ class PolicyExplainer:
         )
 
     async def stored_request(self, name: str, caller: UserInfo) -> RequestedTerms:
-        spec = (await self._seen_by(caller, CertificateSigningRequest, name)).spec
+        entry = await self._seen_by(caller, CertificateSigningRequest, name)
+        spec = entry.object.spec
         user = UserInfo(username=spec.username, uid=spec.uid, groups=spec.groups, extra=spec.extra)
         return RequestedTerms(
-            spec.request or b"", spec.signer_name, spec.usages, spec.expiration_seconds, user
+            spec.request or b"",
+            spec.signer_name,
+            spec.usages,
+            spec.expiration_seconds,
+            user,
+            entry.noted().get(CREATED_BY, ""),
         )
 
     async def issued_certificate(self, name: str, caller: UserInfo) -> Case:
-        spec = (await self._seen_by(caller, IssuedCertificate, name)).spec
+        spec = (await self._seen_by(caller, IssuedCertificate, name)).object.spec
         asked = spec.requester
         user = UserInfo(username=asked.username, uid=asked.uid, groups=asked.groups)
         begin, end = spec.not_before, spec.not_after
@@ -100,7 +119,7 @@ class PolicyExplainer:
         found = certified(spec.certificate, spec.usages, spec.key.algorithm, lifetime)
         return Case(spec.signer_name, found, user, self._clock.now())
 
-    async def _seen_by(self, caller: UserInfo, type_: type[T], name: str) -> T:
+    async def _seen_by(self, caller: UserInfo, type_: type[T], name: str) -> Entry[T]:
         """An object without a namespace, if the caller may see it."""
         cache = self._feed.of(type_)
         kind = cache.kind
@@ -119,7 +138,7 @@ class PolicyExplainer:
         entry = cache.get("", name)
         if entry is None:
             raise NotFound(kind.about(name))
-        return entry.object
+        return entry
 
     async def _policies(self) -> list[CompiledPolicy]:
         """Every stored policy, compiled."""

@@ -1,39 +1,66 @@
-"""Four eyes: whoever created a certificate request does not approve it.
+"""Four eyes: the creator of a certificate request does not approve it, by hand or by policy.
 
-Start with `FourEyes.review`. The creator is in the request, written by the server; the approver is
-the caller, and also whoever impersonates the caller, so that nobody approves their own request
-under another name. Members of `system:masters` could change anything anyway and are exempt, by
-their own groups, not by those of whom they impersonate. A request may be denied by its creator.
+Start with `FourEyes.review`. The creator is the user in the request and the user who impersonated
+them when the request was created (a note of the server). Neither of them may approve it, under
+their own name or by impersonation, and a policy whose spec one of them wrote last approves nothing
+for them. Names are compared, not uids: the same user may have a uid in one credential and none in
+another. Members of `system:masters` are exempt, by their own groups. The creator may deny.
+
+Not detected: a request created with a token or certificate that the approver obtained for another
+user. The server sees only the user whom the credential names.
 """
 
 from typing import Any
 
+from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request
-from orchid.kinds.certificate_signing_request import CertificateSigningRequest
-from orchid.wire.errors import Forbidden
+from orchid.kinds.approval_policy import ApprovalPolicy, writers_in
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest, creators_in
+from orchid.wire.errors import Conflict, Forbidden
 from orchid.wire.request_conditions import APPROVED
 from orchid.wire.text import quote
-from orchid.wire.user import MASTERS, UserInfo
+from orchid.wire.user import MASTERS
 
 
 class FourEyes(AdmissionPolicy):
     reviews = (CertificateSigningRequest,)
 
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._requests = feed.of(CertificateSigningRequest)
+        self._policies = feed.of(ApprovalPolicy)
+
     async def review(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
         if new is None or old is None or old.has(APPROVED) or not new.has(APPROVED):
             return
-        creator = UserInfo(username=old.spec.username, uid=old.spec.uid)
+        # If the request is no longer the one that was read, the commit fails.
+        entry = self._requests.get("", new.name)
+        creators = creators_in(old, entry.noted() if entry else {})
         for actor in (request.user, request.real_user):
-            if actor is not None and is_same(actor, creator) and MASTERS not in actor.groups:
+            if actor is not None and actor.username in creators and MASTERS not in actor.groups:
                 text = (
                     f"{quote(actor.username)} created this request and may not approve it: "
                     "somebody else has to"
                 )
                 raise Forbidden(kind.about(new.name), text)
+        await self._check_policy(kind, new, creators)
 
-
-def is_same(one: UserInfo, other: UserInfo) -> bool:
-    """Whether two are the same person: of one name, and of one uid where both are known."""
-    return one.username == other.username and (one.uid == other.uid or not one.uid or not other.uid)
+    async def _check_policy(
+        self, kind: Kind[Any], new: CertificateSigningRequest, creators: frozenset[str]
+    ) -> None:
+        """Refuse an approval that rests on a policy of the creator, or on an old policy."""
+        if new.approving_policy is None:
+            return
+        name, revision = new.approving_policy
+        await self._feed.fresh()
+        policy = self._policies.get("", name)
+        if policy is None or str(policy.revision) != revision:
+            raise Conflict(kind.about(new.name), f"policy {quote(name)} has changed or is gone")
+        for writer in sorted(writers_in(policy.noted()) & creators):
+            text = (
+                f"{quote(writer)} created this request and last wrote policy {quote(name)}, "
+                "which therefore may not approve it"
+            )
+            raise Forbidden(kind.about(new.name), text)

@@ -40,6 +40,7 @@ class PolicyForecast(AdmissionPolicy):
             spec.usages,
             spec.expiration_seconds,
             request.user,
+            request.real_user.username if request.real_user else "",
         )
         try:
             found = await self._explainer.explain(asked)

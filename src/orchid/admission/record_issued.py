@@ -10,7 +10,6 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from orchid.approval.deciding import approving_policy
 from orchid.credentials.issued_facts import IssuedFacts, IssuedReader
 from orchid.credentials.refusals import Refusal
 from orchid.engine.cache.kind_cache import KindCache
@@ -20,6 +19,7 @@ from orchid.engine.request import Request
 from orchid.kinds.certificate_signing_request import (
     APPROVER,
     IMPERSONATOR,
+    POLICY,
     CertificateSigningRequest,
 )
 from orchid.kinds.issued_certificate import (
@@ -138,7 +138,7 @@ class RecordIssued(AdmissionPolicy):
             requester=Requester(username=asked.username, uid=asked.uid, groups=asked.groups),
             approver=Approver(
                 username=noted.get(APPROVER, ""),
-                policy=approving_policy(approved.reason, approved.message),
+                policy=noted.get(POLICY, ""),
                 impersonator=noted.get(IMPERSONATOR, ""),
             ),
             approval=Approval(reason=approved.reason, message=approved.message),

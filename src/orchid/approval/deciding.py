@@ -16,7 +16,9 @@ from orchid.approval.compiled import JudgedPolicy
 MayUse = Callable[[str], Awaitable[bool]]  # whether the requester may use the policy of this name
 LONGEST_MESSAGE = 4096
 BY_POLICY = "ApprovalPolicy"  # the reason of such a decision
+APPROVING_ACCOUNT = "csrapproving"  # the service account of the controller that decides
 _APPROVED = "Approved by ApprovalPolicy "
+_REVISION = ", revision "
 
 
 class Outcome(StrEnum):
@@ -43,24 +45,27 @@ async def decide(verdicts: Sequence[JudgedPolicy], may_use: MayUse) -> PolicyDec
     for verdict in allowing:
         policy = verdict.policy
         if await may_use(policy.name):
-            text = f"{_APPROVED}{policy.name}, revision {policy.revision}."
+            text = f"{_APPROVED}{policy.name}{_REVISION}{policy.revision}."
             return PolicyDecision(Outcome.APPROVE, text, verdict)
     if await _is_denied(selected, may_use):
         usable = [verdict for verdict in selected if await may_use(verdict.policy.name)]
         return PolicyDecision(Outcome.DENY, _joined(usable))
     if allowing:
-        text = "A policy allows this request, but its requester may not use that policy: "
+        text = (
+            "A policy allows this request, but its requester may not use, or wrote, that policy: "
+        )
         text += ", ".join(verdict.policy.name for verdict in allowing) + "."
         return PolicyDecision(Outcome.LEAVE, text, may_change=True)
     unsettled = any(verdict.problem for verdict in selected)
     return PolicyDecision(Outcome.LEAVE, _joined(selected), may_change=unsettled)
 
 
-def approving_policy(reason: str, message: str) -> str:
-    """The name of the policy that an approval tells of in its reason and message, if it does."""
+def approving_policy(reason: str, message: str) -> tuple[str, str] | None:
+    """Name and revision of the policy in the reason and message of an approval, if it has one."""
     if reason != BY_POLICY or not message.startswith(_APPROVED):
-        return ""
-    return message.removeprefix(_APPROVED).partition(",")[0]
+        return None
+    name, _, revision = message.removeprefix(_APPROVED).partition(_REVISION)
+    return name, revision.removesuffix(".")
 
 
 async def _is_denied(selected: Sequence[JudgedPolicy], may_use: MayUse) -> bool:

@@ -26,6 +26,7 @@ class RequestedTerms(msgspec.Struct, frozen=True):
     usages: tuple[str, ...]
     expiration_seconds: int | None
     user: UserInfo
+    created_by: str = ""  # the impersonator of the user
 
 
 class PolicyAnswer(msgspec.Struct, frozen=True):

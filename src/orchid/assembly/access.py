@@ -142,7 +142,13 @@ class Access:
         self.issued = IssuedCounts(feed.of(IssuedCertificate), clock)
         terms_of = _terms_of(signer_terms(names, longest), self.authorities.of)
         self.explainer = PolicyExplainer(
-            names, feed, self.authorizer, terms_of, offload=offload, clock=clock
+            names,
+            feed,
+            self.authorizer,
+            terms_of,
+            offload=offload,
+            clock=clock,
+            four_eyes=not settings.given.approve_own_requests,
         )
         self.revocations = Revocations(feed)
         self._client_pools: list[Callable[[], ClientVerifier]] = []
@@ -296,7 +302,7 @@ class Access:
             RoleEscalation(self.authorizer, self.rbac),
             OwnerPermission(self.authorizer, catalog),
             SignerPermission(names, self.authorizer, self.authorities.of),
-            *(() if self.settings.given.approve_own_requests else (FourEyes(),)),
+            *(() if self.settings.given.approve_own_requests else (FourEyes(self.feed),)),
             OwnSigners(names, self.authorizer, self.feed, self.authorities.of),
             AuthorityDependents(self.feed, self.issued.live),
             SubjectRestriction(names),

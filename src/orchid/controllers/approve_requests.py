@@ -16,7 +16,13 @@ import asyncio
 from collections.abc import Iterator
 
 from orchid.approval.case import REQUEST_SAMPLE, Case, TermsOf, case_of
-from orchid.approval.deciding import BY_POLICY, Outcome, PolicyDecision, decide
+from orchid.approval.deciding import (
+    APPROVING_ACCOUNT,
+    BY_POLICY,
+    Outcome,
+    PolicyDecision,
+    decide,
+)
 from orchid.approval.platform_signers import platform_profiles
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
@@ -40,6 +46,7 @@ from orchid.kinds.subject_access_review import (
     SubjectAccessReview,
     SubjectAccessReviewSpec,
 )
+from orchid.wire.errors import Forbidden
 from orchid.wire.naming import Naming
 from orchid.wire.request_conditions import APPROVED, DENIED
 from orchid.wire.user import UserInfo
@@ -129,32 +136,44 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
 
     async def _by_policy(self, csr: CertificateSigningRequest, case: Case) -> float | None:
         """Decide, or leave it undecided; return the seconds after which to look again."""
-        decision = await self._decision(csr, case)
-        if decision.outcome is Outcome.APPROVE:
-            assert decision.by is not None
-            if not await self.policies.is_current(decision.by.policy):
-                raise TryAgain(f"policy {decision.by.policy.name} has changed meanwhile")
-            await self._write(csr, APPROVED, BY_POLICY, decision.message)
-        elif decision.outcome is Outcome.DENY:
-            if not await self.policies.all_current():
-                raise TryAgain("policies have changed meanwhile")
-            await self._write(csr, DENIED, BY_POLICY, decision.message)
-        elif decision.selected:
-            self._events.record(self.name, csr, "NotApproved", decision.message, type_=WARNING)
-            return LOOK_AGAIN_SECONDS if decision.may_change else None
-        return None
-
-    async def _decision(self, csr: CertificateSigningRequest, case: Case) -> PolicyDecision:
         candidates = self.policies.loaded.candidates(case.signer_name, case.user)
         verdicts = [await policy.judge(case, self._evaluator) for policy in candidates]
-        asked: dict[str, bool] = {}
+        usable: dict[str, bool] = {}
 
         async def may_use(name: str) -> bool:
-            if name not in asked:
-                asked[name] = await self._may(csr, self._use(name))
-            return asked[name]
+            if name not in usable:
+                usable[name] = await self._may(csr, self._use(name))
+            return usable[name]
 
-        return await decide(verdicts, may_use)
+        refusals: list[str] = []
+        decision = await decide(verdicts, may_use)
+        while decision.by is not None:
+            policy = decision.by.policy
+            if not await self.policies.is_current(policy):
+                raise TryAgain(f"policy {policy.name} has changed meanwhile")
+            try:
+                await self._write(csr, APPROVED, BY_POLICY, decision.message)
+            except Forbidden as refusal:  # four eyes: another policy may still approve it
+                usable[policy.name] = False
+                refusals.append(str(refusal))
+                decision = await decide(verdicts, may_use)
+            else:
+                return None
+        return await self._not_approved(csr, decision, refusals)
+
+    async def _not_approved(
+        self, csr: CertificateSigningRequest, decision: PolicyDecision, refusals: list[str]
+    ) -> float | None:
+        """Deny a request or leave it; return the seconds after which to look again."""
+        message = " ".join((decision.message, *refusals))
+        if decision.outcome is Outcome.DENY:
+            if not await self.policies.all_current():
+                raise TryAgain("policies have changed meanwhile")
+            await self._write(csr, DENIED, BY_POLICY, message)
+        elif decision.selected:
+            self._events.record(self.name, csr, "NotApproved", message, type_=WARNING)
+            return LOOK_AGAIN_SECONDS if decision.may_change else None
+        return None
 
     def _case(self, csr: CertificateSigningRequest) -> Case | None:
         """The request as policies see it; None if it cannot be read: a person has to decide."""
@@ -243,7 +262,7 @@ def build(client: Client, context: ControllerContext, events: EventRecorder) -> 
 CONTROLLER = ControllerDeclaration(
     name="csrapproving",
     long_name="certificatesigningrequest-approving-controller",
-    account="csrapproving",
+    account=APPROVING_ACCOUNT,
     rights=lambda names: (
         rule(READ, names.certificates, ("certificatesigningrequests",)),
         rule(("update",), names.certificates, ("certificatesigningrequests/approval",)),

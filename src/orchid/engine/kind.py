@@ -26,6 +26,10 @@ from orchid.wire.schema import Fields, confidential_paths, schema_of
 
 T = TypeVar("T", bound=Object)
 
+# Words that the server keeps beside an object, from (new, old or None, request). They are merged
+# into the stored ones; None: no change.
+Note = Callable[[T, T | None, Request], Mapping[str, str] | None]
+
 LARGEST_BODY = 3_145_728  # of any request, as the reference
 LARGEST_REVIEW = 131_072  # of what asks a question and stores nothing
 STORED_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -117,9 +121,9 @@ class Kind(Generic[T]):
     known_versions: tuple[str, ...] = ()
     # What a change of an object (new, old, request) puts into the ledger, in the same commit.
     records: Callable[[T | None, T | None, Request], Iterable[Fact]] | None = None
-    # What the server notes for itself when an object is changed (new, old, request): stored with
-    # the object, gone with it, and served to nobody. None: the note that is there stays.
-    note: Callable[[T, T, Request], Mapping[str, str] | None] | None = None
+    # Server-side notes, updated when an object is created or changed: stored with the object,
+    # deleted with it, and served to nobody.
+    note: Note[T] | None = None
 
     @cached_property
     def served(self) -> tuple["Kind[Any]", ...]:

@@ -8,7 +8,7 @@ that it cannot use the policy says so in its status (`with_usability`). How term
 approval/; the controller that acts on them is controllers/approve_requests.py.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Final
 
@@ -36,10 +36,12 @@ from orchid.wire.fields import FieldError, Path
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.struct import Wire, describe, merge_key, proto, replace
+from orchid.wire.user import MASTERS
 
 SPEC: Final = Path() / "spec"
 CONDITIONS: Final = Path() / "status" / "conditions"
 NOT_READY: Final = "the policy is not Ready"
+WRITER, IMPERSONATOR = "writer", "impersonator"  # notes of the last change of the spec
 COMPILED: Final = "Compiled"
 CANNOT_COMPILE: Final = "CannotCompile"
 
@@ -116,6 +118,7 @@ def declare(names: Naming) -> Kind[ApprovalPolicy]:
         scope=Scope.CLUSTER,
         rules=Rules(),
         writes=("metadata", "spec"),
+        note=writers,
         columns=(
             NAME,
             Column(
@@ -137,6 +140,27 @@ def declare(names: Naming) -> Kind[ApprovalPolicy]:
         ),
         endpoints=(Endpoint("status", writes=("metadata", "status"), rules=StatusRules()),),
     )
+
+
+def writers(
+    new: ApprovalPolicy, old: ApprovalPolicy | None, request: Request
+) -> dict[str, str] | None:
+    """Notes for four eyes: who last wrote the spec, and their impersonator.
+
+    Members of system:masters are exempt from four eyes, so their names are left out.
+    """
+    if old is not None and new.spec == old.spec:
+        return None
+    actors = {WRITER: request.user, IMPERSONATOR: request.real_user}
+    return {
+        word: actor.username if actor and MASTERS not in actor.groups else ""
+        for word, actor in actors.items()
+    }
+
+
+def writers_in(noted: Mapping[str, str]) -> frozenset[str]:
+    """The users who last wrote the spec of a policy, from its notes."""
+    return frozenset(filter(None, (noted.get(WRITER), noted.get(IMPERSONATOR))))
 
 
 def accepted(new: ApprovalPolicy, request: Request) -> ApprovalPolicy:

@@ -137,7 +137,7 @@ class Explaining:
             return dataclasses.replace(issued, user=spec.user or issued.user)
         if spec.request_name:
             stored = await self._explainer.stored_request(spec.request_name, request.user)
-            return replace(stored, user=spec.user or stored.user)
+            return replace(stored, user=spec.user, created_by="") if spec.user else stored
         return RequestedTerms(
             spec.request,
             spec.signer_name,

@@ -18,15 +18,17 @@ conditions is in wire/request_conditions.py.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Final
 
 from msgspec import Meta, field
 
+from orchid.approval.compiled import ACCOUNT_PREFIX
+from orchid.approval.deciding import APPROVING_ACCOUNT, approving_policy
 from orchid.credentials import certificates, signing_request
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.usages import ALL_USAGES
-from orchid.engine.kind import Column, Endpoint, Kind, Scope
+from orchid.engine.kind import Column, Endpoint, Kind, Note, Scope
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
@@ -62,7 +64,9 @@ from orchid.wire.signer_names import signer_name_errors
 from orchid.wire.struct import Wire, always, describe, merge_key, null, proto, replace
 from orchid.wire.text import human_duration, quote
 
-APPROVER, IMPERSONATOR = "approver", "impersonator"  # what is noted of an approval
+# Notes of an approval: the approver, their impersonator, and the policy that approved.
+APPROVER, IMPERSONATOR, POLICY = "approver", "impersonator", "policy"
+CREATED_BY = "createdBy"  # note of a creation: the impersonator of the requester
 DECISIONS: Final = {APPROVED: "request.approved", DENIED: "request.denied"}
 
 SPEC: Final = Path() / "spec"
@@ -145,6 +149,14 @@ class CertificateSigningRequest(Object):
     def is_approved(self) -> bool:
         types = [*map(TYPE, self.status.conditions)]
         return APPROVED in types and DENIED not in types
+
+    @property
+    def approving_policy(self) -> tuple[str, str] | None:
+        """Name and revision of the policy that the approval claims to rest on."""
+        for one in self.status.conditions:
+            if one.type == APPROVED:
+                return approving_policy(one.reason, one.message)
+        return None
 
     @property
     def is_issued(self) -> bool:
@@ -280,7 +292,7 @@ def declare(names: Naming) -> Kind[CertificateSigningRequest]:
         columns=COLUMNS,
         selectable={"spec.signerName": lambda csr: csr.spec.signer_name},
         records=decisions,
-        note=approver,
+        note=notes(names),
         endpoints=(
             Endpoint(
                 "approval",
@@ -324,18 +336,30 @@ def decisions(
     ]
 
 
-def approver(
-    new: CertificateSigningRequest, old: CertificateSigningRequest, request: Request
-) -> dict[str, str] | None:
-    """For the inventory: who approved the request, and who acted under their name.
+def creators_in(csr: CertificateSigningRequest, noted: Mapping[str, str]) -> frozenset[str]:
+    """The users who created a request: the requester, and their impersonator if there was one."""
+    return frozenset(filter(None, (csr.spec.username, noted.get(CREATED_BY))))
 
-    Clients do not expect that in a request, so it is no field of it. Approved cannot be taken back:
-    whoever edits the condition later has not approved.
-    """
-    if old.has(APPROVED) or not new.has(APPROVED):
-        return None
-    noted, behind = {APPROVER: request.user.username}, request.real_user
-    return noted | {IMPERSONATOR: behind.username} if behind else noted
+
+def notes(names: Naming) -> Note[CertificateSigningRequest]:
+    """Notes for four eyes and for the inventory; no client sees or writes them."""
+    account = f"{ACCOUNT_PREFIX}{names.system_namespace}:{APPROVING_ACCOUNT}"
+    controllers = (account, names.controller_manager_user)
+
+    def note(
+        new: CertificateSigningRequest, old: CertificateSigningRequest | None, request: Request
+    ) -> dict[str, str] | None:
+        caller, behind = request.user.username, request.real_user
+        if old is None:
+            return {CREATED_BY: behind.username} if behind else None
+        if old.has(APPROVED) or not new.has(APPROVED):
+            return None  # an approval is final: a later edit of its condition approves nothing
+        if behind:
+            return {APPROVER: caller, IMPERSONATOR: behind.username}
+        policy = new.approving_policy if caller in controllers else None
+        return {APPROVER: caller, POLICY: policy[0]} if policy else {APPROVER: caller}
+
+    return note
 
 
 # --- what is asked for ------------------------------------------------------------------------

@@ -52,7 +52,9 @@ class Approver(Wire):
         str, proto(1), describe("The name of the one who approved; a controller's if a policy did.")
     ] = ""
     policy: Annotated[
-        str, proto(2), describe("The ApprovalPolicy that the approval names, if it does.")
+        str,
+        proto(2),
+        describe("The ApprovalPolicy that approved, as the approving controller said."),
     ] = ""
     impersonator: Annotated[
         str, proto(3), describe("Who acted under that name, if somebody impersonated them.")

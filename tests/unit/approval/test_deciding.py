@@ -47,9 +47,9 @@ async def test_an_approval_names_its_policy() -> None:
     """The name is found again in what was said, and in nothing else."""
     decision = await decided(await verdict("b", GOOD))
 
-    assert approving_policy(BY_POLICY, decision.message) == "b"
-    assert approving_policy("ByTest", decision.message) == ""
-    assert approving_policy(BY_POLICY, "looks good") == ""
+    assert approving_policy(BY_POLICY, decision.message) == ("b", "7")
+    assert approving_policy("ByTest", decision.message) is None
+    assert approving_policy(BY_POLICY, "looks good") is None
 
 
 async def test_allowed_by_none_it_is_left() -> None:

@@ -6,9 +6,11 @@ import pytest
 
 from orchid.engine.cache.entry import Entry, UnreadableBytes
 from orchid.engine.verbs.delete import DeleteOptions
+from orchid.engine.verbs.request_body import decode_object
 from orchid.store.interface import Span
 from orchid.store.memory import MemoryStore
 from orchid.wire.naming import KUBERNETES
+from orchid.wire.user import UserInfo
 from tests.unit.engine.test_recording import CSR, decide
 from tests.unit.engine.world import Engine, engine
 
@@ -42,6 +44,19 @@ async def test_nothing_is_noted_where_nobody_approved(
     await decide(world, "Approved" if options else "Denied", **options)
 
     assert b'"note"' not in await stored(world)
+
+
+async def test_the_impersonator_of_a_creator_is_noted_and_stays(world: Engine) -> None:
+    """An approval adds its words to those of the creation."""
+    request = world.ask("create", world.requests)
+    request.real_user = UserInfo(username="mallory")
+    new = decode_object(world.catalog, world.requests, json.dumps(CSR).encode(), request)
+    await world.verbs.creating.create(world.requests, new, request)
+
+    approved = await decide(world, "Approved")
+
+    assert approved.noted() == {"createdBy": "mallory", "approver": "alice"}
+    assert b"mallory" not in approved.data
 
 
 async def test_later_changes_keep_the_note(world: Engine) -> None:

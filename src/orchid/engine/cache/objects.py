@@ -11,7 +11,7 @@ from typing import TypeVar
 from orchid.engine.cache.entry import Entry, as_kind, with_note
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
-from orchid.engine.kind import Kind
+from orchid.engine.kind import Kind, Note
 from orchid.engine.request import Request
 from orchid.ledger.places import pending
 from orchid.store import interface as store
@@ -115,9 +115,8 @@ class Objects:
         key = old.key if old else kind.key(new.metadata.namespace, new.metadata.name)
         if value is None or stored is not kind:
             value = stored_form(new if stored is kind else as_kind(stored, new))
-        if old is not None and kind.note is not None:
-            said = kind.note(new, old.object, request)
-            value = with_note(stored, value, old.note if said is None else encode(said))
+        if kind.note is not None:
+            value = with_note(stored, value, _note(kind.note, new, old, request))
         change = store.Change(key, value, old.revision if old else store.ABSENT)
         changes = [change]
         if kind.records is not None:
@@ -153,6 +152,15 @@ class Objects:
         await self.feed.fresh()
         await self.feed.reach(raced.revision)
         await asyncio.sleep(0)
+
+
+def _note(note: Note[T], new: T, old: Entry[T] | None, request: Request) -> bytes:
+    """The stored note, with the words that this change adds or replaces."""
+    if old is None:
+        said = note(new, None, request)
+        return encode(said) if said else b""
+    said = note(new, old.object, request)
+    return encode({**old.noted(), **said}) if said else old.note
 
 
 def _recorded(
