@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from orchid.outbound.failures import AnswerRefused, CallFailed
-from orchid.outbound.https_client import TIMEOUT, HttpsClient
+from orchid.outbound.https_client import JSON, TIMEOUT, HttpsClient
 from orchid.outbound.remote import Remote
 
 T = TypeVar("T")
@@ -49,9 +49,14 @@ class JsonEndpoint:
     """Single requests to the address of one remote."""
 
     def __init__(
-        self, remote: Remote, *, timeout: float = TIMEOUT, max_answer: int = MAX_ANSWER
+        self,
+        remote: Remote,
+        *,
+        timeout: float = TIMEOUT,
+        max_answer: int = MAX_ANSWER,
+        accept: str = JSON,
     ) -> None:
-        self._client = HttpsClient(remote, timeout=timeout, max_answer=max_answer)
+        self._client = HttpsClient(remote, timeout=timeout, max_answer=max_answer, accept=accept)
 
     async def get(self) -> bytes:
         """Fetch a document; anything but a success raises AnswerRefused."""

@@ -52,6 +52,7 @@ class HttpsClient:
         timeout: float = TIMEOUT,
         keeps: int = 0,
         user_agent: str = USER_AGENT,
+        accept: str = JSON,
     ) -> None:
         parts = urlsplit(remote.url)
         assert parts.hostname is not None  # Remote saw to it
@@ -64,7 +65,7 @@ class HttpsClient:
         self._timeout = timeout
         self._keeps = keeps
         self._idle: deque[_Connection] = deque()
-        self._fixed = f"Host: {parts.netloc}\r\nUser-Agent: {user_agent}\r\nAccept: {JSON}\r\n"
+        self._fixed = f"Host: {parts.netloc}\r\nUser-Agent: {user_agent}\r\nAccept: {accept}\r\n"
         if not keeps:
             self._fixed += "Connection: close\r\n"
 

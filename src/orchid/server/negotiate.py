@@ -165,18 +165,23 @@ def _transform(
     return None
 
 
-def require_route_accepts(accept: str, offered: tuple[str, ...]) -> None:
-    """The stricter check of the router: one clause must literally be offered, or be `*/*`."""
-    if accept and not _route_accepts(accept, offered):
-        raise NotAcceptable(
-            f"406: Not Acceptable\n\nAvailable representations: {', '.join(offered)}",
-            StatusDetails(),
-        )
+def require_route_accepts(accept: str, offered: tuple[str, ...]) -> str:
+    """The stricter check of the router: one clause must literally be offered, or be `*/*`.
+
+    Returns the first offered media type that is accepted.
+    """
+    for media in offered:
+        if not accept or _route_accepts(accept, media):
+            return media
+    raise NotAcceptable(
+        f"406: Not Acceptable\n\nAvailable representations: {', '.join(offered)}",
+        StatusDetails(),
+    )
 
 
 @functools.lru_cache(maxsize=512)
-def _route_accepts(accept: str, offered: tuple[str, ...]) -> bool:
-    plain = {media.partition(";")[0] for media in offered} | {"*/*"}
+def _route_accepts(accept: str, offered: str) -> bool:
+    plain = offered.partition(";")[0], "*/*"
     return any(clause.partition(";")[0].strip() in plain for clause in accept.split(","))
 
 

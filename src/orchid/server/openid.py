@@ -17,19 +17,17 @@ from orchid.credentials.keys import VerificationKey
 CONFIGURATION_PATH: Final = "/.well-known/openid-configuration"
 KEY_SET_PATH: Final = "/openid/v1/jwks"
 PATHS: Final = (CONFIGURATION_PATH, KEY_SET_PATH)
+JSON: Final = "application/json"
+JWK_SET: Final = "application/jwk-set+json"  # RFC 7517 section 8.5.2
 MAX_AGE: Final = 3600
 
 
 class Document(msgspec.Struct, frozen=True):
-    """An answer in full: `Accept` has to admit the media type literally or by `*/*`."""
+    """An answer in full: `Accept` has to admit a media type literally or by `*/*`."""
 
-    media_type: str
+    media_types: tuple[str, ...]  # the first one that the client accepts is sent
     body: bytes
     cache_control: str = f"public, max-age={MAX_AGE}"
-
-    @property
-    def headers(self) -> tuple[tuple[str, str], ...]:
-        return (("Content-Type", self.media_type), ("Cache-Control", self.cache_control))
 
 
 def configuration(issuer: str, jwks_uri: str, keys: Iterable[VerificationKey]) -> Document:
@@ -41,14 +39,17 @@ def configuration(issuer: str, jwks_uri: str, keys: Iterable[VerificationKey]) -
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": sorted({key.algorithm for key in keys}),
     }
-    return Document("application/json", msgspec.json.encode(body))
+    return Document((JSON,), msgspec.json.encode(body))
 
 
 def key_set(keys: Iterable[VerificationKey]) -> Document:
-    """Publish every verification key, in configured order, each once."""
+    """Publish every verification key, in configured order, each once.
+
+    Many clients ask for `application/json` alone.
+    """
     unique = {key.kid: key for key in keys}
     body = {"keys": [key.jwk() for key in unique.values()]}
-    return Document("application/jwk-set+json", msgspec.json.encode(body))
+    return Document((JWK_SET, JSON), msgspec.json.encode(body))
 
 
 def default_jwks_uri(issuer: str) -> str:

@@ -144,8 +144,8 @@ def openid_page(keys: Callable[[], KeySet], make: Callable[[KeySet], openid.Docu
         if known is None or known[0] is not found:
             known = made[0] = (found, make(found))
         served = known[1]
-        require_route_accepts(exchange.accept, (served.media_type,))
-        content_type = f"Content-Type: {served.media_type}\r\n".encode()
+        media = require_route_accepts(exchange.accept, served.media_types)
+        content_type = f"Content-Type: {media}\r\n".encode()
         cache = served.cache_control.encode()
         return Response(200, head(exchange, content_type, cache=cache), served.body, is_kept=True)
 

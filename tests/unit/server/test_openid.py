@@ -25,7 +25,7 @@ def test_configuration_has_the_references_members_in_order() -> None:
     """Issuer, keys' place, types, and the sorted algorithms of all keys."""
     document = configuration(ISSUER, "https://h:6443/openid/v1/jwks", PUBLIC)
 
-    assert document.media_type == "application/json"
+    assert document.media_types == ("application/json",)
     assert document.body == (
         b'{"issuer":"https://orchid.test","jwks_uri":"https://h:6443/openid/v1/jwks",'
         b'"response_types_supported":["id_token"],"subject_types_supported":["public"],'
@@ -36,14 +36,14 @@ def test_configuration_has_the_references_members_in_order() -> None:
 def test_documents_may_be_cached_for_an_hour() -> None:
     """By anybody: nothing in them is secret."""
     for document in (configuration(ISSUER, "https://h/x", PUBLIC), key_set(PUBLIC)):
-        assert ("Cache-Control", "public, max-age=3600") in document.headers
+        assert document.cache_control == "public, max-age=3600"
 
 
 def test_key_set_lists_every_key_once_without_private_parts() -> None:
     """In configured order, under the media type of key sets."""
     document = key_set([*PUBLIC, PUBLIC[0]])
 
-    assert document.media_type == "application/jwk-set+json"
+    assert document.media_types == ("application/jwk-set+json", "application/json")
     keys = json.loads(document.body)["keys"]
     assert [key["kid"] for key in keys] == [key.kid for key in PUBLIC]
     assert list(keys[0]) == ["use", "kty", "kid", "crv", "alg", "x", "y"]

@@ -8,13 +8,13 @@ nothing but the claims and the settings decides (mapping.py). Times are checked 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
 
 from orchid.access.authenticators.audiences import Audiences, shared
-from orchid.access.oidc.configuration import IssuerSettings
+from orchid.access.oidc.configuration import ALGORITHMS, IssuerSettings
 from orchid.access.oidc.keys import Fetch, KeySource, fetching
 from orchid.access.oidc.mapping import user_of
 from orchid.clock import Clock
@@ -81,7 +81,9 @@ class OidcAuthenticator:
         try:
             return self._verifier.open(token, self._clock.now().timestamp())
         except UnknownKey:
-            source = self.sources[unverified_issuer(token)]
+            issuer = unverified_issuer(token)
+            _refuse_algorithm(token, self._settings[issuer].algorithms)
+            source = self.sources[issuer]
             # The issuer may have begun to sign with a new key, or not have answered us yet.
             refreshed = await source.newer()
             if not source.ready:
@@ -120,11 +122,25 @@ class OidcAuthenticator:
 
 def unverified_issuer(token: str) -> str:
     """Who a token says it is from; good for choosing whose keys to fetch and nothing else."""
+    return _unverified(token, 1, "iss")
+
+
+def _refuse_algorithm(token: str, accepted: Collection[str]) -> None:
+    """Say so if the keys of an algorithm are not accepted; a new key of another one may come."""
+    algorithm = _unverified(token, 0, "alg")
+    if algorithm in ALGORITHMS and algorithm not in accepted:
+        raise Rejected(
+            f"oidc: verify token: the signature algorithm {algorithm} is not accepted from this "
+            f"issuer, only {', '.join(accepted)} (--oidc-signing-algs)"
+        )
+
+
+def _unverified(token: str, part: int, member: str) -> str:
     try:
-        payload: Any = msgspec.json.decode(b64url_decode(token.split(".")[1].encode("ascii")))
-        issuer = payload["iss"]
+        found: Any = msgspec.json.decode(b64url_decode(token.split(".")[part].encode("ascii")))
+        value = found[member]
     except (ValueError, IndexError, KeyError, TypeError, msgspec.MsgspecError, RecursionError):
-        raise NotAToken("the payload of the token cannot be read") from None
-    if not isinstance(issuer, str):
-        raise NotAToken("the issuer of the token is no text")
-    return issuer
+        raise NotAToken("a part of the token cannot be read") from None
+    if not isinstance(value, str):
+        raise NotAToken(f"the member {member} of the token is no text")
+    return value

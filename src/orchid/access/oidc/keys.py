@@ -8,13 +8,13 @@ cannot be had. Nobody waits here but requests with a token of this very issuer.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from datetime import datetime, timedelta
 
 import msgspec
 
 from orchid.access.json_endpoint import JsonEndpoint
-from orchid.access.oidc.configuration import IssuerSettings
+from orchid.access.oidc.configuration import ALGORITHMS, IssuerSettings
 from orchid.clock import Clock
 from orchid.credentials.keys import VerificationKey, read_jwks
 from orchid.credentials.refusals import Refusal
@@ -28,6 +28,8 @@ RETRY_SECONDS = 10.0
 REFRESH_SECONDS = 600.0
 LEAST_INTERVAL = timedelta(seconds=30)
 LONGEST_WAIT = 10.0
+# Key sets have a media type of their own (RFC 7517), and some issuers send no other.
+ACCEPT = "application/json, application/jwk-set+json, */*"
 
 Fetch = Callable[[str], Awaitable[bytes]]
 
@@ -41,7 +43,7 @@ def fetching(settings: IssuerSettings, *, timeout: float = 30.0) -> Fetch:
     tls = trusting(settings.authorities)
 
     async def fetch(url: str) -> bytes:
-        return await JsonEndpoint(Remote(url, tls), timeout=timeout).get()
+        return await JsonEndpoint(Remote(url, tls), timeout=timeout, accept=ACCEPT).get()
 
     return fetch
 
@@ -134,12 +136,23 @@ class KeySource:
         document = await self._fetch(where)
         keys = read_jwks(_object(document), self._settings.algorithms)
         if not keys:
-            raise KeyUnfit("the published key set has no key that we can use")
+            raise KeyUnfit(_why_unusable(_object(document), self._settings.algorithms))
         if document != self._document or not self.ready:
             self._document = document
             self.ready = True
             self._changed(self._settings.url, keys)
             log.info("oidc.keys_fetched", extra={"issuer": self._settings.url, "keys": len(keys)})
+
+
+def _why_unusable(document: dict[str, object], accepted: Collection[str]) -> str:
+    """Why no key of a set is usable: its algorithms are not accepted, or it has none we know."""
+    published = sorted({key.algorithm for key in read_jwks(document, ALGORITHMS)})
+    if not published:
+        return "the published key set has no key that we can use"
+    return (
+        f"the published keys are for {', '.join(published)}, and only "
+        f"{', '.join(accepted)} is accepted from this issuer (--oidc-signing-algs)"
+    )
 
 
 def _object(body: bytes) -> dict[str, object]:

@@ -187,6 +187,6 @@ _OPENID: dict[str, tuple[str, str, dict[str, Any], tuple[str, ...]]] = {
         "getServiceAccountIssuerOpenIDKeyset",
         "The keys that verify tokens of service accounts, as a JSON Web Key Set.",
         {"type": "object"},
-        ("application/jwk-set+json",),
+        (openid.JWK_SET, JSON),
     ),
 }

@@ -5,6 +5,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from orchid.access.oidc.authenticator import OidcAuthenticator
@@ -13,8 +14,8 @@ from orchid.access.oidc.configuration import (
     IssuerSettings,
     read_configuration,
 )
-from orchid.access.oidc.keys import Fetch
-from orchid.credentials.keys import SigningKey, generate
+from orchid.access.oidc.keys import Fetch, fetching
+from orchid.credentials.keys import SigningKey, b64url_encode, generate
 from orchid.credentials.tokens import TokenSigner
 from orchid.engine.interfaces import Rejected
 from orchid.expressions.cel import Expression, ExpressionInput
@@ -22,7 +23,7 @@ from orchid.outbound.failures import AnswerRefused
 from orchid.wire.naming import ORCH
 from tests.extras import needs_cel
 from tests.unit.access.presenting import API, START, FakeClock
-from tests.unit.outbound.loopback import PEM, serving
+from tests.unit.outbound.loopback import OK, PEM, serving
 
 A, B = "https://a.example", "https://b.example/tenant"
 KEY_A, KEY_B, NEW_KEY = generate(), generate(), generate()
@@ -606,3 +607,41 @@ async def test_garbage_is_left_to_others(text: str) -> None:
     tokens = await authenticator(Web((A, KEY_A)))
 
     assert await tokens.authenticate_token(text, API) is None
+
+
+async def test_an_algorithm_that_is_not_accepted_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """To the caller of a review and in the log: the setting is what has to change."""
+    settings = msgspec.structs.replace(SETTINGS, algorithms=("RS256",))
+    tokens = await authenticator(Web((A, KEY_A)), settings)
+
+    text = await refusal(tokens.authenticate_token(token(), API))
+
+    problem = tokens.sources[A].problem
+    assert "the signature algorithm ES256 is not accepted from this issuer, only RS256" in text
+    assert "the published keys are for ES256, and only RS256 is accepted" in problem
+    assert "--oidc-signing-algs" in text
+    assert [record.problem for record in caplog.records if hasattr(record, "problem")] == [problem]
+
+
+async def test_an_algorithm_that_nobody_knows_is_not_repeated() -> None:
+    """What a stranger writes into a header is in no answer."""
+    tokens = await authenticator(Web((A, KEY_A)))
+    head, body, tail = token(NEW_KEY).split(".")
+    odd = b64url_encode(b'{"alg":"canary","kid":"other"}').decode()
+
+    text = await refusal(tokens.authenticate_token(f"{odd}.{body}.{tail}", API))
+
+    assert head != odd
+    assert text == "oidc: verify token: invalid signature, no keys found"
+
+
+async def test_documents_are_asked_for_by_every_media_type_of_theirs() -> None:
+    """An API server sends its keys as application/jwk-set+json alone (406 otherwise)."""
+    async with serving(OK) as server:
+        settings = msgspec.structs.replace(SETTINGS, authorities=PEM)
+        await fetching(settings)(server.url)
+
+    head = server.requests[0].partition(b"\r\n\r\n")[0]
+    assert b"Accept: application/json, application/jwk-set+json, */*" in head.split(b"\r\n")
