@@ -1,8 +1,14 @@
 """A restored backup revives no credential that was taken back since."""
 
+import contextlib
+import http.client
+import ssl
+import time
 from pathlib import Path
 
-from tests.e2e.serving import running_server
+from cryptography import x509
+
+from tests.e2e.serving import Server, running_server
 from tests.e2e.test_commands import Person
 
 
@@ -36,3 +42,58 @@ def test_a_revocation_made_after_the_backup_is_named_and_kept(tmp_path: Path) ->
     assert f"revocations made since, which the server keeps: {name}" in restored
     assert "does not accept the credential" in refused.stderr
     assert "revocation.put_back" in log
+
+
+def test_a_certificate_issued_and_revoked_after_the_backup_stays_on_the_list(
+    tmp_path: Path,
+) -> None:
+    """The backup knows neither the certificate nor its revocation; list and ledger have both."""
+    data, copy, home = tmp_path / "data", tmp_path / "copy.db", tmp_path / "home"
+    home.mkdir()
+    person = Person(home, data / "admin.kubeconfig")
+    with running_server(data) as server:
+        person.types("backup", str(copy), "--data-dir", str(data))
+        person.types("csr", "new", "mallory")
+        person.types("csr", "approve", "mallory")
+        person.types("csr", "fetch", "mallory")
+        person.types("revoke", "csr/mallory", "--reason", "keyCompromise")
+        leaf = x509.load_pem_x509_certificate((home / "mallory.crt").read_bytes())
+        listed(server, leaf.serial_number)
+        server.stop()
+
+    person.types("restore", str(copy), "--data-dir", str(data))
+    with running_server(data, port=server.port) as again:
+        entry = listed(again, leaf.serial_number)
+        [told] = until_logged(person, f'"serial":"{leaf.serial_number:x}"')
+
+    assert entry.extensions[0].value == x509.CRLReason(x509.ReasonFlags.key_compromise)
+    assert '"type":"certificate.revoked"' in told
+    assert '"restored":true' in told
+
+
+def until_logged(person: Person, text: str) -> list[str]:
+    """Wait until the ledger has entries with a text."""
+    until = time.monotonic() + 30
+    while True:
+        lines = person.types("ledger", "entries").stdout.splitlines()
+        if found := [line for line in lines if text in line]:
+            return found
+        assert time.monotonic() < until, "the ledger has no such entry"
+
+
+def listed(server: Server, serial: int) -> x509.RevokedCertificate:
+    """Wait until the published list has a certificate."""
+    trusted = ssl.create_default_context(cafile=str(server.data_dir / "ca.crt"))
+    until = time.monotonic() + 30
+    while True:
+        connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=trusted)
+        with contextlib.closing(connection):
+            connection.request("GET", "/crl/cluster.crl")
+            answer = connection.getresponse()
+            data = answer.read()
+        if answer.status == 200:
+            found = x509.load_der_x509_crl(data).get_revoked_certificate_by_serial_number(serial)
+            if found is not None:
+                return found
+        assert time.monotonic() < until, "the certificate is not on the list"
+        time.sleep(0.05)

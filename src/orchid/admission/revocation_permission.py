@@ -162,6 +162,7 @@ class RevocationPermission(AdmissionPolicy):
             signer_name=record.signer_name,
             serial_number=record.serial_number,
             request_name=record.request.name,
+            authority_key=record.authority_key,
         )
         for field in named.__struct_fields__:
             given, actual = getattr(named, field), getattr(known, field)

@@ -1,9 +1,9 @@
 """A copy of all revocations in a file, so that an old backup makes no revoked credential valid.
 
 Each change is appended as a line (credentials/kept_revocations.py). When a server starts on a
-restored database, it puts back what the file has and the database lacks, unless the revocation has
-expired. A file that cannot be written is tried again. With etcd there is no file: whoever restores
-etcd has to take care of that.
+restored database, it stores every revocation of the file that the database lacks, unless it has
+expired, together with an entry of the ledger, which the restore has rolled back too. A file that
+cannot be written is tried again. With etcd there is no file: a restore of etcd loses revocations.
 """
 
 import asyncio
@@ -17,7 +17,8 @@ from orchid.credentials import kept_revocations
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import ObjectChange
 from orchid.engine.cache.objects import stored_form
-from orchid.kinds.credential_revocation import CredentialRevocation
+from orchid.kinds.credential_revocation import CredentialRevocation, restored
+from orchid.ledger import places
 from orchid.settings.checking import Settings
 from orchid.store.interface import ABSENT, Change, RevisionConflict, Store
 
@@ -58,10 +59,11 @@ class RevocationCopy:
             except msgspec.MsgspecError:
                 log.error("revocation.unreadable", extra={"key": key})
                 continue
-            if found.status.expires is not None and found.status.expires <= now:
+            if found.has_expired(now):
                 continue
+            entry = places.pending([restored(found)], found.metadata.uid, now)
             try:
-                await self._store.commit([Change(key, stored_form(found), ABSENT)])
+                await self._store.commit([Change(key, stored_form(found), ABSENT), *entry])
             except RevisionConflict:
                 continue  # another server was faster
             log.warning("revocation.put_back", extra={"revocation": found.name})

@@ -1,7 +1,8 @@
 """Remove revocations whose work is done: what they take back has ended by itself.
 
 Reads    all credentialrevocations, at start and then every hour
-Deletes  those past `status.expires`, and those of accounts that are gone or were made anew since
+Deletes  those past `status.expires` (of certificates: a week later, when lists no longer need
+         them), and those of accounts that are gone or were made anew since
 Never    one whose end nobody knows: of tokens that do not end by themselves
 """
 
@@ -33,8 +34,7 @@ class CleanRevocations(Sweeper):
                 await self._client.delete_gone(CredentialRevocation, found)
 
     async def _is_over(self, found: CredentialRevocation, oldest: datetime) -> bool:
-        expires = found.status.expires
-        if expires is not None and expires < oldest:
+        if found.has_expired(oldest):
             return True
         made = found.metadata.creation_timestamp
         if found.account is None or made is None or made > oldest:

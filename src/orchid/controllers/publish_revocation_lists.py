@@ -1,13 +1,15 @@
-"""Publish a certificate revocation list for each authority, for everyone who does not ask us.
+"""Publish a certificate revocation list for each authority, for verifiers that do not ask the API.
 
-Reads   issuedcertificates that are revoked; certificateauthorities that are Ready, and their keys
+Reads   credentialrevocations; issuedcertificates (`spec` only) of signers that were revoked as a
+        whole; certificateauthorities that are Ready, and their keys
 Writes  ConfigMaps in the system namespace that hold the lists (credentials/stored_list.py)
-Never   lists a certificate of an authority that we do not run
+Never   reads issuedcertificates/status; lists a certificate of an authority that is not ours
 
-A list is signed anew at each revocation and once a day, off the event loop. Only the leader does
-so, and all servers serve what is stored, so everybody gets the same list from any of them. Its
-number is the time in nanoseconds: not even a restored backup makes it go back. An entry stays until
-a week after its certificate's end, which is longer than any list lasts.
+A list has all revoked certificates that its key signed, for whichever signer: two authorities with
+one key publish the same entries. Lists are signed at each revocation and once a day, off the event
+loop, by the leader; all servers serve what is stored. The number of a list is the time in
+nanoseconds, so that it does not go back after a restore. An entry stays for a week after the end of
+its certificate.
 """
 
 import asyncio
@@ -15,13 +17,20 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
 from orchid.controllers.follow_authorities import AuthorityFollower, AuthorityKeys
+from orchid.controllers.revoked_serials import (
+    ListEntry,
+    RevokedSerials,
+    SerialOfKey,
+    group_of,
+    named_certificate,
+)
 from orchid.controllers.runtime.context import ControllerContext, Signer
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import EventRecorder
@@ -31,6 +40,7 @@ from orchid.credentials.authority import Authority
 from orchid.credentials.refusals import NotPermittedToSign, Refusal
 from orchid.credentials.revocation_list import UNSPECIFIED, Edition, RevokedCertificates
 from orchid.kinds.config_map import ConfigMap
+from orchid.kinds.credential_revocation import CredentialRevocation
 from orchid.kinds.issued_certificate import IssuedCertificate
 from orchid.kinds.role import CORE, READ, rule
 from orchid.wire.errors import Expired
@@ -44,41 +54,31 @@ log = logging.getLogger(__name__)
 RENEWED_AFTER: Final = timedelta(days=1)
 LASTS: Final = timedelta(days=7)
 BACKDATE: Final = timedelta(minutes=5)  # clocks differ
-KEPT_AFTER_END: Final = LASTS
-REVOKED: Final = ListSelection(IssuedCertificate, fields="status.revoked=true")
+REVOCATIONS: Final = ListSelection(CredentialRevocation)
 CANNOT_AGAIN: Final = 3600.0  # seconds until an authority that may not sign lists is asked again
 KEY_AGAIN: Final = 30.0  # seconds until the key of an authority is looked for again
 
 
 class PublishedList(msgspec.Struct):
-    """What goes into the list of one authority."""
+    """One list: the authority that signs it, and the signers whose certificates may be in it."""
 
     authority: Callable[[], Authority]
     signers: frozenset[str]
-    entries: RevokedCertificates = msgspec.field(default_factory=RevokedCertificates)
-    ends: dict[int, datetime] = msgspec.field(default_factory=dict)
 
-    def lists(self, record: IssuedCertificate) -> bool:
-        """Whether a certificate was signed with the key that signs this list."""
-        spec = record.spec
-        return (
-            spec.signer_name in self.signers and spec.authority_key == self.authority().key_id.hex()
-        )
+    def groups(self) -> list[str]:
+        """The groups of certificates in this list: those that the authority's key signed."""
+        key = self.authority().key_id.hex()
+        unnamed = [group_of("", signer) for signer in sorted(self.signers)]
+        return [key, *unnamed] if key else unnamed
 
-    def take(self, record: IssuedCertificate, *, revoked: bool) -> None:
-        serial, told = int(record.spec.serial_number, 16), record.status.revoked
-        if revoked and told and told.time and record.spec.not_after:
-            self.entries.add(serial, told.time, told.reason or UNSPECIFIED)
-            self.ends[serial] = record.spec.not_after
-        else:
-            self.entries.remove(serial)
-            self.ends.pop(serial, None)
 
-    def forget_ended(self, now: datetime) -> None:
-        limit = now - KEPT_AFTER_END
-        for serial in [serial for serial, end in self.ends.items() if end < limit]:
-            self.entries.remove(serial)
-            del self.ends[serial]
+class AuthorityWide(NamedTuple):
+    """A revocation of all certificates of a signer that were issued until some time."""
+
+    name: str
+    until: datetime
+    when: datetime
+    reason: str
 
 
 class PublishRevocationLists(Worker[str, None]):
@@ -88,17 +88,26 @@ class PublishRevocationLists(Worker[str, None]):
     def __init__(
         self, client: Client, signers: Mapping[str, Signer], names: Naming, clock: Clock
     ) -> None:
-        """`signers`: those of the platform; authorities of one's own are followed."""
+        """`signers`: those of the platform; CertificateAuthorities are followed."""
         super().__init__()
         self._client = client
         self._signers = signers
         self._authorities = AuthorityFollower(client)
         self._own = AuthorityKeys(client, names, self._authorities)
-        self._lists: dict[str, PublishedList] = {}
         self._home = names.system_namespace
         self._clock = clock
+        self._clear()
+
+    def _clear(self) -> None:
+        self._lists: dict[str, PublishedList] = {}
+        self._own_names: dict[str, list[str]] = {}  # lists of CertificateAuthorities, by group
+        self._revoked = RevokedSerials()
+        self._wide: dict[str, dict[str, AuthorityWide]] = {}  # by signer and name
+        self._loading: set[str] = set()  # selections that have not been listed completely
+        self._loaded = False
 
     async def follow(self, start: Start) -> None:
+        self._clear()
         self._authorities.forget()
         changed = asyncio.Event()
         start(self._authorities.follow(lambda _authority: changed.set()))
@@ -106,7 +115,10 @@ class PublishRevocationLists(Worker[str, None]):
         known = self._certificates()
         own = await self._own_lists()
         self._lists = {**own, **platform_lists(self._signers)}
-        start(self._follow_revoked())
+        for name, one in own.items():
+            for group in one.groups():
+                self._own_names.setdefault(group, []).append(name)
+        start(self._follow_revocations(start))
         if len(own) < len(known):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._another(known, changed), KEY_AGAIN)
@@ -115,7 +127,7 @@ class PublishRevocationLists(Worker[str, None]):
         raise Expired("another authority signs now")
 
     async def _another(self, known: dict[str, str], changed: asyncio.Event) -> None:
-        """Wait until other authorities are Ready, or others' certificates."""
+        """Wait until other authorities are Ready, or have other certificates."""
         while self._certificates() == known:
             await changed.wait()
             changed.clear()
@@ -137,33 +149,101 @@ class PublishRevocationLists(Worker[str, None]):
                 found[made.list_name] = PublishedList(made.authority, frozenset((signer,)))
         return found
 
-    async def _follow_revoked(self) -> None:
-        listed = False
-        async with contextlib.aclosing(self._client.follow(REVOKED)) as batches:
-            async for batch in batches:
-                changed = {name for event in batch for name in self._take(event)}
-                listed = listed or not batch
-                for name in (changed if batch else self._lists) if listed else ():
-                    self.queue.add(name)
+    # -- what is revoked ---------------------------------------------------------------------
 
-    def _take(self, event: WatchedChange[IssuedCertificate]) -> list[str]:
-        """Put one event into the lists; say into which."""
+    async def _follow_revocations(self, start: Start) -> None:
+        """Load all revocations, then the records of signers that were revoked as a whole."""
+        async with contextlib.aclosing(self._client.follow(REVOCATIONS)) as batches:
+            async for batch in batches:
+                self._publish({group for event in batch for group in self._take(event)})
+                if batch or self._loaded or self._loading:
+                    continue
+                self._loading = set(self._wide)
+                for signer in self._wide:
+                    start(self._follow_issued(signer))
+                self._finish_loading()
+
+    async def _follow_issued(self, signer: str) -> None:
+        """Put every certificate of a signer into lists that an authority-wide revocation names."""
+        selection = ListSelection(IssuedCertificate, fields=f"spec.signerName={signer}")
+        async with contextlib.aclosing(self._client.follow(selection)) as batches:
+            async for batch in batches:
+                self._publish({group for event in batch for group in self._take_issued(event)})
+                if not batch and signer in self._loading:
+                    self._loading.discard(signer)
+                    self._finish_loading()
+
+    def _finish_loading(self) -> None:
+        if not self._loading:
+            self._loaded = True
+            for name in self._lists:
+                self.queue.add(name)
+
+    def _publish(self, groups: set[str]) -> None:
+        """Have the lists with some groups signed again."""
+        if self._loaded and groups:
+            names = {name for group in groups for name in self._own_names.get(group, ())}
+            # The key of a platform authority may change at any time: it is a file.
+            platform = platform_lists(self._signers).items()
+            names |= {name for name, one in platform if not groups.isdisjoint(one.groups())}
+            for name in names:
+                self.queue.add(name)
+
+    def _take(self, event: WatchedChange[CredentialRevocation]) -> list[str]:
+        """Apply a change of one revocation; return the groups that changed."""
+        found, deleted = event.object, event.type == DELETED
+        expires = found.status.expires
+        if deleted and expires is not None and expires <= self._clock.now():
+            return []  # it is removed as expired; entries stay for a while
+        if found.spec.authority:
+            self._take_wide(found, deleted=deleted)
+            return []
+        named = named_certificate(found)
+        if named is None:
+            return []
+        which, entry = named
+        if deleted:
+            self._revoked.drop(found.name, which)
+        elif not self._revoked.put(found.name, which, entry):
+            return []  # another part of the revocation changed
+        return [which.group]
+
+    def _take_wide(self, found: CredentialRevocation, *, deleted: bool) -> None:
+        target, when = found.spec.authority, found.metadata.creation_timestamp
+        if target is None or target.issued_before is None or when is None:
+            return
+        known = self._wide.setdefault(target.signer_name, {})
+        if (self._loaded or self._loading) and deleted == (found.name in known):
+            raise Expired("the certificates of a signer have to be read again")
+        if not deleted:
+            reason = found.spec.reason or UNSPECIFIED
+            known[found.name] = AuthorityWide(found.name, target.issued_before, when, reason)
+
+    def _take_issued(self, event: WatchedChange[IssuedCertificate]) -> list[str]:
+        """Apply one record of a signer that was revoked as a whole."""
         record = event.object
-        found = [name for name, one in self._lists.items() if one.lists(record)]
-        for name in found:
-            self._lists[name].take(record, revoked=event.type != DELETED)
-        return found
+        spec, issued = record.spec, record.metadata.creation_timestamp
+        if event.type == DELETED or issued is None:
+            return []  # it ended; its entry stays for a while
+        group = group_of(spec.authority_key, spec.signer_name)
+        which = SerialOfKey(group, int(spec.serial_number, 16))
+        hit = [one for one in self._wide.get(spec.signer_name, {}).values() if issued <= one.until]
+        entries = [(one.name, ListEntry(one.when, one.reason, spec.not_after)) for one in hit]
+        changed = [self._revoked.put(name, which, entry) for name, entry in entries]
+        return [group] if any(changed) else []
+
+    # -- publishing --------------------------------------------------------------------------
 
     async def attend(self, key: str, value: None) -> float | None:
+        if not self._loaded:
+            return None  # every list is queued when all revocations are known
         wanted, now = self._lists.get(key), self._clock.now()
         if wanted is None:
-            return None  # its authority is gone; the last list stays until it runs out
-        wanted.forget_ended(now)
-        number = int(now.timestamp() * 1_000_000) * 1000
-        edition = Edition(number, now - BACKDATE, now + LASTS)
-        authority, entries = wanted.authority(), wanted.entries.copy()
+            return None  # its authority is gone; the last list stays until it expires
+        self._revoked.forget_ended(now)
+        authority, entries = wanted.authority(), self._revoked.of(wanted.groups())
         try:
-            data = await asyncio.to_thread(authority.sign_revocation_list, entries, edition)
+            edition, data = await asyncio.to_thread(_signed, authority, entries, now)
         except NotPermittedToSign as refusal:
             log.warning("crl.not_published", extra={"authority": key, "why": str(refusal)})
             return CANNOT_AGAIN
@@ -200,6 +280,17 @@ class PublishRevocationLists(Worker[str, None]):
         return ConfigMap(metadata=meta, binary_data={stored_list.DATA: data})
 
 
+def _signed(
+    authority: Authority, entries: RevokedCertificates, now: datetime
+) -> tuple[Edition, bytes]:
+    """Sign a list; it is dated back for clocks that are slow, but not before its entries."""
+    begin, newest = now - BACKDATE, entries.newest()
+    if newest is not None and newest > begin:
+        begin = newest
+    edition = Edition(int(now.timestamp() * 1_000_000) * 1000, begin, now + LASTS)
+    return edition, authority.sign_revocation_list(entries, edition)
+
+
 def platform_lists(signers: Mapping[str, Signer]) -> dict[str, PublishedList]:
     """One list for each authority of the platform signers, by the name of the authority."""
     found: dict[str, PublishedList] = {}
@@ -219,7 +310,11 @@ CONTROLLER = ControllerDeclaration(
     long_name="revocation-list-publisher-controller",
     account="revocation-list-publisher",
     rights=lambda names: (
-        rule(READ, names.identity, ("certificateauthorities", "issuedcertificates")),
+        rule(
+            READ,
+            names.identity,
+            ("certificateauthorities", "credentialrevocations", "issuedcertificates"),
+        ),
     ),
     rights_at_home=lambda names: (
         rule(("create", "delete", "get", "update"), CORE, ("configmaps",)),

@@ -1,9 +1,9 @@
 """The body of a certificate revocation list, complete and of version 2 (RFC 5280 section 5).
 
-`RevokedCertificates` holds what one authority has taken back, each entry encoded once, so that a
+`RevokedCertificates` holds the revoked certificates of one key, each entry encoded once, so that a
 list of a hundred thousand costs little more than its signature: `Authority.sign_revocation_list`.
 There is no issuing distribution point, because verifiers then take the list for a part of one,
-and no delta. Nothing here signs or decides what is taken back.
+and no delta. Nothing here signs or decides what is revoked.
 """
 
 import datetime
@@ -14,6 +14,12 @@ from cryptography import x509
 from orchid.credentials import der
 from orchid.credentials.certificate_body import encode_authority_key, encode_extension
 from orchid.credentials.refusals import BadRevocation, UnsoundCertificate, panics_as
+
+LISTED_AFTER_END = datetime.timedelta(days=7)
+"""Time for which an entry stays in lists after the end of its certificate.
+
+RFC 5280 section 3.3 wants it in one list that was issued after the end; lists are issued daily.
+"""
 
 UNSPECIFIED = "unspecified"
 # Section 5.3.1. `removeFromCRL` is left out: it is for deltas alone.
@@ -49,33 +55,39 @@ _ENCODED_REASONS = {
 
 
 class RevokedCertificates:
-    """What one authority has taken back, by serial number, ready to be put into a list."""
+    """Revoked certificates by serial number, ready to be put into a list."""
 
     def __init__(self) -> None:
         self._entries: dict[int, bytes] = {}
+        self._dates: dict[int, datetime.datetime] = {}
 
     def add(self, serial: int, when: datetime.datetime, reason: str = UNSPECIFIED) -> None:
-        """Take a certificate back; said again, the later word counts."""
+        """Add a serial number; a later call overwrites it."""
         if serial < 0 or serial.bit_length() > _MAX_NUMBER_BITS:
             raise BadRevocation("a serial number is not negative and has at most 20 octets")
         if reason not in _ENCODED_REASONS:
             raise BadRevocation(f"the reason is not one of {', '.join(REASONS)}")
+        self._dates[serial] = when.replace(microsecond=0)
         self._entries[serial] = der.encode(
             der.SEQUENCE,
             der.encode_integer(serial),
-            der.encode_time(when.replace(microsecond=0)),
+            der.encode_time(self._dates[serial]),
             _ENCODED_REASONS[reason],
         )
 
     def remove(self, serial: int) -> None:
-        """Let a certificate out of the list: its hold is lifted, or it is long over."""
+        """Remove a serial number: its hold was lifted, or the certificate ended long ago."""
         self._entries.pop(serial, None)
+        self._dates.pop(serial, None)
 
-    def copy(self) -> "RevokedCertificates":
-        """The same, to be written elsewhere while this one goes on."""
-        other = RevokedCertificates()
-        other._entries = dict(self._entries)
-        return other
+    def update(self, other: "RevokedCertificates") -> None:
+        """Add all entries of another."""
+        self._entries.update(other._entries)
+        self._dates.update(other._dates)
+
+    def newest(self) -> datetime.datetime | None:
+        """The latest date of an entry; None without entries."""
+        return max(self._dates.values(), default=None)
 
     def __len__(self) -> int:
         return len(self._entries)

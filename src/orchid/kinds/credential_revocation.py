@@ -12,11 +12,12 @@ back has ended by itself.
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Annotated, Any, Final
 
 from msgspec import field
 
-from orchid.credentials.revocation_list import REASONS, UNSPECIFIED
+from orchid.credentials.revocation_list import LISTED_AFTER_END, REASONS, UNSPECIFIED
 from orchid.engine.kind import Column, Endpoint, Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
@@ -60,6 +61,9 @@ class RevokedCertificate(Wire):
     serial_number: Annotated[str, proto(3), describe("Its number, in hex.")] = ""
     request_name: Annotated[
         str, proto(4), describe("The request that it was issued for, if there is one such.")
+    ] = ""
+    authority_key: Annotated[
+        str, proto(5), describe("The identifier of the key that signed it, in hex.")
     ] = ""
 
 
@@ -176,6 +180,15 @@ class CredentialRevocation(Object):
         """Namespace and name of the account whose tokens are taken back, if one is named."""
         named = self.spec.account or self.spec.token
         return (named.namespace, named.name) if named and named.name else None
+
+    def has_expired(self, now: Time) -> bool:
+        """Whether nothing needs it any more; lists name a certificate for some days after its end.
+
+        False if its end is not known.
+        """
+        is_listed = self.spec.certificate is not None or self.spec.authority is not None
+        kept = LISTED_AFTER_END if is_listed else timedelta()
+        return self.status.expires is not None and self.status.expires + kept <= now
 
     def outlives_account(self, made: Time | None) -> bool:
         """Whether every token it means is refused anyway, by when the account of today was made.
@@ -304,21 +317,29 @@ def revocations(
     ended = told.status.expires is not None and told.status.expires <= request.now
     if new is None and (ended or not told.is_hold):
         return  # it has done its work: any other is not deleted before
-    spec, clear, sealed = told.spec, {}, {}
+    yield _fact(told, "released" if new is None else "revoked", request.user.username)
+
+
+def restored(found: CredentialRevocation) -> Fact:
+    """For the ledger: a revocation that a restored backup lacked and the server put back."""
+    return _fact(found, "revoked", "", restored=True)
+
+
+def _fact(found: CredentialRevocation, event: str, by: str, **more: Any) -> Fact:
+    spec, clear, sealed = found.spec, {}, {}
     if spec.certificate:
-        found = spec.certificate
-        clear = {"sha256": found.sha256, "signer": found.signer_name, "serial": found.serial_number}
+        named = spec.certificate
+        clear = {"sha256": named.sha256, "signer": named.signer_name, "serial": named.serial_number}
     elif spec.authority:
         clear = {"signer": spec.authority.signer_name}
     elif spec.token:
         sealed = {"jti": spec.token.jti}
     elif spec.account:
         sealed = {"account": f"{spec.account.namespace}/{spec.account.name}"}
-    what = "".join(spec.targets)
-    yield Fact(
-        f"{what}.{'revoked' if new is not None else 'released'}",
-        {**clear, "reason": spec.reason or "unspecified"},
-        {**sealed, "name": told.name, "by": request.user.username},
+    return Fact(
+        f"{''.join(spec.targets)}.{event}",
+        {**clear, **more, "reason": spec.reason or "unspecified"},
+        {**sealed, "name": found.name, "by": by},
     )
 
 

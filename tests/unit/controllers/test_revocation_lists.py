@@ -21,6 +21,7 @@ from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.credential_revocation import (
     CredentialRevocation,
     CredentialRevocationSpec,
+    RevokedAuthority,
     RevokedCertificate,
 )
 from orchid.kinds.event import Event
@@ -419,3 +420,79 @@ async def test_an_authority_of_ones_own_has_a_list_of_its_own(world: Beside) -> 
         assert len(await list_of(world, 1, "web")) == 1
 
     assert len(x509.load_der_x509_crl(await fetched(world))) == 0
+
+
+async def test_two_authorities_with_one_key_publish_the_same_entries(world: Beside) -> None:
+    """Each list is complete for its issuer and key, whichever signer issued a certificate."""
+    async with world.running(*CONTROLLERS, KEEPER):
+        await bring_authority(world, "Shared CA")
+        for name, signer in (("web", SIGNER), ("mail", "example.com/mail")):
+            await create_authority(
+                world, name, key=None, subject=None, signerName=signer,
+                secretRef={"namespace": "pki", "name": "ca"},
+            )  # fmt: skip
+            await until_ready(world, name)
+            await world.request(name, HOST_REQUEST, signer=signer, usages=(), approved=True)
+            await world.until_like(Request, name, condition=lambda csr: csr.is_issued)
+            await revoke(world, name, "superseded")
+
+        web, mail = await list_of(world, 2, "web"), await list_of(world, 2, "mail")
+
+    assert {one.serial_number for one in web} == {one.serial_number for one in mail}
+
+
+async def test_a_list_has_no_entry_of_another_key(world: Beside) -> None:
+    """After the Secret of an authority got another key, its list names none of the old one."""
+    async with world.running(*CONTROLLERS, KEEPER):
+        await bring_authority(world, "First CA")
+        await from_secret(world)
+        await until_ready(world)
+        await world.request("host", HOST_REQUEST, signer=SIGNER, usages=(), approved=True)
+        await world.until_like(Request, "host", condition=lambda csr: csr.is_issued)
+        await revoke(world, "host", "superseded")
+        await list_of(world, 1, "web")
+
+        second = await bring_authority(world, "Second CA")
+        again = {"metadata": {"labels": {"look": "again"}}}
+        await world.admin.patch(CertificateAuthority, "web", "", again)
+        await world.until_like(
+            CertificateAuthority,
+            "web",
+            condition=lambda one: one.status.certificate.encode() == second.chain_pem,
+        )
+
+        assert len(await list_of(world, 0, "web")) == 0
+
+
+async def test_the_revocation_of_a_signer_lists_all_that_it_had_issued(world: Beside) -> None:
+    """What it issues later is not listed; a lifted hold empties the list."""
+    async with world.running(*CONTROLLERS, KEEPER):
+        before = {(await issued(world, name)).serial_number for name in ("a", "b")}
+        await list_of(world, 0)
+        spec = CredentialRevocationSpec(
+            authority=RevokedAuthority(signer_name=ORCH.client_signer), reason="certificateHold"
+        )
+        await world.admin.create(CredentialRevocation(metadata=ObjectMeta(name="all"), spec=spec))
+        await list_of(world, 2)
+        await issued(world, "later")
+        await revoke(world, "a", "keyCompromise")
+        both = await list_of(world, 2)
+
+        await world.admin.delete(CredentialRevocation, "all")
+        [left] = await list_of(world, 1)
+
+    assert {one.serial_number for one in both} == before
+    assert left.extensions[0].value == x509.CRLReason(x509.ReasonFlags.key_compromise)
+
+
+async def test_a_list_is_not_older_than_its_entries(world: Beside) -> None:
+    """thisUpdate is dated back for slow clocks, but never before a revocation in the list."""
+    async with world.running(*CONTROLLERS):
+        empty = await list_of(world, 0)
+        await issued(world, "lost")
+        await revoke(world, "lost", "keyCompromise")
+        found = await list_of(world, 1)
+
+    [entry] = found
+    assert found.last_update_utc >= entry.revocation_date_utc
+    assert empty.last_update_utc < entry.revocation_date_utc
