@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from orchid.admission import service_account
-from orchid.kinds.pod import PodFields
-from orchid.kinds.pod_references import PLACES
+from orchid.kinds.pod.pod import PodFields
+from orchid.kinds.pod.references import PLACES
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.schema import Fields, Node, Sequence, schema_of
 from tests.api.world import Api, api

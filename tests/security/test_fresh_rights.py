@@ -21,7 +21,7 @@ from orchid.kinds.credential_revocation import (
     RevokedCertificate,
 )
 from orchid.kinds.namespace import Namespace
-from orchid.kinds.pod import Pod
+from orchid.kinds.pod.pod import Pod
 from orchid.kinds.role_binding import RoleBinding
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount

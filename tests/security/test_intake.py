@@ -18,7 +18,8 @@ import pytest
 
 from orchid.engine.kind import LARGEST_REVIEW, Kind
 from orchid.engine.offload import LARGE_BYTES, THREADS, Offload, body_weight
-from orchid.kinds.pod import MOST_PARTS
+from orchid.kinds.pod.parts import MOST_SOURCES
+from orchid.kinds.pod.pod import MOST_PARTS
 from orchid.kinds.role import MOST_CONDITIONS as MOST_AGGREGATING
 from orchid.wire.codec import bounds, yaml_text
 from orchid.wire.codec.protobuf import sealed
@@ -30,7 +31,6 @@ from orchid.wire.meta import (
     MOST_MANAGERS,
     MOST_OWNERS,
 )
-from orchid.wire.pod_sources import MOST_SOURCES
 from orchid.wire.requirements import MOST_VALUES
 from orchid.wire.selection import LONGEST_SELECTOR, MOST_CONDITIONS
 from tests.api.world import Answer, Api

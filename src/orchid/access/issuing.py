@@ -21,7 +21,7 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import Randomness
 from orchid.kinds.node import Node
-from orchid.kinds.pod import Pod
+from orchid.kinds.pod.pod import Pod
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount
 from orchid.kinds.token_request import BoundObjectReference, IssuedToken, TokenRequest

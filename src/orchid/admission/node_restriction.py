@@ -20,8 +20,8 @@ from orchid.engine.request import Request, Target
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.lease import Lease
 from orchid.kinds.node import Node
-from orchid.kinds.pod import Pod
-from orchid.kinds.pod_references import items, reference_of
+from orchid.kinds.pod.pod import Pod
+from orchid.kinds.pod.references import items, reference_of
 from orchid.kinds.token_request import TokenRequest
 from orchid.wire.errors import ErrorSubject, Forbidden, NotFound
 from orchid.wire.meta import Object, OwnerReference

@@ -5,7 +5,7 @@ account does not exist is refused. It gets the account's pull secrets if it has 
 with a token unless the Pod, or else the account, declines.
 
 With the annotation for it, an account limits its Pods to the Secrets that it lists, in every place
-where a Pod can name one (kinds/pod_references.py). That holds for updates too: a Pod here keeps any
+where a Pod can name one (kinds/pod/references.py). That holds for updates too: a Pod here keeps any
 field, so what it may not begin with it may not come to either.
 
 A mirror Pod shows what a node runs by itself. It stays as it is, and has no account and no Secrets.
@@ -21,8 +21,8 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy, Randomness
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request
-from orchid.kinds.pod import Pod
-from orchid.kinds.pod_references import PLACES, items, leaves, located
+from orchid.kinds.pod.pod import Pod
+from orchid.kinds.pod.references import PLACES, items, leaves, located
 from orchid.kinds.service_account import DEFAULT_ACCOUNT, ServiceAccount
 from orchid.wire.errors import ErrorSubject, Forbidden
 from orchid.wire.naming import Naming

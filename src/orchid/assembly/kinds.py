@@ -23,7 +23,6 @@ from orchid.kinds import (
     lease,
     namespace,
     node,
-    pod,
     role,
     role_binding,
     secret,
@@ -34,6 +33,7 @@ from orchid.kinds import (
     token_request,
     token_review,
 )
+from orchid.kinds.pod import pod
 from orchid.wire.naming import Naming
 
 # A change of one of these may take rights away, so open watches are judged again.

@@ -14,7 +14,7 @@ from orchid.clock import Clock
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Sweeper
 from orchid.kinds.config_map import ConfigMap
-from orchid.kinds.pod import Pod
+from orchid.kinds.pod.pod import Pod
 from orchid.kinds.role import CORE, READ, rule
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount

@@ -6,7 +6,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from orchid.engine.request import Target
-from orchid.kinds import lease, namespace, node, pod, role, role_binding, secret, service_account
+from orchid.kinds import lease, namespace, node, role, role_binding, secret, service_account
+from orchid.kinds.pod import pod
 from orchid.kinds.role import ClusterRole, PolicyRule, Role
 from orchid.kinds.role_binding import ClusterRoleBinding, RoleBinding, RoleRef, Subject
 from orchid.wire.meta import ObjectMeta

@@ -14,7 +14,7 @@ from orchid.kinds.certificate_signing_request import (
     CertificateSigningRequest,
     CertificateSigningRequestSpec,
 )
-from orchid.kinds.pod import Pod
+from orchid.kinds.pod.pod import Pod
 from orchid.kinds.service_account import ServiceAccount
 from orchid.kinds.token_request import BoundObjectReference, TokenRequest, TokenRequestSpec
 from orchid.wire.errors import NotFound

@@ -12,7 +12,7 @@ from orchid.credentials.keys import SigningKey, generate
 from orchid.credentials.tokens import TokenSigner
 from orchid.engine.request import Request, Target
 from orchid.kinds.node import Node
-from orchid.kinds.pod import Pod
+from orchid.kinds.pod.pod import Pod
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount
 from orchid.kinds.token_request import (

@@ -14,7 +14,7 @@ from orchid.kinds.certificate_signing_request import (
 )
 from orchid.kinds.lease import Lease
 from orchid.kinds.node import Node
-from orchid.kinds.pod import Pod
+from orchid.kinds.pod.pod import Pod
 from orchid.kinds.token_request import BoundObjectReference, TokenRequest, TokenRequestSpec
 from orchid.wire.errors import ApiError, Forbidden, NotFound
 from orchid.wire.meta import ObjectMeta, OwnerReference

@@ -10,7 +10,7 @@ from orchid.controllers.clean_token_secrets import CleanTokenSecrets
 from orchid.controllers.label_token_secrets import LabelTokenSecrets
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.namespace import Namespace
-from orchid.kinds.pod import Pod
+from orchid.kinds.pod.pod import Pod
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.errors import Forbidden

@@ -7,7 +7,7 @@ import pytest
 
 from orchid.kinds.event import Event
 from orchid.kinds.node import Node
-from orchid.kinds.pod import Pod
+from orchid.kinds.pod.pod import Pod
 from orchid.wire.codec.documents import decoder_of, encode
 from orchid.wire.codec.protobuf import message_of
 from orchid.wire.meta import Object

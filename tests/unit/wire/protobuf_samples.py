@@ -38,8 +38,8 @@ NUMBERS = Path(__file__).parents[2] / "data" / "protobuf"
 
 def _kinds() -> dict[str, type[Object]]:
     found = {}
-    for module in pkgutil.iter_modules(orchid.kinds.__path__):
-        names = vars(importlib.import_module(f"orchid.kinds.{module.name}"))
+    for module in pkgutil.walk_packages(orchid.kinds.__path__, "orchid.kinds."):
+        names = vars(importlib.import_module(module.name))
         for value in names.values():
             if isinstance(value, type) and issubclass(value, Object) and value is not Object:
                 found[value.__name__] = value

@@ -23,8 +23,8 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import Decision, PromptAuthorizer, Verdict
 from orchid.engine.request import Target
-from orchid.kinds.pod import Pod
-from orchid.kinds.pod_references import PLACES, leaves
+from orchid.kinds.pod.pod import Pod
+from orchid.kinds.pod.references import PLACES, leaves
 from orchid.kinds.self_subject_rules_review import RuleLister, SubjectRulesReviewStatus
 from orchid.wire.errors import BadRequest
 from orchid.wire.naming import Naming

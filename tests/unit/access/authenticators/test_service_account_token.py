@@ -23,7 +23,7 @@ from orchid.credentials.tokens import (
 )
 from orchid.engine.interfaces import Authenticated, Rejected
 from orchid.kinds.node import Node
-from orchid.kinds.pod import Pod
+from orchid.kinds.pod.pod import Pod
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.meta import Object, ObjectMeta

@@ -8,7 +8,7 @@ import pytest
 from orchid.access.authorizers.node import NodeAuthorizer
 from orchid.engine.interfaces import Verdict
 from orchid.engine.request import Target
-from orchid.kinds.pod import Pod
+from orchid.kinds.pod.pod import Pod
 from orchid.wire.naming import ORCH
 from orchid.wire.user import UserInfo
 from tests.unit.access.policy_world import BOB, ask, ask_path, meta, policy_world

@@ -14,10 +14,10 @@ from orchid.engine.kind import Column, Endpoint, Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
+from orchid.kinds.pod.parts import Container, EphemeralContainer, Volume
 from orchid.wire.fields import FieldError, Path, forbidden, invalid, type_invalid
 from orchid.wire.meta import Object, Time
 from orchid.wire.naming import Naming
-from orchid.wire.pod_sources import Container, EphemeralContainer, Volume
 from orchid.wire.references import LocalObjectReference
 from orchid.wire.rules.names import subdomain_errors
 from orchid.wire.struct import Wire, at_most, describe, merge_key, proto, replace, shaped_like
