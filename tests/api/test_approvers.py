@@ -6,15 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.x509.oid import NameOID
 
 from orchid.ledger import places
 from orchid.ledger.entries import object_seal, seal
 from orchid.store.interface import Span
 from tests.api.test_ledger import sequenced
 from tests.api.world import BOB, Api
+from tests.security.certified import cluster_authority
 from tests.unit.credentials import samples
 
 REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"
@@ -58,19 +56,16 @@ async def asked(server: Api) -> None:
     assert answer.status == 201, answer.text
 
 
-def certificate(ends_in: datetime.timedelta) -> bytes:
-    """A certificate, as a program that signs for itself would send it."""
-    now = datetime.datetime.now(datetime.UTC)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bob")])
-    made = x509.CertificateBuilder(
-        name, name, samples.P256.public_key(), 77, now - datetime.timedelta(hours=2), now + ends_in
-    ).sign(samples.P256, hashes.SHA256())
-    return made.public_bytes(serialization.Encoding.PEM)
+def certificate(server: Api, hours: int) -> bytes:
+    """A certificate, as a program that has the authority's key would send it."""
+    now = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=hours - 1)
+    authority = cluster_authority(server.server.files.path)
+    return samples.certificate_for(authority, samples.request("bob", ()), now=now)
 
 
 async def signed(server: Api, hours: int = 1) -> Any:
-    """Give the request a certificate; return its record."""
-    chain = base64.b64encode(certificate(datetime.timedelta(hours=hours))).decode()
+    """Give the request a certificate that ends in so many hours; return its record."""
+    chain = base64.b64encode(certificate(server, hours)).decode()
     answer = await server.call(
         "PATCH",
         f"{REQUESTS}/r/status",
@@ -177,16 +172,16 @@ async def test_the_name_is_nowhere_once_both_objects_are_gone(server: Api) -> No
     """The request and the record held it; the ledger has it sealed, with a uid that is gone."""
     await asked(server)
     await approve(server, ACTING)
-    await signed(server, hours=-1)
+    record = (await signed(server, hours=-1))["serialNumber"]
     await sequenced(server)
     store = server.server.store
     held = [one.key for one in (await store.read(Span.all())).records if b"carol" in one.value]
 
-    for place in (f"{REQUESTS}/r", f"{ISSUED}/4d"):
+    for place in (f"{REQUESTS}/r", f"{ISSUED}/{record}"):
         assert (await server.call("DELETE", place)).status == 200
 
     left = (await store.read(Span.all())).records
-    assert [key.rpartition("/")[2] for key in held] == ["r", "4d"]
+    assert [key.rpartition("/")[2] for key in held] == ["r", record]
     assert not [record.key for record in left if b"carol" in record.value]
     entries = b"".join(one.value for one in left if one.key.startswith("~ledger/entries/"))
     assert b"request.approved" in entries

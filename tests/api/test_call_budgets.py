@@ -18,10 +18,8 @@ from types import CodeType
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 import orchid
 from orchid.credentials.authority import Authority
@@ -30,6 +28,7 @@ from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.server.sockets.connection import Connection
 from orchid.server.sockets.listener_state import ConnectionLimits, ListenerState, plain
 from tests.api.world import ADMIN, Api, api
+from tests.security.certified import cluster_authority
 from tests.unit.credentials import samples
 from tests.unit.credentials.samples import CLIENT_USAGES, NOW
 
@@ -38,6 +37,7 @@ WARM, COUNTED = 10, 20
 ACCOUNTS = "/api/v1/namespaces/calls/serviceaccounts"
 AUTHENTICATION = "authentication.orch.io/v1"
 REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"
+ISSUED = "/apis/identity.orch.io/v1alpha1/issuedcertificates"
 RBAC_GROUP = "rbac.authorization.orch.io"
 CLUSTER_ROLE_BINDINGS = f"/apis/{RBAC_GROUP}/v1/clusterrolebindings"
 SIGNING_REQUEST = base64.b64encode(samples.request("jane")).decode()
@@ -150,20 +150,10 @@ def outcome(number: int, certificate: bytes = b"") -> Any:
     return {"metadata": {"name": f"c-{number:03d}"}, "status": status}
 
 
-def certificate(number: int) -> bytes:
-    """One for an approved request; each is another one."""
-    now = datetime.datetime.now(datetime.UTC)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"jane-{number}")])
-    builder = x509.CertificateBuilder(
-        name, name, samples.P256.public_key(), x509.random_serial_number(), now, now + HOUR
-    )
-    for extension in (x509.KeyUsage(True, *[False] * 8), x509.ExtendedKeyUsage([CLIENT_AUTH])):
-        builder = builder.add_extension(extension, critical=False)
-    return builder.sign(samples.P256, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-
-
-def handing_out(number: int) -> tuple[str, str, Any]:
-    return "PUT", f"{REQUESTS}/c-{number:03d}/status", outcome(number, certificate(number))
+def certificate(server: Api, number: int) -> bytes:
+    """One for an approved request, by the signer's authority; each has another name."""
+    asked = samples.request(f"jane-{number}")
+    return samples.certificate_for(cluster_authority(server.server.files.path), asked)
 
 
 JOBS: dict[str, tuple[int, Job]] = {
@@ -270,7 +260,12 @@ async def test_handing_out_a_certificate_stays_within_its_budget(server: Api) ->
     """Of a signer of ours: it is validated, and goes into inventory and ledger."""
     await approve_all(server)
 
+    def handing_out(number: int) -> tuple[str, str, Any]:
+        body = outcome(number, certificate(server, number))
+        return "PUT", f"{REQUESTS}/c-{number:03d}/status", body
+
     assert await cheapest(server, handing_out) <= HANDED_OUT
+    assert len((await server.call("GET", ISSUED)).json["items"]) == WARM + COUNTED
 
 
 async def test_a_controller_hands_out_a_certificate_within_its_budget(server: Api) -> None:
@@ -280,7 +275,9 @@ async def test_a_controller_hands_out_a_certificate_within_its_budget(server: Ap
     costs = []
     for number in range(WARM + COUNTED):
         approved = await controller.get(CertificateSigningRequest, f"c-{number:03d}")
-        issued = approved.with_certificate(certificate(500 + number))  # for a name never seen
+        issued = approved.with_certificate(
+            certificate(server, 500 + number)
+        )  # for a name never seen
         profile = cProfile.Profile(builtins=False)
         with profile:
             await controller.update_status(issued)

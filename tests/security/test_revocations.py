@@ -68,8 +68,11 @@ def authority_key(server: Api) -> ec.EllipticCurvePrivateKey:
 
 async def on_record(server: Api, user: str, name: str = "asked") -> tuple[str, Peer]:
     """A certificate that was asked for, approved and issued; its number, and who shows it."""
+    certified = issued(cluster_authority(server.server.files.path), user)
+    key = serialization.load_pem_private_key(certified.key, None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
     spec = {
-        "request": base64.b64encode(samples.request(user)).decode(),
+        "request": base64.b64encode(samples.request(user, key=key)).decode(),
         "signerName": ORCH.client_signer,
         "usages": ["client auth"],
     }
@@ -79,7 +82,6 @@ async def on_record(server: Api, user: str, name: str = "asked") -> tuple[str, P
     answer = await server.call("PUT", f"{REQUESTS}/{name}/approval", made)
     assert answer.status == 200, answer.text
     approved = answer.json
-    certified = issued(cluster_authority(server.server.files.path), user)
     approved["status"]["certificate"] = base64.b64encode(certified.chain).decode()
     answer = await server.call("PUT", f"{REQUESTS}/{name}/status", approved)
     assert answer.status == 200, answer.text

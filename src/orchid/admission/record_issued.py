@@ -1,16 +1,27 @@
-"""Every certificate that a signer of ours hands out is recorded, in the same commit.
+"""Every certificate that a signer of ours issues is recorded, in the same commit.
 
 When a request gets its certificate, its IssuedCertificate is stored together with it: either both
-are there, or neither. It does not matter who wrote the certificate, only for which signer it is.
+are there, or neither. It does not matter who wrote the certificate, only that the signer's
+authority issued it, for the key of the request: who may revoke by the record may revoke the
+certificate, so a record of another party's certificate would give power over that party.
+
+A certificate that the authority did not issue is refused if a CertificateAuthority has the signer.
+For a platform signer it is accepted without a record, with a warning: Kubernetes lets another
+program sign for those. Signers that are not ours have no records.
+
 Who approved the request was noted with it (`Kind.note`) by the server that took the approval. A
 record stays until its certificate has ended. Start with `RecordIssued.companions`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
+from cryptography import x509
+
+from orchid.credentials import signing_request
 from orchid.credentials.issued_facts import IssuedFacts, IssuedReader
+from orchid.credentials.issuer_chain import is_issued_by, spki_of
 from orchid.credentials.refusals import Refusal
 from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import AdmissionPolicy, Randomness
@@ -40,6 +51,13 @@ from orchid.wire.text import timestamp, whole_seconds
 CERTIFICATE = Path() / "status" / "certificate"
 
 
+class Issuers(NamedTuple):
+    """The certificates of authorities that issue for a signer of ours."""
+
+    certificates: Sequence[x509.Certificate]
+    is_platform: bool  # another program may sign for it
+
+
 class RecordIssued(AdmissionPolicy):
     accompanies = (CertificateSigningRequest,)
     reviews = (IssuedCertificate,)
@@ -48,16 +66,16 @@ class RecordIssued(AdmissionPolicy):
         self,
         records: KindCache[IssuedCertificate],
         requests: KindCache[CertificateSigningRequest],
-        is_ours: Callable[[str], bool],
+        issuers_of: Callable[[str], Issuers | None],
         revoked_until: Callable[[str], datetime | None],
         randomness: Randomness,
     ) -> None:
-        """`is_ours`: whether a signer, by its name, is one of this server's. `revoked_until`: the
-        last second whose certificates of a signer are taken back.
+        """`issuers_of`: who issues for a signer, None if the signer is not ours. `revoked_until`:
+        the last second whose certificates of a signer are revoked.
         """
         self._records = records
         self._requests = requests
-        self._is_ours = is_ours
+        self._issuers_of = issuers_of
         self._revoked_until = revoked_until
         self._random = randomness
         self._reader = IssuedReader()
@@ -66,24 +84,25 @@ class RecordIssued(AdmissionPolicy):
         self, request: Request, kind: Kind[Any], new: Any, old: Any
     ) -> tuple[Object, ...]:
         chain = new.status.certificate
-        if not chain or chain == old.status.certificate or not self._is_ours(new.spec.signer_name):
+        if not chain or chain == old.status.certificate:
+            return ()
+        issuers = self._issuers_of(new.spec.signer_name)
+        if issuers is None:
             return ()
         try:
             facts = self._reader.read(chain)
         except Refusal as refusal:
-            raise Invalid(
-                kind.about_kind(new.name),
-                [invalid(CERTIFICATE, "<certificate data>", str(refusal))],
-            ) from None
+            raise _refused(kind, new, str(refusal)) from None
         known = self._records.get("", facts.serial)
-        if known is None:
-            return (self._record(new, facts, request),)
-        if known.object.spec.sha256 != facts.sha256:
+        if known is not None and known.object.spec.sha256 != facts.sha256:
             text = f"another certificate has the serial number {facts.serial}"
-            raise Invalid(
-                kind.about_kind(new.name), [invalid(CERTIFICATE, "<certificate data>", text)]
-            )
-        return ()
+            raise _refused(kind, new, text)
+        problem = _foreign(new, facts, issuers)
+        if problem and not issuers.is_platform:
+            raise _refused(kind, new, problem)
+        if problem:
+            request.warn(f"the certificate is not recorded: {problem}")
+        return () if problem or known else (self._record(new, facts, request),)
 
     async def review(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
         if new is None and old.spec.not_after and old.spec.not_after > request.now:
@@ -144,3 +163,23 @@ class RecordIssued(AdmissionPolicy):
             approval=Approval(reason=approved.reason, message=approved.message),
             certificate=facts.data,
         )
+
+
+def _foreign(csr: CertificateSigningRequest, facts: IssuedFacts, issuers: Issuers) -> str:
+    """Why a certificate is not one that the signer issued for the request; "" if it is."""
+    signer = csr.spec.signer_name
+    if not issuers.certificates:
+        return f"the authority of {signer} has no certificate"
+    try:
+        key = signing_request.parse_once(csr.spec.request or b"").spki
+    except Refusal as refusal:
+        return str(refusal)
+    if spki_of(facts.certificate) != key:
+        return "it is for another key than the request"
+    if not any(is_issued_by(facts.certificate, each) for each in issuers.certificates):
+        return f"the authority of {signer} did not issue it"
+    return ""
+
+
+def _refused(kind: Kind[Any], new: CertificateSigningRequest, text: str) -> Invalid:
+    return Invalid(kind.about_kind(new.name), [invalid(CERTIFICATE, "<certificate data>", text)])

@@ -36,6 +36,7 @@ from orchid.access.authorizers.rbac import RBAC
 from orchid.access.issued_metrics import IssuedCounts
 from orchid.access.issuing import InvalidIssuingSettings, IssuingSettings, TokenIssuer
 from orchid.access.json_endpoint import JsonEndpoint
+from orchid.access.platform_issuers import PlatformIssuers
 from orchid.access.policy_explainer import PolicyExplainer
 from orchid.access.revocations import Revocations
 from orchid.access.signer_authorities import SignerAuthorities
@@ -47,7 +48,7 @@ from orchid.admission.node_restriction import NodeRestriction
 from orchid.admission.own_signers import OwnSigners
 from orchid.admission.owner_permission import OwnerPermission
 from orchid.admission.policy_forecast import PolicyForecast
-from orchid.admission.record_issued import RecordIssued
+from orchid.admission.record_issued import Issuers, RecordIssued
 from orchid.admission.revocation_permission import RevocationPermission
 from orchid.admission.role_escalation import RoleEscalation
 from orchid.admission.service_account import PodAccount
@@ -55,6 +56,7 @@ from orchid.admission.signer_permission import AuthoritiesOf, SignerPermission
 from orchid.admission.subject_restriction import SubjectRestriction
 from orchid.approval.case import SignerTerms, TermsOf
 from orchid.assembly.authorization import Authorization
+from orchid.assembly.controlling import signing_certificates
 from orchid.clock import Clock
 from orchid.controllers.runtime.context import signer_terms
 from orchid.credentials import keys as key_files
@@ -150,6 +152,7 @@ class Access:
             clock=clock,
             four_eyes=not settings.given.approve_own_requests,
         )
+        self._platform_issuers = PlatformIssuers(signing_certificates(settings, files))
         self.revocations = Revocations(feed)
         self._client_pools: list[Callable[[], ClientVerifier]] = []
         self.keys = Keys(settings, files)
@@ -310,7 +313,7 @@ class Access:
             RecordIssued(
                 self.feed.of(IssuedCertificate),
                 self.feed.of(CertificateSigningRequest),
-                self._signs_for,
+                self._issuers_of,
                 self.revocations.authority_until,
                 self._random,
             ),
@@ -324,6 +327,15 @@ class Access:
                 clients_end=lambda: max(pool().end for pool in self._client_pools),
             ),
         ]
+
+    def _issuers_of(self, signer: str) -> Issuers | None:
+        """The authorities that issue for a signer; None if it is not one of this server's."""
+        if signer in self.settings.names.signing_signers:
+            return Issuers(self._platform_issuers.of(signer), is_platform=True)
+        if not self.authorities.of(signer):
+            return None
+        issuer = self.authorities.issuer(signer)
+        return Issuers([issuer] if issuer else [], is_platform=False)
 
     def _signs_for(self, signer: str) -> bool:
         """Whether a signer is one of this server's, by its name."""

@@ -190,6 +190,15 @@ def signers(settings: Settings, files: DataDirectory, clock: Clock) -> dict[str,
     }
 
 
+def signing_certificates(settings: Settings, files: DataDirectory) -> dict[str, Path]:
+    """The files with the certificates of the platform signers' authorities, by signer."""
+    own = _own_pairs(settings)
+    if own:
+        return {name: certificate for name, (certificate, _) in own.items()}
+    common = settings.path(settings.given.cluster_signing_cert_file, files.ca_certificate.name)
+    return dict.fromkeys(platform_profiles(settings.names), common)
+
+
 def authorities(found: Mapping[str, Signer]) -> dict[str, dict[str, list[str]]]:
     """The authorities behind some signers, by the SHA-256 of their certificates."""
     known: dict[str, dict[str, list[str]]] = {}

@@ -31,6 +31,7 @@ _NAMES: Final[tuple[type[Any], ...]] = (
 class IssuedFacts(msgspec.Struct, frozen=True):
     """One certificate, in words."""
 
+    certificate: x509.Certificate
     data: bytes  # DER
     serial: str  # lower-case hex
     sha256: str  # of the DER
@@ -66,6 +67,7 @@ class IssuedReader:
         subject = certificates.read_name(parts.subject)
         extended = self._extended(parts.extensions, certificate)
         return IssuedFacts(
+            certificate=certificate,
             data=data,
             serial=certificates.serial_name(parts.serial),
             sha256=hashlib.sha256(data).hexdigest(),

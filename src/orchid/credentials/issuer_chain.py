@@ -91,6 +91,15 @@ def subject_key_id(certificate: x509.Certificate) -> bytes:
     return b"" if found is None else found.digest
 
 
+def is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
+    """Whether the certificate names the issuer and has a signature by its key."""
+    try:
+        _refuse_unconnected(certificate, issuer)
+    except BrokenChain:
+        return False
+    return True
+
+
 def spki_of(certificate: x509.Certificate) -> bytes:
     """Give the key of a certificate in its usual encoding, or nothing if it cannot be read."""
     try:

@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 from cryptography.x509.oid import NameOID
 
-from orchid.credentials import der, names, pem, profiles
+from orchid.credentials import der, names, pem, profiles, signing_request
+from orchid.credentials.authority import Authority
 from orchid.credentials.keys import spki
 
 DATA = Path(__file__).parents[2] / "data"
@@ -77,6 +78,22 @@ def request(
     if digest is None and isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
         digest = hashes.SHA256()
     return builder.sign(key, digest).public_bytes(serialization.Encoding.PEM)
+
+
+def certificate_for(
+    authority: Authority,
+    asked: bytes,
+    lifetime: datetime.timedelta = HOUR,
+    now: datetime.datetime | None = None,
+) -> bytes:
+    """Have an authority sign a request, as its signer would; the PEM chain."""
+    return authority.sign(
+        signing_request.parse(asked),
+        CLIENT_USAGES,
+        lifetime,
+        profile=LEGACY,
+        now=now or datetime.datetime.now(datetime.UTC),
+    )
 
 
 def intermediate_authority(
