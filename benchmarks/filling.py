@@ -76,10 +76,12 @@ def _revoked(number: int) -> CredentialRevocationSpec:
     turn = number % 3
     if turn == 0:
         return CredentialRevocationSpec(certificate=RevokedCertificate(sha256=text))
-    account = {"namespace": "bench", "name": f"gone-{number}"}
+    namespace, name = "bench", f"gone-{number}"
     if turn == 1:
-        return CredentialRevocationSpec(token=RevokedToken(jti=text[:36], **account))
-    return CredentialRevocationSpec(account=RevokedAccount(**account, issued_before=NOW))
+        token = RevokedToken(jti=text[:36], namespace=namespace, name=name)
+        return CredentialRevocationSpec(token=token)
+    account = RevokedAccount(namespace=namespace, name=name, issued_before=NOW)
+    return CredentialRevocationSpec(account=account)
 
 
 def records(count: int, authority_key: str = "", *, revoked: bool = False) -> Iterator[Change]:

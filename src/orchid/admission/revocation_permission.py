@@ -2,13 +2,15 @@
 
 what is taken back      the right is `revoke` on
 certificate, authority  `signers`, named as the signer or as every signer of its domain; of a
-                        certificate that nobody here has seen: on every signer
+                        certificate without its signer, or that nobody here has seen: on every one
 token, account          `serviceaccounts`, in that namespace and of that name; of a token without
                         its account: on every account
 
-Before that is asked, what the revocation names is looked up (`admit`): a number or a request that
-never led to a certificate is refused, a fingerprint that was never seen is warned about. Only a
-hold is lifted by deleting it, by those who may revoke; all others stay until `status.expires`.
+The right is checked before anything is looked up (`admit`): for a certificate that is named without
+its signer, the right on every signer. A number or a request that never led to a certificate is
+refused, a fingerprint that was never seen is warned about. A revocation of what another one revokes
+already is refused (409), and the other one is named. Only a hold is lifted by deleting it, by those
+who may revoke; all others stay until `status.expires`, or until another one supersedes them.
 """
 
 import asyncio
@@ -28,11 +30,12 @@ from orchid.kinds.credential_revocation import (
     CredentialRevocation,
     CredentialRevocationSpec,
     RevokedCertificate,
+    completed,
 )
-from orchid.kinds.issued_certificate import IssuedCertificate
+from orchid.kinds.issued_certificate import IssuedCertificate, IssuedCertificateSpec
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount
-from orchid.wire.errors import Forbidden, Invalid
+from orchid.wire.errors import AlreadyExists, ApiError, ErrorSubject, Forbidden, Invalid
 from orchid.wire.fields import FieldError, invalid, not_found
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
@@ -40,7 +43,16 @@ from orchid.wire.struct import replace
 from orchid.wire.text import quote, timestamp, whole_seconds
 
 REVOKE = "revoke"
+MOST_OF_ONE_TARGET = 100  # revocations, of which each supersedes the one before
 CERTIFICATE = SPEC / "certificate"
+
+
+class AlreadyRevoked(AlreadyExists):
+    """Another revocation revokes all of this; it is named."""
+
+    def __init__(self, about: ErrorSubject) -> None:
+        text = f"{about} {quote(about.name)} already revokes this"
+        ApiError.__init__(self, text, about.details())
 
 
 class RevocationPermission(AdmissionPolicy):
@@ -66,6 +78,7 @@ class RevocationPermission(AdmissionPolicy):
         self._records = feed.of(IssuedCertificate)
         self._accounts = feed.of(ServiceAccount)
         self._secrets = feed.of(Secret)
+        self._revocations = feed.of(CredentialRevocation)
         self._authorizer = authorizer
         self._already = already
         self._is_ours = is_ours
@@ -75,70 +88,103 @@ class RevocationPermission(AdmissionPolicy):
         self._account_annotation = names.account_name_annotation
 
     async def admit(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> Object:
-        if old is not None:
-            kept: Object = new
-            return kept
+        if old is not None or len(new.spec.targets) != 1:
+            unchanged: Object = new  # more or less than one target: the rules of the kind refuse it
+            return unchanged
         await self._feed.fresh()
-        spec, expires = await self._looked_up(request, kind, new)
-        for there in self._already(spec):
-            request.warn(f"already revoked by {quote(there.rpartition('/')[2])}")
-        done: Object = replace(new, spec=spec, status=replace(new.status, expires=expires))
+        spec = completed(new.spec, request.now)
+        if spec.certificate:
+            spec, expires = await self._certificate(request, kind, new, spec.certificate)
+        else:
+            await self._require(request, kind, new.name, spec)
+            expires = await self._end(request, kind, new, spec)
+        done: CredentialRevocation = replace(
+            new, spec=spec, status=replace(new.status, expires=expires)
+        )
+        self._refuse_repeated(request, kind, done)
         return done
 
     async def review(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
-        if new is not None and old is None:
-            await self._require(request, kind, new)
-        elif new is None:
+        if new is None:
             await self._review_deletion(request, kind, old)
+
+    # -- one is enough ------------------------------------------------------------------------
+
+    def _others(self, one: CredentialRevocation) -> list[CredentialRevocation]:
+        """The other revocations of the same target."""
+        found = (self._revocations.entries.get(key) for key in self._already(one.spec))
+        others = [entry.object for entry in found if entry is not None]
+        return [other for other in others if other.target == one.target and other.name != one.name]
+
+    def _refuse_repeated(
+        self, request: Request, kind: Kind[Any], new: CredentialRevocation
+    ) -> None:
+        others = sorted(self._others(new), key=lambda other: other.name)
+        for other in others:
+            if other.covers(new):
+                raise AlreadyRevoked(kind.about(other.name))
+        if len(others) >= MOST_OF_ONE_TARGET:
+            text = f"there are {len(others)} revocations of this; delete those that are superseded"
+            raise Forbidden(kind.about(new.name), text)
+        if others:
+            more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+            request.warn(f"already revoked by {quote(others[0].name)}{more}")
+
+    # -- deletion -----------------------------------------------------------------------------
 
     async def _review_deletion(
         self, request: Request, kind: Kind[Any], old: CredentialRevocation
     ) -> None:
-        expires = old.status.expires
         if await self._has_ended(old, request.now):
             return
         if old.is_hold:
-            await self._require(request, kind, old)
+            await self._require(request, kind, old.name, old.spec)
             return
+        if any(old.is_superseded_by(other) for other in self._others(old)):
+            return
+        expires = old.status.expires
         until = f"until {timestamp(expires)}, when" if expires else "until"
         text = f"it stays {until} what it revokes has ended; only certificateHold can be lifted"
         raise Forbidden(kind.about(old.name), text)
 
     async def _has_ended(self, old: CredentialRevocation, now: datetime) -> bool:
         """Whether what was revoked is refused without the revocation, too."""
+        await self._feed.fresh()
         if old.spec.authority:
             # One that was issued in the same moment may end later than was known then.
             last = await self._last_end(old.spec.authority.signer_name)
             return last is None or last <= now
         if old.account is not None:
-            await self._feed.fresh()
             there = self._accounts.get(*old.account)
             if old.outlives_account(there.meta.creation_timestamp if there else None):
                 return True
-        return old.status.expires is not None and old.status.expires <= now
+        expires = old.status.expires
+        if expires is not None and old.spec.certificate and not old.spec.certificate.serial_number:
+            # It may be of an authority that was added later and ends later.
+            expires = max(expires, self._clients_end())
+        return expires is not None and expires <= now
 
     # -- what is meant ------------------------------------------------------------------------
 
-    async def _looked_up(
-        self, request: Request, kind: Kind[Any], new: CredentialRevocation
-    ) -> tuple[CredentialRevocationSpec, datetime | None]:
-        """The revocation with what is known of its credential, and when that ends."""
-        spec = new.spec
-        if len(spec.targets) != 1:
-            return spec, None  # refused by the rules of the kind
-        if spec.certificate:
-            return await self._certificate(request, kind, new, spec.certificate)
+    async def _end(
+        self,
+        request: Request,
+        kind: Kind[Any],
+        new: CredentialRevocation,
+        spec: CredentialRevocationSpec,
+    ) -> datetime | None:
+        """When the last credential of a signer or an account ends, or a token."""
         if spec.authority:
             signer = spec.authority.signer_name
             if signer and not self._is_ours(signer):
                 _refuse(kind, new, not_found(SPEC / "authority" / "signerName", signer))
-            return spec, await self._last_end(signer)
+            return await self._last_end(signer)
         named = spec.account or spec.token
         assert named is not None
         if named.name and named.namespace and not self._accounts.get(named.namespace, named.name):
             place = SPEC / "".join(spec.targets) / "name"
             _refuse(kind, new, not_found(place, f"{named.namespace}/{named.name}"))
-        return spec, self._tokens_end(spec, request.now)
+        return self._tokens_end(spec, request.now)
 
     async def _certificate(
         self,
@@ -147,16 +193,21 @@ class RevocationPermission(AdmissionPolicy):
         new: CredentialRevocation,
         named: RevokedCertificate,
     ) -> tuple[CredentialRevocationSpec, datetime | None]:
-        found = await self._find(kind, new, named)
-        if found is None:
-            if not named.sha256:
-                return new.spec, None  # refused by the rules of the kind
-            request.warn("no certificate with this fingerprint was issued here")
-            # Nobody knows whose certificate it is, so a signer that was named is ignored; nor when
-            # it ends, but an authority's end is the end of what it signed.
-            unseen = RevokedCertificate(sha256=named.sha256)
-            return replace(new.spec, certificate=unseen), self._clients_end()
-        record = found.spec
+        """The spec with all that is recorded of the certificate, and when that ends.
+
+        Of another signer than the named one, nothing is said: the caller may not know of it.
+        """
+        await self._require(request, kind, new.name, new.spec)
+        found = [
+            one for one in await self._recorded(named) if named.signer_name in ("", one.signer_name)
+        ]
+        if not found:
+            return await self._unseen(request, kind, new, named)
+        if len(found) > 1:
+            numbers = ", ".join(one.serial_number for one in found[:10])
+            text = f"several certificates were issued for requests of that name: {numbers}"
+            _refuse(kind, new, invalid(CERTIFICATE / "requestName", named.request_name, text))
+        record = found[0]
         known = RevokedCertificate(
             sha256=record.sha256,
             signer_name=record.signer_name,
@@ -171,44 +222,47 @@ class RevocationPermission(AdmissionPolicy):
                 _refuse(kind, new, invalid(CERTIFICATE / field, given, text))
         return replace(new.spec, certificate=known), record.not_after
 
-    async def _find(
-        self, kind: Kind[Any], new: CredentialRevocation, named: RevokedCertificate
-    ) -> IssuedCertificate | None:
-        """The record of the certificate; only one given by its fingerprint may have none."""
+    async def _unseen(
+        self,
+        request: Request,
+        kind: Kind[Any],
+        new: CredentialRevocation,
+        named: RevokedCertificate,
+    ) -> tuple[CredentialRevocationSpec, datetime | None]:
+        """A certificate without a record: only one that is named by its fingerprint may be."""
+        for field, wire in (("serial_number", "serialNumber"), ("request_name", "requestName")):
+            if given := getattr(named, field):
+                _refuse(kind, new, not_found(CERTIFICATE / wire, given))
+        # Nobody knows whose certificate it is, so a signer that was named is ignored; nor when it
+        # ends, but an authority's end is the end of what it signed.
+        spec = replace(new.spec, certificate=RevokedCertificate(sha256=named.sha256))
+        await self._require(request, kind, new.name, spec)
+        if named.sha256:
+            request.warn("no certificate with this fingerprint was issued here")
+        return spec, self._clients_end()
+
+    async def _recorded(self, named: RevokedCertificate) -> list[IssuedCertificateSpec]:
+        """The records that a certificate is named by: several only of the name of a request."""
         if named.serial_number:
             entry = self._records.get("", named.serial_number)
-            if entry is None:
-                _refuse(kind, new, not_found(CERTIFICATE / "serialNumber", named.serial_number))
-            return entry.object if entry else None
+            return [entry.object.spec] if entry else []
         if named.sha256:
             found = await self._holding(b'"sha256":"%b"' % named.sha256.encode())
-            matching = [one for one in found if one.spec.sha256 == named.sha256]
-            return matching[0] if matching else None
+            return [one for one in found if one.sha256 == named.sha256][:1]
         if not named.request_name:
-            return None
-        place = CERTIFICATE / "requestName"
+            return []
         needle = b'"request":{"name":%b' % msgspec.json.encode(named.request_name)
-        matching = [
-            one
-            for one in await self._holding(needle)
-            if one.spec.request.name == named.request_name
-        ]
-        if not matching:
-            _refuse(kind, new, not_found(place, named.request_name))
-        if len(matching) > 1:
-            numbers = ", ".join(one.name for one in matching[:10])
-            text = f"several certificates were issued for requests of that name: {numbers}"
-            _refuse(kind, new, invalid(place, named.request_name, text))
-        return matching[0]
+        found = await self._holding(needle)
+        return [one for one in found if one.request.name == named.request_name]
 
-    async def _holding(self, needle: bytes) -> list[IssuedCertificate]:
+    async def _holding(self, needle: bytes) -> list[IssuedCertificateSpec]:
         """The records with these bytes; found off the loop, since there may be very many."""
         entries = list(self._records.entries.values())
 
         def found() -> list[Entry[IssuedCertificate]]:
             return [entry for entry in entries if needle in entry.tail]
 
-        return [entry.object for entry in await asyncio.to_thread(found)]
+        return [entry.object.spec for entry in await asyncio.to_thread(found)]
 
     # -- when it has ended --------------------------------------------------------------------
 
@@ -225,6 +279,8 @@ class RevocationPermission(AdmissionPolicy):
 
     def _tokens_end(self, spec: CredentialRevocationSpec, now: datetime) -> datetime | None:
         """When the last token has expired; tokens of Secrets never do."""
+        if spec.token and spec.token.expires:
+            return spec.token.expires
         if self._longest_token is None:
             return None
         account = spec.account
@@ -238,39 +294,43 @@ class RevocationPermission(AdmissionPolicy):
     # -- who may ------------------------------------------------------------------------------
 
     async def _require(
-        self, request: Request, kind: Kind[Any], revocation: CredentialRevocation
+        self, request: Request, kind: Kind[Any], name: str, spec: CredentialRevocationSpec
     ) -> None:
-        spec = revocation.spec
-        targets = self._account_targets(spec) or self._signer_targets(spec)
-        for target in targets:
-            if (await self._authorizer.authorize(request.user, target)).allowed:
-                return
+        targets = self._targets(spec)
+        if await self._may(request, targets):
+            return
         first = targets[0]
         what = first.name and f" {quote(_place(first))}"
         raise Forbidden(
-            kind.about(revocation.name),
+            kind.about(name),
             f"user not permitted to revoke credentials of {first.resource}"
             + (what or " that are not named"),
         )
 
-    def _account_targets(self, spec: CredentialRevocationSpec) -> list[Target]:
-        named = spec.account or spec.token
-        if named is None:
-            return []
+    async def _may(self, request: Request, targets: list[Target]) -> bool:
+        for target in targets:
+            if (await self._authorizer.authorize(request.user, target)).allowed:
+                return True
+        return False
+
+    def _targets(self, spec: CredentialRevocationSpec) -> list[Target]:
+        """What the verb is needed on: any of these."""
+        if named := spec.certificate or spec.authority:
+            return self._signer_targets(named.signer_name)
+        account = spec.account or spec.token
+        assert account is not None
         return [
             Target(
                 verb=REVOKE,
                 is_resource=True,
                 version="*",
                 resource="serviceaccounts",
-                namespace=named.namespace,
-                name=named.name,
+                namespace=account.namespace,
+                name=account.name,
             )
         ]
 
-    def _signer_targets(self, spec: CredentialRevocationSpec) -> list[Target]:
-        named = spec.certificate or spec.authority
-        signer = named.signer_name if named else ""
+    def _signer_targets(self, signer: str) -> list[Target]:
         names = (signer, f"{signer.partition('/')[0]}/*") if signer else ("",)
         return [
             Target(

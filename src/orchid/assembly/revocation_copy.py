@@ -23,6 +23,7 @@ from orchid.settings.checking import Settings
 from orchid.store.interface import ABSENT, Change, RevisionConflict, Store
 
 RETRY_SECONDS = 5.0
+REWRITTEN_AFTER = 32 << 20  # bytes of changes; a file that is too large cannot be read again
 
 log = logging.getLogger(__name__)
 
@@ -87,13 +88,15 @@ class RevocationCopy:
         """Write the whole file, then append changes, until it has to be written whole again."""
         self._lines.clear()
         await asyncio.to_thread(kept_revocations.write, self._path, self._whole())
-        while True:
+        appended = 0
+        while appended < REWRITTEN_AFTER:
             await self._changed.wait()
             self._changed.clear()
             lines, self._lines = self._lines, []
             if not lines:
                 return
             await asyncio.to_thread(kept_revocations.append, self._path, lines)
+            appended += sum(map(len, lines))
 
     def _whole(self) -> list[bytes]:
         return [

@@ -25,6 +25,7 @@ from orchid.clock import SystemClock
 from orchid.controllers.label_token_secrets import LabelTokenSecrets
 from orchid.controllers.report_applied import ReportApplied
 from orchid.controllers.running import UnknownController, chosen, run_controllers
+from orchid.credentials.kept_revocations import FileTooLarge
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import KeySet
 from orchid.data_directory import DataDirectory, certificate_files
@@ -321,7 +322,10 @@ class Assembly:
         """Load every object, and write what must always be there."""
         await self.feed.wait_loaded()
         if self.copy is not None:
-            await self.copy.put_back()
+            try:
+                await self.copy.put_back()
+            except FileTooLarge as problem:
+                raise BadSettings(str(problem)) from None
         names = self.settings.names
         for name in (
             "default", names.system_namespace, names.public_namespace, names.node_lease_namespace,

@@ -26,6 +26,7 @@ def run(chosen: argparse.Namespace) -> int:
         raise Complaint(f"there is no file {chosen.file}", USAGE)
     directory: Path = chosen.data_dir
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    revoked = _revoked(directory)  # before anything is changed
     now = time.time()
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
     try:
@@ -41,17 +42,25 @@ def run(chosen: argparse.Namespace) -> int:
     say(f"restored {contents.records} objects; the next revision is {contents.newest + 1}")
     if restored.aside is not None:
         say(f"what was there is now {restored.aside}")
-    _tell_revocations(directory)
+    _tell_revocations(directory, revoked)
     return 0
 
 
-def _tell_revocations(directory: Path) -> None:
-    """Say which revocations the copy does not know; the server puts them back when it starts."""
+def _revoked(directory: Path) -> list[str]:
+    """The keys of all revocations that the server has noted beside its database."""
     from orchid.credentials import kept_revocations
+
+    try:
+        return list(kept_revocations.read(directory / kept_revocations.FILE))
+    except kept_revocations.FileTooLarge as problem:
+        raise Complaint(str(problem)) from None
+
+
+def _tell_revocations(directory: Path, revoked: list[str]) -> None:
+    """Say which revocations the copy does not know; the server puts them back when it starts."""
     from orchid.store.sqlite import restore as sqlite_restore
 
-    revoked = kept_revocations.read(directory / kept_revocations.FILE)
-    made_since = sqlite_restore.missing_in(directory / DATABASE, list(revoked))
+    made_since = sqlite_restore.missing_in(directory / DATABASE, revoked)
     if made_since:
         names = ", ".join(key.rpartition("/")[2] for key in made_since)
         say(f"revocations made since, which the server keeps: {names}")

@@ -1,13 +1,16 @@
-"""`orchid revoke`: take a credential back, at once and for good.
+"""`orchid revoke`: revoke a credential, from now on and for good.
 
     orchid revoke csr/alice --reason keyCompromise    every certificate issued for that request
     orchid revoke cert/3f8a…                          one certificate, by its serial number
     orchid revoke token < file                        one token of an account
     orchid revoke account/ci/builder                  every token of an account issued until now
     orchid revoke account/ci/builder --before 2026-11-15T10:00:00Z
+    orchid revoke authority/web                       every certificate of an authority until now
+    orchid revoke lift certificate-5rd8l              release what is on hold (certificateHold)
 
-Says what it will hit, and asks first on a terminal. A token is read from standard input, and only
-its id is sent. With the reason certificateHold it can be lifted again, by deleting the revocation.
+Prints what it will revoke, and asks first on a terminal. A token is read from standard input, and
+only its id and its end are sent. What is revoked already stays so; a hold is made final by another
+reason. `orchid revocations` lists the revocations there are.
 """
 
 import argparse
@@ -16,27 +19,45 @@ import binascii
 import json
 import sys
 
-from orchid.commands import issued
+from orchid.commands import issued, revocations
 from orchid.commands.terminal import times
-from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect, path
-from orchid.commands.terminal.output import USAGE, Complaint, remark, say, tell
+from orchid.commands.terminal.connection import (
+    CONFLICT,
+    CommandRefused,
+    Json,
+    ServerConnection,
+    add_flags,
+    connect,
+    path,
+)
+from orchid.commands.terminal.output import USAGE, Complaint, printable, remark, say, tell
 from orchid.credentials.revocation_list import REASONS
 
 KIND = "CredentialRevocation"
 LARGEST_TOKEN = 64 * 1024
 SUBJECT = "system:serviceaccount:"
+LIFT = "lift"
+HOLD = "certificateHold"
+FORMS_OF_WHAT = "csr/NAME, cert/SERIAL, token, account/NAMESPACE/NAME or authority/NAME"
+NO_TOKEN = (
+    ValueError, KeyError, IndexError, TypeError, OverflowError, binascii.Error, RecursionError,
+)  # fmt: skip
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", metavar="WHAT", help=f"{FORMS_OF_WHAT}; or lift")
     parser.add_argument(
-        "what", metavar="WHAT", help="csr/NAME, cert/SERIAL, token or account/NAMESPACE/NAME"
+        "name", metavar="NAME", nargs="?", default="", help="with lift: the revocation to delete"
     )
     parser.add_argument(
         "--reason", choices=tuple(REASONS), default="unspecified", help="why, as CRLs name it"
     )
     parser.add_argument("--message", default="", help="why, in a sentence")
     parser.add_argument(
-        "--before", metavar="TIME", default="", help="of an account: only tokens issued until then"
+        "--before",
+        metavar="TIME",
+        default="",
+        help="of an account or an authority: only what was issued until then",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask")
     add_flags(parser)
@@ -44,29 +65,59 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     word, _, rest = chosen.what.partition("/")
-    if chosen.before and word != "account":
-        raise Complaint("--before is for accounts", USAGE)
+    if bool(chosen.name) != (chosen.what == LIFT):
+        raise Complaint("a second name goes with lift, and lift with one", USAGE)
+    if chosen.before and word not in ("account", "authority"):
+        raise Complaint("--before is for accounts and authorities", USAGE)
     server = connect(chosen)
+    if chosen.what == LIFT:
+        return _lift(server, chosen)
+    wanted = _wanted(server, chosen, word, rest)
+    _confirm(chosen, [f"will revoke: {text}" for text, _ in wanted])
+    return _create(server, chosen, wanted)
+
+
+def _wanted(
+    server: ServerConnection, chosen: argparse.Namespace, word: str, rest: str
+) -> list["Wanted"]:
     if word == "csr" and rest:
-        wanted = _of_request(server, rest)
-    elif word == "cert" and rest:
-        wanted = [_of_serial(server, rest)]
-    elif chosen.what == "token":
-        wanted = [_of_token(sys.stdin.buffer.read(LARGEST_TOKEN + 1))]
-    elif word == "account" and rest.count("/") == 1:
+        return _of_request(server, rest)
+    if word == "cert" and rest:
+        return [_of_serial(server, rest)]
+    if chosen.what == "token":
+        return [_of_token(sys.stdin.buffer.read(LARGEST_TOKEN + 1))]
+    if word == "account" and rest.count("/") == 1:
         namespace, name = rest.split("/")
-        wanted = [_of_account(server, namespace, name, chosen.before)]
-    else:
-        raise Complaint(
-            f"{chosen.what!r} is none of csr/NAME, cert/SERIAL, token, account/NAMESPACE/NAME",
-            USAGE,
-        )
-    _confirm(chosen, [text for text, _ in wanted])
-    made = [server.post(_place(server), _body(server, chosen, spec)) for _, spec in wanted]
+        return [_of_account(server, namespace, name, chosen.before)]
+    if word == "authority" and rest:
+        return [_of_authority(server, rest, chosen.before)]
+    raise Complaint(f"{chosen.what!r} is none of {FORMS_OF_WHAT}", USAGE)
+
+
+def _create(server: ServerConnection, chosen: argparse.Namespace, wanted: list["Wanted"]) -> int:
+    made = []
+    for _, spec in wanted:
+        try:
+            made.append(server.post(revocations.place(server), _body(server, chosen, spec)))
+        except CommandRefused as refused:
+            if refused.status != CONFLICT or not refused.about:
+                raise
+            remark(f"already revoked, by {printable(refused.about)}")
     if tell(chosen.output, made):
         return 0
     for one in made:
         say(f"revoked, by {one['metadata']['name']}")
+    return 0
+
+
+def _lift(server: ServerConnection, chosen: argparse.Namespace) -> int:
+    """Delete a revocation that is a hold; the server refuses any other."""
+    found = server.get(revocations.place(server, chosen.name))
+    if found["spec"].get("reason") != HOLD:
+        raise Complaint(f"{chosen.name} is final: only certificateHold can be lifted")
+    _confirm(chosen, [f"will release: {revocations.target_of(found)}"])
+    server.delete(revocations.place(server, chosen.name))
+    say(f"released {revocations.target_of(found)}")
     return 0
 
 
@@ -78,12 +129,10 @@ def _of_request(server: ServerConnection, name: str) -> list[Wanted]:
     query = {"fieldSelector": f"spec.request.name={issued.escaped(name)}"}
     found = list(server.items(issued.place(server), query))
     live = [one for one in found if issued.end_of(one) > times.now()]
-    open_ = [one for one in live if not issued.revocation_of(one)]
-    if not open_:
-        what = "is already revoked" if live else "is recorded" if not found else "is still valid"
-        some = "every certificate" if live else "no certificate"
-        raise Complaint(f"{some} of the request {name!r} {what}")
-    return [_certificate(one) for one in open_]
+    if not live:
+        what = "is still valid" if found else "is recorded"
+        raise Complaint(f"no certificate of the request {name!r} {what}")
+    return [_certificate(one) for one in live]
 
 
 def _of_serial(server: ServerConnection, given: str) -> Wanted:
@@ -112,37 +161,44 @@ def _of_token(data: bytes) -> Wanted:
         namespace, name = subject.removeprefix(SUBJECT).split(":")
         if not subject.startswith(SUBJECT):
             raise ValueError
-    except (ValueError, KeyError, IndexError, TypeError, binascii.Error, RecursionError):
+        ends = {"expires": times.text_of(claims["exp"])} if "exp" in claims else {}
+    except NO_TOKEN:
         raise Complaint("standard input has no token of an account with an id", USAGE) from None
     text = f"token {jti} of the account {namespace}/{name}"
-    return text, {"token": {"jti": jti, "namespace": namespace, "name": name}}
+    return text, {"token": {"jti": jti, "namespace": namespace, "name": name, **ends}}
 
 
 def _of_account(server: ServerConnection, namespace: str, name: str, before: str) -> Wanted:
     server.get(path("api", "v1", "namespaces", namespace, "serviceaccounts", name))
-    account: Json = {"namespace": namespace, "name": name}
-    if before:
-        if times.parse(before) is None:
-            raise Complaint(f"{before!r} is no time, like 2026-11-15T10:00:00Z", USAGE)
-        account["issuedBefore"] = before
-    until = before or "now"
-    return f"every token of the account {namespace}/{name} issued until {until}", {
-        "account": account
-    }
+    account = {"namespace": namespace, "name": name, **_issued_before(before)}
+    text = f"every token of the account {namespace}/{name} issued until {before or 'now'}"
+    return text, {"account": account}
+
+
+def _of_authority(server: ServerConnection, name: str, before: str) -> Wanted:
+    """An authority by its name, or a signer by its own, which has a slash."""
+    signer = name
+    if "/" not in name:
+        place = path("apis", server.names.identity, "v1alpha1", "certificateauthorities", name)
+        signer = server.get(place)["spec"]["signerName"]
+    text = f"every certificate of the signer {signer} issued until {before or 'now'}"
+    return text, {"authority": {"signerName": signer, **_issued_before(before)}}
+
+
+def _issued_before(before: str) -> Json:
+    if before and times.parse(before) is None:
+        raise Complaint(f"{before!r} is no time, like 2026-11-15T10:00:00Z", USAGE)
+    return {"issuedBefore": before} if before else {}
 
 
 def _confirm(chosen: argparse.Namespace, texts: list[str]) -> None:
     for text in texts:
-        remark(f"will revoke: {text}")
+        remark(text)
     if chosen.yes or chosen.what == "token" or not sys.stdin.isatty():
         return
     remark("Go on? [y/N] ")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise Complaint("nothing was revoked")
-
-
-def _place(server: ServerConnection) -> str:
-    return path("apis", server.names.identity, "v1alpha1", "credentialrevocations")
+        raise Complaint("nothing was changed")
 
 
 def _body(server: ServerConnection, chosen: argparse.Namespace, named: Json) -> Json:

@@ -2,10 +2,12 @@
 
 Reads    all credentialrevocations, at start and then every hour
 Deletes  those past `status.expires` (of certificates: a week later, when lists no longer need
-         them), and those of accounts that are gone or were made anew since
+         them), those of accounts that are gone or were created again since, and those that another
+         one supersedes; holds are left to people
 Never    one whose end nobody knows: of tokens that do not end by themselves
 """
 
+import logging
 from datetime import datetime, timedelta
 
 from orchid.client.client import Client, ListSelection
@@ -15,6 +17,9 @@ from orchid.controllers.runtime.loop import Sweeper
 from orchid.kinds.credential_revocation import CredentialRevocation
 from orchid.kinds.role import CORE, READ, rule
 from orchid.kinds.service_account import ServiceAccount
+from orchid.wire.errors import Forbidden
+
+log = logging.getLogger(__name__)
 
 LEEWAY = timedelta(hours=1)  # a server whose clock is behind would let the credential in again
 
@@ -29,9 +34,35 @@ class CleanRevocations(Sweeper):
 
     async def sweep(self) -> None:
         oldest = self._clock.now() - LEEWAY
+        first: dict[tuple[str, ...], str] = {}  # the name of one that stays, by target
         async for found in self._client.scan(ListSelection(CredentialRevocation)):
             if await self._is_over(found, oldest):
-                await self._client.delete_gone(CredentialRevocation, found)
+                await self._delete(found)
+            elif (name := first.setdefault(found.target, found.name)) != found.name:
+                first[found.target] = await self._stays(found, name)
+
+    async def _stays(self, found: CredentialRevocation, name: str) -> str:
+        """Delete one of two revocations of a target if the other supersedes it; name what stays."""
+        other = await self._client.find(CredentialRevocation, name)
+        if other is None:
+            return found.name
+        if found.is_superseded_by(other):
+            await self._delete_superseded(found)
+            return other.name
+        if other.is_superseded_by(found):
+            await self._delete_superseded(other)
+            return found.name
+        return other.name
+
+    async def _delete_superseded(self, found: CredentialRevocation) -> None:
+        if not found.is_hold:  # deleting a hold is recorded as its release
+            await self._delete(found)
+
+    async def _delete(self, found: CredentialRevocation) -> None:
+        try:
+            await self._client.delete_gone(CredentialRevocation, found)
+        except Forbidden as problem:  # the server knows more of its end; others go on
+            log.debug("revocation.stays", extra={"revocation": found.name, "why": str(problem)})
 
     async def _is_over(self, found: CredentialRevocation, oldest: datetime) -> bool:
         if found.has_expired(oldest):

@@ -32,11 +32,21 @@ def line(key: str, data: bytes | None) -> bytes:
     return msgspec.json.encode({"key": key, "object": told}) + b"\n"
 
 
+class FileTooLarge(ValueError):
+    """The file is larger than any that a server writes; what is revoked cannot be read from it."""
+
+
 def read(path: Path) -> dict[str, bytes]:
     """What the file says is revoked, by key. A line that was cut off by a crash is left out."""
     found: dict[str, bytes] = {}
-    if not path.is_file() or path.stat().st_size > LONGEST:
+    if not path.is_file():
         return found
+    size = path.stat().st_size
+    if size > LONGEST:
+        raise FileTooLarge(
+            f"{path} has {size} bytes, more than the {LONGEST} that are read: without it, revoked "
+            "credentials may become valid. Move it away if its revocations are not needed"
+        )
     for text in path.read_bytes().splitlines():
         try:
             told = _decode(text)

@@ -7,7 +7,8 @@ Exactly one of `certificate`, `token`, `account` and `authority` is named. The c
 from the next request on, wherever the change has arrived (access/revocations.py). Who may create
 one, and what the server fills in, is an admission question (admission/revocation_permission.py).
 One with the reason certificateHold is lifted by deleting it; any other stays until what it takes
-back has ended by itself.
+back has ended by itself. One revocation of a credential is enough: a second one is created only if
+it revokes more, or for a more serious reason, and supersedes the first (`is_superseded_by`).
 """
 
 import re
@@ -68,13 +69,18 @@ class RevokedCertificate(Wire):
 
 
 class RevokedToken(Wire):
-    """One token of an account, by its id. Without an account: whosesoever it is."""
+    """One token of an account, by its id. Without an account: any token with that id."""
 
     jti: Annotated[
         str, proto(1), describe("Its id, as audit records and reviews have it behind `JTI=`.")
     ] = ""
     namespace: Annotated[str, proto(2), describe("The namespace of its account.")] = ""
     name: Annotated[str, proto(3), describe("The name of its account.")] = ""
+    expires: Annotated[
+        Time | None,
+        proto(4),
+        describe("When the token ends, as its claim `exp` says; the revocation ends then, too."),
+    ] = None
 
 
 class RevokedAccount(Wire):
@@ -190,6 +196,44 @@ class CredentialRevocation(Object):
         kept = LISTED_AFTER_END if is_listed else timedelta()
         return self.status.expires is not None and self.status.expires + kept <= now
 
+    @property
+    def target(self) -> tuple[str, ...]:
+        """What is revoked, apart from the time of issue. One revocation of it is enough."""
+        spec = self.spec
+        if spec.certificate:
+            return "certificate", spec.certificate.sha256
+        if spec.token:
+            return "token", spec.token.jti, spec.token.namespace, spec.token.name
+        if spec.account:
+            return "account", spec.account.namespace, spec.account.name
+        return "authority", spec.authority.signer_name if spec.authority else ""
+
+    def covers(self, other: "CredentialRevocation") -> bool:
+        """Whether all that `other` revokes is revoked by this one, for no lesser reason."""
+        return (
+            self.target == other.target
+            and self.gravity >= other.gravity
+            and _not_before(_issued_before(self.spec), _issued_before(other.spec))
+            and _not_before(self._end_of_credential, other._end_of_credential)
+        )
+
+    def is_superseded_by(self, other: "CredentialRevocation") -> bool:
+        """Whether removing this one changes nothing as long as `other` is there.
+
+        Of two that are alike, only the later one is superseded: never each by the other.
+        """
+        if not other.covers(self) or not _not_before(other.status.expires, self.status.expires):
+            return False
+        alike = self.covers(other) and _not_before(self.status.expires, other.status.expires)
+        return not alike or _age(other) < _age(self)
+
+    @property
+    def _end_of_credential(self) -> Time | None:
+        """When one credential ends, as far as the revocation depends on it."""
+        if self.spec.token:
+            return self.spec.token.expires
+        return self.status.expires if self.spec.certificate else None
+
     def outlives_account(self, made: Time | None) -> bool:
         """Whether every token it means is refused anyway, by when the account of today was made.
 
@@ -207,12 +251,7 @@ class Rules(Strategy[CredentialRevocation]):
     def prepare_for_create(
         self, new: CredentialRevocation, request: Request
     ) -> CredentialRevocation:
-        now, spec = whole_seconds(request.now), new.spec
-        if spec.account and spec.account.issued_before is None:
-            spec = replace(spec, account=replace(spec.account, issued_before=now))
-        if spec.authority and spec.authority.issued_before is None:
-            spec = replace(spec, authority=replace(spec.authority, issued_before=now))
-        return replace(new.with_meta(generation=1), spec=spec)
+        return replace(new.with_meta(generation=1), spec=completed(new.spec, request.now))
 
     def validate(self, new: CredentialRevocation) -> Iterator[FieldError]:
         spec = new.spec
@@ -249,6 +288,16 @@ class StatusRules(Strategy[CredentialRevocation]):
     ) -> Iterator[FieldError]:
         if new.status != old.status:
             yield from condition_errors(new.status.conditions, CONDITIONS)
+
+
+def completed(spec: CredentialRevocationSpec, now: Time) -> CredentialRevocationSpec:
+    """The spec with its defaults: what was issued until now."""
+    now = whole_seconds(now)
+    if spec.account and spec.account.issued_before is None:
+        spec = replace(spec, account=replace(spec.account, issued_before=now))
+    if spec.authority and spec.authority.issued_before is None:
+        spec = replace(spec, authority=replace(spec.authority, issued_before=now))
+    return spec
 
 
 def certificate_errors(named: RevokedCertificate, path: Path) -> Iterator[FieldError]:
@@ -353,6 +402,21 @@ def shown(spec: CredentialRevocationSpec) -> str:
     if spec.account:
         return f"account/{spec.account.namespace}/{spec.account.name}"
     return f"authority/{spec.authority.signer_name}" if spec.authority else ""
+
+
+def _issued_before(spec: CredentialRevocationSpec) -> Time | None:
+    named = spec.account or spec.authority
+    return named.issued_before if named else None
+
+
+def _not_before(one: Time | None, other: Time | None) -> bool:
+    """Whether a moment is no earlier than another; None is after all others."""
+    return one is None or (other is not None and one >= other)
+
+
+def _age(one: CredentialRevocation) -> tuple[str, str]:
+    made = one.metadata.creation_timestamp
+    return made.isoformat() if made else "", one.name
 
 
 def _certificate(one: CredentialRevocation) -> RevokedCertificate:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from orchid.assembly import revocation_copy
 from orchid.assembly.revocation_copy import RevocationCopy
 from orchid.clock import SystemClock
 from orchid.credentials import kept_revocations
@@ -40,6 +41,35 @@ async def test_a_file_that_cannot_be_written_catches_up_later(
     assert sorted(kept_revocations.read(path)) == [KIND.key("", "a"), KIND.key("", "b")]
 
 
+async def test_a_file_of_many_changes_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that it never has more than a server reads, however often something is revoked."""
+    monkeypatch.setattr(revocation_copy, "REWRITTEN_AFTER", 1)
+    path, store = tmp_path / kept_revocations.FILE, MemoryStore()
+    async with copied(path, store):
+        await until(path.exists)
+        for name in ("a", "b", "c"):
+            made = await revoke(store, name)
+            await store.commit([Change(KIND.key("", name), None, made)])
+
+        await until(lambda: path.stat().st_size == 0)
+
+
+async def test_a_file_that_is_too_large_stops_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To read it as empty would make revoked credentials valid after a restore."""
+    path, store = tmp_path / kept_revocations.FILE, MemoryStore()
+    kept_revocations.write(path, [kept_revocations.line(KIND.key("", "a"), b"{}")])
+    monkeypatch.setattr(kept_revocations, "LONGEST", 10)
+    feed = Feed(store, Catalog([KIND]))
+    async with following(feed):
+        copy = RevocationCopy(path, feed, store, SystemClock())
+        with pytest.raises(kept_revocations.FileTooLarge, match="may become valid"):
+            await copy.put_back()
+
+
 @asynccontextmanager
 async def copied(path: Path, store: MemoryStore) -> AsyncIterator[None]:
     feed = Feed(store, Catalog([KIND]))
@@ -55,9 +85,9 @@ async def copied(path: Path, store: MemoryStore) -> AsyncIterator[None]:
                 await running
 
 
-async def revoke(store: MemoryStore, name: str) -> None:
+async def revoke(store: MemoryStore, name: str) -> int:
     body = KIND.head + b'"metadata":{"name":"%b","uid":"u"}}' % name.encode()
-    await store.commit([Change(KIND.key("", name), body, ABSENT)])
+    return await store.commit([Change(KIND.key("", name), body, ABSENT)])
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -332,6 +332,36 @@ async def test_a_revocation_is_removed_when_its_work_is_done(world: Beside) -> N
     assert await world.admin.find(CredentialRevocation, "unseen") is None
 
 
+async def test_what_another_revocation_supersedes_is_removed(world: Beside) -> None:
+    """The last one stays, and a hold, whose deletion would be recorded as its release."""
+    for number, reason in enumerate(("certificateHold", "", "superseded", "keyCompromise")):
+        await revoke(world, f"r{number}", certificate=unseen(), reason=reason)
+    (cleaner,) = world.made("revocation-cleaner")
+
+    await cleaner.sweep()  # type: ignore[attr-defined]  # a Sweeper
+
+    left = await world.admin.page(ListSelection(CredentialRevocation))
+    assert sorted(one.name for one in left.items) == ["r0", "r3"]
+
+
+async def test_one_that_may_not_be_removed_yet_does_not_keep_the_others(world: Beside) -> None:
+    """A signer has issued another certificate since its revocation noted the last end."""
+    signer = RevokedAuthority(signer_name=ORCH.client_signer)
+    async with world.running("csrsigning"):
+        await issued(world, "alice")
+        await revoke(world, "a-signer", authority=signer)
+        await revoke(world, "b", certificate=RevokedCertificate(request_name="alice"))
+        world.clock.ahead = timedelta(days=400)
+        world.server.clock.now = world.clock.now  # type: ignore[method-assign]  # the server's too
+        await issued(world, "bob")
+    (cleaner,) = world.made("revocation-cleaner")
+
+    await cleaner.sweep()  # type: ignore[attr-defined]  # a Sweeper
+
+    left = await world.admin.page(ListSelection(CredentialRevocation))
+    assert sorted(one.name for one in left.items) == ["a-signer"]
+
+
 async def test_revocations_of_an_account_go_with_it(world: Beside) -> None:
     """Gone, or made anew: no token of before counts, with or without the revocation."""
     for name in ("stays", "gone", "anew"):

@@ -15,6 +15,7 @@ import functools
 import http.client
 import json
 import os
+import re
 import socket
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,9 +51,11 @@ Json = dict[str, Any]
 class CommandRefused(Complaint):
     """The server answered, and the answer was no."""
 
-    def __init__(self, status: int, text: str) -> None:
+    def __init__(self, status: int, text: str, about: str = "") -> None:
+        """`about`: the name of the object that the answer is about, if it says so."""
         super().__init__(text)
         self.status = status
+        self.about = about
 
 
 def add_flags(parser: argparse.ArgumentParser, *, forms: Sequence[str] = FORMS) -> None:
@@ -228,7 +231,9 @@ class ServerConnection:
         status, data = self._exchange(method, place, body)
         value = _decoded(data)
         if status not in _SUCCESS:
-            raise CommandRefused(status, self._refusal(status, value))
+            details = value.get("details") if isinstance(value, dict) else None
+            name = details.get("name") if isinstance(details, dict) else None
+            raise CommandRefused(status, self._refusal(status, value), str(name or ""))
         if not isinstance(value, dict):
             raise Complaint(
                 f"{self.access.server} did not answer with JSON; is it a server of ours?"
@@ -271,8 +276,7 @@ class ServerConnection:
             self._http.close()
             raise Complaint(f"{self.access.server} answered with more than can be read")
         for warning in answer.headers.get_all("Warning") or ():
-            # 299 - "text": what the server wants a person to know.
-            told = printable(warning.partition(" - ")[2].strip('"'))
+            told = printable(_warning_text(warning))
             if told not in self._warnings:
                 self._warnings.add(told)
                 remark(f"warning: {told}")
@@ -312,6 +316,12 @@ class ServerConnection:
         if isinstance(error, OSError):
             return Complaint(f"cannot reach {where}: {error.strerror or 'the connection broke'}")
         return Complaint(f"{where}, does not speak HTTP")
+
+
+def _warning_text(header: str) -> str:
+    """The text of a Warning, `299 - "text"`, for people; quotes in it are escaped."""
+    text = header.partition(" - ")[2].removeprefix('"').removesuffix('"')
+    return re.sub(r"\\(.)", r"\1", text)
 
 
 def _decoded(data: bytes) -> Any:

@@ -5,6 +5,7 @@
 
 import argparse
 import datetime
+import math
 import re
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -58,3 +59,9 @@ def until(moment: datetime.datetime) -> str:
     seconds = (moment - now()).total_seconds()
     near = f"in {span(seconds)}" if seconds >= 0 else f"{span(-seconds)} ago"
     return f"{moment.astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S} UTC ({near})"
+
+
+def text_of(seconds: float) -> str:
+    """A moment, given as a Unix time, as the API writes it; half a second counts as a whole one."""
+    moment = datetime.datetime.fromtimestamp(math.ceil(seconds), datetime.UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,100 @@
+"""`orchid revocations`: which revocations there are, of what, and until when.
+
+    orchid revocations                               all, the newest last
+    orchid revocations --holds                       only what can be lifted (`orchid revoke lift`)
+    orchid revocations -o wide                       with who is concerned, and the message
+
+Reads CredentialRevocations and changes nothing.
+"""
+
+import argparse
+
+from orchid.commands.terminal import times
+from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect, path
+from orchid.commands.terminal.objects import LIST_FORMS, ListColumn, add_watch, show_list
+from orchid.commands.terminal.output import Cell
+
+HOLD = "certificateHold"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--holds", action="store_true", help="only what can be lifted")
+    parser.add_argument("-o", "--output", choices=LIST_FORMS, default="text", help="how to show it")
+    add_watch(parser)
+    add_flags(parser, forms=())
+
+
+def run(chosen: argparse.Namespace) -> int:
+    server = connect(chosen)
+    return show_list(
+        chosen,
+        server,
+        place(server),
+        COLUMNS,
+        keep=lambda one: not chosen.holds or _reason(one) == HOLD,
+        order=lambda one: one["metadata"].get("creationTimestamp", ""),
+        empty="nothing is on hold" if chosen.holds else "nothing is revoked",
+    )
+
+
+def place(server: ServerConnection, *parts: str) -> str:
+    return path("apis", server.names.identity, "v1alpha1", "credentialrevocations", *parts)
+
+
+def target_of(one: Json) -> str:
+    """What is revoked, in the form that `orchid revoke` takes where there is one."""
+    spec = one["spec"]
+    if found := spec.get("certificate"):
+        return f"cert/{found.get('serialNumber') or found.get('sha256', '')}"
+    if found := spec.get("token"):
+        return f"token/{found.get('jti', '')}"
+    if found := spec.get("account"):
+        return f"account/{found.get('namespace', '')}/{found.get('name', '')}"
+    return f"authority/{spec.get('authority', {}).get('signerName', '')}"
+
+
+def _reason(one: Json) -> str:
+    reason: str = one["spec"].get("reason") or "unspecified"
+    return reason
+
+
+def _effective(one: Json) -> Cell:
+    conditions = one.get("status", {}).get("conditions", ())
+    is_true = any(
+        each.get("type") == "Effective" and each.get("status") == "True" for each in conditions
+    )
+    return Cell("yes", "good") if is_true else Cell("not yet", "waiting")
+
+
+def _ends(one: Json) -> str:
+    end = times.parse(one.get("status", {}).get("expires"))
+    if end is None:
+        return "never"
+    left = (end - times.now()).total_seconds()
+    return f"in {times.span(left)}" if left > 0 else "ended"
+
+
+def _issued_before(one: Json) -> str:
+    spec = one["spec"]
+    found: str = (spec.get("account") or spec.get("authority") or {}).get("issuedBefore", "")
+    return found
+
+
+def _concerned(one: Json) -> str:
+    spec = one["spec"]
+    if found := spec.get("certificate"):
+        return str(found.get("requestName") or "")
+    found = spec.get("token") or {}
+    return "/".join(filter(None, (found.get("namespace"), found.get("name"))))
+
+
+COLUMNS = (
+    ListColumn("NAME", lambda one: one["metadata"]["name"]),
+    ListColumn("REVOKES", target_of),
+    ListColumn("REASON", _reason),
+    ListColumn("EFFECTIVE", _effective),
+    ListColumn("ENDS", _ends),
+    ListColumn("ISSUED UNTIL", _issued_before, is_wide=True),
+    ListColumn("REQUEST OR ACCOUNT", _concerned, is_wide=True),
+    ListColumn("MESSAGE", lambda one: one["spec"].get("message", ""), is_wide=True),
+)

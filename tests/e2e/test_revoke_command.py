@@ -1,0 +1,86 @@
+"""`orchid revoke` and `orchid revocations` as a person types them, against a real server."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.person import Person
+from tests.e2e.serving import Server, running_server
+from tests.e2e.test_commands import person_of
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One for all tests."""
+    with running_server(tmp_path_factory.mktemp("server") / "data") as running:
+        yield running
+
+
+@pytest.fixture
+def person(server: Server, tmp_path: Path) -> Person:
+    return person_of(server, tmp_path)
+
+
+def certified(person: Person, name: str) -> None:
+    person.types("csr", "new", name, "--for", "24h")
+    person.types("csr", "approve", name)
+    person.types("csr", "fetch", name)
+
+
+def revocation_of(text: str) -> str:
+    return text.rpartition("revoked, by ")[2].strip()
+
+
+def test_a_hold_is_made_final_by_another_reason_and_not_revoked_twice(person: Person) -> None:
+    """What is revoked already is a success that names the revocation: a script may repeat it."""
+    certified(person, "held")
+    hold = person.types("revoke", "csr/held", "--reason", "certificateHold")
+    final = person.types("revoke", "csr/held", "--reason", "keyCompromise")
+    again = person.types("revoke", "csr/held", "--reason", "keyCompromise")
+
+    assert f'warning: already revoked by "{revocation_of(hold.stdout)}"\n' in final.stderr
+    assert f"already revoked, by {revocation_of(final.stdout)}" in again.stderr
+    assert again.stdout == ""
+    reasons = [one["spec"]["reason"] for one in person.gets("revocations")]
+    assert sorted(reasons) == ["certificateHold", "keyCompromise"]
+
+
+def test_a_hold_is_lifted_by_its_name_and_nothing_else_is(person: Person) -> None:
+    """After it, the certificate can be revoked again: the revocations decide, not a mark."""
+    certified(person, "lifted")
+    hold = revocation_of(person.types("revoke", "csr/lifted", "--reason", "certificateHold").stdout)
+    listed = person.types("revocations", "--holds").stdout
+    lifted = person.types("revoke", "lift", hold)
+    final = revocation_of(person.types("revoke", "csr/lifted").stdout)
+    refused = person.types("revoke", "lift", final, code=1)
+
+    assert hold in listed
+    assert lifted.stdout.startswith("released cert/")
+    assert "only certificateHold can be lifted" in refused.stderr
+    person.types("revoke", "lift", code=2)
+    person.types("revoke", "csr/lifted", "more", code=2)
+
+
+def test_all_certificates_of_an_authority_are_revoked_by_its_name(person: Person) -> None:
+    """And of a signer of the platform by its own; the list shows both."""
+    person.types("ca", "new", "web", "--signer", "example.com/web")
+    first = person.types("revoke", "authority/web", "--reason", "cACompromise")
+    person.types("revoke", "authority/orch.io/orch-apiserver-client")
+
+    lines = person.types("revocations").stdout
+    assert "every certificate of the signer example.com/web issued until now" in first.stderr
+    assert "authority/example.com/web" in lines
+    assert "authority/orch.io/orch-apiserver-client" in lines
+
+
+def test_the_revocation_of_a_token_ends_with_the_token(person: Person) -> None:
+    """Its end is read from the token; the token itself is not sent."""
+    person.types("account", "new", "ci/short")
+    token = person.types("token", "ci/short").stdout
+
+    made = person.types("revoke", "token", given=token)
+
+    found = [one for one in person.gets("revocations") if "token" in one["spec"]]
+    assert revocation_of(made.stdout) == found[0]["metadata"]["name"]
+    assert found[0]["status"]["expires"] == found[0]["spec"]["token"]["expires"]
