@@ -120,10 +120,18 @@ class Notes:
         return False
 
     def _blocking(self, uid: str) -> list[DependencyNode]:
+        """The dependents that an owner has to wait for.
+
+        An object outside the owner's namespace cannot depend on it, so that it would never be
+        deleted for the owner.
+        """
+        owner = self.waiting.get(uid)
+        home = owner.namespace if owner is not None else ""
         return [
             node
             for node in self._dependents.get(uid, ())
             if any(one.uid == uid and one.block_owner_deletion for one in self._owners[node])
+            and home in ("", node.namespace)
         ]
 
 
