@@ -66,6 +66,7 @@ from orchid.server.sockets.tls import TlsFiles
 from orchid.settings.checking import Settings, address
 from orchid.settings.errors import BadSettings
 from orchid.store.interface import Store, StoreError
+from orchid.store.probing import StoreProbe
 from orchid.telemetry import failure_story
 from orchid.wire.user import MASTERS, UserInfo
 
@@ -110,6 +111,8 @@ class Assembly:
         stored = stored_kinds(names)
         store, encryption = encrypted(store, settings, files, stored)
         self.store = store
+        # A store in this process needs no probe: it cannot hang without us.
+        self.probe = StoreProbe(store) if settings.given.etcd_servers else None
         self.token_counts = TokenCounts(store, self.clock.now)
         self.counts_tokens = settings.given.ledger_tokens == "counted"
 
@@ -299,8 +302,16 @@ class Assembly:
         }
 
     def _health(self) -> Health:
-        live: dict[str, Check] = {"ping": None, "log": None, "etcd": self._store_check}
-        ready = {**live, "etcd-readiness": self._store_check, "informer-sync": self._feed_check}
+        ready = {
+            "ping": None,
+            "log": None,
+            "etcd": self._store_check,
+            "etcd-readiness": self._store_check,
+            "informer-sync": self._feed_check,
+        }
+        # A restart does not help against an etcd that is out of reach.
+        live_store = self._store_check if self.probe is None else self._restart_check
+        live: dict[str, Check] = {"ping": None, "log": None, "etcd": live_store}
         return Health(
             {"healthz": live, "livez": live, "readyz": {**ready, "shutdown": self._stop_check}}
         )
@@ -308,6 +319,13 @@ class Assembly:
     def _store_check(self) -> str | None:
         if not self.feed.following:
             return "the store is not followed"
+        if self.probe is not None and self.probe.problem is not None:
+            return self.probe.problem
+        return None if self.store_problem is None else self.store_problem()
+
+    def _restart_check(self) -> str | None:
+        if self.probe is not None and self.probe.closed:
+            return self.probe.problem
         return None if self.store_problem is None else self.store_problem()
 
     def _feed_check(self) -> str | None:
@@ -404,6 +422,8 @@ class Assembly:
             self.ledger_standing.run(keeps=warns),
             asyncio.to_thread(memory.enlarge_pages),
         ]
+        if self.probe is not None:
+            work.append(self.probe.run())
         if warns and self.copy is not None:
             work.append(self.copy.run())
         return [*work, access.oidc.run()] if access.oidc else work

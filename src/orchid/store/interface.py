@@ -27,7 +27,8 @@ Start with `Store`. What can go wrong:
     ├── StoreUnusable      the data cannot be opened by this program; trying again will not help
     │   └── AlreadyInUse   another process has it open
     └── StoreUnavailable   no answer; whether the commit happened is not known
-        └── StoreFull      no room; the commit did not happen, and may succeed once there is room
+        ├── StoreFull      no room; the commit did not happen, and may succeed once there is room
+        └── StoreClosed    it was closed, by us or because it is unusable; only a restart helps
 
 A caller's mistake (an empty key, two changes to one key, a negative limit) is a ValueError.
 """
@@ -291,6 +292,10 @@ class StoreUnavailable(StoreError):
 
 class StoreFull(StoreUnavailable):
     """No room; the commit did not happen, and may succeed once there is room."""
+
+
+class StoreClosed(StoreUnavailable):
+    """The store was closed, by us or because it is unusable; only a restart helps."""
 
 
 _KEY = attrgetter("key")

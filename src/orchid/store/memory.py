@@ -23,9 +23,9 @@ from orchid.store.interface import (
     Revision,
     RevisionConflict,
     Span,
+    StoreClosed,
     StoreError,
     StoreEvent,
-    StoreUnavailable,
     check_changes,
     check_delete,
     check_read,
@@ -129,7 +129,7 @@ class MemoryStore:
 
     def _check_open(self) -> None:
         if self._tail.closed:
-            raise StoreUnavailable("the store is closed")
+            raise StoreClosed("the store is closed")
 
     def _keys_in(self, span: Span) -> list[str]:
         first = bisect_left(self._keys, span.start)

@@ -19,6 +19,7 @@ from orchid.store.interface import (
     Compacted,
     Revision,
     Span,
+    StoreClosed,
     StoreUnavailable,
 )
 
@@ -145,7 +146,7 @@ class Following:
             await self._begin()
         while True:
             if tail.closed:
-                raise StoreUnavailable("the store is closed")
+                raise StoreClosed("the store is closed")
             if tail.interruptions > self._interruptions:
                 raise StoreUnavailable(tail.interrupted)
             batch = self.at_hand()

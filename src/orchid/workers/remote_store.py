@@ -30,6 +30,7 @@ from orchid.store.interface import (
     Revision,
     Span,
     Store,
+    StoreClosed,
     StoreUnavailable,
     ValueTooLarge,
     check_changes,
@@ -410,7 +411,7 @@ class RemoteStore:
 
     def _check_open(self) -> None:
         if self._tail.closed:
-            raise StoreUnavailable("the store is closed")
+            raise StoreClosed("the store is closed")
 
     async def _read_whole(self, span: Span, at: Revision, limit: int) -> Page:
         records: list[Record] = []

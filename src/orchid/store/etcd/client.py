@@ -33,6 +33,7 @@ from orchid.store.etcd.messages import (
 from orchid.store.interface import (
     ABSENT,
     Revision,
+    StoreClosed,
     StoreFull,
     StoreUnavailable,
     StoreUnusable,
@@ -228,7 +229,7 @@ class EtcdClient:
 
     def _endpoint(self) -> EtcdEndpoint:
         if self._closed:
-            raise StoreUnavailable("the store is closed")
+            raise StoreClosed("the store is closed")
         return self._endpoints[self._current]
 
     async def _leave(self, endpoint: EtcdEndpoint) -> None:

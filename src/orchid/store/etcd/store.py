@@ -55,6 +55,7 @@ from orchid.store.interface import (
     RevisionConflict,
     Span,
     Store,
+    StoreClosed,
     StoreEvent,
     StoreFull,
     StoreUnavailable,
@@ -201,7 +202,7 @@ class EtcdStore:
 
     def _check_open(self) -> None:
         if self._closing is not None or self._tail.closed:
-            raise StoreUnavailable("the store is closed")
+            raise StoreClosed("the store is closed")
 
     # Reads
 

@@ -27,7 +27,7 @@ from orchid.store.interface import (
     Page,
     Revision,
     Span,
-    StoreUnavailable,
+    StoreClosed,
     check_changes,
     check_delete,
     check_read,
@@ -86,7 +86,7 @@ class SQLiteStore:
         if not self._tail.closed:
             return self._queue(commits)
         closed: asyncio.Future[list[Outcome]] = self._loop.create_future()
-        closed.set_exception(StoreUnavailable("the store is closed"))
+        closed.set_exception(StoreClosed("the store is closed"))
         return closed
 
     def _queue(
@@ -140,7 +140,7 @@ class SQLiteStore:
 
     def _check_open(self) -> None:
         if self._tail.closed:
-            raise StoreUnavailable("the store is closed")
+            raise StoreClosed("the store is closed")
 
     async def _replay(self, span: Span, after: Revision) -> Batch:
         return await self._ask(lambda db: sqlite_tables.replay(db, span, after))

@@ -23,6 +23,7 @@ from orchid.store.interface import (
     DeleteRange,
     Outcome,
     Revision,
+    StoreClosed,
     StoreError,
     StoreFull,
     StoreUnavailable,
@@ -99,7 +100,7 @@ class Writer:
                     self._commit_gathered(gathered)
                 elif self._compactions:
                     self._guard(self._sweep, [self._compactions.popleft()])
-            closed = StoreUnavailable("the store is closed")
+            closed = StoreClosed("the store is closed")
             self._post(self._now(), [(each.answer, closed) for each in self._compactions])
         except RuntimeError:
             log.debug("the event loop has ended before its store was closed")
