@@ -157,34 +157,34 @@ def certificate(server: Api, number: int) -> bytes:
 
 
 JOBS: dict[str, tuple[int, Job]] = {
-    "livez": (18, lambda _: ("GET", "/livez", None)),
-    "get": (35, lambda number: ("GET", f"{ACCOUNTS}/a{number:d}", None)),
-    "list": (36, lambda _: ("GET", ACCOUNTS, None)),
+    "livez": (22, lambda _: ("GET", "/livez", None)),
+    "get": (39, lambda number: ("GET", f"{ACCOUNTS}/a{number:d}", None)),
+    "list": (42, lambda _: ("GET", ACCOUNTS, None)),
     "selfsubjectreview": (
-        33,
+        39,
         lambda _: ("POST", f"/apis/{AUTHENTICATION}/selfsubjectreviews", {}),
     ),
     "tokenrequest": (
-        63,
+        70,
         lambda number: (
             "POST",
             f"{ACCOUNTS}/a{number:d}/token",
             {"spec": {"audiences": ["x"], "expirationSeconds": 3600}},
         ),
     ),
-    "create": (121, account),
-    "csr-create": (128, signing_request),
+    "create": (127, account),
+    "csr-create": (136, signing_request),
 }
 
 
-TOKEN_REVIEW = 54
-SAME_TOKEN_REVIEW = 44  # byte for byte as before
-BOUND_GET = 45  # by the token of an account, with a right from a binding
+TOKEN_REVIEW = 60
+SAME_TOKEN_REVIEW = 50  # byte for byte as before
+BOUND_GET = 49  # by the token of an account, with a right from a binding
 APART = 19  # more calls for a body that comes apart from its head
 COMMIT = 1  # more or fewer, by when the thread that writes is done; a head read anew takes a dozen
-APPROVAL = 190  # of a request for a certificate
+APPROVAL = 198  # of a request for a certificate
 SIGNED = 111  # a certificate of a user
-HANDED_OUT = 279  # a certificate, put into its request and on record; 274 by itself
+HANDED_OUT = 285  # a certificate, put into its request and on record; 280 by itself
 HANDED_OUT_INSIDE = 279  # the same by the controller that signs; 274 by itself
 
 

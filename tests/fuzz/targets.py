@@ -25,7 +25,6 @@ from orchid.engine.patch import json_patch, merge_patch, strategic_merge
 from orchid.engine.verbs import continue_token
 from orchid.expressions.cel import Compiler
 from orchid.server.audit import policy
-from orchid.server.sockets.known_head import KnownHeads
 from orchid.server.sockets.messages import Peer
 from orchid.server.sockets.reader import RequestReader
 from orchid.server.sockets.websocket import BadFrame, FrameReader
@@ -41,6 +40,7 @@ from orchid.workers.messages import from_parent, from_worker, packed
 from orchid.workers.remote_store import ParentLink
 from orchid.workers.store_server import LARGEST_REQUEST, Session, StoreServer
 from tests.unit.engine.patch.shapes import ACCOUNT, account, applied
+from tests.unit.server.sockets.framing import readings
 from tests.unit.wire.protobuf_samples import KINDS
 
 Target = Callable[[bytes], None]
@@ -63,45 +63,41 @@ def request_reader(data: bytes) -> None:
     every = range(1, len(data), 1 + len(data) // MOST_CUTS)
     halves = [[data[:cut], data[cut:]] for cut in every]
     verdicts = [read(split) for split in ([data], [bytes([byte]) for byte in data], *halves)]
-    for before in (PLAIN_HEAD, HEAD_WITH_LENGTH):  # it is known from the second time on
+    for before in (PLAIN_HEAD, HEAD_WITH_LENGTH):  # it is cached from the second time on
         requests, refusal = read([before, before, data])
         verdicts.append((requests[2:], refusal))
-        verdicts.append(read_elsewhere(before, data))
     assert verdicts.count(verdicts[0]) == len(verdicts)
+
+
+def cached_heads(data: bytes) -> None:
+    """A reader that caches heads and one that does not read the same, however often a head comes.
+
+    The bytes are headers and a body behind a request line, three times; and a whole stream, twice.
+    """
+    request = b"POST /a HTTP/1.1\r\nHost: h\r\n" + data
+    every = range(1, len(request), 1 + len(request) // MOST_CUTS)
+    cuts = [[request, request, request[:cut], request[cut:]] for cut in every]
+    for pieces in ([request] * 4, [request * 3], [data, data, data], *cuts):
+        assert readings(pieces, cached=True) == readings(pieces, cached=False)
 
 
 def read(pieces: list[bytes]) -> Any:
     reader = new_reader()
     for piece in pieces:
         reader.feed(piece)
-    return told(reader), reader.refusal
+    requests = [arrived.request for arrived in reader.ready]
+    told = [(each.method, each.target, each.headers, each.body) for each in requests]
+    return told, reader.refusal
 
 
-def read_elsewhere(before: bytes, data: bytes) -> Any:
-    """Read bytes on a connection that knows a head from another one."""
-    heads = KnownHeads()
-    other, reader = new_reader(heads), new_reader(heads)
-    other.peer.known = True
-    for piece in (before, before):
-        other.feed(piece)
-    reader.feed(data)
-    return told(reader), reader.refusal
-
-
-def new_reader(heads: KnownHeads | None = None) -> RequestReader:
+def new_reader() -> RequestReader:
     return RequestReader(
         Peer("test"),
-        heads=heads,
         max_header_bytes=4096,
         max_headers=20,
         max_body_bytes=1000,
         request_timeout=1,
     )
-
-
-def told(reader: RequestReader) -> Any:
-    requests = [arrived.request for arrived in reader.ready]
-    return [(each.method, each.target, each.headers, each.body) for each in requests]
 
 
 def websocket_frames(data: bytes) -> None:
@@ -299,6 +295,7 @@ def configuration(data: bytes) -> None:
 
 TARGETS: dict[str, Target] = {
     "request_reader": request_reader,
+    "cached_heads": cached_heads,
     "websocket_frames": websocket_frames,
     "worker_frames": worker_frames,
     "json_body": json_body,

@@ -16,9 +16,7 @@ from orchid.access.authenticators.service_account_token import issuer_keys
 from orchid.access.authenticators.union import KEPT
 from orchid.credentials.keys import generate
 from orchid.credentials.tokens import KeySet
-from orchid.server.sockets.known_head import KnownHeads
 from orchid.server.sockets.messages import HttpRequest, Peer
-from orchid.server.sockets.reader import RequestReader
 from tests.api.world import ADMIN, ISSUER, Api
 from tests.unit.controllers.beside import MovingClock
 from tests.unit.server.readers import new_reader
@@ -165,7 +163,7 @@ async def test_a_certificate_on_the_connection_keeps_the_caller_from_being_remem
 
 
 @pytest.mark.parametrize("apart", [False, True])
-async def test_a_known_head_with_another_body_counts_no_longer_than_its_token(
+async def test_a_cached_head_with_another_body_counts_no_longer_than_its_token(
     server: Api, apart: bool
 ) -> None:
     """Bodies differ in length and come later than the head; the caller is judged all the same."""
@@ -188,49 +186,6 @@ async def test_a_known_head_with_another_body_counts_no_longer_than_its_token(
     await deleted(server, ROBOT)
 
     assert (before, await status(b"{}".ljust(9))) == ([201] * 6, 401)
-
-
-@pytest.mark.parametrize("end", ENDINGS)
-async def test_a_token_that_is_ended_is_refused_on_a_connection_that_knows_it_from_another(
-    server: Api, clock: MovingClock, end: Ending
-) -> None:
-    """Heads are known beyond the connection they came on; their token is judged all the same."""
-    await server.account("robot")
-    token = (await server.token("robot", expirationSeconds=600)).encode()
-    sent = b"GET /version HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %b\r\n\r\n"
-    heads = KnownHeads()
-    first, second, third = (new_reader(heads=heads) for _ in range(3))
-
-    async def status(reader: RequestReader) -> tuple[int, bool]:
-        reader.feed(sent % token)
-        request = reader.ready.pop().request
-        was_known = KEPT in request.head_memo
-        return int((await server.server.chain(request)).status), was_known
-
-    before = [await status(reader) for reader in (first, first, first, second)]
-    await end(server, clock)
-    after = [await status(reader) for reader in (third, second, first)]
-
-    assert before == [(200, False), (200, False), (200, False), (200, True)]
-    assert after == [(401, True), (401, False), (401, False)]
-
-
-async def test_a_certificate_is_asked_for_although_another_connection_has_the_same_head(
-    server: Api,
-) -> None:
-    """The caller of a head without one is not the caller of the same head with one."""
-    heads = KnownHeads()
-    sent = f"GET /version HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {ADMIN}\r\n\r\n".encode()
-    plain = new_reader(heads=heads)
-    other = new_reader(peer=Peer("127.0.0.1:2", b"no certificate that anybody trusts"), heads=heads)
-
-    for reader in (plain, plain, plain, other, other, other):
-        reader.feed(sent)
-        request = reader.ready[-1].request
-        assert (await server.server.chain(request)).status == 200
-
-    knows = [KEPT in arrived.request.head_memo for arrived in (*plain.ready, *other.ready)]
-    assert knows == [True, True, True, False, False, False]
 
 
 @pytest.mark.parametrize("removed", ["rolebindings", "roles"])

@@ -1,6 +1,5 @@
 """Readers to feed, and everything that one makes of its bytes."""
 
-from orchid.server.sockets.known_head import KnownHeads
 from orchid.server.sockets.messages import HttpRequest, Peer
 from orchid.server.sockets.reader import RequestReader
 
@@ -13,7 +12,6 @@ def new_reader(
     max_body_bytes: int = 1000,
     *,
     peer: Peer | None = None,
-    heads: KnownHeads | None = None,
 ) -> RequestReader:
     return RequestReader(
         peer or Peer("test"),
@@ -21,7 +19,6 @@ def new_reader(
         max_headers=100,
         max_body_bytes=max_body_bytes,
         request_timeout=1,
-        heads=heads,
     )
 
 

@@ -15,7 +15,7 @@ from math import inf
 from typing import cast
 
 from orchid.server.sockets.budget import network_of
-from orchid.server.sockets.known_head import Arrived
+from orchid.server.sockets.head_cache import Arrived
 from orchid.server.sockets.listener_state import ListenerState, plain
 from orchid.server.sockets.messages import CallerStanding, Response, Stream
 from orchid.server.sockets.peer import peer_of
@@ -105,7 +105,6 @@ class Connection(asyncio.Protocol):
             max_headers=limits.max_headers,
             max_body_bytes=limits.max_body_bytes,
             request_timeout=limits.request_timeout,
-            heads=self._service.known_heads,
         )
         self.deadline = self._service.monotonic() + limits.header_timeout
         address = network_of(transport.get_extra_info("peername"))

@@ -17,7 +17,6 @@ import msgspec
 from orchid.clock import Monotonic
 from orchid.server.sockets.budget import Budget
 from orchid.server.sockets.deadlines import Deadlines
-from orchid.server.sockets.known_head import KnownHeads
 from orchid.server.sockets.messages import (
     AtOnce,
     Handler,
@@ -117,7 +116,6 @@ class ListenerState:
         "failure",
         "handler",
         "heads",
-        "known_heads",
         "limits",
         "loop",
         "monotonic",
@@ -178,7 +176,6 @@ class ListenerState:
         self.dropped = 0
         self.yielding = 0  # connections with requests waiting that let others go first
         self.heads: dict[int, bytes] = {}  # of answers; what is not there is made by `head`
-        self.known_heads = KnownHeads()  # of requests
 
     def head(self, status: int) -> bytes:
         """Give the status line and the date, which change once a second at most."""

@@ -63,9 +63,8 @@ class HttpRequest(msgspec.Struct, eq=False):
     too_large: bool = False
     # Seconds the handler may take once it suspends; it may change this until then.
     timeout: float = 60.0
-    # A cache for what follows from the headers alone. Requests share it if they came with exactly
-    # the same header bytes, but for the digits of Content-Length: on the same connection, or on
-    # several without a client's certificate.
+    # A cache for what follows from the headers alone. Requests share it if they came on the same
+    # connection with exactly the same header bytes, but for the value of Content-Length.
     head_memo: dict[str, Any] = {}
 
     __repr__ = object.__repr__  # shows no field: there are tokens in it

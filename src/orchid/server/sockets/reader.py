@@ -5,21 +5,19 @@ accepted ends the reading with a `refusal`. httptools (llhttp, no leniency) read
 module adds what a grammar does not know: limits, one Host, one way to say how long a body is.
 It never touches a socket, keeps no time-outs and never guesses: two readings of the same bytes is
 how requests are smuggled past a proxy (RFC 9112, 11.2), so whatever is ambiguous is refused.
+
+Headers that came before on the connection are not made into objects again (head_cache.py). The
+parser reads such a head, too; it merely reports no header of it.
 """
 
 import re
 from collections.abc import Sized
-from typing import Final
+from types import SimpleNamespace
+from typing import Any, Final
 
 import httptools
 
-from orchid.server.sockets.known_head import (
-    METHODS,
-    Arrived,
-    HeadParts,
-    HeadsOfConnection,
-    KnownHeads,
-)
+from orchid.server.sockets.head_cache import CONTENT_LENGTH, Arrived, FoundHead, HeadCache
 from orchid.server.sockets.messages import HttpRequest, Peer
 from orchid.wire.naming import CLIENT_HEADERS
 
@@ -30,6 +28,9 @@ HEAD: Final = 1
 BODY: Final = 2
 ENDED: Final = 3  # nothing more will be read from this connection
 
+METHODS: Final = {
+    name.encode(): name for name in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+}
 SMALLEST_REQUEST: Final = len(b"GET / HTTP/1.1\r\nHost:\r\n\r\n")
 
 _BAD_REQUEST, _EXPECTATION_FAILED, _HEADERS_TOO_LARGE = 400, 417, 431
@@ -54,6 +55,7 @@ _KNOWN_NAMES = {
     )
     for spelling in (name, name.lower())
 }
+_ONCE: Final = frozenset({"host", "content-length", "transfer-encoding"})
 _BLANK_LINES = re.compile(rb"[\r\n]+")
 _METHOD = re.compile(rb"([A-Z][A-Z-]{0,31}) [/*h]")
 _BEGUN = re.compile(rb"[A-Z][A-Z-]{0,31} ?")
@@ -71,22 +73,25 @@ class RequestReader:
         "_begun",
         "_body",
         "_body_bytes",
+        "_found",
+        "_full",
         "_head_span",
         "_headers",
         "_heads",
         "_last",
         "_left",
+        "_length",
         "_max_body",
         "_max_head",
         "_max_headers",
         "_parser",
-        "_plain",
+        "_quiet",
         "_repeated",
         "_span",
         "_strange_method",
+        "_taken",
         "_target",
         "_timeout",
-        "_unparsed",
         "peer",
         "phase",
         "ready",
@@ -102,10 +107,9 @@ class RequestReader:
         max_headers: int,
         max_body_bytes: int,
         request_timeout: float,
-        heads: KnownHeads | None = None,
     ) -> None:
         self.peer = peer
-        self._heads = HeadsOfConnection(peer, heads)
+        self._heads = HeadCache()
         self._max_head = max_header_bytes
         self._max_headers = max_headers
         self._max_body = max_body_bytes
@@ -113,22 +117,27 @@ class RequestReader:
         self.ready: list[Arrived] = []
         self.refusal = 0  # an HTTP status or CLOSE_SILENTLY, due after what is ready
         self.phase = BETWEEN
-        self._plain: HttpRequest | None = None  # the last one, if its head alone says what it is
+        self._taken: HttpRequest | None = None  # the head that was just read
         self.wants_continue = False  # the client waits for "100 Continue" before it sends the body
         self._strange_method = ""  # of the head being read, in place of a stand-in
         self._begun = b""  # the letters of a method that is not complete
         self._last = b""  # the last bytes of a head that is not complete
         self._left = 0  # bytes of the body that are still to come; less than 0: it is chunked
+        self._length = 0  # of the body, as Content-Length says; less than 0: it is chunked
         self._span = 0  # length of what was read of the present head or body
         self._head_span = 0  # the same of the head alone, once the body has begun
-        self._unparsed = False  # the body that arrives belongs to a known head
+        self._found: FoundHead | None = None  # the head being read, if its headers are cached
         self._target = b""
         self._headers: dict[str, str] = {}
         self._repeated: list[tuple[str, str]] | None = None
         self._arriving: Arrived | None = None
         self._body: bytes | bytearray = b""
         self._body_bytes = 0
-        self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
+        # Of two parsers, `_quiet` reports no headers. Each reads whole requests only, so that the
+        # other may read the next one.
+        self._full: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
+        self._quiet: httptools.HttpRequestParser | None = None
+        self._parser: httptools.HttpRequestParser | None = self._full
 
     def feed(self, data: bytes) -> None:
         """Read a piece; afterwards look at `ready`, `refusal`, `phase` and `wants_continue`."""
@@ -136,30 +145,19 @@ class RequestReader:
             return
         if self._begun:
             data, self._begun, self.phase = self._begun + data, b"", BETWEEN
-        if self._unparsed and not (data := self._feed_known_body(data)):
-            return
-        between, parts = self.phase == BETWEEN, None
-        if between:
-            known, last = None, self._heads.last
-            if last is not None:
-                known = last.again(data, self._max_body, self.peer)
-            if known is None and (parts := HeadParts.at_front(data)) is not None:
-                known = self._heads.find_elsewhere(data, parts, self._max_body)
-            if known is not None:
-                if known.missing:
-                    self._await_body(known, data)
-                else:
-                    self.ready.append(known)
-                return
-        self._plain = None
-        start = 0
-        while start < len(data) and self.phase != ENDED:
-            end = self._end_of_part(data, start)
-            self._feed_part(data[start:end])
+        start, size, heads = 0, len(data), self._heads
+        while start < size and self.phase != ENDED:
+            found = None
+            if self.phase == BETWEEN and heads.heads:
+                found = heads.find(data, start)
+            if found is not None:
+                end = found.end + int(found.length or 0)
+                end = end if end <= size else found.end
+                self._feed_cached(data[start:end], found, found.end - start)
+            else:
+                end = self._end_of_part(data, start)
+                self._feed_part(data[start:end])
             start = end
-        if between and self._plain is not None and self.phase in (BETWEEN, BODY):
-            self._heads.remember(self._plain, data, parts)
-            self._plain = None
 
     def _end_of_part(self, data: bytes, start: int) -> int:
         """Where the present head or body ends, or what has arrived of it.
@@ -182,9 +180,11 @@ class RequestReader:
 
     def _feed_part(self, part: bytes) -> None:
         """Read a head or a body, or some of it."""
-        if self.phase == BETWEEN:
+        begins = self.phase == BETWEEN
+        if begins:
             part = part.lstrip(b"\r\n")  # blank lines before a request mean nothing
             self._span = 0
+            self._parser = self._full
             if not part or self._has_only_begun(part):
                 return
         self._span += len(part)
@@ -194,7 +194,7 @@ class RequestReader:
         except httptools.HttpParserUpgrade:
             # The handler decides; until it has agreed, what follows is another request, because a
             # client has to wait for the answer before it goes on otherwise (RFC 9110, 7.8).
-            self._parser = httptools.HttpRequestParser(self)
+            self._renew_parser()
         except httptools.HttpParserError as error:
             self._fail(error, part)
         else:
@@ -202,6 +202,49 @@ class RequestReader:
                 self._last = (self._last + part)[-3:]
             if self.phase != BETWEEN:
                 self._check_growth()
+            if begins and self._taken is not None:
+                self._cache_head(part)
+            self._taken = None
+
+    def _feed_cached(self, part: bytes, found: FoundHead, head_bytes: int) -> None:
+        """Read a head whose headers are cached, with its body if that is there."""
+        self.phase, self._found, self._parser = HEAD, found, self._quiet
+        self._last, self._target, self._span = b"", b"", head_bytes
+        assert self._parser is not None
+        try:
+            self._parser.feed_data(part)
+        except httptools.HttpParserInvalidMethodError:  # nothing was reported yet
+            self.phase = BETWEEN
+            self._renew_parser()
+            self._feed_part(part)
+        except httptools.HttpParserError as error:
+            self._fail(error, part)
+        self._taken = None
+
+    def _cache_head(self, head: bytes) -> None:
+        request = self._taken
+        if request is None or self.phase == ENDED or len(head) > HeadCache.LARGEST:
+            return
+        self._heads.add(head, request)
+        if self._heads.heads and self._quiet is None:
+            self._quiet = self._new_quiet_parser()
+
+    def _new_quiet_parser(self) -> httptools.HttpRequestParser:
+        return httptools.HttpRequestParser(
+            SimpleNamespace(
+                on_url=self.on_url,
+                on_headers_complete=self._take_cached_head,
+                on_body=self.on_body,
+                on_message_complete=self.on_message_complete,
+            )
+        )
+
+    def _renew_parser(self) -> None:
+        """Replace a parser that has stopped inside a request."""
+        if self._parser is self._quiet:
+            self._quiet = self._new_quiet_parser()
+        else:
+            self._parser = self._full = httptools.HttpRequestParser(self)
 
     def _has_only_begun(self, part: bytes) -> bool:
         """Keep the first letters of a method until the rest is there to judge it by."""
@@ -225,33 +268,13 @@ class RequestReader:
             if method is None:
                 raise
             self._strange_method = method[1].decode()
-            self._parser = httptools.HttpRequestParser(self)
+            self._renew_parser()
             self._parser.feed_data(b"SOURCE" + part[method.end(1) :])
-
-    def _await_body(self, known: Arrived, piece: bytes) -> None:
-        """A head that is known has come without its body, or with some of it."""
-        body = known.request.body
-        self.phase = BODY
-        self._arriving = known
-        self._unparsed = True
-        self._head_span, self._span = len(piece) - len(body), len(body)
-        self._body, self._body_bytes, self._left = body, len(body), known.missing
-
-    def _feed_known_body(self, data: bytes) -> bytes:
-        """Take the body behind a known head, which the parser has not seen; give what follows."""
-        part = data[: self._left]
-        self._left -= len(part)
-        self._span += len(part)
-        self.on_body(part)
-        if not self._left:
-            self._unparsed = False
-            self.on_message_complete()
-        return data[len(part) :]
 
     def forget(self) -> None:
         """Let go of the last head: a connection that streams for hours has no use for it."""
-        self._plain = None
-        self._heads.forget()
+        self._taken = self._found = None
+        self._heads.clear()
         if self.phase != HEAD:
             self._headers = {}
             self._target = b""
@@ -259,7 +282,7 @@ class RequestReader:
     def close(self) -> None:
         """Read nothing more; also lets go of the parser, which refers back to this reader."""
         self.phase = ENDED
-        self._parser = None
+        self._parser = self._full = self._quiet = None
         self._body = b""
         self.forget()
 
@@ -287,7 +310,10 @@ class RequestReader:
         if self.phase == HEAD:
             if self._span > self._max_head or self._has_too_many(self._repeated or ()):
                 self._refuse(_HEADERS_TOO_LARGE)
-        elif self.phase == BODY and self._span - self._body_bytes > self._max_head:
+        elif self.phase == BODY and (
+            self._left == 0  # the parser found another end than Content-Length says
+            or self._span - self._body_bytes > self._max_head
+        ):
             self._refuse(_BAD_REQUEST)
 
     def _has_too_many(self, repeated: Sized) -> bool:
@@ -329,7 +355,9 @@ class RequestReader:
         if self.phase != HEAD:
             return  # a trailer; it must never look like a header that was there from the start
         key = _KNOWN_NAMES.get(name) or name.decode("latin-1").lower()
-        text = value.decode("latin-1").rstrip(" \t")
+        text = value.decode("latin-1")
+        if key != "content-length":  # that is judged as it was sent
+            text = text.rstrip(" \t")
         headers = self._headers
         if key not in headers:
             headers[key] = text
@@ -343,6 +371,21 @@ class RequestReader:
         if status:
             self._refuse(status)
             raise _Stop
+
+    def _take_cached_head(self) -> None:
+        """Go on with cached headers: what the quiet parser calls at the end of a head."""
+        found = self._found
+        assert found is not None
+        cached = found.cached
+        self._headers, self._repeated = cached.headers, cached.repeated
+        if found.length != cached.length:
+            self._headers = {**cached.headers, "content-length": found.length}
+        status = self._begin_request(cached.memo, modern=True)
+        if status:
+            self._refuse(status)
+            raise _Stop
+        if found.repeats and not self._length and self._arriving is not None:
+            self._arriving.repeats = True
 
     def on_body(self, data: bytes) -> None:
         self._body_bytes += len(data)
@@ -360,32 +403,46 @@ class RequestReader:
         arrived = self._arriving
         if arrived is None:
             return
+        if self._body_bytes != self._length >= 0:  # the parser found another end than we did
+            self._refuse(_BAD_REQUEST)
+            raise _Stop
         if self._body_bytes:
             arrived.request.body = bytes(self._body)
-            self._body = b""
-        self._deliver(arrived)
+            self._body, self._body_bytes = b"", 0
+        self._arriving = None
+        self._headers, self._repeated, self._target = {}, None, b""  # they are the request's now
+        self.wants_continue = False
+        self.phase = BETWEEN if arrived.keep_alive else ENDED
+        self.ready.append(arrived)
 
     # The head
 
     def _take_head(self) -> int:
         """Check a complete head and prepare its request; give the status of a refusal, or 0."""
-        parser = self._parser
-        if parser is None:
+        if self._parser is None:
             return _BAD_REQUEST
-        headers = self._headers
-        version = parser.get_http_version()
+        headers, repeated = self._headers, self._repeated
+        version = self._parser.get_http_version()
         modern = version == "1.1"
         if not modern and version != "1.0":
             return _VERSION_NOT_SUPPORTED
-        repeated = self._repeated
         if len(headers) > self._max_headers or (repeated and self._has_too_many(repeated)):
-            return _HEADERS_TOO_LARGE
-        if self._span > self._max_head:
             return _HEADERS_TOO_LARGE
         if modern and "host" not in headers:
             return _BAD_REQUEST
-        if repeated and any(name == "host" for name, _ in repeated):
+        if repeated and any(name in _ONCE for name, _ in repeated):
             return _BAD_REQUEST
+        if not CONTENT_LENGTH.fullmatch(headers.get("content-length", "0").encode("latin-1")):
+            return _BAD_REQUEST  # other readers may see another length in it, or none
+        return self._begin_request({}, modern=modern)
+
+    def _begin_request(self, memo: dict[str, Any], *, modern: bool) -> int:
+        """Prepare the request of a head whose headers are sound; `memo`: what follows from them."""
+        parser, headers = self._parser, self._headers
+        if parser is None:
+            return _BAD_REQUEST
+        if self._span > self._max_head:
+            return _HEADERS_TOO_LARGE
         target = self._target.decode("latin-1")
         path = target if target[:1] == "/" else _origin_form(target)
         raw_method = parser.get_method()
@@ -401,30 +458,30 @@ class RequestReader:
             query,
             headers,
             self.peer,
-            repeated=repeated or [],
+            repeated=self._repeated or [],
             timeout=self._timeout,
+            head_memo=memo,
         )
         keep_alive = parser.should_keep_alive() if "connection" in headers else modern
         arrived = Arrived(request, keep_alive=keep_alive, chunked=modern)
         self._arriving = arrived
         self.phase = BODY
-        self._head_span, self._span, self._left = self._span, 0, 0
+        self._head_span, self._span, self._left, self._length = self._span, 0, 0, 0
         if ("upgrade" in headers or method == "CONNECT") and parser.should_upgrade():
             if self._refuses_upgrade(arrived):
                 return _BAD_REQUEST
             if not modern:
                 headers.pop("upgrade", None)  # of HTTP/1.0 it must be ignored (RFC 9110, 7.8)
-        elif modern and keep_alive:
-            self._plain = request
+        self._taken = request if modern and keep_alive and "upgrade" not in headers else None
         if "content-length" in headers or "transfer-encoding" in headers:
             return self._take_body_headers(arrived)
         return 0
 
     def _take_body_headers(self, arrived: Arrived) -> int:
         """Judge the headers that say how a body comes; RFC 9112, 6."""
-        headers = arrived.request.headers
+        headers = self._headers
         coding = headers.get("transfer-encoding")
-        length = int(headers.get("content-length", "0"))  # llhttp let digits through, nothing else
+        length = int(headers.get("content-length", "0"))
         if coding is not None and coding.lower() != "chunked":
             return _NOT_IMPLEMENTED
         if coding is not None and not arrived.chunked:
@@ -435,10 +492,8 @@ class RequestReader:
         if length > self._max_body:
             self._give_up_body(arrived)
             raise _Stop
-        self._left = length if coding is None else -1
+        self._left = self._length = length if coding is None else -1
         self.wants_continue = arrived.chunked and "expect" in headers
-        if self.wants_continue or coding is not None:
-            self._plain = None
         return 0
 
     def _refuses_upgrade(self, arrived: Arrived) -> bool:
@@ -451,19 +506,11 @@ class RequestReader:
 
     def _give_up_body(self, arrived: Arrived) -> None:
         """Hand over a request whose body passed the limit, without the body; read nothing more."""
-        self._body = b""
+        self._body, self._body_bytes, self._length = b"", 0, -1
         arrived.request.too_large = True
         arrived.keep_alive = False
         arrived.lingers = True
-        self._deliver(arrived)
-
-    def _deliver(self, arrived: Arrived) -> None:
-        self._arriving = None
-        self._body_bytes = 0
-        self._headers, self._repeated, self._target = {}, None, b""  # they are the request's now
-        self.wants_continue = False
-        self.phase = BETWEEN if arrived.keep_alive else ENDED
-        self.ready.append(arrived)
+        self.on_message_complete()
 
 
 def _origin_form(target: str) -> str:

@@ -68,6 +68,24 @@ async def test_bodies_of_everybody_else_are_read_as_before(who: str) -> None:
         assert unread(running) == 0
 
 
+async def test_who_sends_a_body_is_asked_for_every_request() -> None:
+    """A caller who was known says nothing about the next one on the same connection."""
+    head = b"POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 5\r\n"
+    head += b"X-Who: %b\r\n\r\n"
+    async with serving(handler, recognize=recognize) as running:
+        client = await running.connect()
+        for _ in range(4):
+            client.send(head % b"known")
+            assert (await client.head()).status == 100
+            client.send(b"hello")
+            assert (await client.answer()).status == 200
+        client.send(head % b"refused")
+
+        answer = await client.answer()
+
+        assert (answer.status, answer.headers["connection"]) == (401, "close")
+
+
 async def test_a_client_that_leaves_while_it_is_asked_who_it_is_leaves_nothing_behind() -> None:
     """Neither a task nor a count."""
     asked: list[HttpRequest] = []

@@ -81,6 +81,7 @@ def test_chunked_bodies_are_joined_and_trailers_dropped() -> None:
         (START + b"Host: a\r\nTransfer-Encoding: chunked, gzip\r\n\r\n", 400),
         (START + b"Host: a\r\nTransfer-Encoding: identity\r\n\r\n", 501),
         (START + b"Host: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n", 400),
+        (CHUNKED[:-2] + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
         (b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
         (CHUNKED + b"0x2\r\nhi\r\n", 400),
         (CHUNKED + b" 2\r\nhi\r\n", 400),

@@ -1,10 +1,12 @@
-"""Heads that are known on their connection: that they save work and change no meaning."""
+"""Cached heads of a connection: that they save work, stay few, and change no meaning."""
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchid.server.sockets.head_cache import HeadCache
 from orchid.server.sockets.reader import BETWEEN, BODY, RequestReader
 from tests.unit.server.readers import START, new_reader, only_request, told
 
@@ -29,12 +31,12 @@ def warm_reader(max_body_bytes: int = 1000) -> RequestReader:
     reader = new_reader(max_body_bytes=max_body_bytes)
     for body in (b"first", b"another"):
         reader.feed(POST % len(body) + body)
-    assert reader._heads.last is not None
+    assert reader._heads.heads
     reader.ready.clear()
     return reader
 
 
-def test_a_known_head_is_known_with_a_body_of_another_length() -> None:
+def test_a_cached_head_is_found_with_a_body_of_another_length() -> None:
     """It tells its own length, and shares what was found out from the others."""
     reader = warm_reader()
 
@@ -48,7 +50,7 @@ def test_a_known_head_is_known_with_a_body_of_another_length() -> None:
     assert len(memos) == 1
 
 
-def test_a_known_head_waits_for_a_body_that_comes_later() -> None:
+def test_a_cached_head_waits_for_a_body_that_comes_later() -> None:
     """Meanwhile its sender can be asked for, and what was kept of it is counted."""
     reader = warm_reader()
     head = POST % 6
@@ -67,7 +69,7 @@ def test_a_known_head_waits_for_a_body_that_comes_later() -> None:
     assert reader.phase == BETWEEN
 
 
-def test_a_client_that_always_sends_heads_alone_is_known_too() -> None:
+def test_a_client_that_always_sends_heads_alone_is_cached_too() -> None:
     """The second head that comes alone is remembered like one that comes with its body."""
     reader = new_reader()
 
@@ -75,11 +77,11 @@ def test_a_client_that_always_sends_heads_alone_is_known_too() -> None:
         reader.feed(POST % len(body))
         reader.feed(body)
 
-    assert reader._heads.last is not None
+    assert reader._heads.heads
     assert [arrived.request.body for arrived in reader.ready] == [b"one", b"four"]
 
 
-def test_a_body_behind_a_known_head_can_be_given_up() -> None:
+def test_a_body_behind_a_cached_head_can_be_given_up() -> None:
     """A caller who is refused is told so before the body is read."""
     reader = warm_reader()
     reader.feed(POST % 6)
@@ -92,7 +94,7 @@ def test_a_body_behind_a_known_head_can_be_given_up() -> None:
     assert not arrived.keep_alive
 
 
-def test_a_known_head_with_a_blank_line_before_it_is_no_other_head() -> None:
+def test_a_cached_head_with_a_blank_line_before_it_is_no_other_head() -> None:
     """What was a request line then is no header behind another line now."""
     reader = new_reader()
     for _ in range(3):
@@ -112,7 +114,7 @@ LENGTHS = st.sampled_from([b"0", b"2", b"07", b"1000", b"1001", b"9" * 9, b"9" *
     st.sampled_from([b"", b"hi", b"x" * 7, b"x" * 1000, b"hiGET / HTTP/1.1\r\nHost: h\r\n\r\n"]),
     st.lists(st.integers(0, 1100), max_size=4),
 )
-def test_a_known_head_changes_nothing_about_another_length(
+def test_a_cached_head_changes_nothing_about_another_length(
     length: bytes, body: bytes, cuts: list[int]
 ) -> None:
     """What a length means, or that it is refused, never depends on what came before."""
@@ -127,7 +129,7 @@ def test_a_known_head_changes_nothing_about_another_length(
     assert told(warm) == told(fresh)
 
 
-def test_bytes_that_look_like_a_known_head_inside_a_body_are_body() -> None:
+def test_bytes_that_look_like_a_cached_head_inside_a_body_are_body() -> None:
     """A head is recognised between requests only."""
     small = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
     outer = b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(small)
@@ -140,7 +142,7 @@ def test_bytes_that_look_like_a_known_head_inside_a_body_are_body() -> None:
     assert methods == [("GET", b""), ("GET", b""), ("PUT", small), ("GET", b"")]
 
 
-def test_a_known_head_with_a_request_behind_it_gives_both() -> None:
+def test_a_cached_head_with_a_request_behind_it_gives_both() -> None:
     """A piece that holds more than one request is read by the parser, in order."""
     known = b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n"
     reader = new_reader()
@@ -178,13 +180,13 @@ LINES = st.one_of(
 
 
 @given(LINES, st.sampled_from([b"", b"Content-Length: 2\r\n"]))
-def test_known_headers_change_nothing_about_another_line(line: bytes, extra: bytes) -> None:
+def test_cached_headers_change_nothing_about_another_line(line: bytes, extra: bytes) -> None:
     """What a request line means, or whether it is refused, never depends on what came before."""
     headers = b"\r\nHost: h\r\n" + extra + b"\r\n" + (b"hi" if extra else b"")
     warm = new_reader()
     for path in (b"/first", b"/second", b"/third"):
         warm.feed(b"GET " + path + b" HTTP/1.1" + headers)
-    assert warm._heads.last is not None
+    assert warm._heads.heads
     warm.ready.clear()
     fresh = new_reader()
 
@@ -192,3 +194,90 @@ def test_known_headers_change_nothing_about_another_line(line: bytes, extra: byt
         reader.feed(line + headers)
 
     assert told(warm) == told(fresh)
+
+
+def sent(token: bytes, path: bytes = b"/a") -> bytes:
+    return b"GET %b HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %b\r\n\r\n" % (path, token)
+
+
+def test_a_pipelined_request_is_read_with_its_own_headers() -> None:
+    """Whatever came in the same piece: each head is compared by itself."""
+    reader = new_reader()
+    for piece in (sent(b"A") + sent(b"B"), sent(b"A") + sent(b"B"), sent(b"A"), sent(b"B")):
+        reader.feed(piece)
+    reader.feed(sent(b"B") + sent(b"A") + sent(b"C"))
+
+    tokens = [arrived.request.headers["authorization"][-1] for arrived in reader.ready]
+    assert tokens == ["A", "B", "A", "B", "A", "B", "B", "A", "C"]
+
+
+def test_heads_that_come_in_turn_are_all_cached() -> None:
+    """A client that reads and writes in turn has two heads or three."""
+    reader = new_reader()
+    for _ in range(4):
+        for token in (b"A", b"B", b"C"):
+            reader.feed(sent(token))
+
+    memos = [id(arrived.request.head_memo) for arrived in reader.ready]
+    assert memos[6:9] == memos[9:]
+    assert len(set(memos[9:])) == 3
+
+
+@pytest.mark.parametrize("padding", [0, 1500])
+def test_cached_heads_stay_few_and_small(padding: int) -> None:
+    """Idle connections keep little, whatever was sent on them."""
+    reader = new_reader()
+    for number in range(20):
+        for _ in range(3):
+            reader.feed(sent(b"%d" % number + b"x" * padding))
+
+    heads = reader._heads.heads
+    assert 0 < len(heads) <= HeadCache.MOST
+    assert sum(cached.size for cached in heads) <= HeadCache.LARGEST
+    assert len(reader._heads._seen) <= HeadCache.MOST
+
+
+def test_a_head_that_comes_once_is_not_cached() -> None:
+    reader = new_reader()
+    for number in range(20):
+        reader.feed(sent(b"%d" % number))
+
+    assert not reader._heads.heads
+
+
+def test_the_same_request_repeats_the_one_before_it_and_a_body_does_not() -> None:
+    """A repeated request is one with the same line and headers, and without a body."""
+    reader = new_reader()
+    for path in (b"/a", b"/a", b"/a", b"/b"):
+        reader.feed(sent(b"A", path))
+    for _ in range(3):
+        reader.feed(POST % 2 + b"hi")
+
+    assert [arrived.repeats for arrived in reader.ready] == [False, False, True] + [False] * 4
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_every_client_that_waits_to_send_its_body_is_asked_to_go_on(apart: bool) -> None:
+    """However often it sends the same head; only while the body is missing."""
+    head = b"PUT / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
+    reader, wanted = new_reader(), []
+    for _ in range(5):
+        for piece in (head, b"hi") if apart else (head + b"hi",):
+            reader.feed(piece)
+            wanted.append(reader.wants_continue)
+
+    assert wanted == ([True, False] if apart else [False]) * 5
+    assert [arrived.request.body for arrived in reader.ready] == [b"hi"] * 5
+
+
+@pytest.mark.parametrize(
+    "length", [b"02", b"0000000002", b"2 ", b"2\t", b"+2", b"2,2", b"2;", b"0x2", b"", b"00", b"-0"]
+)
+def test_a_length_has_one_spelling(length: bytes) -> None:
+    """Any other is refused, also behind a head that is cached, and the first time."""
+    framed = b"POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: %b\r\nA: 1\r\n\r\nhi" % length
+    for reader in (new_reader(), warm_reader()):
+        reader.feed(framed)
+
+        assert reader.refusal == 400
+        assert reader.ready == []
