@@ -81,7 +81,7 @@ async def test_the_process_that_evaluates_an_expression_imports_nothing_planted(
     given = ExpressionInput({"request": {"dnsNames": names}, "user": {}, "now": NOW})
     assert expression.cost(given) > CHEAP, "so that it goes to a process"
 
-    assert await Evaluator(SAMPLE).holds(expression, given) is True
+    assert await Evaluator(SAMPLE).elsewhere([expression], given) == [True]
 
 
 async def test_a_worker_imports_nothing_planted(

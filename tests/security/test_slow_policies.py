@@ -3,6 +3,7 @@
 A policy may have 32 rules; one of 8 kB took 0.2 s to compile, and one of 2 kB with a hostile
 regular expression 0.35 s each time it was evaluated. Rules that count as cheap were evaluated one
 after the other, and a thousand names were matched with 256 patterns, all on the event loop.
+With one slow policy and 40 requests that it selects, no request was approved for over a minute.
 """
 
 import base64
@@ -14,7 +15,12 @@ import pytest
 from cryptography import x509
 
 from orchid.approval.compiled import CompiledPolicy
+from orchid.expressions import isolated
 from orchid.expressions.cel import MOST_OF_RULE, Compiler
+from orchid.kinds.approval_policy import ApprovalPolicy
+from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
+from orchid.wire.naming import ORCH
+from orchid.wire.struct import replace
 from tests.api.test_approval_policies import POLICIES, body
 from tests.api.test_approval_reviews import REVIEWS, terms
 from tests.api.world import Api
@@ -22,8 +28,16 @@ from tests.extras import needs_cel
 from tests.security.test_large_collections import answered
 from tests.security.threads import threads_of
 from tests.unit.approval.cases import ALLOWS
-from tests.unit.controllers.beside import beside, told_of_policies
-from tests.unit.controllers.test_policy_approval import controller_of
+from tests.unit.controllers.beside import PATIENCE, Beside, beside, told_of_policies
+from tests.unit.controllers.test_approve_requests import BOOT, NODE, grant
+from tests.unit.controllers.test_approve_requests import REQUESTS as NODE_RIGHTS
+from tests.unit.controllers.test_policy_approval import (
+    ask,
+    controller_of,
+    may_request,
+    may_use,
+    write,
+)
 from tests.unit.credentials import samples
 
 MOST_RULES = 32
@@ -112,3 +126,76 @@ async def test_many_names_are_matched_beside_the_event_loop(
     assert answer.status == 201
     assert threads
     assert threading.main_thread() not in threads
+
+
+SLOW_RULE = "['aaaaaaaa']" + ".map(x, x + x)" * 26 + "[0].size() > 3"
+MANY = 40
+
+
+async def many_slow_requests(world: Beside) -> None:
+    """A policy with a slow rule, and requests for one signer that it selects."""
+    needs_cel()
+    await may_request(world)
+    await may_use(world, "fast", "slow")
+    await write(world, "slow", rules=[{"expression": SLOW_RULE}])
+    for number in range(MANY):
+        await ask(world, f"slow-{number:02d}")
+
+
+async def test_slow_rules_hold_up_no_request_that_needs_none(
+    server_files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While evaluations do not end, the requests of a node and of a quick policy are approved."""
+    ended = threading.Event()
+
+    def stuck(_question: str, _seconds: float) -> list[dict[str, Any]]:
+        ended.wait(PATIENCE)
+        return [{"holds": True}]
+
+    monkeypatch.setattr(isolated, "_ask", stuck)
+    async with beside(server_files) as world:
+        await many_slow_requests(world)
+        await grant(world, "system:node-bootstrapper", BOOT)
+        await grant(world, f"{NODE_RIGHTS}:nodeclient", BOOT)
+        await write(world, "fast", signerNames=["quick.com/*"])
+        try:
+            async with world.running("csrapproving"):
+                await world.request("node", NODE, signer=ORCH.node_client_signer, user=BOOT)
+                await ask(world, "other", signer="quick.com/web")
+                for name in ("node", "other"):
+                    await world.until_like(Request, name, condition=lambda csr: csr.is_approved)
+                waiting = await world.admin.get(Request, "slow-39")
+                ended.set()
+                await world.until_like(Request, "slow-39", condition=lambda csr: csr.is_approved)
+        finally:
+            ended.set()
+
+    assert not waiting.is_decided
+
+
+async def test_a_policy_that_exceeds_its_limits_is_not_ready(
+    server_files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One evaluation is enough, however many wait; the condition says why, a new spec counts."""
+    asked = []
+
+    def exceeded(question: str, _seconds: float) -> list[dict[str, Any]]:
+        asked.append(question)
+        raise isolated.Overrun("it took too long")
+
+    monkeypatch.setattr(isolated, "_ask", exceeded)
+    async with beside(server_files) as world:
+        await many_slow_requests(world)
+        async with world.running("csrapproving"):
+            stopped = await world.until_like(
+                ApprovalPolicy, "slow", condition=lambda policy: not policy.is_ready
+            )
+            await world.admin.update(replace(stopped, spec=replace(stopped.spec, rules=())))
+            for number in range(MANY):
+                name = f"slow-{number:02d}"
+                await world.until_like(Request, name, condition=lambda csr: csr.is_approved)
+
+    (ready,) = stopped.status.conditions
+    assert (ready.status, ready.reason) == ("False", "TooSlow")
+    assert "it took too long" in ready.message
+    assert len(asked) == 1

@@ -18,7 +18,7 @@ from orchid.engine.kind import Kind
 from orchid.engine.request import Request
 from orchid.kinds.approval_policy import ApprovalPolicy, writers_in
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest, creators_in
-from orchid.wire.errors import Conflict, Forbidden
+from orchid.wire.errors import Conflict, ErrorSubject, Forbidden
 from orchid.wire.request_conditions import APPROVED
 from orchid.wire.text import quote
 from orchid.wire.user import MASTERS
@@ -45,22 +45,22 @@ class FourEyes(AdmissionPolicy):
                     "somebody else has to"
                 )
                 raise Forbidden(kind.about(new.name), text)
-        await self._check_policy(kind, new, creators)
+        claimed = new.approving_policy
+        if claimed is not None:
+            await self._check_policy(kind.about(new.name), claimed, creators)
 
     async def _check_policy(
-        self, kind: Kind[Any], new: CertificateSigningRequest, creators: frozenset[str]
+        self, about: ErrorSubject, claimed: tuple[str, str], creators: frozenset[str]
     ) -> None:
         """Refuse an approval that rests on a policy of the creator, or on an old policy."""
-        if new.approving_policy is None:
-            return
-        name, revision = new.approving_policy
+        name, revision = claimed
         await self._feed.fresh()
         policy = self._policies.get("", name)
         if policy is None or str(policy.revision) != revision:
-            raise Conflict(kind.about(new.name), f"policy {quote(name)} has changed or is gone")
+            raise Conflict(about, f"policy {quote(name)} has changed or is gone")
         for writer in sorted(writers_in(policy.noted()) & creators):
             text = (
                 f"{quote(writer)} created this request and last wrote policy {quote(name)}, "
                 "which therefore may not approve it"
             )
-            raise Forbidden(kind.about(new.name), text)
+            raise Forbidden(about, text)

@@ -3,11 +3,15 @@
 Start with `CompiledPolicy.judge`, which gives a `JudgedPolicy`: whether the policy selects the
 case and allows it, check by check, each with the value it saw. A policy that cannot be evaluated
 (`problem`) still knows whom it selects, so that no request is denied only because of that.
+
+Rules that may be slow are evaluated last and only if all else is allowed, one request at a time for
+each policy. A policy that exceeds its limits has a `problem` from then on, so that it costs
+nothing more.
 """
 
 import asyncio
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
 import msgspec
@@ -24,12 +28,14 @@ from orchid.expressions.cel import (
     Failed,
     LibraryMissing,
 )
-from orchid.expressions.isolated import Evaluator, Overrun
+from orchid.expressions.isolated import Evaluator, Overrun, Result, Unanswered
 from orchid.wire.options import seconds_of
+from orchid.wire.struct import replace
 from orchid.wire.text import human_duration, quote
 from orchid.wire.user import UserInfo
 
 ACCOUNT_PREFIX = "system:serviceaccount:"
+NOT_EVALUATED = "its slow rules were not evaluated"
 FEW_MATCHES = 1000  # of a pattern with a text, at a microsecond or more; others go to a thread
 
 
@@ -49,6 +55,7 @@ class JudgedPolicy(msgspec.Struct, frozen=True):
     selection: tuple[Check, ...]  # the selectors that do not match
     checks: tuple[Check, ...] = ()
     problem: str = ""  # why there is no verdict
+    unfinished: bool = False  # slow rules were not evaluated
 
     @property
     def selected(self) -> bool:
@@ -101,6 +108,8 @@ class CompiledPolicy:
         except (ExpressionUnusable, LibraryMissing, ValueError) as unusable:
             self.unusable = f"the policy cannot be used: {unusable}"
         self.problem = problem or self.unusable
+        self.exceeded = ""  # the limit that its rules exceeded
+        self._turn = asyncio.Lock()
 
     # -- whom it selects ---------------------------------------------------------------------
 
@@ -131,7 +140,8 @@ class CompiledPolicy:
 
     # -- what it allows ----------------------------------------------------------------------
 
-    async def judge(self, case: Case, evaluator: Evaluator) -> JudgedPolicy:
+    async def judge(self, case: Case, evaluator: Evaluator, *, slowly: bool = True) -> JudgedPolicy:
+        """The verdict on a case; without `slowly`, slow rules are not evaluated."""
         texts = len(case.user.groups) + sum(map(len, case.texts.values()))
         if texts * self._tried <= FEW_MATCHES:
             await asyncio.sleep(0)  # there may be many policies
@@ -140,17 +150,50 @@ class CompiledPolicy:
             seen = await asyncio.to_thread(self._without_rules, case)
         if seen.selection or self.problem:
             return seen
-        checks = [*seen.checks]
         # Expressions are the most expensive, so they are skipped if the case is refused already.
         if case.obstacles:
             return seen
-        problem = ""
-        for number, (rule, expression) in enumerate(self._rules):
-            try:
-                checks.append(await _rule_check(number, rule, expression, case, evaluator))
-            except Overrun as overrun:
-                problem = str(overrun)
-        return JudgedPolicy(self, (), tuple(checks), problem)
+        results: dict[int, Result] = {}
+        slow: list[int] = []
+        for number, (_, expression) in enumerate(self._rules):
+            await asyncio.sleep(0)  # a policy may have many rules
+            if evaluator.is_cheap(expression, case.given):
+                results[number] = evaluator.here(expression, case.given)
+            else:
+                slow.append(number)
+        found = self._with_rules(seen, results)
+        if not slow or not found.allowed:
+            return found
+        if not slowly:
+            return replace(found, problem=NOT_EVALUATED, unfinished=True)
+        async with self._turn:
+            problem = await self._evaluate(slow, case, evaluator, results)
+        return replace(self._with_rules(seen, results), problem=problem)
+
+    async def _evaluate(
+        self, slow: list[int], case: Case, evaluator: Evaluator, results: dict[int, Result]
+    ) -> str:
+        """Evaluate slow rules, all within the limits of one process; return the problem, if any."""
+        if self.exceeded:
+            return self.exceeded  # while this case waited
+        expressions = [self._rules[number][1] for number in slow]
+        try:
+            found = await evaluator.elsewhere(expressions, case.given)
+        except Overrun as overrun:
+            self.problem = self.exceeded = str(overrun)
+            return self.problem
+        except Unanswered as unanswered:
+            return str(unanswered)
+        results.update(zip(slow, found, strict=True))
+        return ""
+
+    def _with_rules(self, seen: JudgedPolicy, results: Mapping[int, Result]) -> JudgedPolicy:
+        rules = (
+            _rule_check(number, rule, results[number])
+            for number, (rule, _) in enumerate(self._rules)
+            if number in results
+        )
+        return replace(seen, checks=(*seen.checks, *rules))
 
     def _without_rules(self, case: Case) -> JudgedPolicy:
         selection = self.selection(case.signer_name, case.user)
@@ -195,16 +238,10 @@ class CompiledPolicy:
             yield Check("minDuration", shown, fits, text)
 
 
-async def _rule_check(
-    number: int, rule: ApprovalRule, expression: Expression, case: Case, evaluator: Evaluator
-) -> Check:
+def _rule_check(number: int, rule: ApprovalRule, holds: Result) -> Check:
     field = f"rules[{number}]"
-    try:
-        holds = await evaluator.holds(expression, case.given)
-    except Overrun:
-        raise
-    except Failed as failed:
-        return Check(field, "error", False, f"{field}: {failed}")
+    if isinstance(holds, Failed):
+        return Check(field, "error", False, f"{field}: {holds}")
     said = rule.message or f"{field} does not hold: {rule.expression}"
     return Check(field, "true" if holds else "false", holds is True, "" if holds else said)
 

@@ -1,20 +1,23 @@
 """From the verdicts of policies to the decision on a request.
 
-Start with `decide`. One policy that allows the request, and that its requester may use, approves
-it. If policies select it and none allows it, it is denied if one of them says so; but not while one
-of them has no verdict. Whether a requester may use a policy is asked of others, and only where it
-matters.
+Start with `judge_all`, then `decide`. One policy that allows the request, and that its requester
+may use, approves it. If policies select it and none allows it, it is denied if one of them says so;
+but not while one of them has no verdict. Whether a requester may use a policy is asked of others,
+and only where it matters.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from enum import StrEnum
 
 import msgspec
 
-from orchid.approval.compiled import JudgedPolicy
+from orchid.approval.case import Case
+from orchid.approval.compiled import CompiledPolicy, JudgedPolicy
+from orchid.expressions.isolated import Evaluator
 
 MayUse = Callable[[str], Awaitable[bool]]  # whether the requester may use the policy of this name
 LONGEST_MESSAGE = 4096
+MOST_SLOW = 4  # policies with slow rules that are evaluated for one request
 BY_POLICY = "ApprovalPolicy"  # the reason of such a decision
 APPROVING_ACCOUNT = "csrapproving"  # the service account of the controller that decides
 _APPROVED = "Approved by ApprovalPolicy "
@@ -35,6 +38,20 @@ class PolicyDecision(msgspec.Struct, frozen=True):
     by: JudgedPolicy | None = None
     selected: bool = True  # whether any policy selects it
     may_change: bool = False  # the reason may go away without a change of a policy
+
+
+async def judge_all(
+    case: Case, policies: Iterable[CompiledPolicy], evaluator: Evaluator, slow: int = MOST_SLOW
+) -> list[JudgedPolicy]:
+    """The verdicts of policies; of those with slow rules, the first `slow` are evaluated."""
+    verdicts = []
+    for policy in policies:
+        verdict = await policy.judge(case, evaluator, slowly=False)
+        if verdict.unfinished and slow:
+            verdict = await policy.judge(case, evaluator)
+            slow -= 1
+        verdicts.append(verdict)
+    return verdicts
 
 
 async def decide(verdicts: Sequence[JudgedPolicy], may_use: MayUse) -> PolicyDecision:

@@ -12,7 +12,7 @@ import msgspec
 
 from orchid.approval.case import Case
 from orchid.approval.compiled import CompiledPolicy, JudgedPolicy
-from orchid.approval.deciding import MayUse, PolicyDecision, decide
+from orchid.approval.deciding import MayUse, PolicyDecision, decide, judge_all
 from orchid.approval.terms import ApprovalPolicySpec
 from orchid.expressions.isolated import Evaluator
 from orchid.wire.user import UserInfo
@@ -59,7 +59,7 @@ class Explainer(Protocol):
 async def explain(
     case: Case, policies: Iterable[CompiledPolicy], may_use: MayUse, evaluator: Evaluator
 ) -> Explanation:
-    verdicts = [await policy.judge(case, evaluator) for policy in policies]
+    verdicts = await judge_all(case, policies, evaluator)
     usable = {
         verdict.policy.name: await may_use(verdict.policy.name)
         for verdict in verdicts

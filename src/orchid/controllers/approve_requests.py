@@ -10,18 +10,24 @@ Never   decides before every policy is loaded, nor by one that is not Ready; wha
 What a policy says of a request is worked out in approval/, from the certificate that would be
 signed. A decision cannot be taken back, so before it is written the policies it rests on are looked
 at once more. A request that is left is looked at again when a policy changes.
+
+A request that depends on slow rules leaves the queue for slow_requests.py, so that no other request
+waits for them.
 """
 
 import asyncio
+import logging
 from collections.abc import Iterator
 
 from orchid.approval.case import REQUEST_SAMPLE, Case, TermsOf, case_of
 from orchid.approval.deciding import (
     APPROVING_ACCOUNT,
     BY_POLICY,
+    MOST_SLOW,
     Outcome,
     PolicyDecision,
     decide,
+    judge_all,
 )
 from orchid.approval.platform_signers import platform_profiles
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
@@ -35,6 +41,7 @@ from orchid.controllers.runtime.context import (
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import WARNING, EventRecorder
 from orchid.controllers.runtime.loop import Controller, Start, TryAgain
+from orchid.controllers.slow_requests import SlowRequests
 from orchid.credentials import signing_request
 from orchid.credentials.profiles import Profile, recognise_node_client
 from orchid.credentials.refusals import Refusal
@@ -46,10 +53,13 @@ from orchid.kinds.subject_access_review import (
     SubjectAccessReview,
     SubjectAccessReviewSpec,
 )
-from orchid.wire.errors import Forbidden
+from orchid.outbound.failures import CallFailed
+from orchid.wire.errors import ApiError, Forbidden
 from orchid.wire.naming import Naming
 from orchid.wire.request_conditions import APPROVED, DENIED
 from orchid.wire.user import UserInfo
+
+log = logging.getLogger(__name__)
 
 BY_NODE = "AutoApproved"
 LOOK_AGAIN_SECONDS = 30.0  # a missing right may be granted, and no event tells of that
@@ -83,6 +93,12 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
         self.authorities = AuthorityFollower(client)
         self._evaluator = Evaluator(REQUEST_SAMPLE)
         self._reconsider = asyncio.Event()
+        self._slow = SlowRequests(self._decide_slowly)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._slow.run())
+            await super().run()
 
     # -- what is looked at -------------------------------------------------------------------
 
@@ -134,10 +150,19 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
             )
         return again
 
-    async def _by_policy(self, csr: CertificateSigningRequest, case: Case) -> float | None:
-        """Decide, or leave it undecided; return the seconds after which to look again."""
+    async def _by_policy(
+        self, csr: CertificateSigningRequest, case: Case, slow: int = 0
+    ) -> float | None:
+        """Decide, or leave it undecided; return the seconds after which to look again.
+
+        `slow`: the number of policies whose slow rules are evaluated. With none of them, a request
+        that depends on slow rules goes to the queue for these.
+        """
         candidates = self.policies.loaded.candidates(case.signer_name, case.user)
-        verdicts = [await policy.judge(case, self._evaluator) for policy in candidates]
+        verdicts = await judge_all(case, candidates, self._evaluator, slow)
+        for verdict in verdicts:
+            if verdict.policy.exceeded:
+                await self.policies.pause(verdict.policy)
         usable: dict[str, bool] = {}
 
         async def may_use(name: str) -> bool:
@@ -159,7 +184,25 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
                 decision = await decide(verdicts, may_use)
             else:
                 return None
+        if not slow and any(verdict.unfinished for verdict in verdicts):
+            self._slow.add(csr)
+            return None
         return await self._not_approved(csr, decision, refusals)
+
+    async def _decide_slowly(self, name: str) -> None:
+        """Judge one request by its slow rules, too; if that fails, it is queued again."""
+        again: float | None = LOOK_AGAIN_SECONDS
+        try:
+            found = await self._client.find(CertificateSigningRequest, name)
+            if found is None or found.is_decided or found.is_issued:
+                return
+            case = self._case(found)
+            if case is not None:
+                again = await self._by_policy(found, case, MOST_SLOW)
+        except (TryAgain, ApiError, CallFailed) as problem:
+            log.info("controller.slow_rules_wait", extra={"object": name, "why": str(problem)})
+        if again is not None:
+            self.queue.add_after(("", name), again)
 
     async def _not_approved(
         self, csr: CertificateSigningRequest, decision: PolicyDecision, refusals: list[str]

@@ -1,7 +1,8 @@
 """Follow approval policies: all of them compiled and indexed, or none at all.
 
 Reads   approvalpolicies
-Writes  /status: not Ready, when a stored policy cannot be compiled here; Ready, when it can again
+Writes  /status: not Ready, when a stored policy cannot be compiled here; Ready, when it can again;
+        not Ready, when its rules exceeded their limits
 Never   decides anything: approve_requests.py asks
 
 Start with `PolicyFollower.follow`. Until every policy is loaded `loaded` raises TryAgain, and
@@ -20,7 +21,7 @@ from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
 from orchid.controllers.runtime.loop import TryAgain
 from orchid.expressions.cel import Compiler
-from orchid.kinds.approval_policy import ApprovalPolicy, compiled, with_usability
+from orchid.kinds.approval_policy import ApprovalPolicy, compiled, too_slow, with_usability
 from orchid.wire.errors import Conflict, NotFound
 from orchid.wire.meta import Object
 
@@ -71,6 +72,14 @@ class PolicyFollower:
     async def is_current(self, policy: CompiledPolicy) -> bool:
         live = await self._client.find(ApprovalPolicy, policy.name)
         return live is not None and live.metadata.resource_version == policy.revision
+
+    async def pause(self, policy: CompiledPolicy) -> None:
+        """Report a policy that exceeded its limits as not Ready, unless it has changed since."""
+        live = await self._client.find(ApprovalPolicy, policy.name)
+        if live is None or live.metadata.resource_version != policy.revision:
+            return
+        with contextlib.suppress(Conflict, NotFound):
+            await self._client.update_status(too_slow(live, policy.exceeded, self._clock.now()))
 
     async def all_current(self) -> bool:
         """Whether there is no policy, and no version of one, that we have not judged by."""

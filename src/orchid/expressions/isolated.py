@@ -1,17 +1,18 @@
 """Evaluate an expression in a process of its own, within limits of time and memory.
 
-Start with `holds`. Most expressions are cheap and are evaluated where they are (`Expression.cost`
-tells); one that may be slow would keep everybody waiting, since the library can be neither
-interrupted nor run beside other threads. It goes to a new process, which ends with it or is ended.
-Run as a program this module is that process: it reads one question, answers and ends.
+Start with `Evaluator`. Most expressions are cheap (`Expression.cost`) and are evaluated in this
+process. The others would block the event loop, since the library can be neither interrupted nor
+run beside other threads. All slow expressions of one policy go to one new process, so that their
+limits hold together. Run as a program this module is that process.
 """
 
 import asyncio
 import json
 import resource
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -19,48 +20,66 @@ from orchid import helper_process
 from orchid.expressions.cel import NOW, Compiler, Expression, ExpressionInput, Failed
 
 CHEAP: Final = 1 << 23  # characters moved; a few milliseconds
-SECONDS: Final = 5.0  # from the start of the process to its answer
+SECONDS: Final = 10.0  # from the start of the process to its answer
 PROCESSOR_SECONDS: Final = 2
 MEMORY: Final = 1 << 30
 AT_ONCE: Final = 2
+STOPPED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # by a person, not by a limit
+
+Result = bool | None | Failed  # None: not a boolean
 
 
 class Overrun(Failed):
-    """The evaluation was ended, because it took too much time or memory."""
+    """The expressions exceeded their processor time or memory."""
+
+
+class Unanswered(Failed):
+    """The process did not end in time, within its processor time: the machine was busy."""
 
 
 class Evaluator:
-    """Evaluates conditions about requests: at once if that is cheap, else in another process."""
+    """Evaluates conditions about requests: here if they are cheap, else in another process."""
 
     def __init__(self, sample: Mapping[str, Any], seconds: float = SECONDS) -> None:
         self._sample = sample
         self._seconds = seconds
         self._turns = asyncio.Semaphore(AT_ONCE)
 
-    async def holds(self, expression: Expression, given: ExpressionInput) -> bool | None:
-        """Whether it holds, None if that is no boolean; raises Failed, or Overrun."""
-        await asyncio.sleep(0)  # a policy may have many rules, and there may be many policies
-        if expression.cost(given) <= CHEAP:
+    def is_cheap(self, expression: Expression, given: ExpressionInput) -> bool:
+        """Whether `here` may evaluate the expression."""
+        try:
+            return expression.cost(given) <= CHEAP
+        except Failed:
+            return True  # it fails the same way when it is evaluated
+
+    def here(self, expression: Expression, given: ExpressionInput) -> Result:
+        """The result of a cheap expression."""
+        try:
             return expression.holds(given)
+        except Failed as failed:
+            return failed
+
+    async def elsewhere(
+        self, expressions: Sequence[Expression], given: ExpressionInput
+    ) -> list[Result]:
+        """The results of expressions that share one process and its limits.
+
+        Raises Overrun or Unanswered.
+        """
         question = json.dumps(
             {
-                "source": expression.source,
+                "sources": [one.source for one in expressions],
                 "sample": self._sample,
                 "given": {**given.value, NOW: given.value[NOW].isoformat()},
             }
         )
         async with self._turns:
-            answer = await asyncio.to_thread(_ask, question, self._seconds)
-        if answer is None:
-            raise Overrun(f"expression '{expression.source}' took too much time or memory")
-        if "failed" in answer:
-            raise Failed(answer["failed"])
-        found: bool | None = answer["holds"]
-        return found
+            answers = await asyncio.to_thread(_ask, question, self._seconds)
+        return [Failed(one["failed"]) if "failed" in one else one["holds"] for one in answers]
 
 
-def _ask(question: str, seconds: float) -> dict[str, Any] | None:
-    """Start the process and wait for what it says; None if it had to be ended or broke."""
+def _ask(question: str, seconds: float) -> list[dict[str, Any]]:
+    """Start the process and wait for its answers; raises Overrun or Unanswered."""
     try:
         done = subprocess.run(  # noqa: S603 - our own module, by the interpreter that runs us
             helper_process.command(__name__),
@@ -72,19 +91,28 @@ def _ask(question: str, seconds: float) -> dict[str, Any] | None:
             timeout=seconds,
             check=True,
         )
-    except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
-        return None
-    found: dict[str, Any] = json.loads(done.stdout)
+    except subprocess.CalledProcessError as ended:
+        if -ended.returncode in STOPPED:
+            raise Unanswered("the evaluation of its rules was stopped") from None
+        raise Overrun(
+            f"its rules took more than {PROCESSOR_SECONDS} seconds of processor time or "
+            f"{MEMORY >> 30} GiB of memory for one request"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise Unanswered(f"its rules were not evaluated within {seconds:g} seconds") from None
+    found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
 
 
-def _answer(question: Mapping[str, Any]) -> dict[str, Any]:
+def _answers(question: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     given = {**question["given"], NOW: datetime.fromisoformat(question["given"][NOW])}
-    expression = Compiler().signing_condition(question["source"], question["sample"])
-    try:
-        return {"holds": expression.holds(ExpressionInput(given))}
-    except Failed as failed:
-        return {"failed": str(failed)}
+    compiler = Compiler()
+    for source in question["sources"]:
+        expression = compiler.signing_condition(source, question["sample"])
+        try:
+            yield {"holds": expression.holds(ExpressionInput(given))}
+        except Failed as failed:
+            yield {"failed": str(failed)}
 
 
 def main() -> None:
@@ -92,7 +120,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_SECONDS, PROCESSOR_SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    sys.stdout.write(json.dumps(_answer(json.load(sys.stdin))))
+    sys.stdout.write(json.dumps([*_answers(json.load(sys.stdin))]))
 
 
 if __name__ == "__main__":

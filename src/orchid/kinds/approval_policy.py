@@ -44,6 +44,7 @@ NOT_READY: Final = "the policy is not Ready"
 WRITER, IMPERSONATOR = "writer", "impersonator"  # notes of the last change of the spec
 COMPILED: Final = "Compiled"
 CANNOT_COMPILE: Final = "CannotCompile"
+TOO_SLOW: Final = "TooSlow"
 
 
 class ApprovalPolicyStatus(Wire):
@@ -192,6 +193,12 @@ def with_usability(policy: ApprovalPolicy, problem: str, now: datetime) -> Appro
     if not problem and ours:
         return with_ready(policy, TRUE, COMPILED, "The policy is in force.", now)
     return policy
+
+
+def too_slow(policy: ApprovalPolicy, problem: str, now: datetime) -> ApprovalPolicy:
+    """The policy after its rules exceeded their limits: not Ready until its spec changes."""
+    text = f"The policy is not in force: {problem}. Change its spec."
+    return with_ready(policy, FALSE, TOO_SLOW, text, now)
 
 
 def compiled(policy: ApprovalPolicy, compiler: Compiler) -> CompiledPolicy:

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from orchid.expressions import isolated
 from orchid.expressions.cel import Compiler, Expression, ExpressionInput, Failed
-from orchid.expressions.isolated import CHEAP, Evaluator, Overrun
+from orchid.expressions.isolated import CHEAP, Evaluator, Overrun, Result, Unanswered
 from tests.extras import needs_cel
 
 SAMPLE = {"dnsNames": [""]}
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
 BOMB = "['aaaaaaaa']" + ".map(x, x + x)" * 26 + "[0].size() > 3"
+SLOW = "request.dnsNames.all(a, a.matches('^[a-z0-9]{1,63}[.]example[.]com$'))"
 QUADRATIC = "request.dnsNames.all(a, request.dnsNames.map(b, b + 'x').size() > 0)"
 
 
@@ -52,32 +52,41 @@ def test_cost_follows_loops_growth_and_size(source: str, hosts: int, cheap: bool
     assert (condition(source).cost(given(hosts)) <= CHEAP) is cheap
 
 
-async def test_a_cheap_expression_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is evaluated where it is."""
-    monkeypatch.setattr(isolated, "_ask", lambda *_: pytest.fail("a process was started"))
-
-    assert await Evaluator(SAMPLE).holds(condition("request.dnsNames.size() == 2"), given())
+async def result(source: str, seen: ExpressionInput, seconds: float = 60.0) -> Result:
+    """The result of one expression in a process of its own."""
+    (found,) = await Evaluator(SAMPLE, seconds).elsewhere([condition(source)], seen)
+    return found
 
 
 @pytest.mark.parametrize(("seen", "holds"), [("n1.example.com", True), ("other", False)])
 async def test_a_slow_one_gives_the_same_answer_elsewhere(seen: str, holds: bool) -> None:
     """The other process sees the same values, the time too."""
     source = f"request.dnsNames.exists(n, n.matches('^{seen}$')) && now.getFullYear() == 2026"
-    evaluator = Evaluator(SAMPLE, seconds=60.0)
 
-    assert await evaluator.holds(condition(source), given(900)) is holds
+    assert await result(source, given(900)) is holds
 
 
 async def test_a_failure_comes_back_in_the_same_words() -> None:
     """Nothing of what was given is in them."""
     source = "request.dnsNames.exists(n, n.matches('^n')) && user['secret'] == 'x'"
 
-    with pytest.raises(Failed, match=r"resulted in error: no such key"):
-        await Evaluator(SAMPLE, seconds=60.0).holds(condition(source), given(900))
+    found = await result(source, given(900))
+
+    assert isinstance(found, Failed)
+    assert "resulted in error: no such key" in str(found)
 
 
-@pytest.mark.parametrize(("source", "text"), [(BOMB, "memory"), (QUADRATIC, "too many steps")])
-async def test_a_hostile_expression_is_ended(source: str, text: str) -> None:
+async def test_one_process_answers_several_expressions_in_order() -> None:
+    """Also where one of them fails."""
+    sources = ("request.dnsNames.size() == 2", "user['secret'] == 'x'", "1 > 2")
+
+    answers = await Evaluator(SAMPLE).elsewhere([*map(condition, sources)], given())
+
+    assert [type(one) for one in answers] == [bool, Failed, bool]
+    assert (answers[0], answers[2]) == (True, False)
+
+
+async def test_a_hostile_expression_is_ended() -> None:
     """Memory and steps have an end, and nobody else waits meanwhile."""
     ticks = 0
 
@@ -87,20 +96,31 @@ async def test_a_hostile_expression_is_ended(source: str, text: str) -> None:
             ticks += 1
             await asyncio.sleep(0.001)
 
-    expression = condition(source)
     ticking = asyncio.create_task(tick())
 
-    with pytest.raises(Failed, match=text):
-        await Evaluator(SAMPLE, seconds=60.0).holds(expression, given(900))
+    with pytest.raises(Overrun, match="processor time or 1 GiB of memory"):
+        await result(BOMB, given(900))
+    steps = await result(QUADRATIC, given(900))
 
     ticking.cancel()
+    assert "too many steps" in str(steps)
     assert ticks > 10
 
 
-async def test_time_has_an_end() -> None:
-    """A process that does not answer in time is killed."""
-    with pytest.raises(Overrun, match="took too much time or memory"):
-        await Evaluator(SAMPLE, seconds=0.001).holds(condition(BOMB), given())
+async def test_processor_time_is_limited_for_all_expressions_together() -> None:
+    """Each of them alone would be within the limit."""
+    one = condition(SLOW)
+    evaluator = Evaluator(SAMPLE, seconds=120.0)
+
+    assert await evaluator.elsewhere([one], given(900)) == [True]
+    with pytest.raises(Overrun, match="2 seconds of processor time"):
+        await evaluator.elsewhere([one] * 400, given(900))
+
+
+async def test_a_process_that_does_not_answer_in_time_is_killed() -> None:
+    """That says nothing about the expression: the machine may be busy."""
+    with pytest.raises(Unanswered, match="not evaluated within"):
+        await result(BOMB, given(), seconds=0.001)
 
 
 def test_compiling_never_runs_what_is_not_cheap() -> None:
