@@ -1,23 +1,52 @@
-"""`orchid backup`: copy the embedded store to a file while the server runs.
+"""`orchid backup`: copy the objects, or everything that a restore needs, while the server runs.
 
-The copy is of one moment, is checked before it gets its name, and only its owner can read it, for
-it holds secrets. It holds the objects alone: keys, certificates and settings are files that any
-tool can copy. The key that seals the secrets stays out, too, so that a copy alone gives nothing
-away; --with-encryption-key writes it beside the copy. Like `restore` and `migrate`, this works on
-files on the machine of the server, not through the API.
+`orchid backup FILE` copies the objects: one moment, checked before the copy gets its name, readable
+by its owner only, because it holds secrets. The key that seals the secrets is not in it;
+--with-encryption-key writes it beside the copy. `orchid backup --all DIR` copies every file of the
+data directory that a restore needs, with private keys; `--keys OTHER` puts those into another
+directory. Like `restore` and `migrate`, this works on files of the server's machine, not through
+the API.
 """
 
 import argparse
 from pathlib import Path
+from typing import Final
 
 from orchid.commands.terminal.output import USAGE, Complaint, remark, say
 
-DATABASE = "orchid.db"
-ENCRYPTION = "encryption.yaml"
+DATABASE: Final = "orchid.db"
+ENCRYPTION: Final = "encryption.yaml"
+REVOCATIONS: Final = "revocations.jsonl"
+CHECKPOINT: Final = "ledger.checkpoint"
+PRIVATE: Final = (
+    "ca.key",
+    "serving.key",
+    "token-signing.key",
+    "ledger.key",
+    ENCRYPTION,
+    "admin.kubeconfig",
+)
+PUBLIC: Final = ("ca.crt", "serving.crt")
+LARGEST_FILE: Final = 1 << 30
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE", help="where to write the copy")
+    parser.add_argument(
+        "target", type=Path, metavar="TARGET", help="file to write; with --all a directory"
+    )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        dest="everything",
+        help="write everything that a restore needs into the directory TARGET: objects, keys, "
+        "certificates, revocations and the last checkpoint of the ledger",
+    )
+    parser.add_argument(
+        "--keys",
+        type=Path,
+        metavar="DIR",
+        help="with --all: write the private keys into this directory instead",
+    )
     parser.add_argument(
         "--with-encryption-key",
         action="store_true",
@@ -37,26 +66,24 @@ def add_data_dir(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    from orchid.store.interface import StoreError
-    from orchid.store.sqlite import file as sqlite_file
-    from orchid.store.sqlite import restore as sqlite_restore
-
-    source = chosen.data_dir / DATABASE
-    if not source.is_file():
-        raise Complaint(f"there is no {source}; say where it is with --data-dir", USAGE)
-    if chosen.file.is_dir():
-        raise Complaint(f"{chosen.file} is a directory; name a file in it", USAGE)
-    try:
-        sqlite_file.copy(source, chosen.file)
-        contents = sqlite_restore.inspect(chosen.file)
-    except (StoreError, ValueError) as problem:
-        raise Complaint(str(problem)) from None
-    say(f"wrote {chosen.file}: {contents.records} objects at revision {contents.newest}")
+    if not (chosen.data_dir / DATABASE).is_file():
+        raise Complaint(
+            f"there is no {chosen.data_dir / DATABASE}; say where it is with --data-dir", USAGE
+        )
+    if chosen.keys and not chosen.everything:
+        raise Complaint("--keys needs --all: a copy of the objects has no keys", USAGE)
+    if chosen.everything:
+        _copy_everything(chosen.data_dir, chosen.target, chosen.keys or chosen.target)
+        return 0
+    if chosen.target.is_dir():
+        raise Complaint(f"{chosen.target} is a directory; name a file in it, or add --all", USAGE)
+    _copy_database(chosen.data_dir / DATABASE, chosen.target)
     if chosen.with_encryption_key:
-        _copy_key(chosen.data_dir / ENCRYPTION, beside(chosen.file))
-    remark(
-        f"keys and certificates are not in it: keep copies of the other files in {chosen.data_dir}"
-    )
+        copy_private(chosen.data_dir / ENCRYPTION, beside(chosen.target))
+        say("whoever has both can read the secrets")
+    missing = ", ".join((*PRIVATE, *PUBLIC, REVOCATIONS, CHECKPOINT))
+    remark(f"a restore also needs these files of {chosen.data_dir}, which are not in it: {missing}")
+    remark("orchid backup --all DIR saves everything")
     return 0
 
 
@@ -65,12 +92,63 @@ def beside(backup: Path) -> Path:
     return backup.with_name(f"{backup.name}.{ENCRYPTION}")
 
 
-def _copy_key(source: Path, target: Path) -> None:
+def copy_private(source: Path, target: Path) -> None:
+    """Copy a file that others must not read; the copy has mode 0600."""
     from orchid.credentials.files import read_private, write_private
     from orchid.credentials.refusals import Refusal
 
     try:
-        write_private(target, read_private(source))
+        write_private(target, read_private(source, LARGEST_FILE))
     except (Refusal, OSError) as problem:
         raise Complaint(str(problem)) from None
-    say(f"wrote {target}: whoever has both can read the secrets")
+    say(f"wrote {target}")
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    from orchid.store.interface import StoreError
+    from orchid.store.sqlite import file as sqlite_file
+    from orchid.store.sqlite import restore as sqlite_restore
+
+    try:
+        sqlite_file.copy(source, target)
+        contents = sqlite_restore.inspect(target)
+    except (StoreError, ValueError) as problem:
+        raise Complaint(str(problem)) from None
+    say(f"wrote {target}: {contents.records} objects at revision {contents.newest}")
+
+
+def _copy_everything(source: Path, target: Path, keys: Path) -> None:
+    """The checkpoint first and the revocations last: neither may lack what the objects have."""
+    for directory in {target, keys}:
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as problem:
+            raise Complaint(f"{directory}: {problem.strerror}", USAGE) from None
+        if any(directory.iterdir()):
+            raise Complaint(f"{directory} is not empty: name a new directory", USAGE)
+    absent = []
+    for names, place in (((CHECKPOINT,), target), (PUBLIC, target), (PRIVATE, keys)):
+        for name in names:
+            if (source / name).is_file():
+                _copy_file(source / name, place / name)
+            else:
+                absent.append(name)
+    _copy_database(source / DATABASE, target / DATABASE)
+    if (source / REVOCATIONS).is_file():
+        _copy_file(source / REVOCATIONS, target / REVOCATIONS)
+    else:
+        absent.append(REVOCATIONS)
+    if absent:
+        remark(f"not in {source}, and so not saved: {', '.join(absent)}")
+    remark("files elsewhere that the server's flags name are not in it; nor is the audit log")
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    from orchid.credentials.files import read_bounded, write_private
+    from orchid.credentials.refusals import Refusal
+
+    try:
+        write_private(target, read_bounded(source, LARGEST_FILE))
+    except (Refusal, OSError) as problem:
+        raise Complaint(str(problem)) from None
+    say(f"wrote {target}")

@@ -1,80 +1,150 @@
 """`orchid restore`: put a backup in the place of the embedded store.
 
-Refused while a server has the store open. What was there is kept aside, and clients that remember
-a later time are told to list anew: see store/sqlite/restore.py.
+Refused while a server has the store open. The database that was there is kept aside, and clients
+that remember a later revision have to list again: see store/sqlite/restore.py. A restore brings
+back credentials that were deleted after the backup. The command reports them, as far as the
+database in place shows them, and can revoke their tokens (commands/revived.py).
 """
 
 import argparse
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
-from orchid.commands.backup import DATABASE, ENCRYPTION, add_data_dir, beside
-from orchid.commands.terminal.output import USAGE, Complaint, say
+from orchid.commands import revived
+from orchid.commands.backup import (
+    CHECKPOINT,
+    DATABASE,
+    ENCRYPTION,
+    LARGEST_FILE,
+    PRIVATE,
+    PUBLIC,
+    REVOCATIONS,
+    add_data_dir,
+    beside,
+)
+from orchid.commands.terminal.output import USAGE, Complaint, remark, say
+
+ALL, DELETED = "all", "deleted"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE", help="a copy made by orchid backup")
+    parser.add_argument(
+        "source",
+        type=Path,
+        metavar="SOURCE",
+        help="a file made by orchid backup, or a directory made by orchid backup --all",
+    )
+    parser.add_argument(
+        "--keys",
+        type=Path,
+        metavar="DIR",
+        help="the directory with the private keys, if they were saved apart",
+    )
+    parser.add_argument(
+        "--revoke-tokens",
+        choices=(DELETED, ALL),
+        metavar="WHICH",
+        help="revoke every token issued until now: `deleted`, of the accounts that were deleted "
+        "after the backup; `all`, of every account in the backup",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="only report what the restore would bring back"
+    )
     add_data_dir(parser)
 
 
 def run(chosen: argparse.Namespace) -> int:
+    from orchid.store.interface import StoreError
+
+    database = chosen.source / DATABASE if chosen.source.is_dir() else chosen.source
+    if not database.is_file():
+        raise Complaint(f"there is no file {database}", USAGE)
+    directory: Path = chosen.data_dir
+    revoked = _revoked(directory)  # before anything is changed
+    try:
+        found = revived.compare(database, directory / DATABASE)
+        if chosen.revoke_tokens == DELETED and found.deleted is None:
+            raise Complaint(
+                "which accounts were deleted after the backup is not known here: "
+                "there is no database in place to compare with; use --revoke-tokens all",
+                USAGE,
+            )
+        if not chosen.dry_run:
+            _restore(chosen, database, directory)
+    except StoreError as problem:
+        raise Complaint(str(problem)) from None
+    revived.report(found)
+    if revoked is not None:
+        _report_revocations(revoked, database)
+    else:
+        remark(
+            f"revocations made after the backup are not known: there was no {REVOCATIONS} in "
+            f"{directory}. What they revoked works again: find them in the audit log, and revoke "
+            "it again"
+        )
+    if chosen.revoke_tokens and not chosen.dry_run:
+        which = found.accounts if chosen.revoke_tokens == ALL else found.deleted_accounts
+        revived.revoke(directory / REVOCATIONS, which, datetime.now(UTC))
+    return 0
+
+
+def _restore(chosen: argparse.Namespace, database: Path, directory: Path) -> None:
     from orchid.store.first_revision import first_revision
-    from orchid.store.interface import AlreadyInUse, StoreError
+    from orchid.store.interface import AlreadyInUse
     from orchid.store.sqlite import restore as sqlite_restore
 
-    if not chosen.file.is_file():
-        raise Complaint(f"there is no file {chosen.file}", USAGE)
-    directory: Path = chosen.data_dir
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    revoked = _revoked(directory)  # before anything is changed
     now = time.time()
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
     try:
         restored = sqlite_restore.restore(
-            chosen.file, directory / DATABASE, first=first_revision(now), stamp=stamp
+            database, directory / DATABASE, first=first_revision(now), stamp=stamp
         )
     except AlreadyInUse as problem:
         raise Complaint(f"{problem}; stop the server first") from None
-    except StoreError as problem:
-        raise Complaint(str(problem)) from None
-    _restore_key(beside(chosen.file), directory / ENCRYPTION)
+    _restore_file(beside(database), directory / ENCRYPTION)
+    if chosen.source.is_dir():
+        for name in (CHECKPOINT, REVOCATIONS, *PUBLIC, *PRIVATE):
+            _restore_file(chosen.source / name, directory / name)
+    for name in PRIVATE if chosen.keys else ():
+        _restore_file(chosen.keys / name, directory / name)
     contents = restored.contents
     say(f"restored {contents.records} objects; the next revision is {contents.newest + 1}")
     if restored.aside is not None:
         say(f"what was there is now {restored.aside}")
-    _tell_revocations(directory, revoked)
-    return 0
 
 
-def _revoked(directory: Path) -> list[str]:
-    """The keys of all revocations that the server has noted beside its database."""
+def _revoked(directory: Path) -> list[str] | None:
+    """The keys of all revocations that the server has noted beside its database; None: no file."""
     from orchid.credentials import kept_revocations
 
+    place = directory / REVOCATIONS
     try:
-        return list(kept_revocations.read(directory / kept_revocations.FILE))
+        return list(kept_revocations.read(place)) if place.is_file() else None
     except kept_revocations.FileTooLarge as problem:
         raise Complaint(str(problem)) from None
 
 
-def _tell_revocations(directory: Path, revoked: list[str]) -> None:
-    """Say which revocations the copy does not know; the server puts them back when it starts."""
+def _report_revocations(revoked: list[str], database: Path) -> None:
+    """Name the revocations that the backup lacks; the server stores them when it starts."""
     from orchid.store.sqlite import restore as sqlite_restore
 
-    made_since = sqlite_restore.missing_in(directory / DATABASE, revoked)
+    made_since = sqlite_restore.missing_in(database, revoked)
     if made_since:
         names = ", ".join(key.rpartition("/")[2] for key in made_since)
         say(f"revocations made since, which the server keeps: {names}")
 
 
-def _restore_key(copied: Path, target: Path) -> None:
-    """Bring the key along, if it lies beside the copy and none is in place."""
+def _restore_file(source: Path, target: Path) -> None:
+    """Put a file of the backup in place, unless there is one: that is the newer one."""
     from orchid.credentials.files import read_private, write_private
     from orchid.credentials.refusals import Refusal
 
-    if not copied.exists() or target.exists():
+    if not source.exists() or target.exists():
         return
     try:
-        write_private(target, read_private(copied))
+        write_private(target, read_private(source, LARGEST_FILE))
     except (Refusal, OSError) as problem:
-        raise Complaint(f"the objects are restored, but not their key: {problem}") from None
+        raise Complaint(f"the objects are restored, but not {target.name}: {problem}") from None
     say(f"restored {target.name}")

@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from orchid.credentials.files import write_private
 from orchid.ledger import places
 from orchid.ledger.reading import StoredLog
 from orchid.metrics import Gauge
@@ -109,7 +110,5 @@ def read_kept(place: Path) -> Checkpoint | None:
 
 
 def keep(place: Path, note: bytes) -> None:
-    """Put a checkpoint into the place of the one before."""
-    partial = place.with_name(f".{place.name}.partial")
-    partial.write_bytes(note)
-    partial.replace(place)
+    """Replace the stored checkpoint."""
+    write_private(place, note)

@@ -8,6 +8,7 @@ The file in place is kept aside. It is held meanwhile: nothing is restored under
 """
 
 import os
+import re
 import secrets
 from collections.abc import Iterable
 from contextlib import closing, suppress
@@ -25,6 +26,11 @@ _DANGLING = (
     "SELECT count(*) FROM current LEFT JOIN log USING (position)"
     " WHERE log.key IS NOT current.key OR log.value IS NULL"
 )
+_VALUES = (
+    "SELECT current.key, log.value FROM current JOIN log USING (position)"
+    " WHERE current.key >= ? AND current.key < ?"
+)
+_UID = re.compile(rb'"uid":"([^"]+)"')  # the first is that of the object: metadata comes first
 
 
 class BackupContents(msgspec.Struct, frozen=True):
@@ -56,6 +62,34 @@ def missing_in(path: Path, keys: Iterable[str]) -> list[str]:
     with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as db:
         asked = "SELECT count(*) FROM current WHERE key = ?"
         return [key for key in keys if not db.execute(asked, (key,)).get]
+
+
+def uids(path: Path, prefixes: Iterable[str]) -> dict[str, bytes]:
+    """The uid of each object below some prefixes, by key; empty if its value is encrypted."""
+    try:
+        with closing(sqlite_file.connect(path, writable=False)) as db:
+            return _uids(db, prefixes)
+    except (apsw.Error, OSError) as error:
+        raise StoreUnusable(f"{path} cannot be read as an Orchid data file: {error}") from error
+
+
+def uids_if_readable(path: Path, prefixes: Iterable[str]) -> dict[str, bytes] | None:
+    """The same; None if there is no such file, or it is damaged."""
+    if not path.exists():
+        return None
+    with suppress(StoreUnusable):
+        return uids(path, prefixes)
+    return None
+
+
+def _uids(db: apsw.Connection, prefixes: Iterable[str]) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for prefix in prefixes:
+        rows = db.execute(_VALUES, (prefix, prefix + "\U0010ffff"))
+        for key, value in rows:
+            uid = _UID.search(value)
+            found[key] = uid[1] if uid else b""
+    return found
 
 
 def restore(backup: Path, target: Path, *, first: Revision, stamp: str) -> Restored:
@@ -139,4 +173,6 @@ __all__ = [
     "inspect",
     "missing_in",
     "restore",
+    "uids",
+    "uids_if_readable",
 ]
