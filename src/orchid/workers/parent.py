@@ -47,15 +47,23 @@ class WorkerRole(msgspec.Struct, frozen=True):
     name: str
     listens: bool = False
     prepares: bool = False
-    controls: bool = False
+    controls: bool = False  # runs the controllers, and what only one process may do
 
 
 def roles(settings: Settings) -> list[WorkerRole]:
-    """Every process that the settings ask for; the controllers have one of their own."""
-    count = settings.given.workers
-    workers = [WorkerRole(f"worker-{n}", listens=True, prepares=n == 0) for n in range(count)]
-    controllers = [WorkerRole("controllers", controls=True)] if settings.given.controllers else []
-    return [*workers, *controllers]
+    """Every process that the settings ask for.
+
+    The controllers have a process of their own. Without them the first worker has their role, for
+    it includes more: the copy of the revocations, warnings, and the listener for revocation lists.
+    """
+    count, controlled = settings.given.workers, bool(settings.given.controllers)
+    workers = [
+        WorkerRole(
+            f"worker-{n}", listens=True, prepares=n == 0, controls=n == 0 and not controlled
+        )
+        for n in range(count)
+    ]
+    return [*workers, WorkerRole("controllers", controls=True)] if controlled else workers
 
 
 class Parent:

@@ -75,6 +75,12 @@ def test_controllers_have_a_process_of_their_own() -> None:
     assert [role.prepares for role in roles(settings_for(3))] == [True, False, False]
 
 
+def test_one_process_has_the_role_of_the_controllers_even_without_them() -> None:
+    """Else nobody would copy revocations for a restore, nor serve lists without TLS."""
+    assert [role.controls for role in roles(settings_for(3, []))] == [True, False, False]
+    assert [role.controls for role in roles(settings_for(2, ["*"]))] == [False, False, True]
+
+
 async def test_announces_when_all_workers_serve_and_ends_them_when_told() -> None:
     """Nothing is left behind."""
     async with running("serve", settings_for()) as server:
