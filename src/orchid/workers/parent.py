@@ -58,9 +58,7 @@ def roles(settings: Settings) -> list[WorkerRole]:
     """
     count, controlled = settings.given.workers, bool(settings.given.controllers)
     workers = [
-        WorkerRole(
-            f"worker-{n}", listens=True, prepares=n == 0, controls=n == 0 and not controlled
-        )
+        WorkerRole(f"worker-{n}", listens=True, prepares=n == 0, controls=n == 0 and not controlled)
         for n in range(count)
     ]
     return [*workers, WorkerRole("controllers", controls=True)] if controlled else workers
