@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from orchid.access.revocations import Revocations
+from orchid.access.token_lifetimes import TokenLifetimes
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import AccountClaims, Claims, Reference, TokenSigner
 from orchid.engine.cache.entry import Entry
@@ -85,6 +86,7 @@ class TokenIssuer:
         *,
         counted: Callable[[str, str, int], None] | None = None,
         revocations: Revocations | None = None,
+        lifetimes: TokenLifetimes | None = None,
     ) -> None:
         self.api_audiences = settings.api_audiences
         self.longest_seconds = settings.longest_seconds
@@ -94,6 +96,7 @@ class TokenIssuer:
         self._random = randomness
         self._counted = counted  # told of each token's key, account (its uid) and expiry
         self._revocations = revocations
+        self._lifetimes = lifetimes
         self._feed = feed
         self._accounts = feed.of(ServiceAccount)
         self._pods = feed.of(Pod)
@@ -146,6 +149,10 @@ class TokenIssuer:
                 now = await _after(until, now)
         signer = self._signer()
         claims, account = self._claims(signer.issuer, wanted, bound or NOT_BOUND, now)
+        assert claims.exp is not None
+        assert claims.iat is not None
+        if self._lifetimes is not None and claims.exp - claims.iat > self._lifetimes.longest:
+            await self._lifetimes.note(claims.exp - claims.iat)
         try:
             if signer.slow:
                 # An RSA signature takes milliseconds in which the loop would serve nobody.
@@ -156,7 +163,6 @@ class TokenIssuer:
         except Refusal as refusal:
             raise InternalError(f"failed to generate token: {refusal}") from None
         if self._counted is not None:
-            assert claims.exp is not None
             self._counted(signer.kid, wanted.metadata.uid, claims.exp)
         return IssuedToken(token.reveal(), f"JTI={claims.jti}")
 

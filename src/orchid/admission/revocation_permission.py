@@ -15,7 +15,7 @@ who may revoke; all others stay until `status.expires`, or until another one sup
 
 import asyncio
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -40,7 +40,7 @@ from orchid.wire.fields import FieldError, invalid, not_found
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
-from orchid.wire.text import quote, timestamp, whole_seconds
+from orchid.wire.text import quote, timestamp
 
 REVOKE = "revoke"
 MOST_OF_ONE_TARGET = 100  # revocations, of which each supersedes the one before
@@ -67,11 +67,12 @@ class RevocationPermission(AdmissionPolicy):
         *,
         already: Callable[[CredentialRevocationSpec], list[str]],
         is_ours: Callable[[str], bool],
-        longest_token: timedelta | None,
+        tokens_end: Callable[[datetime, datetime | None], datetime | None],
         clients_end: Callable[[], datetime],
     ) -> None:
         """`already`: the keys of the revocations there are of the same thing. `is_ours`: whether a
-        signer, by its name, is this server's. `longest_token`: None if there is no limit.
+        signer, by its name, is this server's. `tokens_end`: when all tokens issued until a
+        moment have ended, of an account that was created then, or of any; None if not known.
         `clients_end`: when the last authority ends whose certificates prove clients.
         """
         self._feed = feed
@@ -82,7 +83,7 @@ class RevocationPermission(AdmissionPolicy):
         self._authorizer = authorizer
         self._already = already
         self._is_ours = is_ours
-        self._longest_token = longest_token
+        self._all_ended = tokens_end
         self._clients_end = clients_end
         self._certificates_group = names.certificates
         self._account_annotation = names.account_name_annotation
@@ -278,18 +279,21 @@ class RevocationPermission(AdmissionPolicy):
         return await asyncio.to_thread(found)
 
     def _tokens_end(self, spec: CredentialRevocationSpec, now: datetime) -> datetime | None:
-        """When the last token has expired; tokens of Secrets never do."""
-        if spec.token and spec.token.expires:
-            return spec.token.expires
-        if self._longest_token is None:
-            return None
+        """When the last token that the revocation can affect has ended; None if not known."""
+        if spec.token:
+            there = self._accounts.get(spec.token.namespace, spec.token.name)
+            made = there.meta.creation_timestamp if there else None
+            return spec.token.expires or self._all_ended(now, made)
         account = spec.account
-        if account and any(
+        assert account is not None
+        if any(
             entry.meta.annotations.get(self._account_annotation) == account.name
             for entry in self._secrets.scan(account.namespace)
         ):
-            return None
-        return whole_seconds(now) + self._longest_token
+            return None  # tokens of Secrets never end
+        there = self._accounts.get(account.namespace, account.name)
+        made = there.meta.creation_timestamp if there else None
+        return self._all_ended(account.issued_before or now, made)
 
     # -- who may ------------------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ from orchid.access.platform_issuers import PlatformIssuers
 from orchid.access.policy_explainer import PolicyExplainer
 from orchid.access.revocations import Revocations
 from orchid.access.signer_authorities import SignerAuthorities
+from orchid.access.token_lifetimes import TokenLifetimes
 from orchid.admission.authority_dependents import AuthorityDependents
 from orchid.admission.bound_object import BoundObject
 from orchid.admission.four_eyes import FourEyes
@@ -68,6 +69,7 @@ from orchid.data_directory import DataDirectory
 from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import AdmissionPolicy, Authenticator, Randomness, TokenAuthenticator
+from orchid.engine.internal_writes import InternalObjects
 from orchid.engine.offload import Offload
 from orchid.kinds import namespace
 from orchid.kinds.certificate_authority import CertificateAuthority, profile
@@ -130,7 +132,9 @@ class Access:
         randomness: Randomness,
         token_used: TokenUsed,
         token_issued: TokenIssued | None = None,
+        objects: Callable[[], InternalObjects],
     ) -> None:
+        """`objects`: the server's own writes, once they are there."""
         names = settings.names
         self.settings, self.files, self.feed, self.clock = settings, files, feed, clock
         self._random = randomness
@@ -156,6 +160,7 @@ class Access:
         self.revocations = Revocations(feed)
         self._client_pools: list[Callable[[], ClientVerifier]] = []
         self.keys = Keys(settings, files)
+        self.lifetimes = TokenLifetimes(feed, objects, names, clock)
         self.issuer = TokenIssuer(
             IssuingSettings(
                 api_audiences=settings.api_audiences,
@@ -167,6 +172,7 @@ class Access:
             randomness,
             counted=token_issued,
             revocations=self.revocations,
+            lifetimes=self.lifetimes,
         )
         self.verifier = account_verifier(settings.issuers, self.keys.verifying, names)
         self.oidc: OidcAuthenticator | None = None
@@ -281,10 +287,6 @@ class Access:
         self._client_pools.append(pool)
         return pool
 
-    def _longest_token(self) -> timedelta | None:
-        longest = self.settings.longest_token
-        return timedelta(seconds=longest) if longest else None
-
     def policies(self, ensure_namespace: Ensure, catalog: Catalog) -> list[AdmissionPolicy]:
         """Rules that look beyond one object, in the order in which they are asked."""
         names = self.settings.names
@@ -323,7 +325,7 @@ class Access:
                 self.authorizer,
                 already=self.revocations.names,
                 is_ours=self._signs_for,
-                longest_token=self._longest_token(),
+                tokens_end=self.lifetimes.end_of,
                 clients_end=lambda: max(pool().end for pool in self._client_pools),
             ),
         ]

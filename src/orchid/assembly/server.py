@@ -127,6 +127,7 @@ class Assembly:
                 randomness=self.random,
                 token_used=self._token_used,
                 token_issued=self.token_counts.issued if self.counts_tokens else None,
+                objects=lambda: self.local,
             )
         self.issuance = IssuanceMetrics(names, self.feed, self.access.authorities)
         self.authority_ends = AuthorityEnds(self.feed.of(CertificateAuthority))
@@ -349,6 +350,7 @@ class Assembly:
             "default", names.system_namespace, names.public_namespace, names.node_lease_namespace,
         ):  # fmt: skip
             await self.ensure_namespace(name)
+        await self.access.lifetimes.begin()
         if self.access.authorization.uses("RBAC"):
             policy = bootstrap_policy(names, controlling.controller_rights(names))
             await reconcile(policy, self.local, names)

@@ -1,0 +1,117 @@
+"""The longest lifetime of any token that was issued, so that revocations know when they may end.
+
+A revocation of an account ends when the last token that it can affect has ended. The maximum of
+today (`--service-account-max-token-expiration`) does not tell that: a token may have been issued
+under a longer one, or without any. So the longest lifetime is stored before the first token with it
+is returned, and it never becomes shorter. Start with `TokenLifetimes.note`.
+
+It is stored in a ConfigMap of the system namespace, with the time of the first start that stored
+it: an account that is older may have tokens of any lifetime. Lifetimes are rounded up, so that
+there are few writes. Without the ConfigMap, no end is known.
+"""
+
+import contextlib
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from orchid.clock import Clock
+from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.feed import Feed
+from orchid.engine.internal_writes import InternalObjects
+from orchid.kinds.config_map import ConfigMap
+from orchid.kinds.service_account import ServiceAccount
+from orchid.wire.errors import AlreadyExists, Conflict
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.naming import Naming
+from orchid.wire.struct import replace
+from orchid.wire.text import timestamp, whole_seconds
+
+NAME: Final = "token-lifetimes"
+LONGEST: Final = "longestSeconds"
+SINCE: Final = "since"
+HOUR: Final = 3600
+MOST: Final = 1 << 33  # seconds; more than any token may ask for
+BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class TokenLifetimes:
+    """The longest lifetime of tokens, as all servers of one store know it."""
+
+    def __init__(
+        self, feed: Feed, objects: Callable[[], InternalObjects], names: Naming, clock: Clock
+    ) -> None:
+        self._feed = feed
+        self._objects = objects
+        self._namespace = names.system_namespace
+        self._clock = clock
+        self._maps = feed.of(ConfigMap)
+        self._key = self._maps.kind.key(self._namespace, NAME)
+        self._read: Entry[ConfigMap] | None = None  # what the next two were read from
+        self._longest = 0
+        self._since: datetime | None = None
+
+    @property
+    def longest(self) -> int:
+        """The longest lifetime that is stored, in seconds; 0 if there is none."""
+        entry = self._maps.entries.get(self._key)
+        if entry is not self._read:
+            self._load(entry)
+        return self._longest
+
+    async def begin(self) -> None:
+        """Store the beginning, unless it is stored: from now on every lifetime is noted."""
+        if await self._objects().get(ConfigMap, self._namespace, NAME) is not None:
+            return
+        is_new = not self._feed.of(ServiceAccount).entries
+        # Times of creation count whole seconds: an account of this second may be older than now.
+        next_second = whole_seconds(self._clock.now()) + timedelta(seconds=1)
+        since = BEGINNING if is_new else next_second
+        await self._objects().ensure(self._map({LONGEST: "0", SINCE: timestamp(since)}))
+
+    async def note(self, seconds: int) -> None:
+        """Store a lifetime if it is longer than any before; to be awaited before it is used."""
+        while seconds > self.longest:
+            there = await self._objects().get(ConfigMap, self._namespace, NAME)
+            try:
+                if there is None:
+                    await self.begin()
+                elif seconds > self.longest:
+                    data = {**there.data, LONGEST: str(rounded(seconds))}
+                    await self._objects().update(replace(there, data=data))
+                    await self._feed.fresh()
+            except (AlreadyExists, Conflict):
+                continue  # another server was faster
+
+    def end_of(self, issued_before: datetime, account_made: datetime | None) -> datetime | None:
+        """When every token of an account that was issued until then has ended; None: not known.
+
+        `account_made`: when the account was created; None for tokens of any account.
+        """
+        longest = self.longest
+        oldest = account_made or BEGINNING
+        if self._since is None or oldest < self._since:
+            return None
+        return whole_seconds(issued_before) + timedelta(seconds=longest)
+
+    def _load(self, entry: Entry[ConfigMap] | None) -> None:
+        self._read, self._longest, self._since = entry, 0, None
+        if entry is None:
+            return
+        # Where somebody wrote something else, no lifetime or no end is known.
+        data = entry.object.data
+        with contextlib.suppress(KeyError, ValueError):
+            self._longest = min(int(data[LONGEST]), MOST)
+        with contextlib.suppress(KeyError, ValueError, OverflowError):
+            self._since = datetime.fromisoformat(data[SINCE]).astimezone(UTC)
+
+    def _map(self, data: dict[str, str]) -> ConfigMap:
+        return ConfigMap(metadata=ObjectMeta(name=NAME, namespace=self._namespace), data=data)
+
+
+def rounded(seconds: int) -> int:
+    """A lifetime, rounded up to 1, 2, 3, 4, 6, 8, 12, … hours: at most a third more."""
+    hours, step = -(-seconds // HOUR), 1
+    while hours > 4 * step:
+        step *= 2
+    return -(-hours // step) * step * HOUR
