@@ -14,10 +14,10 @@ from orchid.kinds import (
     certificate_authority,
     certificate_signing_request,
     node,
-    pod,
     secret,
     service_account,
 )
+from orchid.kinds.pod import pod
 from orchid.store.interface import ABSENT, Change
 from orchid.store.memory import MemoryStore
 from orchid.wire.codec.documents import encode
