@@ -202,7 +202,7 @@ class _Writer:
         self._bind(discovery, self._group(AUTHENTICATED), self._group(UNAUTHENTICATED))
         # A revocation list is signed, and tells what everybody should know.
         lists = "system:revocation-list-reader"
-        self._role(lists, urls("/crl/*"))
+        self._role(lists, PolicyRule(verbs=("get", "head"), non_resource_urls=("/crl/*",)))
         self._bind(lists, self._group(AUTHENTICATED), self._group(UNAUTHENTICATED))
         reader = "extension-apiserver-authentication-reader"
         seen = rule(READ, CORE, ("configmaps",), "extension-apiserver-authentication")

@@ -221,7 +221,24 @@ class RevocationPermission(AdmissionPolicy):
             if given and given != actual:
                 text = f"that certificate has {quote(actual)}"
                 _refuse(kind, new, invalid(CERTIFICATE / field, given, text))
+        if not self._is_ours(record.signer_name):
+            self._without_list(request, kind, new, known)
         return replace(new.spec, certificate=known), record.not_after
+
+    def _without_list(
+        self,
+        request: Request,
+        kind: Kind[Any],
+        new: CredentialRevocation,
+        known: RevokedCertificate,
+    ) -> None:
+        """Refuse, or warn, when the authority of a certificate is gone: no key signs its list."""
+        text = f"the authority of {known.signer_name} was deleted: no revocation list can name it"
+        if new.spec.certificate and new.spec.certificate.sha256:
+            request.warn(f"{text}; only this server refuses the certificate")
+            return
+        more = f"{text}; to have only this server refuse it, name it by sha256: {known.sha256}"
+        _refuse(kind, new, invalid(CERTIFICATE, known.serial_number, more))
 
     async def _unseen(
         self,

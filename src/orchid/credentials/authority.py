@@ -99,6 +99,7 @@ class Authority:
         self._der = certificates.encode(self.certificate)
         self._issuer = certificates.read_parts(self._der).subject
         self._key_id = subject_key_id(self.certificate)
+        self._signs_lists = may_sign_lists(self.certificate)
         self._end = self.certificate.not_valid_after_utc
         self._inspector = Inspector(end=self._end, authority_key=self._key_id)
         self._intermediates = _encode_intermediates(self.chain)
@@ -213,7 +214,8 @@ class Authority:
     ) -> bytes:
         """Sign a request under a profile; give the PEM chain.
 
-        With `crl_url` the certificate says where its authority's revocation list is.
+        With `crl_url` the certificate names the URL of its authority's revocation list, if the
+        authority may sign one.
         """
         profile.check(request, usages)
         self._refuse_other_purposes(usages)
@@ -231,7 +233,7 @@ class Authority:
             email_addresses=request.email_addresses,
             ip_addresses=request.ip_addresses,
             uris=request.uris,
-            crl_url=crl_url,
+            crl_url=crl_url if self._signs_lists else "",
         )
 
         def review(contents: certificates.CertificateContents) -> None:
@@ -310,7 +312,7 @@ class Authority:
 
     def sign_revocation_list(self, revoked: RevokedCertificates, edition: Edition) -> bytes:
         """Sign the complete list of what this authority has taken back; DER."""
-        if not may_sign_lists(self.certificate):
+        if not self._signs_lists:
             raise NotPermittedToSign("the authority's key usage does not permit revocation lists")
         key_id = self._key_id or key_digest(spki_of(self.certificate))
         body = encode_list_body(

@@ -51,7 +51,7 @@ from orchid.wire.fields import (
     unsupported,
 )
 from orchid.wire.meta import Object, Time
-from orchid.wire.naming import PLATFORM_DOMAINS, Naming
+from orchid.wire.naming import PLATFORM_DOMAINS, SETS, Naming
 from orchid.wire.rules.names import label_errors, subdomain_errors
 from orchid.wire.signer_names import signer_name_errors
 from orchid.wire.struct import Wire, always, at_most, describe, merge_key, proto, replace
@@ -63,6 +63,11 @@ CONDITIONS: Final = Path() / "status" / "conditions"
 EXPIRING: Final = "Expiring"
 SIGNS_LISTS: Final = "SignsRevocationLists"
 
+RESERVED_NAMES: Final = frozenset(
+    # Each authority publishes its revocation list under its name: see docs/revocation.md.
+    {"cluster"}
+    | {one.partition("/")[2] for names in SETS.values() for one in names.signing_signers}
+)
 DURATION: Final = "87600h"
 LONGEST_NAME: Final = 64  # RFC 5280, appendix A.1: ub-common-name and ub-organization-name
 MOST_ORGANIZATIONS: Final = 8
@@ -206,6 +211,9 @@ class Rules(Strategy[CertificateAuthority]):
         )
 
     def validate(self, new: CertificateAuthority) -> Iterator[FieldError]:
+        if new.name in RESERVED_NAMES:
+            text = "reserved: the platform's authority has a revocation list of this name"
+            yield invalid(Path() / "metadata" / "name", new.name, text)
         yield from own_signer_errors(new.spec.signer_name)
         yield from source_errors(new.spec)
         yield from issued_errors(new.spec)

@@ -56,6 +56,11 @@ def answer(
     return Response(206, described + place, document.body[wanted.start : wanted.stop])
 
 
+def is_current(http: HttpRequest, tag: str) -> bool:
+    """Whether the client already has the document with this entity tag: 304."""
+    return _tag_matches(http.headers.get("if-none-match", ""), tag)
+
+
 def http_date(moment: datetime) -> str:
     return email.utils.format_datetime(moment, usegmt=True)
 
@@ -79,7 +84,12 @@ def _precondition(http: HttpRequest, document: StaticDocument) -> int:
 
 
 def _has(given: str, document: StaticDocument) -> bool:
-    return given.strip() == "*" or f'"{document.tag}"' in _TAGS(given)
+    return _tag_matches(given, document.tag)
+
+
+def _tag_matches(given: str, tag: str) -> bool:
+    """Whether an entity tag is among those of a header (RFC 9110, section 13.1)."""
+    return given.strip() == "*" or f'"{tag}"' in _TAGS(given)
 
 
 def _is_later(since: str, document: StaticDocument) -> bool:

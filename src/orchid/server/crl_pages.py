@@ -1,6 +1,9 @@
 """Revocation lists over HTTP, below /crl/: `<authority>.crl` in DER, `<authority>.pem` in PEM.
 
-No credential is needed for them: a list is signed and public.
+No credential is needed for them: a list is signed and public. GET and HEAD are answered, with an
+entity tag, and `If-None-Match` with 304. There is no Last-Modified: two lists may be signed within
+one second, and a client would miss the second list.
+
 `RevocationListPages` is the page of the server itself; `PlainRevocationLists` serves the same lists
 and nothing else on a listener without TLS, because many clients fetch lists over plain HTTP only.
 """
@@ -10,6 +13,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from orchid.credentials import pem
+from orchid.server.conditional import is_current
 from orchid.server.exchange import Exchange
 from orchid.server.respond import head
 from orchid.server.sockets.messages import HttpRequest, Response
@@ -20,6 +24,7 @@ CACHE: Final = b"public, max-age=60, must-revalidate"
 _DER, _PEM = b"application/pkix-crl", b"application/x-pem-file"
 _LABEL: Final = "X509 CRL"
 LONGEST_NAME: Final = 253
+READING: Final = ("GET", "HEAD")
 
 Find = Callable[[str], bytes | None]
 
@@ -28,8 +33,12 @@ class ServedList(NamedTuple):
     """A list as it is sent."""
 
     media: bytes
-    tag: bytes
+    tag: str
     body: bytes
+
+    @property
+    def headers(self) -> bytes:
+        return b'Content-Type: %b\r\nEtag: "%b"\r\n' % (self.media, self.tag.encode())
 
 
 class ServedLists:
@@ -62,13 +71,15 @@ class RevocationListPages:
         self._lists = lists
 
     def __call__(self, exchange: Exchange) -> Response:
-        if exchange.http.method != "GET":
+        if exchange.http.method not in READING:
             raise MethodNotAllowed
         found = self._lists.at(exchange.http.path)
         if found is None:
             raise NoSuchRoute
-        content = b"Content-Type: %b\r\nEtag: %b\r\n" % (found.media, found.tag)
-        return Response(200, head(exchange, content, cache=CACHE), found.body, is_kept=True)
+        headers = head(exchange, found.headers, cache=CACHE)
+        if is_current(exchange.http, found.tag):
+            return Response(304, headers)
+        return Response(200, headers, found.body, is_kept=True)
 
 
 class PlainRevocationLists:
@@ -78,15 +89,17 @@ class PlainRevocationLists:
         self._lists = lists
 
     async def __call__(self, http: HttpRequest) -> Response:
-        if http.method != "GET":
-            return Response(405, b"Allow: GET\r\nContent-Type: text/plain\r\n", b"")
+        if http.method not in READING:
+            return Response(405, b"Allow: GET, HEAD\r\nContent-Type: text/plain\r\n", b"")
         found = self._lists.at(http.path)
         if found is None:
             return Response(404, b"Content-Type: text/plain\r\n", b"no such list\n")
-        headers = b"Content-Type: %b\r\nCache-Control: %b\r\nEtag: %b\r\n"
-        return Response(200, headers % (found.media, CACHE, found.tag), found.body, is_kept=True)
+        headers = found.headers + b"Cache-Control: %b\r\n" % CACHE
+        if is_current(http, found.tag):
+            return Response(304, headers)
+        return Response(200, headers, found.body, is_kept=True)
 
 
 def _served(data: bytes, ending: str) -> ServedList:
     media, body = (_DER, data) if ending == "crl" else (_PEM, pem.encode(_LABEL, data))
-    return ServedList(media, b'"%b"' % hashlib.sha256(body).hexdigest().encode(), body)
+    return ServedList(media, hashlib.sha256(body).hexdigest(), body)

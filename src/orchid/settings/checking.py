@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from orchid.credentials.revocation_list import LISTED_AFTER_END
 from orchid.settings.errors import BadSettings
 from orchid.settings.given import Given
 from orchid.wire.errors import BadRequest
@@ -85,7 +86,7 @@ def check(given: Given) -> Settings:
             )
         ),
         signing_duration=_seconds("cluster-signing-duration", given.cluster_signing_duration),
-        issued_retention=_seconds("issued-retention", given.issued_retention),
+        issued_retention=_retention(given.issued_retention),
         token_webhook_ttl=_seconds(
             "authentication-token-webhook-cache-ttl", given.authentication_token_webhook_cache_ttl
         ),
@@ -98,6 +99,17 @@ def check(given: Given) -> Settings:
             given.authorization_webhook_cache_unauthorized_ttl,
         ),
     )
+
+
+def _retention(text: str) -> float:
+    """The retention of inventory records, which lists of revoked signers are computed from."""
+    seconds, least = _seconds("issued-retention", text), LISTED_AFTER_END.total_seconds()
+    if seconds < least:
+        raise BadSettings(
+            f"--issued-retention: at least {least / 3600:.0f}h: a revocation list names a "
+            "certificate for that long after its end"
+        )
+    return seconds
 
 
 def _url(host: str, port: int) -> str:

@@ -229,7 +229,10 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
         ),
     ] = ""
     issued_retention: Annotated[
-        str, Help(description="How long the record of an issued certificate outlives it.")
+        str,
+        Help(
+            description="How long the record of an issued certificate outlives it; at least 168h."
+        ),
     ] = "720h"
     # controllers
     controllers: Annotated[

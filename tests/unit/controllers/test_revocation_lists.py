@@ -26,7 +26,7 @@ from orchid.kinds.credential_revocation import (
 )
 from orchid.kinds.event import Event
 from orchid.kinds.secret import Secret
-from orchid.wire.errors import Forbidden
+from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
 from tests.api.world import Api
@@ -406,6 +406,72 @@ async def test_certificates_say_where_their_list_is_if_told_to(tmp_path: Path) -
     assert points[0].full_name == [
         x509.UniformResourceIdentifier("http://pki.example.com/crl/cluster.crl")
     ]
+
+
+async def test_an_authority_that_may_not_sign_lists_names_no_url(tmp_path: Path) -> None:
+    """Verifiers that need a list would refuse every certificate: the URL would answer 404."""
+    chain, key = without_list_signing(tmp_path)
+    settings = {
+        "cluster_signing_cert_file": str(chain),
+        "cluster_signing_key_file": str(key),
+        "crl_url": "http://pki.example.com/",
+    }
+    async with beside(tmp_path / "data", **settings) as world, world.running("csrsigning"):
+        leaf = await issued(world, "alice")
+
+    with pytest.raises(x509.ExtensionNotFound):
+        leaf.extensions.get_extension_for_class(x509.CRLDistributionPoints)
+
+
+@pytest.mark.parametrize("name", ["cluster", "orch-apiserver-client", "legacy-unknown"])
+async def test_the_list_names_of_the_platform_are_reserved(world: Beside, name: str) -> None:
+    """An authority of that name would have no list: the platform's is published there."""
+    with pytest.raises(Invalid, match="reserved"):
+        await create_authority(world, name)
+
+
+async def test_a_certificate_of_a_deleted_authority_is_revoked_for_this_server_only(
+    world: Beside,
+) -> None:
+    """No list can name it, so it has to be named by its fingerprint, and a warning says so."""
+    async with world.running(*CONTROLLERS, KEEPER):
+        await create_authority(world)
+        await until_ready(world)
+        await world.request("host", HOST_REQUEST, signer=SIGNER, usages=(), approved=True)
+        made = await world.until_like(Request, "host", condition=lambda csr: csr.is_issued)
+        await world.admin.delete(CertificateAuthority, "web")
+    leaf = x509.load_pem_x509_certificate(made.status.certificate)
+
+    with pytest.raises(Invalid, match=r"was deleted: no revocation list can name it.*sha256"):
+        await revoke(world, "host", "keyCompromise")
+    answer = await Api(world.server).call(
+        "POST",
+        f"/apis/{ORCH.identity}/v1alpha1/credentialrevocations",
+        {
+            "metadata": {"name": "by-fingerprint"},
+            "spec": {"certificate": {"sha256": leaf.fingerprint(hashes.SHA256()).hex()}},
+        },
+    )
+
+    assert answer.status == 201
+    assert "no revocation list can name it" in answer.header("warning")
+
+
+async def test_a_list_is_not_sent_to_clients_that_have_it(world: Beside) -> None:
+    """304 for its entity tag, in both forms; HEAD says how long it is."""
+    async with world.running("revocation-list-publisher"):
+        await list_of(world, 0)
+        for path in ("/crl/cluster.crl", "/crl/cluster.pem"):
+            api = Api(world.server)
+            whole = await api.call("GET", path, token=None)
+            tag = whole.header("etag")
+            again = await api.call("GET", path, token=None, headers={"if-none-match": tag})
+            other = await api.call("GET", path, token=None, headers={"if-none-match": '"x"'})
+            head = await api.call("HEAD", path, token=None)
+
+            assert (whole.status, again.status, again.body) == (200, 304, b"")
+            assert (other.status, other.body) == (200, whole.body)
+            assert (head.status, head.header("etag")) == (200, tag)
 
 
 async def test_an_authority_of_ones_own_has_a_list_of_its_own(world: Beside) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from orchid.settings.checking import check
+from orchid.settings.errors import BadSettings
 from orchid.settings.given import Given
 
 
@@ -33,3 +34,10 @@ def test_issuer_that_is_given_stays() -> None:
 
     assert checked.issuers == ("https://new.example", "https://old.example")
     assert checked.api_audiences == ("https://new.example",)
+
+
+def test_records_stay_as_long_as_revocation_lists_need_them() -> None:
+    """A week after the end of their certificate; less is refused."""
+    assert check(Given(issued_retention="168h")).issued_retention == 7 * 86_400
+    with pytest.raises(BadSettings, match="--issued-retention: at least 168h"):
+        check(Given(issued_retention="167h59m"))
