@@ -1,7 +1,9 @@
-"""Megabytes of TLS records with a byte each, from a stranger: they are read in many turns.
+"""Megabytes of TLS records that say little or nothing, from a stranger: read in many turns.
 
 On uvloop, as the server runs. It reads again and again in one turn of the loop as long as a read
-fills its buffer of 256 kB: two megabytes of such records held everybody else up for 0.3 s.
+fills its buffer of 256 kB: two megabytes of records with a byte each held everybody else up for
+0.3 s. A change of keys says nothing at all and takes longer: half a megabyte held them up for
+0.8 s.
 """
 
 import asyncio
@@ -13,9 +15,12 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from orchid.server.sockets.tls_channel import TlsChannel
+from orchid.server.sockets import tls_channel
+from orchid.server.sockets.listener import READINGS_AT_ONCE
+from orchid.server.sockets.tls_channel import ServedProtocol, TlsChannel
 from tests.api.world import api
 from tests.security.listening import listening
+from tests.unit.server.listening import until
 from tests.unit.server.sockets.test_tls_channel import ByHand
 
 ONE_READ = 256_000  # bytes, of uvloop
@@ -64,3 +69,54 @@ async def most_of_a_turn(files: Path, read: Callable[[], int]) -> int:
             await client.deliver(rest[sent:])
             assert await client.read(15) == b"HTTP/1.1 200 OK"
     return max(turns)
+
+
+STRANGERS = 6
+SMALL_PIECE = 2048
+CHANGES = 5000  # of keys, by each of them
+DECRYPT = TlsChannel._decrypt
+
+
+def test_changes_of_keys_hold_nobody_up(
+    server_files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A turn of the loop decrypts a few small pieces of a few strangers; soon they are cut off."""
+    decrypted: list[int] = []
+
+    def counted(channel: TlsChannel, data: bytes, protocol: ServedProtocol) -> None:
+        decrypted.append(len(data))
+        DECRYPT(channel, data, protocol)
+
+    monkeypatch.setattr(TlsChannel, "_decrypt", counted)
+    monkeypatch.setattr(tls_channel, "_LONGEST_TURN", 0.0)  # as if each piece took so long
+
+    turns = uvloop.run(turns_with_changing_keys(server_files, lambda: taken(decrypted)))
+
+    first, *later = filter(None, turns)
+    assert first <= STRANGERS * SMALL_PIECE
+    assert max(later) <= (READINGS_AT_ONCE + STRANGERS) * SMALL_PIECE
+    assert sum(turns) < STRANGERS * CHANGES * 27 / 4
+
+
+async def turns_with_changing_keys(files: Path, read: Callable[[], int]) -> list[int]:
+    """Have strangers change their keys over and over; give what each turn has decrypted."""
+    context = ssl.create_default_context(cafile=files / "ca.crt")
+    async with api(files) as server, listening(server) as running:
+        links = [
+            socket.create_connection(("127.0.0.1", running.listener.port)) for _ in range(STRANGERS)
+        ]
+        clients = [ByHand(link, context) for link in links]
+        for link, client in zip(links, clients, strict=True):
+            link.setblocking(False)
+            await client.shake_hands()
+        await until(lambda: running.listener.connections == STRANGERS)
+        read()
+        for link, client in zip(links, clients, strict=True):
+            link.send(client.new_keys(CHANGES))
+        turns = [0]
+        while running.listener.connections:
+            await asyncio.sleep(0)
+            turns.append(read())
+        for link in links:
+            link.close()
+    return turns

@@ -30,6 +30,7 @@ from orchid.server.sockets.streaming import (
     closed_stream,
     open_on,
 )
+from orchid.server.sockets.tls_channel import ServedProtocol
 from orchid.server.sockets.unfinished import UnfinishedRequest
 from orchid.server.sockets.unsent import unsent_bytes
 from orchid.server.sockets.websocket import SWITCHING, WebSocketStream
@@ -51,7 +52,7 @@ _ANSWERS_AT_ONCE, _MANY_YIELDING = 8, 4
 _LONG_TURN = 0.005  # seconds
 
 
-class Connection(asyncio.Protocol):
+class Connection(ServedProtocol):
     """The asyncio protocol of one client."""
 
     __slots__ = (

@@ -36,6 +36,7 @@ _BACKLOG: Final = 1024
 # In one turn of the event loop: steps of handshakes, and pieces of what watchers are sent first.
 HANDSHAKES_AT_ONCE: Final = 4
 PIECES_AT_ONCE: Final = 4
+READINGS_AT_ONCE: Final = 4  # connections that go on decrypting
 _ACCEPTS_AT_ONCE: Final = 16  # each costs a signature in its handshake
 _LOOK_AT_FILES_EVERY: Final = 5.0
 _RUSH: Final = 100  # handshakes after which freed memory is returned at once
@@ -51,7 +52,8 @@ _SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.
 class Listener:
     """Serves HTTP/1.1 to a handler, over TLS unless `tls` is None."""
 
-    _handshakes: Turns  # made when listening starts
+    _handshakes: Turns  # made when listening starts, and so is:
+    _readings: Turns  # for connections with more to decrypt than others wait for
 
     def __init__(
         self,
@@ -159,6 +161,7 @@ class Listener:
         self._service.context = copy_context()
         self._service.streams = Turns(self._service.loop, PIECES_AT_ONCE)
         self._handshakes = Turns(self._service.loop, HANDSHAKES_AT_ONCE)
+        self._readings = Turns(self._service.loop, READINGS_AT_ONCE)
         self._accept_again()
         self._sweep()
 
@@ -282,7 +285,13 @@ class Listener:
 
         deadline = self._service.monotonic() + self._limits.header_timeout
         channel = TlsChannel(
-            tls.context, self._handshakes.ask, opened, self._handshake_failed, deadline=deadline
+            tls.context,
+            self._handshakes.ask,
+            opened,
+            self._handshake_failed,
+            deadline=deadline,
+            later=self._readings.wait,
+            monotonic=self._service.monotonic,
         )
         self._shaking_hands.hold(channel, address)
         while (oldest := self._shaking_hands.excess(address)) is not None:

@@ -7,6 +7,11 @@ quarter of a short request (docs/decisions/0015-tls-channel.md).
 
 It never looks at what it carries, and judges no certificate: see tls.py for the rules of the
 handshake.
+
+Records without data cost much and bring nothing: a change of keys (RFC 8446, 4.6.3) has 27 bytes
+and takes OpenSSL 20 us or more, and one call of it decrypts all that it was given. So it is given
+little at once, least on behalf of callers who were not authenticated; after a millisecond the
+connection waits for its next turn; and records without data that go on for too long end it.
 """
 
 import asyncio
@@ -16,14 +21,34 @@ from contextlib import suppress
 from math import inf
 from typing import Any, Final, cast
 
+from orchid.clock import Monotonic
 from orchid.server.sockets.turns import Step
 
-Handshaken = Callable[["TlsChannel"], asyncio.Protocol]
+
+class ServedProtocol(asyncio.Protocol):
+    """The protocol above: it says whether somebody was authenticated on the connection."""
+
+    __slots__ = ()
+
+    @property
+    def known(self) -> bool:
+        return False
+
+
+Handshaken = Callable[["TlsChannel"], ServedProtocol]
 Told = Callable[["TlsChannel"], None]
 
 # What is encrypted at once: OpenSSL's buffers grow to the largest piece and never shrink.
 _PIECE: Final = 64 << 10
-_PIECE_IN: Final = 32 << 10  # the same for what comes in, where anybody may send
+# What is decrypted at once: of authenticated callers, and of all others.
+_PIECE_IN: Final = 8 << 10
+_SMALL_PIECE_IN: Final = 2 << 10
+_LARGE_READ: Final = 32 << 10  # after so much, other connections get their turn
+_LONGEST_TURN: Final = 0.001  # seconds of decrypting for one connection
+# Bytes that may come without data: more than one record, which has 16 KiB and its overhead at most.
+_MOST_EMPTY: Final = 24 << 10
+# Bytes on the line for one of data that are not too many: a record with one byte has 24 to 69.
+_SPARSE: Final = 80
 _Bytes = bytes | bytearray | memoryview
 
 
@@ -37,14 +62,19 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
 
     __slots__ = (
         "_arrived",
+        "_backlog",
         "_closing",
         "_connected",
+        "_empty",
         "_failed",
         "_incoming",
+        "_later",
+        "_monotonic",
         "_opened",
         "_outgoing",
         "_paused",
         "_protocol",
+        "_queued",
         "_tls",
         "_transport",
         "_waits",
@@ -61,18 +91,26 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         failed: Told,
         *,
         deadline: float,
+        later: Callable[[Step], None],
+        monotonic: Monotonic,
     ) -> None:
+        """`later` has a step done in a next turn of the event loop, a few of them in each."""
         super().__init__()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._arrived = arrived
         self._opened = opened
         self._failed = failed
-        self._protocol: asyncio.Protocol | None = None
+        self._later = later
+        self._monotonic = monotonic
+        self._protocol: ServedProtocol | None = None
         self._closing = False
         self._connected = False
         self._waits = False  # for its turn in the handshake
         self._paused = False  # the protocol above wants to hear nothing for now
+        self._backlog = bytearray()  # what has come and waits to be decrypted
+        self._queued = False  # for its turn to do that
+        self._empty = 0  # bytes that came without data
         self.deadline = deadline  # for the handshake
 
     # What the socket says
@@ -86,18 +124,23 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
     def data_received(self, data: bytes) -> None:
         if self._closing and self._protocol is None:
             return
-        if len(data) > _PIECE_IN:
-            for start in range(0, len(data), _PIECE_IN):
-                self.data_received(data[start : start + _PIECE_IN])
-            self._rest()
-            return
-        tls, incoming, protocol = self._tls, self._incoming, self._protocol
-        incoming.write(data)
+        incoming, protocol = self._incoming, self._protocol
         if protocol is None:
+            incoming.write(data)
             self._wait_for_turn()
             return
-        # Decrypt all that has come, and hand it over in one piece.
-        data, ended = b"", False
+        if len(data) > _SMALL_PIECE_IN or self._backlog:
+            self._backlog += data
+            if not self._queued:
+                self._decrypt_backlog(rests=len(data) > _LARGE_READ)
+            return
+        self._decrypt(data, protocol)
+
+    def _decrypt(self, data: bytes, protocol: ServedProtocol) -> None:
+        """Decrypt a piece, and hand over all that it says at once."""
+        incoming, tls = self._incoming, self._tls
+        incoming.write(data)
+        sent, data, ended = len(data), b"", False
         try:
             # What lies encrypted is longer than what it says, so this is a good size to ask for.
             data = part = tls.read(size := incoming.pending)
@@ -112,21 +155,43 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
             ended = True  # this is no TLS
         if self._outgoing.pending:
             self._flush()  # an answer of the protocol itself, as to a change of keys
+        if self._empty or sent > _SPARSE * len(data):
+            self._empty = max(0, self._empty + sent - _SPARSE * len(data))
+            if self._empty > _MOST_EMPTY:
+                self.abort()
+                return
         if data:
             protocol.data_received(data)
         if ended and not self._closing:
             protocol.eof_received()
             self.close()
 
-    def _rest(self) -> None:
-        """Read on in the next turn of the loop; it would go on for megabytes in this one."""
-        if not self._closing and not self._paused:
-            self._transport.pause_reading()
-            asyncio.get_running_loop().call_soon(self._read_on)
+    def _decrypt_backlog(self, *, rests: bool = False) -> None:
+        """Decrypt what has come, for a moment; the rest waits, and so does the socket.
 
-    def _read_on(self) -> None:
-        if not (self._closing or self._paused or self._waits):
+        `rests`: let others go first in any case, since the socket would go on for megabytes.
+        """
+        self._queued = False
+        backlog, protocol, end = self._backlog, self._protocol, self._monotonic() + _LONGEST_TURN
+        while backlog and protocol is not None and not (self._closing or self._paused):
+            is_trusted = protocol.known and not self._empty
+            piece = bytes(backlog[: _PIECE_IN if is_trusted else _SMALL_PIECE_IN])
+            del backlog[: len(piece)]
+            self._decrypt(piece, protocol)
+            if self._monotonic() >= end:
+                break
+        if self._closing or self._paused:
+            return
+        if backlog or rests:
+            self._transport.pause_reading()
+            self._go_on_later()
+        else:
             self._transport.resume_reading()
+
+    def _go_on_later(self) -> None:
+        if not self._queued:
+            self._queued = True
+            self._later(self._decrypt_backlog)
 
     def eof_received(self) -> bool:
         """A closed socket ends the channel: TLS has no half-closed connections here."""
@@ -144,6 +209,7 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
+        self._backlog.clear()
         protocol, self._protocol = self._protocol, None
         if protocol is not None:
             protocol.connection_lost(error)
@@ -158,7 +224,7 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         if not self._waits:
             self._waits = True
             self._arrived(self.shake_hands)
-        if self._waits and self._incoming.pending > _PIECE_IN:
+        if self._waits and self._incoming.pending > _LARGE_READ:
             self._transport.pause_reading()  # who waits does not fill our memory
 
     def shake_hands(self) -> None:
@@ -181,7 +247,7 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
             self._protocol = self._opened(self)
             self._protocol.connection_made(self)
             if self._incoming.pending:
-                self.data_received(b"")
+                self.data_received(self._incoming.read())
 
     def _flush(self) -> None:
         if self._outgoing.pending:
@@ -232,7 +298,10 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
 
     def resume_reading(self) -> None:
         self._paused = False
-        self._transport.resume_reading()
+        if self._backlog:
+            self._go_on_later()
+        elif not self._queued:
+            self._transport.resume_reading()
 
     def get_write_buffer_size(self) -> int:
         return self._transport.get_write_buffer_size()

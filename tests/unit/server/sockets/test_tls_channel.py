@@ -13,6 +13,7 @@ import trustme
 
 from orchid.server.sockets.tls import TlsFiles
 from orchid.server.sockets.turns import Step
+from tests.security.key_updates import key_update
 from tests.unit.server.listening import PATIENCE, Running, echo, serving, until
 
 WHOLE = 1 << 20
@@ -43,6 +44,12 @@ class ByHand:
 
     def encrypted(self, data: bytes) -> bytes:
         self._tls.write(data)
+        return self._outgoing.read()
+
+    def new_keys(self, times: int) -> bytes:
+        """Changes of keys: records without data."""
+        for _ in range(times):
+            key_update(self._tls)
         return self._outgoing.read()
 
     def farewell(self) -> bytes:
@@ -250,3 +257,28 @@ async def test_client_may_change_its_keys_and_ask_for_ours(running: Running) -> 
     finally:
         process.kill()
         await process.wait()
+
+
+@pytest.mark.parametrize("before", [b"", b"GET /before HTTP/1.1\r\nHost: test\r\n\r\n"])
+async def test_records_without_data_end_the_connection_when_they_go_on(
+    by_hand: ByHand, running: Running, before: bytes
+) -> None:
+    """However the caller has begun; a few of them are answered like anybody."""
+    await by_hand.shake_hands()
+    if before:
+        await by_hand.deliver(by_hand.encrypted(before) + by_hand.new_keys(100))
+        assert await by_hand.read(15) == b"HTTP/1.1 200 OK"
+    await until(lambda: running.listener.connections == 1)
+
+    await by_hand.deliver(by_hand.new_keys(1000))
+
+    await until(lambda: running.listener.connections == 0)
+
+
+async def test_large_record_in_small_pieces_is_no_record_without_data(by_hand: ByHand) -> None:
+    """A record of 16 KiB is decrypted when its end is there, whatever it comes in."""
+    await by_hand.shake_hands()
+    head = b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 160000\r\n\r\n"
+    await by_hand.deliver(by_hand.encrypted(head + b"x" * 160_000), piece=1000)
+
+    assert await by_hand.read(15) == b"HTTP/1.1 200 OK"
