@@ -88,6 +88,7 @@ fuzz: .venv/.installed-dev
 	$(BIN)/python -m tests.fuzz.run --minutes $(MINUTES) $(ARGS)
 
 # Small mistakes in critical lines, one at a time, and whether the tests notice; half an hour or so.
+# Mistakes that nobody chose: make mutants ARGS='--random 40 --seed 7 --minutes 20'
 mutants: .venv/.installed-dev
 	scripts/system-packages
 	$(BIN)/python -m tests.mutants.run $(ARGS)

@@ -2,6 +2,7 @@
 
     make mutants                              all of the list
     make mutants ARGS="--only store/sqlite"   those whose file's name has this in it
+    make mutants ARGS="--random 40 --seed 7"  so many that are drawn from the source (drawn.py)
 
 The list is the *.toml files beside this one. A row (`Mutant`) says: in this file of src/orchid,
 this text (it occurs once) becomes that text, and these tests are the ones to notice. A row that
@@ -9,16 +10,20 @@ this text (it occurs once) becomes that text, and these tests are the ones to no
 
 Each mistake is made in a copy of the tree, so that the work goes on undisturbed. Tests that hang
 have noticed too. First the tests are run on the copy as it is: they must pass, or they would notice
-anything. Ends with exit code 1 if a mistake survived or could not be tried.
+anything. Ends with exit code 1 if a mistake survived or could not be tried; of mistakes that were
+drawn, as many are tried as the time (`--minutes`) allows.
 """
 
 import argparse
+import math
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -27,18 +32,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Protocol
+
+from tests.mutants.drawn import draw
 
 HERE = Path(__file__).parent
 TREE = HERE.parent.parent
 COPIED = ("src", "tests", "docs", "deploy", "benchmarks", "requirements", "scripts")
 SECONDS = 180  # for the tests of one mistake; without it they take a few
 PASSED, FAILED = 0, 1  # pytest's exit codes
-NOTICED, SURVIVED, UNTRIED = "noticed", "SURVIVED", "NOT TRIED"
+NOTICED, SURVIVED, UNTRIED, LATE = "noticed", "SURVIVED", "NOT TRIED", "late"
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One mistake, and the tests that should notice it."""
+    """One mistake of a list, and the tests that should notice it."""
 
     file: str  # below src/orchid
     before: str
@@ -68,6 +76,16 @@ def mutants() -> list[Mutant]:
     ]
 
 
+class Mistake(Protocol):
+    """A mistake of a list, or one that was drawn."""
+
+    @property
+    def file(self) -> str: ...
+    @property
+    def tests(self) -> tuple[str, ...]: ...
+    def applied(self, source: str) -> str: ...
+
+
 class Copy:
     """A copy of the tree in which one mistake after the other is made."""
 
@@ -80,7 +98,7 @@ class Copy:
             if path.is_file():
                 shutil.copy(path, place)
 
-    def outcome_of(self, mutant: Mutant) -> str:
+    def outcome_of(self, mutant: Mistake) -> str:
         path = self.place / "src" / "orchid" / mutant.file
         source = path.read_text()
         path.write_text(mutant.applied(source))
@@ -121,12 +139,15 @@ def copies(count: int) -> Iterator["SimpleQueue[Copy]"]:
         yield free
 
 
-def judge(rows: Sequence[Mutant], jobs: int) -> Counter[str]:
-    """Try every mistake, tell each that was not noticed, and count."""
+def judge(rows: Sequence[Mistake], jobs: int, seconds: float = math.inf) -> Counter[str]:
+    """Try mistakes until the time is over, say of each whether it was noticed, and count."""
+    end = time.monotonic() + seconds
     counts: Counter[str] = Counter()
     with copies(jobs) as free, ThreadPoolExecutor(jobs) as pool:
 
-        def try_one(mutant: Mutant) -> str:
+        def try_one(mutant: Mistake) -> str:
+            if time.monotonic() > end:
+                return LATE
             copy = free.get()
             try:
                 return copy.outcome_of(mutant)
@@ -134,6 +155,8 @@ def judge(rows: Sequence[Mutant], jobs: int) -> Counter[str]:
                 free.put(copy)
 
         def passes(tests: tuple[str, ...]) -> bool:
+            if time.monotonic() > end:
+                return True
             copy = free.get()
             try:
                 return copy.run(tests) == PASSED
@@ -147,7 +170,8 @@ def judge(rows: Sequence[Mutant], jobs: int) -> Counter[str]:
                 counts[UNTRIED] += sum(row.tests == each for row in rows)
         for row, outcome in zip(rows, pool.map(try_one, rows), strict=True):
             counts[outcome] += 1
-            say(f"{outcome:9} {row}")
+            if outcome != LATE:
+                say(f"{outcome:9} {row}")
     return counts
 
 
@@ -159,17 +183,29 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.run", description=__doc__)
     parser.add_argument("--only", default="", help="what the name of the file must contain")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--random", type=int, metavar="N", help="draw N mistakes from the source")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    parser.add_argument("--minutes", type=float, default=30.0, help="for mistakes that are drawn")
     given = parser.parse_args(words)
+    if given.random is not None:
+        say(f"--random {given.random} --seed {given.seed}")
+        picked = draw(given.random, given.seed, given.only)
+        return report(judge(picked, given.jobs, given.minutes * 60))
     rows = [row for row in mutants() if given.only in row.file]
     tried = [row for row in rows if not row.changes_nothing]
-    counts = judge(tried, given.jobs)
-    share = counts[NOTICED] / max(len(tried), 1)
+    say(f"{len(rows) - len(tried)} of the list change nothing")
+    return report(judge(tried, given.jobs))
+
+
+def report(counts: Counter[str]) -> int:
+    tried = counts.total() - counts[LATE]
+    share = counts[NOTICED] / max(tried, 1)
+    late = f"; no time for {counts[LATE]}" if counts[LATE] else ""
     say(
-        f"{len(tried)} mistakes: {counts[NOTICED]} noticed ({share:.1%}), "
-        f"{counts[SURVIVED]} survived, {counts[UNTRIED]} not tried; "
-        f"{len(rows) - len(tried)} change nothing"
+        f"{tried} mistakes: {counts[NOTICED]} noticed ({share:.1%}), "
+        f"{counts[SURVIVED]} survived, {counts[UNTRIED]} not tried{late}"
     )
-    return 0 if counts[NOTICED] == len(tried) and not counts[UNTRIED] else 1
+    return 1 if counts[SURVIVED] or counts[UNTRIED] else 0
 
 
 if __name__ == "__main__":
