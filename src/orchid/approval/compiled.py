@@ -17,7 +17,7 @@ from datetime import timedelta
 import msgspec
 
 from orchid.approval.case import NAME_LISTS, REQUEST_SAMPLE, Case
-from orchid.approval.patterns import STAR, Patterns
+from orchid.approval.patterns import SEPARATORS, STAR, Patterns
 from orchid.approval.terms import DENY, Allowances, ApprovalPolicySpec, ApprovalRule, Requesters
 from orchid.credentials.names import SUBJECT_LISTS, SUBJECT_TEXTS
 from orchid.credentials.requested_certificate import canonical_usages
@@ -252,6 +252,8 @@ def _allowed(allows: Allowances) -> dict[str, Patterns]:
     found = {name: Patterns(plain.get(name, ())) for name in (*SUBJECT_LISTS, *NAME_LISTS, "keys")}
     for name in SUBJECT_TEXTS:
         found[name] = Patterns((plain[name],) if name in plain else ())
+    for name in ("uris", "emailAddresses"):
+        found[name] = Patterns(plain.get(name, ()), stops=SEPARATORS)
     found["dnsNames"] = Patterns(allows.dns_names, ignores_case=True)
     found["usages"] = Patterns(canonical_usages(allows.usages))
     return found

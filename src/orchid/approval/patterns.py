@@ -3,20 +3,31 @@
 Start with `Patterns`. Those without a star are looked up, the others tried one after the other. No
 pattern is slow: the parts between stars are searched for from left to right, which finds a match
 whenever there is one.
+
+In URIs and mail addresses a star ends at a separator (`SEPARATORS`): `spiffe://a/*` is not to match
+`spiffe://a/ns/b`, nor `https://*.b` the host `evil` of `https://evil/x.b`. Only a pattern without
+any other character matches everything there, too.
 """
 
 from collections.abc import Iterable
 
 STAR = "*"
+SEPARATORS = "/@:"  # of the parts of URIs and mail addresses
+
+Glob = tuple[str, tuple[str, ...], str]  # the texts before, between and after the stars
 
 
 class Patterns:
     """Some patterns, of which one has to match."""
 
-    __slots__ = ("_exact", "_folds", "_globs")
+    __slots__ = ("_exact", "_folds", "_globs", "_stops")
 
-    def __init__(self, patterns: Iterable[str], *, ignores_case: bool = False) -> None:
+    def __init__(
+        self, patterns: Iterable[str], *, ignores_case: bool = False, stops: str = ""
+    ) -> None:
+        """`stops`: the characters that a star does not match."""
         self._folds = ignores_case
+        self._stops = stops
         given = {one.lower() if ignores_case else one for one in patterns}
         self._exact = frozenset(one for one in given if STAR not in one)
         self._globs = tuple(_parts(one) for one in given if STAR in one)
@@ -30,24 +41,32 @@ class Patterns:
             text = text.lower()
         if text in self._exact:
             return True
-        for first, between, last in self._globs:
-            if text.startswith(first) and text.endswith(last) and _fits(first, between, last, text):
+        for glob in self._globs:
+            first, _, last = glob
+            if text.startswith(first) and text.endswith(last) and _fits(glob, text, self._stops):
                 return True
         return False
 
 
-def _fits(first: str, between: tuple[str, ...], last: str, text: str) -> bool:
-    """Whether the parts between the ends of a text follow each other in it."""
+def _fits(glob: Glob, text: str, stops: str) -> bool:
+    """Whether the parts of a pattern follow each other in a text, with no stop between them."""
+    first, between, last = glob
     position, end = len(first), len(text) - len(last)
+    if not (first or last or any(between)):
+        return True  # stars alone
     for part in between:
         found = text.find(part, position, end)
-        if found < 0:
+        if found < 0 or _has_any(stops, text, position, found):
             return False
         position = found + len(part)
-    return position <= end
+    return position <= end and not _has_any(stops, text, position, end)
 
 
-def _parts(pattern: str) -> tuple[str, tuple[str, ...], str]:
+def _has_any(characters: str, text: str, start: int, end: int) -> bool:
+    return any(text.find(one, start, end) >= 0 for one in characters)
+
+
+def _parts(pattern: str) -> Glob:
     first, *between, last = pattern.split(STAR)
     return first, tuple(between), last
 

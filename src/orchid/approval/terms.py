@@ -3,7 +3,8 @@
 Start with `ApprovalPolicySpec`. Both the kind that stores policies and the review that tries one
 carry these. What they mean is in compiled.py, what is wrong with them in term_errors.py.
 
-A pattern is a text in which `*` stands for any characters, also for none and for dots.
+A pattern is a text in which `*` stands for any characters, also for none and for dots. In URIs and
+mail addresses it does not stand for `/`, `@` and `:`.
 """
 
 from typing import Annotated, Final
@@ -50,9 +51,11 @@ class Allowances(Wire):
     ip_addresses: Annotated[
         tuple[str, ...], proto(11), describe("Addresses, patterns of them, or `10.0.0.0/8`.")
     ] = ()
-    uris: Annotated[tuple[str, ...], proto(12), describe("Patterns of URIs.")] = ()
+    uris: Annotated[
+        tuple[str, ...], proto(12), describe("Patterns of URIs; `*` ends at /, @ and :.")
+    ] = ()
     email_addresses: Annotated[
-        tuple[str, ...], proto(13), describe("Patterns of mail addresses.")
+        tuple[str, ...], proto(13), describe("Patterns of mail addresses; `*` ends at /, @ and :.")
     ] = ()
     usages: Annotated[tuple[str, ...], proto(14), describe("Usages of the key.")] = ()
     keys: Annotated[

@@ -1,12 +1,13 @@
 """Patterns: a star is any characters, and nothing else means anything."""
 
 import fnmatch
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchid.approval.patterns import Patterns, matches_everything
+from orchid.approval.patterns import SEPARATORS, Patterns, matches_everything
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,45 @@ def test_a_star_is_any_characters(pattern: str, text: str, fits: bool) -> None:
 def test_patterns_match_as_another_implementation_says(pattern: str, text: str) -> None:
     """The search from left to right finds a match whenever there is one."""
     assert Patterns((pattern,)).match(text) is fnmatch.fnmatchcase(text, pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "fits"),
+    [
+        ("spiffe://a/ns/*", "spiffe://a/ns/b", True),
+        ("spiffe://a/ns/*", "spiffe://a/ns/b/sa/admin", False),
+        ("spiffe://a/ns/*/sa/*", "spiffe://a/ns/b/sa/c", True),
+        ("spiffe://a/ns/*/sa/*", "spiffe://a/ns/b/sa/c/sa/d", False),
+        ("spiffe://*/ns/b", "spiffe://evil/x/ns/b", False),
+        ("https://*.example.com/", "https://evil:80@x.example.com/", False),
+        ("https://*.example.com/", "https://evil/.example.com/", False),
+        ("https://*.example.com/", "https://a.b.example.com/", True),
+        ("*@example.com", "a@example.com", True),
+        ("*@example.com", "a@evil@example.com", False),
+        ("*example.com", "a@example.com", False),
+        ("*", "spiffe://a/ns/b", True),
+        ("**", "a@b", True),
+        ("*a", "/a", False),
+        ("a*b*", "a/b", False),
+        ("*a*", "/a", False),
+        ("*/a*", "b/a", True),
+    ],
+)
+def test_a_star_ends_at_a_separator(pattern: str, text: str, fits: bool) -> None:
+    """In URIs and mail addresses; stars alone match everything."""
+    assert Patterns((pattern,), stops=SEPARATORS).match(text) is fits
+
+
+@given(st.text("ab/@*", max_size=8), st.text("ab/@:", max_size=10))
+def test_stars_that_end_at_separators_match_as_a_regular_expression(
+    pattern: str, text: str
+) -> None:
+    """The search from left to right is right here, too: no later part could fit better."""
+    expected = re.fullmatch("[^/@:]*".join(map(re.escape, pattern.split("*"))), text) is not None
+    if matches_everything(pattern):
+        expected = True
+
+    assert Patterns((pattern,), stops=SEPARATORS).match(text) is expected
 
 
 def test_case_is_passed_over_only_where_that_is_wanted() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchid.approval.compiled import CompiledPolicy
-from orchid.approval.policy_index import PolicyIndex
+from orchid.approval.policy_index import MOST_PLACES, PolicyIndex
 from orchid.wire.user import UserInfo
 from tests.unit.approval.cases import SIGNER, WEB, policy
 
@@ -74,6 +74,41 @@ def test_a_policy_that_changed_or_went_is_no_longer_found() -> None:
     assert chosen(index, SIGNER, WEB) == []
     assert chosen(index, "other.com/x", WEB) == ["a"]
     assert len(index) == 1
+
+
+@pytest.mark.parametrize("pattern", ["*com*", "*m/w*b*"])
+def test_a_policy_that_went_takes_no_other_with_the_same_pattern_along(pattern: str) -> None:
+    """Policies share the text between two stars as an index key."""
+    index = PolicyIndex()
+    index.put(policy("a", signerNames=[pattern]))
+    index.put(policy("b", signerNames=[pattern]))
+    index.put(policy("c", requesters={"users": ["*serviceaccount*"]}))
+    index.put(policy("d", requesters={"users": ["*serviceaccount*"]}))
+    index.remove("a")
+    index.put(policy("c", requesters={"users": ["alice"]}))
+
+    assert chosen(index, SIGNER, WEB) == ["b", "d"]
+    assert len(index._inside) == 2
+
+
+@pytest.mark.parametrize("requesters", [1, 4, 5, 256])
+def test_a_policy_with_many_index_keys_is_found(requesters: int) -> None:
+    """Below, at and above the limit of keys for one policy, and removed again without a trace."""
+    signers = [f"{number}.com/*" for number in range(MOST_PLACES // 4)]
+    users = [f"user-{number}" for number in range(requesters)]
+    index = PolicyIndex()
+    index.put(policy("many", signerNames=signers, requesters={"users": users}))
+
+    last = UserInfo(username=users[-1])
+    found = chosen(index, "0.com/web", last), chosen(index, f"{len(signers) - 1}.com/x", last)
+    others = chosen(index, "0.com/web", UserInfo(username="eve"))
+    index.remove("many")
+
+    assert found == (["many"], ["many"])
+    assert others == []
+    assert chosen(index, "0.com/web", last) == []
+    assert not index._places
+    assert not index._known
 
 
 @pytest.mark.parametrize(

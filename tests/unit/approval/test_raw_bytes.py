@@ -102,10 +102,16 @@ async def test_groups_in_one_relative_name_are_plain() -> None:
     }
 
     both = await judged(case(request=request), allows=allows)
-    one = await judged(case(request=request), allows={**allows, "organizations": ["dev"]})
+    first = await judged(case(request=request), allows={**allows, "organizations": ["dev"]})
+    last = await judged(case(request=request), allows={**allows, "organizations": ["ops"]})
 
     assert both.allowed
-    assert one.message == 'organizations does not allow "ops"'
+    assert [check.value for check in both.checks if check.field == "organizations"] == [
+        "dev",
+        "ops",
+    ]
+    assert first.message == 'organizations does not allow "ops"'
+    assert last.message == 'organizations does not allow "dev"'
 
 
 @pytest.mark.parametrize("twice", [SAN, extension("2.5.29.19", AUTHORITY)])
