@@ -121,12 +121,14 @@ def case_of(
         lifetime = timedelta(seconds=expiration_seconds) if expiration_seconds else None
     profile = terms.profile if terms else _unknown(signer_name)
     usages = tuple(profile.usages(usages))
+    refusals = _refusals(profile, read, usages)
+    certified = usages if refusals else profile.certified_usages(usages, read.key_algorithm)
     return Case(
         signer_name,
-        requested_certificate(read, usages, lifetime),
+        requested_certificate(read, certified, lifetime),
         user,
         now,
-        (*hidden_parts(read, usages), *_refusals(profile, read, usages)),
+        (*hidden_parts(read, usages), *refusals),
     )
 
 
@@ -140,6 +142,7 @@ def _refusals(profile: Profile, read: SigningRequest, usages: tuple[str, ...]) -
         return ("it names no usages, and which ones its signer would give is not known",)
     try:
         profile.check(read, usages)
+        profile.certified_usages(usages, read.key_algorithm)
     except NotPermitted as refusal:
         return (f"the signer would refuse it: {refusal}",)
     return ()

@@ -220,7 +220,8 @@ class Authority:
         profile.check(request, usages)
         self._refuse_other_purposes(usages)
         not_before, not_after = self._period(lifetime, now)
-        bits, extended = _agreed_usages(tuple(usages))
+        certified = profile.certified_usages(usages, request.key_algorithm)
+        bits, extended = _agreed_usages(tuple(certified))
         template = Template(
             subject=request.certified_subject,
             # Our encoding of the key, not the sender's, which may be an unusual one.

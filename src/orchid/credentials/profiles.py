@@ -27,6 +27,7 @@ from orchid.credentials.usages import (
     DIGITAL_SIGNATURE,
     KEY_ENCIPHERMENT,
     SERVER_AUTH,
+    fitting_usages,
     refuse_unknown,
 )
 
@@ -57,6 +58,7 @@ class Profile(msgspec.Struct, frozen=True):
     keys: tuple[str, ...] = ()  # permitted algorithms; without any, all that TLS clients know
     max_duration: timedelta = timedelta.max
     default_duration: timedelta = timedelta.max
+    fits_usages: bool = False  # whether usages that the key cannot serve are omitted
 
     def check(self, request: Named, usages: Sequence[str]) -> None:
         """Return if the signer may sign this; raise NotPermitted with the first reason."""
@@ -77,6 +79,10 @@ class Profile(msgspec.Struct, frozen=True):
     def usages(self, requested: Sequence[str]) -> Sequence[str]:
         """Give the usages of a certificate: as asked, else those that this signer usually gives."""
         return requested or self.usual_usages
+
+    def certified_usages(self, usages: Sequence[str], key: str) -> Sequence[str]:
+        """Give the usages that a certificate for a key of this algorithm will have."""
+        return fitting_usages(usages, key) if self.fits_usages else usages
 
     def lifetime(
         self, requested_seconds: int | None, maximum: timedelta = timedelta.max
@@ -167,7 +173,8 @@ def own_authority(
     """Certificates of an authority of one's own: nothing but what these lists allow.
 
     `names` are of `ALTERNATIVE_NAMES`, `subject` of `SUBJECT_PARTS`; without any, all parts of a
-    subject are allowed. A request without usages gets all that are permitted.
+    subject are allowed. A request without usages gets all that are permitted. Usages that the key
+    cannot serve are omitted, which platform signers do not: the reference signs what was asked.
     """
     refuse_unknown(usages)
     permitted = tuple(usages)
@@ -195,6 +202,7 @@ def own_authority(
         keys=tuple(keys),
         max_duration=max_duration,
         default_duration=default_duration,
+        fits_usages=True,
     )
 
 

@@ -3,7 +3,7 @@
 `key_usage_bits` and `extended_usages` are the two halves of the table; a usage is in exactly one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from orchid.credentials.refusals import NotPermitted
@@ -44,6 +44,17 @@ EXTENDED_USAGES = {
     "netscape sgc": "2.16.840.1.113730.4.1",
 }
 
+_AGREEMENT = frozenset((4, 7, 8))
+_ENCIPHERMENT = frozenset((2, 3))
+# Bits that a key of each sort cannot serve, by the beginning of its name: RFC 3279 section 2.3.1,
+# RFC 5480 section 3, RFC 8410 section 5, RFC 9881 section 5.
+_UNFIT_BITS = {
+    "RSA": _AGREEMENT,
+    "ECDSA": _ENCIPHERMENT,
+    "Ed25519": _ENCIPHERMENT | _AGREEMENT,
+    "ML-DSA": _ENCIPHERMENT | _AGREEMENT,
+}
+
 # The usual name of each bit (the last of two) and of each purpose (the first), in table order.
 _OF_BITS = {bit: usage for usage, bit in KEY_USAGES.items()}
 _OF_OIDS = {oid: usage for usage, oid in reversed(EXTENDED_USAGES.items())}
@@ -71,6 +82,19 @@ def usages_of(bits: frozenset[int], oids: tuple[str, ...]) -> tuple[str, ...]:
         *(usage for bit, usage in _OF_BITS.items() if bit in bits),
         *(usage for oid, usage in _OF_OIDS.items() if oid in oids),
     )
+
+
+def fitting_usages(usages: Sequence[str], key: str) -> tuple[str, ...]:
+    """The usages that a key of this algorithm can serve; the others would make a bad certificate.
+
+    Refuses a request of which no key usage is left: a certificate without any is good for all.
+    """
+    unfit = next((bits for name, bits in _UNFIT_BITS.items() if key.startswith(name)), frozenset())
+    fitting = tuple(usage for usage in usages if KEY_USAGES.get(usage) not in unfit)
+    if key_usage_bits(usages) and not key_usage_bits(fitting):
+        unusable = ", ".join(usage for usage in usages if usage in KEY_USAGES)
+        raise NotPermitted(f"keys of type {key} cannot be used for {unusable}")
+    return fitting
 
 
 def refuse_unknown(usages: Iterable[str]) -> None:

@@ -1,10 +1,12 @@
 """Every kind of certificate that we issue, read by an outside linter (pkilint, RFC 5280)."""
 
+import functools
 import ipaddress
 
 import pytest
 from cryptography import x509
 
+from orchid.approval.issuing_terms import IssuingTerms, profile_of, with_default_terms
 from orchid.credentials import certificates, signing_request, usages
 from orchid.credentials.authority import Authority
 from orchid.credentials.profiles import Profile
@@ -20,12 +22,9 @@ def signed(text: bytes, asked: tuple[str, ...], profile: Profile) -> x509.Certif
     return certificates.parse_blocks(CA.sign(parsed, asked, DAY, profile=profile, now=NOW))[0]
 
 
-SERVING = request(
-    alternative_names=(
-        x509.DNSName("n1.example"),
-        x509.IPAddress(ipaddress.ip_address("10.0.0.1")),
-    )
-)
+HOSTS = (x509.DNSName("n1.example"), x509.IPAddress(ipaddress.ip_address("10.0.0.1")))
+SERVING = request(alternative_names=HOSTS)
+WEB = profile_of("example.com/web", with_default_terms(IssuingTerms(), ""))
 ISSUED = {
     "authority": lambda: CA.certificate,
     "node client": lambda: signed(request(), samples.CLIENT_USAGES, samples.NODE_CLIENT),
@@ -34,6 +33,16 @@ ISSUED = {
     "rsa": lambda: signed(
         request(key=samples.rsa_key()), samples.CLIENT_USAGES, samples.NODE_CLIENT
     ),
+    **{
+        f"own authority, {name}": functools.partial(
+            signed, request("", (), key=key, alternative_names=HOSTS), WEB.usages(()), WEB
+        )
+        for name, key in {
+            "ECDSA": samples.P256,
+            "Ed25519": samples.ED25519,
+            "RSA": samples.rsa_key(),
+        }.items()
+    },
     "legacy": lambda: signed(request(), ("any", "digital signature"), samples.LEGACY),
     "own server": lambda: certificates.parse_blocks(
         CA.issue_serving("server", lifetime=DAY, now=NOW, dns_names=["a.example"]).chain

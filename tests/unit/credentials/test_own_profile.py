@@ -3,12 +3,21 @@
 import ipaddress
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, mldsa
 
-from orchid.credentials import certificates, der, names, profiles, signing_request
+from orchid.credentials import (
+    certificates,
+    der,
+    issued_facts,
+    names,
+    profiles,
+    signing_request,
+)
 from orchid.credentials.keys import encode_private, spki
 from orchid.credentials.refusals import MalformedRequest, NotPermitted, UnsoundCertificate
 from orchid.credentials.signing_request import SigningRequest
@@ -78,7 +87,7 @@ def test_a_request_without_usages_gets_all_that_are_permitted() -> None:
     assert WEB.usages(()) == USAGES
     assert WEB.usages(("server auth",)) == ("server auth",)
 
-    found = issue(parsed(DNS, IP))
+    found = issue(parsed(DNS, IP, key=samples.rsa_key()))
 
     purposes = found.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     assert [purpose._name for purpose in purposes] == ["serverAuth"]
@@ -259,3 +268,66 @@ def test_an_ml_dsa_request_must_be_signed_by_its_key() -> None:
         signing_request.parse_der(good.replace(b"web.example.com", b"bad.example.com"))
     with pytest.raises(MalformedRequest, match=r"an ECDSA public key, but have .* ML-DSA-65"):
         signing_request.parse_der(raw_request(name(), key_info=spki(key.public_key())))
+
+
+EVERY_KEY_USAGE = (
+    "digital signature",
+    "content commitment",
+    "key encipherment",
+    "data encipherment",
+    "key agreement",
+    "encipher only",
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "omitted"),
+    [
+        (samples.rsa_key(), {"key agreement", "encipher only"}),
+        (samples.P256, {"key encipherment", "data encipherment"}),
+        (
+            samples.ED25519,
+            {"key encipherment", "data encipherment", "key agreement", "encipher only"},
+        ),
+        (
+            mldsa.MLDSA65PrivateKey.generate(),
+            {"key encipherment", "data encipherment", "key agreement", "encipher only"},
+        ),
+    ],
+    ids=["RSA", "ECDSA", "Ed25519", "ML-DSA"],
+)
+def test_usages_that_the_key_cannot_serve_are_omitted(key: Any, omitted: set[str]) -> None:
+    """The others stay, and so do the extended usages."""
+    every = (*EVERY_KEY_USAGE, "server auth")
+    by = profile(every, keys=(*KEYS, ML_DSA))
+
+    issued = issue(parsed(DNS, key=key), by)
+
+    facts = issued_facts.IssuedReader().read(issued.public_bytes(serialization.Encoding.PEM))
+    assert set(facts.usages) == set(every) - omitted
+
+
+def test_no_certificate_is_without_the_key_usages_that_were_asked_for() -> None:
+    """A certificate without that extension is good for every usage, so it is refused."""
+    by = profile(("key encipherment", "server auth"))
+
+    with pytest.raises(NotPermitted, match="ECDSA-P256 cannot be used for key encipherment"):
+        issue(parsed(DNS), by)
+
+
+def test_a_usage_that_is_not_permitted_is_refused_though_it_would_be_omitted() -> None:
+    """What was asked is checked, not what is left of it."""
+    by = profile(("digital signature", "server auth"))
+
+    with pytest.raises(NotPermitted, match="usage is not allowed: key encipherment"):
+        own("ECDSA-P256").sign(parsed(DNS), USAGES, DAY, profile=by, now=NOW)
+
+
+def test_platform_signers_sign_the_usages_as_asked() -> None:
+    """As the reference does."""
+    asked = signing_request.parse(request("ann", ()))
+    wanted = ("digital signature", "key encipherment", "client auth")
+
+    chain = own("ECDSA-P256").sign(asked, wanted, DAY, profile=samples.CLIENT, now=NOW)
+
+    assert issued_facts.IssuedReader().read(chain).usages == wanted
