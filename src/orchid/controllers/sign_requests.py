@@ -8,9 +8,9 @@ Never   approves (approve_requests.py) or deletes (clean_requests.py)
 Each platform signer has rules of its own (credentials/profiles.py) and may have an authority of its
 own, which is followed as its files change. Any other signer is ours if a CertificateAuthority
 stands for it; that one signs while it is Ready, with the certificate that its status shows. While
-an authority cannot sign, its requests wait. A request that breaks a rule ends as Failed. One that
-cannot be read although it is stored is tried again, ever more rarely: a later release may read it,
-and nobody has refused it.
+an authority cannot sign, its requests wait, and an event says why. A request that breaks a rule
+ends as Failed. One that cannot be read although it is stored is tried again, ever more rarely: a
+later release may read it, and nobody has refused it.
 """
 
 import asyncio
@@ -26,10 +26,11 @@ from orchid.controllers.runtime.events import WARNING, EventRecorder
 from orchid.controllers.runtime.loop import Controller, Key, Running, Start
 from orchid.credentials import signing_request
 from orchid.credentials.issuer_chain import refuse_out_of_time
-from orchid.credentials.refusals import NotPermitted
+from orchid.credentials.refusals import NotPermitted, SigningFailed
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.role import READ, may_record_events, rule
+from orchid.wire.conditions import READY, TRUE
 from orchid.wire.naming import Naming
 from orchid.wire.request_conditions import FAILED
 
@@ -66,14 +67,21 @@ class SignRequests(Controller[CertificateSigningRequest]):
         await super().follow(start)
 
     def _authority_changed(self, authority: CertificateAuthority) -> None:
-        if authority.is_ready:
-            for key in self._waiting.pop(authority.spec.signer_name, ()):
-                self.queue.add(key)
+        for key in self._waiting.pop(authority.spec.signer_name, ()):
+            self.queue.add(key)
 
     def _wait(self, found: CertificateSigningRequest) -> None:
-        """Have the request queued again when its signer has an authority that is Ready."""
-        key = (found.namespace, found.name)
-        self._waiting.setdefault(found.spec.signer_name, set()).add(key)
+        """Have the request queued again when the authority of its signer changes."""
+        signer = found.spec.signer_name
+        self._waiting.setdefault(signer, set()).add((found.namespace, found.name))
+        authority = self._authorities.of(signer)
+        for condition in authority.status.conditions if authority else ():
+            if condition.type == READY and condition.status != TRUE:
+                self._report_waiting(found, condition.message)
+
+    def _report_waiting(self, found: CertificateSigningRequest, why: str) -> None:
+        text = f"The authority of {found.spec.signer_name} cannot sign now: {why}"
+        self._events.record(self.name, found, "AuthorityNotReady", text, type_=WARNING)
 
     def _forget(self, found: CertificateSigningRequest) -> None:
         signer = found.spec.signer_name
@@ -98,12 +106,15 @@ class SignRequests(Controller[CertificateSigningRequest]):
         if not found.is_approved or found.is_issued or found.has(FAILED):
             return
         name = found.spec.signer_name
-        signer = self._signers.get(name) or await self._own.signer(name)
-        if signer is None:
-            self._wait(found)
-            return
         try:
+            signer = self._signers.get(name) or await self._own.signer(name)
+            if signer is None:
+                self._wait(found)
+                return
             certificate = await self._signed(found, signer)
+        except SigningFailed as problem:
+            self._report_waiting(found, str(problem))
+            raise  # tried again later: the authority may be renewed
         except NotPermitted as refusal:
             failed = found.with_condition(FAILED, "SignerValidationFailure", str(refusal))
             await self._client.update_status(failed)
@@ -118,15 +129,9 @@ class SignRequests(Controller[CertificateSigningRequest]):
         name = csr.spec.signer_name
         if name in self._signers:
             return self._sign(csr, signer, self._longest)
-        # With its key of any sort, it may take milliseconds.
-        return await asyncio.to_thread(self._sign, csr, signer, self._rest(signer))
-
-    def _rest(self, signer: Signer) -> timedelta:
-        """How long every certificate of the authority's chain is still valid."""
-        chain, now = signer.authority().chain, self._clock.now()
-        refuse_out_of_time(chain, now)
-        rest = min(link.not_valid_after_utc for link in chain) - now
-        return timedelta(seconds=int(rest.total_seconds()))  # certificates count no smaller part
+        refuse_out_of_time(signer.authority().chain, self._clock.now())
+        # With its key of any sort, it may take milliseconds. Its profile has its longest life.
+        return await asyncio.to_thread(self._sign, csr, signer, timedelta.max)
 
     def _sign(self, csr: CertificateSigningRequest, signer: Signer, longest: timedelta) -> bytes:
         return signer.authority().sign(

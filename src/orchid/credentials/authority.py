@@ -100,7 +100,8 @@ class Authority:
         self._issuer = certificates.read_parts(self._der).subject
         self._key_id = subject_key_id(self.certificate)
         self._signs_lists = may_sign_lists(self.certificate)
-        self._end = self.certificate.not_valid_after_utc
+        # A verifier needs every certificate of the chain, so the first that ends is the end.
+        self._end = min(link.not_valid_after_utc for link in self.chain)
         self._inspector = Inspector(end=self._end, authority_key=self._key_id)
         self._intermediates = _encode_intermediates(self.chain)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from orchid.client.client import ListSelection
@@ -31,7 +32,7 @@ from orchid.wire.errors import Forbidden
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.struct import replace
 from tests.unit.controllers.beside import Beside, beside
-from tests.unit.credentials import samples
+from tests.unit.credentials import chains, samples
 from tests.unit.credentials.own_authorities import ML_DSA, is_ml_dsa_signature
 
 KEEPER, SIGNING = "certificate-authority", "csrsigning"
@@ -380,6 +381,73 @@ async def test_the_end_is_told_before_it_comes(world: Beside) -> None:
     assert event.type == "Warning"
     assert not over.is_ready
     assert over.status.conditions[0].reason == "AuthorityExpired"
+
+
+async def warning_about(world: Beside, name: str) -> Event:
+    """Wait for an event that says why a request is not signed."""
+
+    async def told() -> Event | None:
+        found = await world.admin.page(ListSelection(Event))
+        about = (one for one in found.items if one.involved_object.name == name)
+        return next((one for one in about if one.reason == "AuthorityNotReady"), None)
+
+    return await world.until(told)
+
+
+async def test_a_request_that_waits_for_an_expired_authority_says_so(world: Beside) -> None:
+    """An event names the reason; the request stays open, and a renewed authority signs it."""
+    await bring_authority(world, "first", lifetime=DAY)
+    await from_secret(world)
+    await looked_at(world)
+    world.clock.ahead = 2 * DAY
+    await looked_at(world)
+    async with world.running(SIGNING):
+        await world.request("w", REQUEST, signer=SIGNER, usages=(), approved=True)
+        event = await warning_about(world, "w")
+        waiting = await world.admin.get(Request, "w")
+        await bring_authority(world, "second")
+        await looked_at(world)
+        await world.until_like(Request, "w", condition=lambda one: one.is_issued)
+
+    assert event.type == "Warning"
+    assert "cannot sign now: a certificate of the chain has expired" in event.message
+    assert not waiting.is_issued
+    assert not waiting.has("Failed")
+
+
+async def test_a_request_that_waits_says_so_when_its_authority_turns_out_unusable(
+    world: Beside,
+) -> None:
+    """Also if nothing was known of the authority when the request was approved."""
+    made = await bring_authority(world, "own")
+    await from_secret(world)
+    await bring(world, crt=made.chain_pem, key=b"no key")
+    async with world.running(SIGNING):
+        await world.request("w", REQUEST, signer=SIGNER, usages=(), approved=True)
+        await world.request("other", samples.request("bob"), approved=True)
+        await world.until_like(Request, "other", condition=lambda one: one.is_issued)
+        await looked_at(world)
+        event = await warning_about(world, "w")
+
+    assert "cannot sign now" in event.message
+
+
+async def test_no_certificate_outlives_the_root_of_its_chain(world: Beside) -> None:
+    """An authority that was given a longer life than its root issues for as long as the root."""
+    now = world.clock.now().replace(microsecond=0)
+    above, start = samples.OTHER_P256, now - DAY
+    root = chains.authority("root", key=above, start=start, end=now + 5 * DAY)
+    between = chains.authority(
+        "between", issuer="root", signer=above, start=start, end=now + 100 * DAY
+    )
+    pem = b"".join(one.public_bytes(Encoding.PEM) for one in (between, root))
+    key = samples.P256.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    await bring(world, crt=pem, key=key)
+    await from_secret(world)
+    async with world.running(KEEPER, SIGNING):
+        leaf, *_ = await issued(world, seconds=30 * 24 * 3600)
+
+    assert leaf.not_valid_after_utc <= root.not_valid_after_utc
 
 
 async def test_the_younger_of_two_for_one_signer_says_so(world: Beside) -> None:

@@ -24,6 +24,7 @@ from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
 from tests.unit.controllers.beside import CLIENT_USAGES, Beside, beside
+from tests.unit.controllers.test_keep_authorities import warning_about
 from tests.unit.credentials import samples
 
 HOUR = 3600
@@ -166,9 +167,9 @@ async def test_certificate_ends_with_its_authority(server_files: Path, files: Fi
 async def test_expired_authority_leaves_the_request_for_its_successor(
     server_files: Path, files: Files
 ) -> None:
-    """That is nobody's fault who asked: no condition is set, and the next pair signs."""
+    """That is nobody's fault who asked: an event says why, and the next pair signs."""
     files.write_new("short", datetime.timedelta(hours=1))
-    async with beside(server_files, **files.settings) as world:
+    async with beside(server_files, **files.settings) as world, world.running():
         (controller,) = world.made("csrsigning")
         assert isinstance(controller, SignRequests)
         approved = await world.request("w", samples.request("alice"), approved=True)
@@ -177,11 +178,13 @@ async def test_expired_authority_leaves_the_request_for_its_successor(
         with pytest.raises(AuthorityExpired):
             await controller.reconcile(approved)
         untouched = await world.admin.get(CertificateSigningRequest, "w")
+        event = await warning_about(world, "w")
         files.write_new("successor")
         world.clock.ahead += NEXT_LOOK
         await controller.reconcile(approved)
 
         assert untouched == approved
+        assert "cannot sign now: the signer has expired" in event.message
         assert (await world.admin.get(CertificateSigningRequest, "w")).is_issued
 
 

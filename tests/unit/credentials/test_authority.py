@@ -31,7 +31,7 @@ from orchid.credentials.refusals import (
     MalformedRequest,
     NotPermitted,
 )
-from tests.unit.credentials import samples
+from tests.unit.credentials import chains, samples
 from tests.unit.credentials.samples import (
     CLIENT,
     CLIENT_USAGES,
@@ -575,3 +575,19 @@ def handshake(server_context: ssl.SSLContext, client_context: ssl.SSLContext) ->
     peer = server.getpeercert(binary_form=True)
     assert peer is not None
     return peer
+
+
+def test_no_certificate_outlives_the_root_of_its_chain() -> None:
+    """A verifier needs the root, so nothing is valid for longer."""
+    root = chains.authority("root", key=samples.OTHER_P256, end=NOW + DAY)
+    between = chains.authority(
+        "between", issuer="root", signer=samples.OTHER_P256, end=NOW + 100 * DAY
+    )
+    authority = Authority((between, root), samples.P256)
+
+    made = authority.issue_client("alice", lifetime=30 * DAY, now=NOW)
+
+    leaf = certificates.parse_blocks(made.chain)[0]
+    assert leaf.not_valid_after_utc == root.not_valid_after_utc
+    with pytest.raises(AuthorityExpired):
+        authority.issue_client("alice", lifetime=DAY, now=NOW + 2 * DAY)
