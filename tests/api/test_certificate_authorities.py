@@ -170,14 +170,20 @@ async def test_a_good_secret_is_accepted(server: Api) -> None:
     assert answer.status == 201
 
 
-async def test_who_may_not_sign_makes_no_authority(server: Api) -> None:
-    """Our controllers would sign in their stead: nobody hands out more than they hold."""
+@pytest.mark.parametrize(
+    ("held", "refused"),
+    [("attest", "not permitted to sign requests"), ("sign", "not permitted to attest")],
+)
+async def test_who_may_not_sign_and_attest_makes_no_authority(
+    server: Api, held: str, refused: str
+) -> None:
+    """Our controllers would do both in their stead: nobody hands out more than they hold."""
     writing = may(
         ["create", "update", "get", "patch"], "identity.orch.io", "certificateauthorities"
     )
-    signing = may(["sign", "attest"], "certificates.orch.io", "signers", "example.com/*")
-    await grant(server, "alice", writing)
-    await grant(server, "bob", writing, signing)
+    group, every = "certificates.orch.io", "example.com/*"
+    await grant(server, "alice", writing, may([held], group, "signers", every))
+    await grant(server, "bob", writing, may(["sign", "attest"], group, "signers", every))
 
     alice = await server.call("POST", AUTHORITIES, body(), token=ALICE)
     bob = await server.call("POST", AUTHORITIES, body(), token=BOB)
@@ -185,7 +191,8 @@ async def test_who_may_not_sign_makes_no_authority(server: Api) -> None:
     changed = await server.call("PATCH", f"{AUTHORITIES}/web", terms, token=ALICE, headers=MERGE)
 
     assert (alice.status, bob.status, changed.status) == (403, 201, 403)
-    assert "not permitted to sign requests" in alice.json["message"]
+    assert refused in alice.json["message"]
+    assert refused in changed.json["message"]
 
 
 async def test_who_may_not_read_a_secret_makes_no_authority_of_it(server: Api) -> None:

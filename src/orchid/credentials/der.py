@@ -103,11 +103,15 @@ def decode_oid(content: bytes) -> str:
     """Read the content of an object identifier into dotted form."""
     arcs: list[int] = []
     value = 0
+    begins = True
     for octet in content:
+        if begins and octet == _LONG_FORM:
+            raise NotDer("object identifier not minimal")
+        begins = octet < _LONG_FORM
         value = value << 7 | octet & 0x7F
         if value.bit_length() > 128:  # noqa: PLR2004 - X.667 allows 128-bit arcs, nobody more
             raise NotDer("object identifier too large")
-        if octet < _LONG_FORM:
+        if begins:
             arcs.append(value)
             value = 0
     if not arcs or content[-1] >= _LONG_FORM:

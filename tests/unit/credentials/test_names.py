@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchid.credentials import names
+from orchid.credentials import der, names
 
 ASCII = st.text(st.characters(max_codepoint=127), max_size=20)
 
@@ -27,3 +27,16 @@ def test_groups_are_told_apart_alike_with_invisible_characters_in_them(
         long = names.reserved_among([f"{left}\u00ad"], [f"\u00ad{right}"])
 
         assert (short is None) == (long is None)
+
+
+PRINTABLE = " '()+,-./:=?"  # ITU-T X.680, with letters and digits
+
+
+@pytest.mark.parametrize("sign", [chr(code) for code in range(0x20, 0x7F)])
+def test_only_printable_characters_make_a_printable_string(sign: str) -> None:
+    """All others, `@`, `&`, `*` and `_` too, are written as UTF8String."""
+    encoded = names.subject(f"a{sign}").encode()
+
+    is_printable = sign.isalnum() or sign in PRINTABLE
+    tag = 0x13 if is_printable else 0x0C
+    assert encoded.endswith(der.encode(tag, f"a{sign}".encode()))
