@@ -118,7 +118,7 @@ def prepare(settings: Settings, now: datetime.datetime) -> DataDirectory:
                 files.ledger_key, keys.encode_private(Ed25519PrivateKey.generate()).encode()
             )
         if not given.encryption_provider_config and not given.etcd_servers:
-            _encryption(files, settings)
+            make_encryption(files, settings)
         if not given.tls_cert_file:
             _serving_certificate(files, authority, settings, now)
         _kubeconfig(files, authority, settings, now)
@@ -152,8 +152,12 @@ def _authority(files: DataDirectory, now: datetime.datetime) -> Authority:
     return authority
 
 
-def _encryption(files: DataDirectory, settings: Settings) -> None:
-    """Make an encryption key for the embedded store; for etcd, a person makes one to share."""
+def make_encryption(files: DataDirectory, settings: Settings) -> None:
+    """Make the file with a key that encrypts Secrets, unless it is there.
+
+    The first start does so for the embedded store. Servers over etcd share one file: `orchid init`
+    makes it.
+    """
     if not files.encryption.exists():
         key = {"name": "key1", "secret": _b64(secrets.token_bytes(ENCRYPTION_KEY_BYTES))}
         providers = [{"aesgcm": {"keys": [key]}}, {"identity": {}}]

@@ -32,7 +32,7 @@ from typing import Any
 
 from tests.e2e.https import Https
 from tests.e2e.kubectl import Kubectl
-from tests.e2e.serving import Server, free_port, running_server
+from tests.e2e.serving import Server, free_port, running_server, sealing_flags
 from tests.system_packages import require_program
 from tests.unit.store import etcd_process
 
@@ -364,6 +364,7 @@ def demonstration(home: Path) -> Iterator[Demonstration]:
             if servers:
                 shutil.copytree(servers[0].data_dir, home / name)
             flags = ["--etcd-servers", cluster.urls[0], "--service-account-issuer", "https://demo"]
+            flags += sealing_flags(home)
             flags += ["--crl-listen", lists] if not servers else ["--controllers", ""]
             servers.append(running.enter_context(running_server(home / name, *flags)))
         yield Demonstration(home, servers, lists)

@@ -9,6 +9,7 @@ tests and the benchmarks. Never ends a process that it did not start.
         ... server.url, server.pid, server.kubeconfig ...
 """
 
+import base64
 import http.client
 import os
 import random
@@ -170,6 +171,21 @@ def wait_until_ready(server: Server, seconds: float = READY_SECONDS) -> Server:
     return Server(
         server.process, server.port, server.data_dir, server.log, server.started, ready_after=took
     )
+
+
+def sealing_flags(directory: Path) -> tuple[str, str]:
+    """Flags by which servers over etcd encrypt Secrets; all that name one directory share a key."""
+    file = directory / "encryption.yaml"
+    if not file.exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        secret = base64.b64encode(bytes(32)).decode()
+        file.write_text(
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n"
+            "- resources: [secrets]\n  providers:\n"
+            f"  - aesgcm: {{keys: [{{name: tests, secret: {secret}}}]}}\n  - identity: {{}}\n"
+        )
+        file.chmod(0o600)
+    return "--encryption-provider-config", str(file)
 
 
 def free_port() -> int:

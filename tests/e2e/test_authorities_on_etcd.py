@@ -15,7 +15,7 @@ import pytest
 from cryptography import x509
 
 from tests.conformance.exchanges import TOKENS
-from tests.e2e.serving import Server, running_server
+from tests.e2e.serving import Server, running_server, sealing_flags
 from tests.e2e.test_controllers import PATIENCE, call, is_issued, until
 from tests.unit.credentials import samples
 from tests.unit.store import etcd_process
@@ -47,6 +47,7 @@ def two_servers(etcd: str, place: Path, *flags: str) -> Iterator[tuple[Server, S
             if servers:
                 shutil.copytree(place / "one", place / name)
             options = ("--etcd-servers", etcd, "--token-auth-file", str(TOKENS), *flags)
+            options += sealing_flags(place)
             servers.append(running.enter_context(running_server(place / name, *options)))
         yield servers[0], servers[1]
 

@@ -31,7 +31,7 @@ from tests.unit.store import etcd_process
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 ADMIN = tokens_by_user()["admin"]
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
-SHARED = ("ca.crt", "ca.key", "token-signing.key", "ledger.key")
+SHARED = ("ca.crt", "ca.key", "token-signing.key", "ledger.key", "encryption.yaml")
 PATIENCE = 60.0
 
 
@@ -181,7 +181,8 @@ def test_three_servers_behind_the_balancer_are_one(tmp_path: Path) -> None:
             own.mkdir(mode=0o700)
             for name in SHARED:
                 shutil.copy(tmp_path / "identity" / name, own / name)
-            servers.append(started.enter_context(running_server(own, *flags)))
+            sealing = ("--encryption-provider-config", str(own / "encryption.yaml"))
+            servers.append(started.enter_context(running_server(own, *flags, *sealing)))
         ports = [server.port for server in servers]
         balancer = balancer_configuration(tmp_path, front, ports)
         started.enter_context(running("haproxy", "-db", "-f", str(balancer), log=tmp_path / "log"))

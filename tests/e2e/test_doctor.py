@@ -1,5 +1,6 @@
 """`orchid doctor` beside a running server."""
 
+import contextlib
 import json
 import re
 import shutil
@@ -13,7 +14,14 @@ from typing import Any
 from orchid.tlog.checkpoints import Checkpoint
 from tests.conformance.exchanges import TOKENS, tokens_by_user
 from tests.e2e.https import Https
-from tests.e2e.serving import Server, running_server
+from tests.e2e.serving import (
+    POLL_SECONDS,
+    READY_SECONDS,
+    Server,
+    ServerFailed,
+    running_server,
+    start,
+)
 
 ADMIN = tokens_by_user()["admin"]
 PATIENCE = 60.0
@@ -69,6 +77,17 @@ def test_lost_role_and_unreachable_issuer_are_told(tmp_path: Path) -> None:
     assert "https://127.0.0.1:1 cannot be reached" in found["issuer"]["text"]
 
 
+def wait_until_alive(server: Server) -> None:
+    """Wait for a server that will never be ready."""
+    deadline = time.monotonic() + READY_SECONDS
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError), Https(server.port) as client:
+            if client.send("GET", "/livez").status == 200:
+                return
+        time.sleep(POLL_SECONDS)
+    raise ServerFailed(server.told("was not alive in time"))
+
+
 def test_secrets_sealed_with_a_lost_key_are_told(tmp_path: Path) -> None:
     """A server with another key than the store was written with runs, and cannot read them."""
     flags = ("--token-auth-file", str(TOKENS))
@@ -76,10 +95,16 @@ def test_secrets_sealed_with_a_lost_key_are_told(tmp_path: Path) -> None:
     with running_server(tmp_path / "data", *flags) as server, Https(server.port) as client:
         client.send("POST", secrets, {"metadata": {"name": "sealed"}}, token=ADMIN)
     (tmp_path / "data" / "encryption.yaml").unlink()
-    with running_server(tmp_path / "data", *flags) as server:
+    server = start(tmp_path / "data", *flags)
+    try:
+        wait_until_alive(server)
         code, found = examined(server)
+        server.stop()
+    finally:
+        server.kill()
 
     assert code == 1
+    assert "is not ready: informer-sync" in found["server"]["text"]
     assert found["secrets"]["state"] == "wrong"
     assert "default/sealed" in found["secrets"]["text"]
     assert "--encryption-provider-config" in found["secrets"]["advice"]

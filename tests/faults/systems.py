@@ -24,6 +24,7 @@ from orchid.store.interface import Store
 from orchid.store.sqlite.store import SQLiteStore
 from tests.conformance.exchanges import TOKENS
 from tests.e2e import serving
+from tests.e2e.serving import sealing_flags
 from tests.faults.decisions import ledger_violations
 from tests.faults.history import ABSENT, Commit
 from tests.faults.issuing import unrecorded
@@ -259,7 +260,10 @@ class ServersOnEtcd(System):
         self.cluster = Cluster(self.directory, 3)
         urls = ",".join(self.cluster.urls)
         self.machines = [
-            Machine(self.directory / f"server{number}", "--etcd-servers", urls)
+            Machine(
+                self.directory / f"server{number}",
+                *("--etcd-servers", urls, *sealing_flags(self.directory)),
+            )
             for number in range(3)
         ]
         if not all(disk.mounted for disk in self.disks):

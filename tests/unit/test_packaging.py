@@ -273,6 +273,23 @@ def test_settings_in_the_cluster_fit_the_manifests(manifests: dict[str, Any]) ->
     assert read.port == manifests["Service"]["spec"]["ports"][0]["port"]
 
 
+@pytest.mark.parametrize(
+    ("folder", "copied_by"), [("compose", "compose.yaml"), ("kubernetes", "deployment.yaml")]
+)
+def test_servers_over_etcd_encrypt_secrets_with_a_key_that_they_share(
+    folder: str, copied_by: str
+) -> None:
+    """The key is copied with the other shared files, and the settings name the copy."""
+    given = reading.read(DEPLOY / folder / "orchid.toml", {})
+    copied = re.search(r"for file in (.*); do", (DEPLOY / folder / copied_by).read_text())
+
+    assert given.etcd_servers
+    assert given.encryption_provider_config == f"{given.data_dir}/encryption.yaml"
+    assert copied is not None
+    assert "encryption.yaml" in copied[1].split()
+    assert "--from-file identity/encryption.yaml" in (DEPLOY / "README.md").read_text()
+
+
 @pytest.mark.system_package("kubectl")
 def test_kustomize_joins_the_manifests() -> None:
     """kubectl's own kustomize takes the folder, and every object lands in the namespace."""

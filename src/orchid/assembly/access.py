@@ -55,9 +55,11 @@ from orchid.admission.role_escalation import RoleEscalation
 from orchid.admission.service_account import PodAccount
 from orchid.admission.signer_permission import AuthoritiesOf, SignerPermission
 from orchid.admission.subject_restriction import SubjectRestriction
+from orchid.admission.unsealed_keys import UnsealedKeys
 from orchid.approval.case import SignerTerms, TermsOf
 from orchid.assembly.authorization import Authorization
 from orchid.assembly.controlling import signing_certificates
+from orchid.assembly.encryption import is_unsealed
 from orchid.clock import Clock
 from orchid.controllers.runtime.context import signer_terms
 from orchid.credentials import keys as key_files
@@ -306,6 +308,7 @@ class Access:
             BoundObject(self.authorizer),
             RoleEscalation(self.authorizer, self.rbac),
             OwnerPermission(self.authorizer, catalog),
+            *((UnsealedKeys(),) if is_unsealed(self.settings) else ()),
             SignerPermission(names, self.authorizer, self.authorities.of),
             *(() if self.settings.given.approve_own_requests else (FourEyes(self.feed),)),
             OwnSigners(names, self.authorizer, self.feed, self.authorities.of),

@@ -4,7 +4,8 @@
 --encryption-provider-config the embedded store has a file of its own in the data directory, made at
 the first start (orchid/data_directory.py), apart from the database: a copy of one without the other
 gives nothing away. Servers over etcd must share their keys: there, nothing is sealed unless a file
-is given.
+is given. Without one the start logs a warning, and no key of an authority is made
+(admission/unsealed_keys.py). A file with the provider `identity` says that this is wanted.
 
     apiVersion: apiserver.config.k8s.io/v1
     kind: EncryptionConfiguration
@@ -17,6 +18,7 @@ is given.
 
 import base64
 import binascii
+import logging
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -24,6 +26,7 @@ from orchid.credentials.files import read_private
 from orchid.credentials.refusals import Refusal
 from orchid.data_directory import DataDirectory
 from orchid.engine.kind import Kind
+from orchid.kinds.secret import Secret
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
 from orchid.store.encryption import AesGcm, EncryptedStore, IdentityProvider, Provider
@@ -34,6 +37,12 @@ from orchid.wire.fields import FieldError, Path, duplicate, invalid, required
 from orchid.wire.naming import SEALED_VALUE, SETS
 from orchid.wire.struct import Wire
 
+log = logging.getLogger(__name__)
+
+UNSEALED: Final = (
+    "Secrets are not encrypted in etcd, so that no keys of authorities are made; start every "
+    "server with the same --encryption-provider-config (`orchid init` makes one)"
+)
 API_VERSIONS: Final = tuple(f"{names.server_config}/v1" for names in SETS.values())
 AES_BYTES: Final = (16, 24, 32)
 SECRETBOX_BYTES: Final = (32,)
@@ -75,17 +84,25 @@ class _File(Wire):
 
 def encrypted(
     store: Store, settings: Settings, files: DataDirectory, kinds: Sequence[Kind[Any]]
-) -> tuple[Store, EncryptedStore | None]:
-    """The store with encryption around it, and the encryption, if there is any."""
-    given = settings.given.encryption_provider_config
-    if not given and settings.given.etcd_servers:
-        return store, None
-    try:
-        providers = read_configuration(read_private(files.encryption), kinds)
-    except (InvalidEncryption, Refusal) as problem:
-        raise BadSettings(f"--encryption-provider-config: {problem}") from None
-    sealed = EncryptedStore(store, providers)
-    return sealed, sealed
+) -> EncryptedStore:
+    """The store with encryption around it."""
+    providers: dict[str, list[Provider]] = {}
+    if is_unsealed(settings):
+        log.warning("store.unsealed: %s", UNSEALED)
+    else:
+        try:
+            providers = read_configuration(read_private(files.encryption), kinds)
+        except (InvalidEncryption, Refusal) as problem:
+            raise BadSettings(f"--encryption-provider-config: {problem}") from None
+    for kind in kinds:
+        if kind.type is Secret:  # so that sealed ones are noticed where nothing seals them
+            providers.setdefault(kind.key_prefix, [IdentityProvider(SEALED_VALUE)])
+    return EncryptedStore(store, providers, sealed=SEALED_VALUE)
+
+
+def is_unsealed(settings: Settings) -> bool:
+    """Whether Secrets are stored in clear text although nobody has said that they may be."""
+    return bool(settings.given.etcd_servers) and not settings.given.encryption_provider_config
 
 
 def read_configuration(text: bytes, kinds: Sequence[Kind[Any]]) -> dict[str, list[Provider]]:

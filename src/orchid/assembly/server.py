@@ -31,7 +31,6 @@ from orchid.credentials.tokens import KeySet
 from orchid.data_directory import DataDirectory, certificate_files
 from orchid.engine.admission import Admission
 from orchid.engine.cache.feed import Feed
-from orchid.engine.cache.objects import never_stale
 from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import SystemRandomness
 from orchid.engine.internal_writes import InternalObjects
@@ -109,8 +108,7 @@ class Assembly:
         self.wanted_controllers = wanted_controllers(settings)
 
         stored = stored_kinds(names)
-        store, encryption = encrypted(store, settings, files, stored)
-        self.store = store
+        self.store = store = self.encryption = encrypted(store, settings, files, stored)
         # A store in this process needs no probe: it cannot hang without us.
         self.probe = StoreProbe(store) if settings.given.etcd_servers else None
         self.token_counts = TokenCounts(store, self.clock.now)
@@ -153,7 +151,7 @@ class Assembly:
             names,
             self.random,
             offload=self.offload,
-            is_stale=encryption.is_stale if encryption else never_stale,
+            is_stale=self.encryption.is_stale,
         )
         self.local = InternalObjects(self.catalog, self.feed, self.verbs, self.clock, SELF)
         self.lists = crl_pages.ServedLists(RevocationLists(self.feed, names).find)
@@ -330,7 +328,14 @@ class Assembly:
         return None if self.store_problem is None else self.store_problem()
 
     def _feed_check(self) -> str | None:
-        return None if self.feed.loaded else "objects are still being loaded"
+        if not self.feed.loaded:
+            return "objects are still being loaded"
+        if self.encryption.lacks_key(self.feed.is_unreadable):
+            return (
+                "objects are encrypted with a key that this server does not have: "
+                "see --encryption-provider-config"
+            )
+        return None
 
     def _stop_check(self) -> str | None:
         return "process is shutting down" if self.stopping else None

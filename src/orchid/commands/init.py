@@ -32,11 +32,13 @@ def run(chosen: argparse.Namespace) -> int:
         raise Complaint(f"{problem}; stop the server first") from None
     try:
         files = data_directory.prepare(settings, datetime.now(UTC))
+        data_directory.make_encryption(files, settings)
     except BadSettings as problem:
         raise Complaint(str(problem), USAGE) from None
     finally:
         os.close(lock)
     shared = (files.ca_certificate, files.ca_key, files.signing_key, files.ledger_key)
-    names = " ".join(path.name for path in shared)
+    names = " ".join(path.name for path in (*shared, files.encryption))
     say(f"{files.path} is ready\nservers over one etcd share: {names}")
+    say(f"each of them needs: --encryption-provider-config {files.encryption}")
     return 0

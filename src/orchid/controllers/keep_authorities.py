@@ -42,6 +42,7 @@ from orchid.credentials.refusals import AuthorityUnusable, Refusal
 from orchid.kinds.certificate_authority import (
     EXPIRING,
     SIGNS_LISTS,
+    UNSEALED_STORE,
     CertificateAuthority,
     SecretPlace,
     secret_place,
@@ -50,7 +51,7 @@ from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle, ClusterTrustBu
 from orchid.kinds.role import CORE, READ, may_record_events, rule
 from orchid.kinds.secret import Secret
 from orchid.wire.conditions import FALSE, READY, TRUE, Condition, with_condition
-from orchid.wire.errors import AlreadyExists
+from orchid.wire.errors import AlreadyExists, Forbidden
 from orchid.wire.meta import Object, ObjectMeta, OwnerReference
 from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
@@ -59,6 +60,7 @@ from orchid.wire.text import timestamp
 LOOK_AGAIN_SECONDS: Final = 30.0  # at a Secret that is not watched
 LONGEST_PAUSE_SECONDS: Final = 3600.0  # should a clock step, or an old bundle end
 SECONDS_EACH: Final = 0.1  # at most ten authorities are checked in a second, however many there are
+HOW_TO_SEAL: Final = "start every server with the same --encryption-provider-config"
 ISSUING: Final = "Issuing"
 LAST_THIRD, FAR_OFF = "LastThird", "FarOff"
 
@@ -69,6 +71,10 @@ class SignerTaken(AuthorityUnusable):
 
 class KeyLost(AuthorityUnusable):
     """The Secret with a key that the server made is gone."""
+
+
+class KeyNotSealed(AuthorityUnusable):
+    """The store would keep the key in clear text, and nobody has said that it may."""
 
 
 class KeepAuthorities(Controller[CertificateAuthority]):
@@ -207,6 +213,10 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             await self._client.create(secret)
         except AlreadyExists:
             return  # another of us was faster, and that key counts
+        except Forbidden as refused:
+            if UNSEALED_STORE in str(refused):
+                raise KeyNotSealed(f"{UNSEALED_STORE}: {HOW_TO_SEAL}") from None
+            raise
 
     def _owner(self, found: CertificateAuthority) -> OwnerReference:
         kind = self._client.catalog.of(CertificateAuthority)

@@ -60,6 +60,7 @@ from orchid.wire.text import human_duration
 SPEC: Final = Path() / "spec"
 ISSUES: Final = SPEC / "issues"
 CONDITIONS: Final = Path() / "status" / "conditions"
+UNSEALED_STORE: Final = "Secrets are not encrypted in the store"
 EXPIRING: Final = "Expiring"
 SIGNS_LISTS: Final = "SignsRevocationLists"
 

@@ -2,8 +2,9 @@
 
 Start with `EncryptedStore`. For each prefix there are `Provider`s: the first seals what is written,
 all of them open what is read. A value says by its own prefix who sealed it, so that keys can be
-changed one after the other; what none can open is handed on as it is, and whoever decodes it finds
-that it cannot be read.
+changed one after the other; a sealed value that none can open is handed on as it is, and whoever
+decodes it finds that it cannot be read. So does whoever decodes a value in clear text where no
+`IdentityProvider` reads it.
 
 The key under which a value is stored is authenticated with it: a value that was copied to another
 place does not open there. Keys, revisions and deletions are not hidden.
@@ -33,6 +34,7 @@ from orchid.store.interface import (
     StoreWatch,
 )
 
+NO_VALUE = b"\0"  # stands for a value that must not be read: nothing decodes it
 NONCE_BYTES = 12  # NIST SP 800-38D, 8.2.2: random, for at most 2^32 values under one key
 
 
@@ -97,12 +99,17 @@ class EncryptedStore:
     `is_stale` tells of a current value that the first provider did not seal.
     """
 
-    def __init__(self, store: Store, providers: Mapping[str, Sequence[Provider]]) -> None:
+    def __init__(
+        self, store: Store, providers: Mapping[str, Sequence[Provider]], *, sealed: bytes = b""
+    ) -> None:
+        """`sealed` is how every sealed value begins, whatever its provider."""
         self._store = store
+        self._any_mark = sealed
+        self._working: set[bytes] = set()  # marks of providers that have opened a value
+        self._locked: dict[str, bytes] = {}  # keys of sealed values, with the mark that was tried
         self._providers = {prefix: tuple(some) for prefix, some in providers.items()}
         self._prefixes = tuple(self._providers)
         self._stale: set[str] = set()
-        self.unreadable = 0  # values met that nobody could open
         # These have nothing to seal; the first is asked in every read, so that it costs no call.
         self.revision = store.revision
         self.may_compact = store.may_compact
@@ -112,6 +119,16 @@ class EncryptedStore:
     def is_stale(self, key: str) -> bool:
         """Whether the value should be written again, to be encrypted with the newest key."""
         return key in self._stale
+
+    def lacks_key(self, is_unreadable: Callable[[str], bool]) -> bool:
+        """Whether a current value was sealed with a key that we do not have.
+
+        A value that does not open although others with the same mark do is damaged: that is
+        nothing that a key would help against.
+        """
+        return any(
+            mark not in self._working and is_unreadable(key) for key, mark in self._locked.items()
+        )
 
     async def read(self, span: Span, *, at: Revision = LATEST, limit: int = 0) -> Page:
         page = await self._store.read(span, at=at, limit=limit)
@@ -173,6 +190,7 @@ class EncryptedStore:
         value, previous = event.value, event.previous
         if value is None:
             self._stale.discard(event.key)
+            self._locked.pop(event.key, None)
         else:
             value = self._opened(event.key, value, is_current=True)
         if previous is not None:
@@ -181,16 +199,24 @@ class EncryptedStore:
 
     def _opened(self, key: str, value: bytes, *, is_current: bool) -> bytes:
         providers = self._providers_of(key)
+        tried = b""
         for position, provider in enumerate(providers):
             if value.startswith(provider.mark):
                 try:
                     plain = provider.open(value, key)
                 except NotOpened:
+                    tried = tried or provider.mark
                     continue
+                if provider.mark:
+                    self._working.add(provider.mark)
                 if is_current:
                     (self._stale.add if position else self._stale.discard)(key)
+                    self._locked.pop(key, None)
                 return plain
-        self.unreadable += 1
+        if not value.startswith(self._any_mark):
+            return NO_VALUE  # in clear text, and nobody has said that such values are read
+        if is_current and self._any_mark:
+            self._locked[key] = tried
         return value
 
 

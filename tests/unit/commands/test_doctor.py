@@ -23,6 +23,7 @@ from orchid.credentials.authority import Authority
 from orchid.credentials.files import write_private
 from orchid.store.interface import ABSENT, Change
 from orchid.store.sqlite.store import SQLiteStore
+from tests.e2e.serving import sealing_flags
 
 DAY = datetime.timedelta(days=1)
 
@@ -73,7 +74,7 @@ def test_findings_are_shown_to_people(data: Path, capsys: pytest.CaptureFixture[
     assert code == 0
     assert lines[0].split() == ["STATE", "CHECK", "WHAT", "WAS", "SEEN"]
     assert any("files alone were looked at" in line for line in lines)
-    assert lines[-1] == "0 wrong, 0 soon, 9 good"
+    assert lines[-1] == "0 wrong, 0 soon, 10 good"
 
 
 def expose_key(data: Path) -> None:
@@ -199,19 +200,40 @@ def test_little_room_is_told(
     ("dead", "code", "states"), [(0, 0, []), (1, 0, ["soon"]), (2, 1, ["wrong"])]
 )
 def test_etcd_without_a_majority_is_told(
-    examine: Examine, dead: int, code: int, states: list[str]
+    examine: Examine, tmp_path: Path, dead: int, code: int, states: list[str]
 ) -> None:
     """One member of three may be missing for a while; without two nothing can be written."""
     with socket.create_server(("127.0.0.1", 0)) as alive:
         port = alive.getsockname()[1]
         endpoints = ["http://127.0.0.1:1"] * dead + [f"http://127.0.0.1:{port}"] * (3 - dead)
 
-        answer, found = examine("--etcd-servers", ",".join(endpoints))
+        flags = ("--etcd-servers", ",".join(endpoints), *sealing_flags(tmp_path))
+        answer, found = examine(*flags)
 
     assert answer == code
     assert [(each["check"], each["state"]) for each in found] == [
         ("store", each) for each in states
     ]
+
+
+def test_etcd_without_encryption_is_told(examine: Examine) -> None:
+    """A copy of etcd would hold every Secret, and the keys of authorities."""
+    with socket.create_server(("127.0.0.1", 0)) as alive:
+        code, found = examine("--etcd-servers", f"http://127.0.0.1:{alive.getsockname()[1]}")
+
+    assert code == 1
+    assert [each["check"] for each in found] == ["encryption"]
+    assert "--encryption-provider-config" in found[0]["advice"]
+
+
+def test_lost_encryption_key_is_told(data: Path, examine: Examine) -> None:
+    """The next start would make another, and Secrets could not be read."""
+    (data / "encryption.yaml").unlink()
+
+    code, found = examine()
+
+    assert code == 1
+    assert [each["check"] for each in found] == ["encryption"]
 
 
 def test_bad_audit_policy_is_told(tmp_path: Path, examine: Examine) -> None:

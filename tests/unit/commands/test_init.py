@@ -6,8 +6,8 @@ import pytest
 
 from orchid import cli
 
-SHARED = ("ca.crt", "ca.key", "ledger.key", "token-signing.key")
-OWN = ("serving.crt", "serving.key", "admin.kubeconfig", "encryption.yaml", "orchid.db-lock")
+SHARED = ("ca.crt", "ca.key", "ledger.key", "token-signing.key", "encryption.yaml")
+OWN = ("serving.crt", "serving.key", "admin.kubeconfig", "orchid.db-lock")
 
 
 def test_makes_the_files_of_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -18,7 +18,10 @@ def test_makes_the_files_of_a_server(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert code == 0
     assert made.keys() == {*SHARED, *OWN}
     assert set(made.values()) == {0o600}
-    assert "share: ca.crt ca.key token-signing.key ledger.key" in capsys.readouterr().out
+    assert (
+        "share: ca.crt ca.key token-signing.key ledger.key encryption.yaml"
+        in capsys.readouterr().out
+    )
 
 
 def test_keeps_what_is_there(tmp_path: Path) -> None:
@@ -29,6 +32,23 @@ def test_keeps_what_is_there(tmp_path: Path) -> None:
     cli.main(["init", "--data-dir", str(tmp_path / "data")])
 
     assert {path: path.read_bytes() for path in (tmp_path / "data").iterdir()} == before
+
+
+@pytest.mark.parametrize("given", ["", "keys.yaml"])
+def test_makes_the_encryption_key_that_servers_over_etcd_share(
+    tmp_path: Path, given: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also with the settings of such a server, at the path that they name."""
+    words = ["init", "--data-dir", str(tmp_path / "data"), "--etcd-servers", "https://etcd:2379"]
+    path = tmp_path / given if given else tmp_path / "data" / "encryption.yaml"
+    if given:
+        words += ["--encryption-provider-config", str(path)]
+
+    code = cli.main(words)
+
+    assert code == 0
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert f"--encryption-provider-config {path}\n" in capsys.readouterr().out
 
 
 def test_directory_that_others_can_enter_is_refused(

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from orchid.store.encryption import AesGcm, EncryptedStore, IdentityProvider, Provider
+from orchid.store.encryption import NO_VALUE, AesGcm, EncryptedStore, IdentityProvider, Provider
 from orchid.store.interface import ABSENT, Change, Span
 from orchid.store.memory import MemoryStore
 from orchid.store.secretbox import SecretBox
@@ -17,7 +17,7 @@ KEY, OPEN_KEY = "core/secrets/ci/a", "core/configmaps/ci/a"
 
 
 def sealed(backend: MemoryStore, *providers: Provider) -> EncryptedStore:
-    return EncryptedStore(backend, {"core/secrets/": providers})
+    return EncryptedStore(backend, {"core/secrets/": providers}, sealed=b"x:")
 
 
 async def raw(backend: MemoryStore, key: str = KEY) -> bytes:
@@ -122,7 +122,7 @@ async def test_what_does_not_open_is_handed_on_sealed(change: str) -> None:
     found = (await store.read(Span.key(key))).records[0].value
 
     assert found == value
-    assert store.unreadable == 1
+    assert store.lacks_key(lambda _: True)
 
 
 async def test_without_a_way_to_read_plain_values_they_are_not_taken() -> None:
@@ -131,6 +131,36 @@ async def test_without_a_way_to_read_plain_values_they_are_not_taken() -> None:
     await backend.commit([Change(KEY, PLAIN, ABSENT)])
     store = sealed(backend, ONE)
 
-    await store.read(Span.key(KEY))
+    found = (await store.read(Span.key(KEY))).records[0].value
 
-    assert store.unreadable == 1
+    assert found == NO_VALUE
+    assert not store.lacks_key(lambda _: True)
+
+
+async def test_a_key_that_opens_other_values_is_not_missing() -> None:
+    """One value that does not open is damaged, and no reason to stop serving."""
+    backend, damaged = MemoryStore(), ONE.seal(PLAIN, KEY)[:-1]
+    await sealed(backend, ONE).commit([Change(f"{KEY}b", PLAIN, ABSENT)])
+    await backend.commit([Change(KEY, damaged, ABSENT)])
+    store = sealed(backend, ONE)
+
+    await store.read(Span.all())
+
+    assert not store.lacks_key(lambda _: True)
+
+
+@pytest.mark.parametrize("end", ["deleted", "overwritten", "readable"])
+async def test_a_key_is_missing_as_long_as_a_value_needs_it(end: str) -> None:
+    """Whether a value is unreadable now is asked of the cache; changes are noticed here."""
+    backend = MemoryStore()
+    first = await sealed(backend, TWO).commit([Change(KEY, PLAIN, ABSENT)])
+    store = sealed(backend, ONE)
+    await store.read(Span.all())
+    assert store.lacks_key(lambda key: key == KEY)
+
+    if end != "readable":
+        value = ONE.seal(PLAIN, KEY) if end == "overwritten" else None
+        await backend.commit([Change(KEY, value, first)])
+        await anext(store.watch(Span.all(), after=first))
+
+    assert not store.lacks_key(lambda key: key == KEY and end != "readable")

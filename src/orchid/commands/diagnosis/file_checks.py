@@ -242,6 +242,21 @@ def audit(here: Installation) -> Iterator[Finding]:
             yield good(f"requests are recorded in {given.audit_log_path}")
 
 
+def encryption(here: Installation) -> Iterator[Finding]:
+    """Secrets, and with them the keys of authorities, are encrypted in the store."""
+    given = here.settings.given
+    if given.etcd_servers and not given.encryption_provider_config:
+        yield wrong(
+            "Secrets and keys of authorities are not encrypted in etcd",
+            "start every server with the same --encryption-provider-config (`orchid init` makes "
+            "one), then run `orchid rewrite`",
+        )
+    elif problem := _unreadable(here.files.encryption):
+        yield wrong(problem, "put it back from a copy: without it, Secrets cannot be read")
+    else:
+        yield good(f"Secrets are encrypted as {here.files.encryption} says")
+
+
 FILE_CHECKS: Final[dict[str, Check]] = {
     "directory": directory,
     "keys": key_files,
@@ -250,6 +265,7 @@ FILE_CHECKS: Final[dict[str, Check]] = {
     "token keys": token_keys,
     "clock": clock,
     "store": store,
+    "encryption": encryption,
     "disk": disk,
     "audit": audit,
 }

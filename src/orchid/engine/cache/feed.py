@@ -102,6 +102,12 @@ class Feed:
     def of(self, type_: type[T]) -> KindCache[T]:
         return self._caches[type_]
 
+    def is_unreadable(self, key: str) -> bool:
+        """Whether the object under a key of the store cannot be decoded."""
+        word, plural, _ = key.split("/", 2)
+        cache = self._by_prefix.get((word, plural))
+        return cache is not None and key in cache.unreadable
+
     async def wait_loaded(self) -> None:
         await self._loaded.wait()
 

@@ -1,0 +1,31 @@
+"""No key that the server makes for an authority goes into a store that does not encrypt Secrets.
+
+The private key of a CertificateAuthority is in a Secret. On etcd nothing is encrypted unless the
+operator gives a file of keys (assembly/encryption.py), and a copy of etcd would then hold the keys
+of every authority in clear text. The policy is in force while no file is given; a file with the
+provider `identity` accepts clear text explicitly. Keys that users bring are theirs to decide about.
+"""
+
+from typing import Any
+
+from orchid.engine.interfaces import AdmissionPolicy
+from orchid.engine.kind import Kind
+from orchid.engine.request import Request
+from orchid.kinds.certificate_authority import UNSEALED_STORE, CertificateAuthority
+from orchid.kinds.secret import Secret
+from orchid.wire.errors import Forbidden
+
+REFUSAL = f"{UNSEALED_STORE}; start every server with the same --encryption-provider-config"
+
+
+class UnsealedKeys(AdmissionPolicy):
+    reviews = (Secret,)
+
+    async def review(
+        self, request: Request, kind: Kind[Any], new: Secret | None, old: Secret | None
+    ) -> None:
+        if new is None or old is not None:
+            return
+        for owner in new.metadata.owner_references:
+            if owner.controller and owner.kind == CertificateAuthority.__name__:
+                raise Forbidden(kind.about(new.name), REFUSAL)
