@@ -92,7 +92,7 @@ class TokenLifetimes:
         oldest = account_made or BEGINNING
         if self._since is None or oldest < self._since:
             return None
-        return whole_seconds(issued_before) + timedelta(seconds=longest)
+        return whole_seconds(issued_before) + timedelta(seconds=max(longest, HOUR))
 
     def _load(self, entry: Entry[ConfigMap] | None) -> None:
         self._read, self._longest, self._since = entry, 0, None

@@ -364,6 +364,7 @@ async def test_one_that_may_not_be_removed_yet_does_not_keep_the_others(world: B
 
 async def test_revocations_of_an_account_go_with_it(world: Beside) -> None:
     """Gone, or made anew: no token of before counts, with or without the revocation."""
+    await world.server.access.lifetimes.note(86_400)
     for name in ("stays", "gone", "anew"):
         await world.account(name)
         named = {"namespace": "default", "name": name}
