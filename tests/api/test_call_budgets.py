@@ -173,7 +173,7 @@ JOBS: dict[str, tuple[int, Job]] = {
         ),
     ),
     "create": (127, account),
-    "csr-create": (136, signing_request),
+    "csr-create": (137, signing_request),
 }
 
 

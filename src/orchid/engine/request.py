@@ -5,12 +5,16 @@ goes out beside the answer: warnings for the caller, annotations for the audit r
 """
 
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from orchid.wire.struct import replace
 from orchid.wire.user import UserInfo
+
+# The pages that answer also while the store does not, and so by rights that may be out of date. No
+# other request begins like these, encoded or not: for all others, rights and revocations are fresh.
+HEALTH_PAGES: Final = ("/healthz", "/livez", "/readyz")
 
 
 class Target(msgspec.Struct, frozen=True):

@@ -7,9 +7,9 @@ the proof ends with the first certificate of the chain, and after a few minutes.
 too, for seconds: judging a long chain takes milliseconds, and a caller may ask on.
 
 Revocations (access/revocations.py) of every certificate in the chain are looked up in every
-request, after the proof, by what the holder cannot change (credentials/verified_chain.py). For the
-API that is as fresh as a read: no server accepts what was revoked before it was asked. Pages
-(health, above all) must answer also while the store does not; they go by what has arrived here.
+request, after the proof, by what the holder cannot change (credentials/verified_chain.py). That is
+as fresh as a read: no server accepts what was revoked before it was asked. Health pages alone must
+answer also while the store does not; they go by what has arrived here.
 """
 
 from collections.abc import Callable
@@ -25,11 +25,11 @@ from orchid.credentials.certification_path import ClientVerifier
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.verified_chain import VerifiedChain
 from orchid.engine.interfaces import Authenticated, Presented, PresentedPeer, Rejected
+from orchid.engine.request import HEALTH_PAGES
 from orchid.wire.naming import Naming
 from orchid.wire.user import UserInfo
 
 RECHECK_AFTER = timedelta(minutes=5)
-API = ("/api/", "/apis/")
 REFUSE_FOR = timedelta(seconds=5)  # a certificate may begin to be valid on an open connection
 
 
@@ -86,7 +86,7 @@ class CertificateProof:
         if isinstance(known, Disproven):
             raise Rejected(known.reason)
         if self._revocations is not None:
-            if presented.path.startswith(API):
+            if not presented.path.startswith(HEALTH_PAGES):
                 await self._revocations.fresh()
             self._revocations.refuse_certificate(known.chain)
         return known

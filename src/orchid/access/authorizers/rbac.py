@@ -39,7 +39,7 @@ from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import Decision, PromptAuthorizer, Verdict
 from orchid.engine.offload import Offload
-from orchid.engine.request import Target
+from orchid.engine.request import HEALTH_PAGES, Target
 from orchid.kinds.role import ClusterRole, LabelSelector, PolicyRule, Role, aggregate, selects
 from orchid.kinds.role_binding import (
     GROUP,
@@ -174,9 +174,8 @@ class RBAC:
         )
 
     async def authorize(self, user: UserInfo, target: Target) -> Decision:
-        if target.is_resource:
-            # As fresh as a read: no right is found that was taken away before the question. Pages
-            # (health, above all) must answer also while the store does not.
+        if target.is_resource or not target.path.startswith(HEALTH_PAGES):
+            # As fresh as a read: no right is found that was taken away before the question.
             await self._feed.fresh()
         generation = (
             self._roles.generation

@@ -92,6 +92,8 @@ class HeadCache:
 
     def add(self, head: bytes, request: HttpRequest) -> None:
         """Cache a head the second time its headers come; most of others never come again."""
+        if head.find(b"\r\n\r\n") != len(head) - 4:
+            return  # there is more than a head
         end = head.find(b"\n") - len(_VERSION_AND_CR)
         before, *length_and_after = _LENGTH_LINE.split(head[end:])
         length, after = b"", b""

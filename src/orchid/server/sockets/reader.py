@@ -216,7 +216,9 @@ class RequestReader:
         except httptools.HttpParserInvalidMethodError:  # nothing was reported yet
             self.phase = BETWEEN
             self._renew_parser()
-            self._feed_part(part)
+            self._feed_part(part[:head_bytes])
+            if self.phase == BODY:
+                self._feed_part(part[head_bytes:])
         except httptools.HttpParserError as error:
             self._fail(error, part)
         self._taken = None
@@ -374,8 +376,10 @@ class RequestReader:
 
     def _take_cached_head(self) -> None:
         """Go on with cached headers: what the quiet parser calls at the end of a head."""
-        found = self._found
-        assert found is not None
+        found, self._found = self._found, None
+        if found is None:  # the parser sees one more request than we do
+            self._refuse(_BAD_REQUEST)
+            raise _Stop
         cached = found.cached
         self._headers, self._repeated = cached.headers, cached.repeated
         if found.length != cached.length:

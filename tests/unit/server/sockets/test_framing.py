@@ -43,6 +43,7 @@ def test_a_request_line_means_the_same_with_cached_headers(line: bytes, headers:
         before, request = (framed(each, headers, body) for each in (b"PUT /b HTTP/1.1", line))
         assert_agree([before, before, before, request, INNER])
         assert_agree([before, before, request + request + INNER])
+        assert_agree([before, before, *[request] * 4, INNER, request])
 
 
 @pytest.mark.parametrize("headers", LINES)
