@@ -2,12 +2,14 @@
 
 Each change is appended as a line (credentials/kept_revocations.py). When a server starts on a
 restored database, it stores every revocation of the file that the database lacks, unless it has
-expired, together with an entry of the ledger, which the restore has rolled back too. A file that
-cannot be written is tried again. With etcd there is no file: a restore of etcd loses revocations.
+expired, together with an entry of the ledger, which the restore has rolled back too. A hold that
+was lifted right before a crash may still be in the file: what the database itself has deleted, by
+its history, which a restore clears, stays deleted. A file that cannot be written is tried again. With etcd there is no file: a restore of etcd loses revocations.
 """
 
 import asyncio
 import logging
+from contextlib import aclosing
 from pathlib import Path
 
 import msgspec
@@ -20,7 +22,7 @@ from orchid.engine.cache.objects import stored_form
 from orchid.kinds.credential_revocation import CredentialRevocation, restored
 from orchid.ledger import places
 from orchid.settings.checking import Settings
-from orchid.store.interface import ABSENT, Change, RevisionConflict, Store
+from orchid.store.interface import ABSENT, Change, RevisionConflict, Span, Store
 
 RETRY_SECONDS = 5.0
 REWRITTEN_AFTER = 32 << 20  # bytes of changes; a file that is too large cannot be read again
@@ -52,9 +54,13 @@ class RevocationCopy:
         """Store what the file has and the database lacks."""
         await self._feed.fresh()
         now = self._clock.now()
-        for key, data in (await asyncio.to_thread(kept_revocations.read, self._path)).items():
-            if key in self._cache.entries or not key.startswith(self._cache.kind.key_prefix):
+        copied = await asyncio.to_thread(kept_revocations.read, self._path)
+        missing = [key for key in copied if key not in self._cache.entries]
+        deleted = await self._deleted() if missing else ()
+        for key in missing:
+            if key in deleted or not key.startswith(self._cache.kind.key_prefix):
                 continue
+            data = copied[key]
             try:
                 found = self._cache.kind.decoder.stored(data)
             except msgspec.MsgspecError:
@@ -69,6 +75,19 @@ class RevocationCopy:
                 continue  # another server was faster
             log.warning("revocation.put_back", extra={"revocation": found.name})
         await self._feed.fresh()
+
+    async def _deleted(self) -> set[str]:
+        """The keys of revocations that were deleted in the history of this database."""
+        span = Span.prefix(self._cache.kind.key_prefix)
+        page = await self._store.read(span, limit=1)
+        found: set[str] = set()
+        reached = page.oldest
+        async with aclosing(self._store.watch(span, after=reached)) as batches:
+            while reached < page.revision:
+                batch = await anext(batches)
+                reached = batch.revision
+                found.update(event.key for event in batch.events if event.value is None)
+        return found
 
     async def run(self) -> None:
         """Keep the file current until cancelled."""

@@ -14,7 +14,7 @@ from orchid.credentials import kept_revocations
 from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
 from orchid.kinds import credential_revocation
-from orchid.store.interface import ABSENT, Change
+from orchid.store.interface import ABSENT, Change, Span
 from orchid.store.memory import MemoryStore
 from orchid.wire.naming import ORCH
 from tests.unit.engine.world import following
@@ -68,6 +68,27 @@ async def test_a_file_that_is_too_large_stops_the_start(
         copy = RevocationCopy(path, feed, store, SystemClock())
         with pytest.raises(kept_revocations.FileTooLarge, match="may become valid"):
             await copy.put_back()
+
+
+@pytest.mark.parametrize("restored", [False, True])
+async def test_a_lifted_hold_stays_lifted_unless_a_backup_was_restored(
+    tmp_path: Path, restored: bool
+) -> None:
+    """A crash may leave a deleted revocation in the file; only a restore clears the history."""
+    path, store = tmp_path / kept_revocations.FILE, MemoryStore()
+    made = await revoke(store, "a")
+    [record] = (await store.read(Span.key(KIND.key("", "a")))).records
+    kept_revocations.write(path, [kept_revocations.line(record.key, record.value)])
+    lifted = await store.commit([Change(KIND.key("", "a"), None, made)])
+    if restored:
+        await store.compact(lifted)
+    feed = Feed(store, Catalog([KIND]))
+    async with following(feed):
+        await feed.wait_loaded()
+
+        await RevocationCopy(path, feed, store, SystemClock()).put_back()
+
+    assert len((await store.read(Span.key(KIND.key("", "a")))).records) == restored
 
 
 @asynccontextmanager
