@@ -8,7 +8,8 @@ Never   reads issuedcertificates/status; lists a certificate of an authority tha
 A list has all revoked certificates that its key signed, for whichever signer: two authorities with
 one key publish the same entries. Lists are signed at each revocation and once a day, off the event
 loop, by the leader; all servers serve what is stored. The number of a list is the time in
-nanoseconds, so that it does not go back after a restore. An entry stays for a week after the end of
+nanoseconds, so that it does not go back after a restore; after a clock that was ahead, it is one
+more than the last. An entry stays for a week after the end of
 its certificate.
 """
 
@@ -242,15 +243,19 @@ class PublishRevocationLists(Worker[str, None]):
             return None  # its authority is gone; the last list stays until it expires
         self._revoked.forget_ended(now)
         authority, entries = wanted.authority(), self._revoked.of(wanted.groups())
+        before = await self._client.find(ConfigMap, stored_list.head_name(key), self._home)
+        last = int(before.data.get(stored_list.NUMBER, "0")) if before else 0
         try:
-            edition, data = await asyncio.to_thread(_signed, authority, entries, now)
+            edition, data = await asyncio.to_thread(_signed, authority, entries, now, last)
         except NotPermittedToSign as refusal:
             log.warning("crl.not_published", extra={"authority": key, "why": str(refusal)})
             return CANNOT_AGAIN
-        await self._store(key, edition, stored_list.split(data))
+        await self._store(key, edition, stored_list.split(data), before)
         return RENEWED_AFTER.total_seconds()
 
-    async def _store(self, name: str, edition: Edition, parts: list[bytes]) -> None:
+    async def _store(
+        self, name: str, edition: Edition, parts: list[bytes], before: ConfigMap | None
+    ) -> None:
         for index, part in enumerate(parts[1:], start=1):
             place = stored_list.part_name(name, edition.number, index)
             await self._client.create(self._part(place, part))
@@ -260,7 +265,6 @@ class PublishRevocationLists(Worker[str, None]):
             stored_list.NEXT_UPDATE: timestamp(edition.next_update),
             stored_list.PARTS: str(len(parts)),
         }
-        before = await self._client.find(ConfigMap, head.name, self._home)
         if before is None:
             await self._client.create(replace(head, data=told))
             return
@@ -281,13 +285,17 @@ class PublishRevocationLists(Worker[str, None]):
 
 
 def _signed(
-    authority: Authority, entries: RevokedCertificates, now: datetime
+    authority: Authority, entries: RevokedCertificates, now: datetime, last: int
 ) -> tuple[Edition, bytes]:
-    """Sign a list; it is dated back for clocks that are slow, but not before its entries."""
+    """Sign a list; it is dated back for clocks that are slow, but not before its entries.
+
+    `last`: the number of the list that it replaces.
+    """
     begin, newest = now - BACKDATE, entries.newest()
     if newest is not None and newest > begin:
         begin = newest
-    edition = Edition(int(now.timestamp() * 1_000_000) * 1000, begin, now + LASTS)
+    number = max(int(now.timestamp() * 1_000_000) * 1000, last + 1)
+    edition = Edition(number, begin, now + LASTS)
     return edition, authority.sign_revocation_list(entries, edition)
 
 

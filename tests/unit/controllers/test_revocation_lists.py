@@ -29,6 +29,7 @@ from orchid.kinds.secret import Secret
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from orchid.wire.struct import replace
 from tests.api.world import Api
 from tests.security.certified import other_authority
 from tests.system_packages import require_program
@@ -86,6 +87,21 @@ async def list_of(
 
     await world.until(look)
     return x509.load_der_x509_crl(await fetched(world, f"/crl/{authority}.crl"))
+
+
+async def test_number_grows_also_when_the_clock_was_ahead(world: Beside) -> None:
+    """A client keeps the list with the higher number: a lower one would be ignored."""
+    ahead = 2 * 10**18  # the year 2033
+    async with world.running(*CONTROLLERS):
+        await list_of(world, 0)
+        head = await world.admin.get(ConfigMap, HEAD, ORCH.system_namespace)
+        await world.admin.update(replace(head, data={**head.data, stored_list.NUMBER: str(ahead)}))
+        await issued(world, "lost")
+        await revoke(world, "lost", "keyCompromise")
+        found = await list_of(world, 1)
+
+    number = found.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
+    assert number > ahead
 
 
 async def test_a_revocation_is_in_the_list_and_a_lifted_hold_is_not(world: Beside) -> None:
