@@ -4,7 +4,8 @@ Each change is appended as a line (credentials/kept_revocations.py). When a serv
 restored database, it stores every revocation of the file that the database lacks, unless it has
 expired, together with an entry of the ledger, which the restore has rolled back too. A hold that
 was lifted right before a crash may still be in the file: what the database itself has deleted, by
-its history, which a restore clears, stays deleted. A file that cannot be written is tried again. With etcd there is no file: a restore of etcd loses revocations.
+its history, which a restore clears, stays deleted. A file that cannot be written is tried again.
+With etcd there is no file: a restore of etcd loses revocations.
 """
 
 import asyncio
