@@ -21,11 +21,7 @@ def test_a_revocation_made_after_the_backup_is_named_and_kept(tmp_path: Path) ->
     bob = ("whoami", "--kubeconfig", "bob.kubeconfig")
     with running_server(data) as server:
         for name in ("alice", "bob"):
-            person.types("csr", "new", name)
-            person.types("csr", "approve", name)
-            person.types("csr", "fetch", name)
-            files = ("--cert", f"{name}.crt", "--key", f"{name}.key")
-            person.types("kubeconfig", *files, "--out", f"{name}.kubeconfig")
+            certified(person, name)
         person.types("backup", str(copy), "--data-dir", str(data))
         made = person.gets("revoke", "csr/alice", "--reason", "keyCompromise")
         person.types(*alice, code=1)
@@ -42,6 +38,35 @@ def test_a_revocation_made_after_the_backup_is_named_and_kept(tmp_path: Path) ->
     assert f"revocations made since, which the server keeps: {name}" in restored
     assert "does not accept the credential" in refused.stderr
     assert "revocation.put_back" in log
+
+
+def test_the_revocation_of_a_signer_holds_for_what_the_backup_does_not_know(tmp_path: Path) -> None:
+    """A certificate issued after the backup has no record; the administrator's own goes on."""
+    data, copy, home = tmp_path / "data", tmp_path / "copy.db", tmp_path / "home"
+    home.mkdir()
+    person = Person(home, data / "admin.kubeconfig")
+    with running_server(data) as server:
+        person.types("backup", str(copy), "--data-dir", str(data))
+        certified(person, "mallory")
+        person.types("revoke", "authority/orch.io/orch-apiserver-client")
+        person.types("whoami", "--kubeconfig", "mallory.kubeconfig", code=1)
+        server.stop()
+
+    person.types("restore", str(copy), "--data-dir", str(data))
+    with running_server(data, port=server.port):
+        refused = person.types("whoami", "--kubeconfig", "mallory.kubeconfig", code=1)
+        certified(person, "bob")
+        person.types("whoami", "--kubeconfig", "bob.kubeconfig")
+
+    assert "does not accept the credential" in refused.stderr
+
+
+def certified(person: Person, name: str) -> None:
+    """Have a certificate issued, and write a kubeconfig with it."""
+    for words in (("new", name), ("approve", name), ("fetch", name)):
+        person.types("csr", *words)
+    files = ("--cert", f"{name}.crt", "--key", f"{name}.key")
+    person.types("kubeconfig", *files, "--out", f"{name}.kubeconfig")
 
 
 def test_a_certificate_issued_and_revoked_after_the_backup_stays_on_the_list(

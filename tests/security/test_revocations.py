@@ -11,6 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from orchid.credentials.issuer_chain import spki_of
 from orchid.server.sockets.messages import Peer
 from orchid.wire.naming import ORCH
 from orchid.wire.text import timestamp
@@ -187,16 +188,46 @@ async def test_tokens_of_before_a_moment_go(server: Api, clock: MovingClock) -> 
 
 
 async def test_all_certificates_of_a_signer_go_and_the_next_one_works(server: Api) -> None:
-    """Only what was issued until then, and only that signer's."""
+    """Only what was issued until then."""
     _, old = await on_record(server, "jane", "first")
-    unrecorded = issued(cluster_authority(server.server.files.path), "root").peer
 
     await revoked(server, "all", authority={"signerName": ORCH.client_signer})
     _, new = await on_record(server, "jane", "second")
 
     assert await known(server, peer=old) == 401
     assert await known(server, peer=new) == 201
-    assert await known(server, peer=unrecorded) == 201
+
+
+async def test_what_a_revoked_signer_may_have_issued_needs_no_record(
+    server: Api, clock: MovingClock
+) -> None:
+    """The key and the beginning of a certificate tell; but for the group that no signer permits."""
+    authority = cluster_authority(server.server.files.path)
+    jane, admin = issued(authority, "jane"), issued(authority, "admin", "system:masters")
+    forged = {"signerName": ORCH.client_signer, "keys": ["0" * 64]}
+
+    made = await revoked(server, "all", authority=forged)
+    clock.ahead += timedelta(minutes=6)
+    later = issued(authority, "jane", now=clock.now())
+
+    key = hashlib.sha256(spki_of(authority.certificate)).hexdigest()
+    assert made["spec"]["authority"]["keys"] == [key]
+    assert await known(server, peer=jane.peer) == 401
+    assert await known(server, peer=admin.peer) == 201
+    assert await known(server, peer=later.peer) == 201
+
+
+async def test_the_revocation_of_one_signer_leaves_what_another_issued_with_its_key(
+    server: Api,
+) -> None:
+    """Without a record, the names tell: only nodes have certificates of the signer for nodes."""
+    authority = cluster_authority(server.server.files.path)
+    jane, node = issued(authority, "jane"), issued(authority, "system:node:a", "system:nodes")
+
+    await revoked(server, "all", authority={"signerName": ORCH.node_client_signer})
+
+    assert await known(server, peer=jane.peer) == 201
+    assert await known(server, peer=node.peer) == 401
 
 
 async def test_a_second_certificate_with_a_number_of_the_inventory_is_refused(server: Api) -> None:

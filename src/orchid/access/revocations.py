@@ -6,15 +6,19 @@ CredentialRevocation (cache_index.py), so it is as new as the feed.
 
 A certificate is found by the fingerprints of its whole chain, in every encoding
 (credentials/verified_chain.py). One is refused, too, if the inventory has its number for another
-certificate of the same issuer.
+certificate of the same issuer. The revocation of a signer applies to certificates on record, and to
+those without a record that the signer may have issued.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 
 from orchid.access.cache_index import CacheIndex
 from orchid.credentials import certificates
-from orchid.credentials.refusals import CertificateRefused, Refusal, panics_as
+from orchid.credentials.profiles import Profile
+from orchid.credentials.refusals import CertificateRefused, NotPermitted, Refusal, panics_as
 from orchid.credentials.verified_chain import VerifiedChain, has_issued
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
@@ -31,13 +35,16 @@ V = TypeVar("V")
 
 Account = tuple[str, str]  # namespace and name
 EVERY_ACCOUNT: Account = ("", "")
+_NONE: Final[dict[str, tuple[str, datetime]]] = {}
 
 
 class Revocations:
     """Everything that is taken back now."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: Feed, profiles: Mapping[str, Profile] = MappingProxyType({})) -> None:
+        """`profiles`: the rules of the platform signers, which may share one key."""
         self._feed = feed
+        self._profiles = profiles
         self.cache = cache = feed.of(CredentialRevocation)
         self._decode = cache.kind.decoder.stored
         self._records = feed.of(IssuedCertificate)
@@ -54,8 +61,11 @@ class Revocations:
         if not self._certificates.keys().isdisjoint(chain.fingerprints):
             raise Rejected(REVOKED_CERTIFICATE)
         record = self._record(chain)
-        if self._authorities and record is not None:
-            self._refuse_authority(record)
+        if self._authorities:
+            if record is not None:
+                self._refuse_authority(record)
+            else:
+                self._refuse_unrecorded(chain)
 
     def refuse_token(self, account: Account, jti: str, issued_at: int) -> None:
         """Raise Rejected if the token, or every token of its account as old, is taken back."""
@@ -120,6 +130,28 @@ class Revocations:
         if until is not None and issued is not None and issued <= until:
             raise Rejected(REVOKED_CERTIFICATE)
 
+    def _refuse_unrecorded(self, chain: VerifiedChain) -> None:
+        """Refuse what a revoked signer may have issued, by the key and the time of issue.
+
+        A record is missing after a restore, or was never made. The beginning of a certificate is
+        not after its time of issue.
+        """
+        begins = chain.leaf.not_valid_before_utc
+        for signer, until in self._signing_keys.get(chain.issuer_key, _NONE).values():
+            if begins <= until and self._may_have_issued(signer, chain):
+                raise Rejected(REVOKED_CERTIFICATE)
+
+    def _may_have_issued(self, signer: str, chain: VerifiedChain) -> bool:
+        """Whether the rules of a signer permit these names; several signers may share one key."""
+        profile = self._profiles.get(signer)
+        if profile is None:
+            return True
+        try:
+            profile.check(chain.contents, profile.usual_usages)
+        except NotPermitted:
+            return False
+        return True
+
     # -- following the cache ------------------------------------------------------------------
 
     def _cleared(self) -> None:
@@ -129,12 +161,11 @@ class Revocations:
         self._tokens: dict[str, dict[str, Account]] = {}
         self._accounts: dict[Account, dict[str, int]] = {}
         self._authorities: dict[str, dict[str, datetime]] = {}
-        self._places: dict[str, tuple[dict[Any, Any], Any]] = {}  # where each stands
+        self._signing_keys: dict[str, dict[str, tuple[str, datetime]]] = {}
+        self._places: dict[str, list[tuple[dict[Any, Any], Any]]] = {}  # where each is indexed
 
     def _changed(self, key: str, entry: Entry[CredentialRevocation] | None) -> None:
-        place = self._places.pop(key, None)
-        if place is not None:
-            index, target = place
+        for index, target in self._places.pop(key, ()):
             index[target].pop(key, None)
             if not index[target]:
                 del index[target]
@@ -154,7 +185,9 @@ class Revocations:
         elif spec.authority and spec.authority.issued_before:
             signer, moment = spec.authority.signer_name, spec.authority.issued_before
             self._put(key, self._authorities, signer, moment)
+            for signing_key in spec.authority.keys:
+                self._put(key, self._signing_keys, signing_key, (signer, moment))
 
     def _put(self, key: str, index: dict[K, dict[str, V]], target: K, value: V) -> None:
         index.setdefault(target, {})[key] = value
-        self._places[key] = (index, target)
+        self._places.setdefault(key, []).append((index, target))

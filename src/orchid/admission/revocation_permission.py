@@ -152,9 +152,10 @@ class RevocationPermission(AdmissionPolicy):
         """Whether what was revoked is refused without the revocation, too."""
         await self._feed.fresh()
         if old.spec.authority:
-            # One that was issued in the same moment may end later than was known then.
+            # One that was issued in the same moment may end later than was known then; and of what
+            # was known then, records may be missing after a restore.
             last = await self._last_end(old.spec.authority.signer_name)
-            return last is None or last <= now
+            return all(end is None or end <= now for end in (last, old.status.expires))
         if old.account is not None:
             there = self._accounts.get(*old.account)
             if old.outlives_account(there.meta.creation_timestamp if there else None):

@@ -51,12 +51,14 @@ from orchid.admission.owner_permission import OwnerPermission
 from orchid.admission.policy_forecast import PolicyForecast
 from orchid.admission.record_issued import Issuers, RecordIssued
 from orchid.admission.revocation_permission import RevocationPermission
+from orchid.admission.revoked_keys import RevokedKeys
 from orchid.admission.role_escalation import RoleEscalation
 from orchid.admission.service_account import PodAccount
 from orchid.admission.signer_permission import AuthoritiesOf, SignerPermission
 from orchid.admission.subject_restriction import SubjectRestriction
 from orchid.admission.unsealed_keys import UnsealedKeys
 from orchid.approval.case import SignerTerms, TermsOf
+from orchid.approval.platform_signers import platform_profiles
 from orchid.assembly.authorization import Authorization
 from orchid.assembly.controlling import signing_certificates
 from orchid.assembly.encryption import is_unsealed
@@ -67,6 +69,7 @@ from orchid.credentials.certification_path import ClientVerifier
 from orchid.credentials.files import Reloading
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import KeySet, TokenSigner
+from orchid.credentials.verified_chain import key_fingerprint
 from orchid.data_directory import DataDirectory
 from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
@@ -159,7 +162,7 @@ class Access:
             four_eyes=not settings.given.approve_own_requests,
         )
         self._platform_issuers = PlatformIssuers(signing_certificates(settings, files))
-        self.revocations = Revocations(feed)
+        self.revocations = Revocations(feed, platform_profiles(names))
         self._client_pools: list[Callable[[], ClientVerifier]] = []
         self.keys = Keys(settings, files)
         self.lifetimes = TokenLifetimes(feed, objects, names, clock)
@@ -322,6 +325,7 @@ class Access:
                 self.revocations.authority_until,
                 self._random,
             ),
+            RevokedKeys(self._keys_of),
             RevocationPermission(
                 names,
                 self.feed,
@@ -341,6 +345,11 @@ class Access:
             return None
         issuer = self.authorities.issuer(signer)
         return Issuers([issuer] if issuer else [], is_platform=False)
+
+    def _keys_of(self, signer: str) -> set[str]:
+        """The keys that sign for a signer."""
+        issuers = self._issuers_of(signer)
+        return {key_fingerprint(one) for one in issuers.certificates} if issuers else set()
 
     def _signs_for(self, signer: str) -> bool:
         """Whether a signer is one of this server's, by its name."""

@@ -21,7 +21,13 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 )
 
 from orchid.credentials import der
-from orchid.credentials.certificates import encode, read_parts, serial_name
+from orchid.credentials.certificates import (
+    CertificateContents,
+    encode,
+    read_contents,
+    read_parts,
+    serial_name,
+)
 from orchid.credentials.refusals import CertificateRefused
 
 
@@ -44,7 +50,17 @@ class VerifiedChain:
     @functools.cached_property
     def issuer_key(self) -> str:
         """SHA-256 of the public key that signed the leaf, in hex."""
-        return _fingerprint(read_parts(encode(self.issuer)).key)
+        return key_fingerprint(self.issuer)
+
+    @functools.cached_property
+    def contents(self) -> CertificateContents:
+        """The names in the leaf."""
+        return read_contents(self.leaf, encode(self.leaf))
+
+
+def key_fingerprint(certificate: x509.Certificate) -> str:
+    """SHA-256 of the public key of a certificate (SPKI), in hex."""
+    return _fingerprint(read_parts(encode(certificate)).key)
 
 
 def refuse_other_encodings(certificate: x509.Certificate, data: bytes) -> None:

@@ -104,6 +104,14 @@ class RevokedAuthority(Wire):
         proto(2),
         describe("Certificates issued until then, that second included. By default: until now."),
     ] = None
+    keys: Annotated[
+        tuple[str, ...],
+        proto(3),
+        describe(
+            "SHA-256 of the public keys (SPKI) that sign for it, in hex. The server fills it in, "
+            "and refuses by it certificates that are not in the inventory."
+        ),
+    ] = ()
 
 
 class CredentialRevocationSpec(Wire):
@@ -214,6 +222,7 @@ class CredentialRevocation(Object):
             self.target == other.target
             and self.gravity >= other.gravity
             and _not_before(_issued_before(self.spec), _issued_before(other.spec))
+            and _keys(self.spec) >= _keys(other.spec)
             and _not_before(self._end_of_credential, other._end_of_credential)
         )
 
@@ -407,6 +416,10 @@ def shown(spec: CredentialRevocationSpec) -> str:
 def _issued_before(spec: CredentialRevocationSpec) -> Time | None:
     named = spec.account or spec.authority
     return named.issued_before if named else None
+
+
+def _keys(spec: CredentialRevocationSpec) -> frozenset[str]:
+    return frozenset(spec.authority.keys if spec.authority else ())
 
 
 def _not_before(one: Time | None, other: Time | None) -> bool:

@@ -1,0 +1,32 @@
+"""The revocation of a signer names the keys that sign for it.
+
+A server refuses by them certificates that are not in the inventory, above all after a restore from
+a backup that does not know the certificate. What the caller gives as keys is replaced.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from orchid.engine.interfaces import AdmissionPolicy
+from orchid.engine.kind import Kind
+from orchid.engine.request import Request
+from orchid.kinds.credential_revocation import CredentialRevocation
+from orchid.wire.meta import Object
+from orchid.wire.struct import replace
+
+
+class RevokedKeys(AdmissionPolicy):
+    admits = (CredentialRevocation,)
+
+    def __init__(self, keys_of: Callable[[str], Iterable[str]]) -> None:
+        """`keys_of`: the SHA-256 of the keys that sign for a signer, by its name."""
+        self._keys_of = keys_of
+
+    async def admit(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> Object:
+        admitted: Object = new
+        named = new.spec.authority
+        if old is None and named is not None:
+            keys = tuple(sorted(self._keys_of(named.signer_name)))
+            spec = replace(new.spec, authority=replace(named, keys=keys))
+            admitted = replace(new, spec=spec)
+        return admitted
