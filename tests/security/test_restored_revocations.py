@@ -86,7 +86,8 @@ def test_a_certificate_issued_and_revoked_after_the_backup_stays_on_the_list(
         listed(server, leaf.serial_number)
         server.stop()
 
-    person.types("restore", str(copy), "--data-dir", str(data))
+    restored = person.types("restore", str(copy), "--data-dir", str(data))
+    accepted = person.types("ledger", "accept", "--yes", "--data-dir", str(data)).stdout
     with running_server(data, port=server.port) as again:
         entry = listed(again, leaf.serial_number)
         [told] = until_logged(person, f'"serial":"{leaf.serial_number:x}"')
@@ -94,6 +95,8 @@ def test_a_certificate_issued_and_revoked_after_the_backup_stays_on_the_list(
     assert entry.extensions[0].value == x509.CRLReason(x509.ReasonFlags.key_compromise)
     assert '"type":"certificate.revoked"' in told
     assert '"restored":true' in told
+    assert "orchid ledger accept" in restored.stderr
+    assert "accepted" in accepted
 
 
 def until_logged(person: Person, text: str) -> list[str]:

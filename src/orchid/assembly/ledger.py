@@ -13,6 +13,7 @@ from orchid.credentials.refusals import Refusal
 from orchid.data_directory import DataDirectory
 from orchid.ledger.reading import StoredLog
 from orchid.ledger.sequencing import LedgerBroken, Sequencer
+from orchid.ledger.standing import FILE, keep_newest, refuse_rolled_back
 from orchid.server.ledger_pages import LedgerPages
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
@@ -43,7 +44,14 @@ def origin(settings: Settings) -> str:
 @contextlib.asynccontextmanager
 async def sequenced(settings: Settings, files: DataDirectory, store: Store) -> AsyncIterator[None]:
     """Run the sequencer while the block lasts; at its end, the last entries are sequenced."""
-    sequencer = Sequencer(store, ledger_key(files), origin(settings))
+    given, kept = settings.given, settings.data_dir / FILE
+    lasts = bool(given.etcd_servers) or given.store != "memory"  # that one always begins empty
+
+    async def check(head: Checkpoint) -> None:
+        if lasts:
+            await refuse_rolled_back(store, kept, head)
+
+    sequencer = Sequencer(store, ledger_key(files), origin(settings), check)
     running = asyncio.create_task(sequencer.run())
     try:
         yield
@@ -52,7 +60,9 @@ async def sequenced(settings: Settings, files: DataDirectory, store: Store) -> A
         await asyncio.wait([running])
         try:
             await sequencer.drain()
-        except (StoreError, LedgerBroken) as failure:
+            if lasts:
+                await keep_newest(store, kept)
+        except (StoreError, LedgerBroken, NoteRefused, OSError) as failure:
             log.warning("ledger.entries_pending: %s", failure)
 
 

@@ -6,6 +6,7 @@
     prove        write a file that shows an entry to be in the ledger
     check        check such a file, without a server
     export       write the whole ledger as files, which other programs can check too
+    accept       let a server sign a ledger that was rolled back, after a restore
     tokens       show how many tokens each key and account has, and until when
 
 The server is asked; a stopped one's data directory (--data-dir) and an export (--from) do as well.
@@ -27,6 +28,7 @@ from orchid.commands.ledger_logs import (
     verifier_of,
 )
 from orchid.commands.terminal import times
+from orchid.commands.terminal.asking import confirmed
 from orchid.commands.terminal.connection import FORMS, add_flags, connect
 from orchid.commands.terminal.output import (
     USAGE,
@@ -75,10 +77,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     added["prove"].add_argument("--index", type=int, metavar="N", help="any entry, by its index")
     added["prove"].add_argument("--to", type=Path, metavar="FILE", help="where to write the proof")
     added["export"].add_argument("directory", type=Path, metavar="DIR", help="where to write")
+    accept = _action(actions, "accept", "let a server sign a ledger that was rolled back")
+    accept.add_argument(
+        "--data-dir",
+        type=Path,
+        default=Path("orchid-data"),
+        metavar="DIR",
+        help="the server's data directory (default: orchid-data)",
+    )
+    accept.add_argument("--yes", action="store_true", help="do not ask")
+    accept.set_defaults(act=None, whole=_accept)
     check = _action(actions, "check", "check a proof, without a server")
     check.add_argument("file", type=Path, metavar="FILE", help="a .tlog-proof")
     check.add_argument("--key", required=True, metavar="KEY", help="the verifier key, or its file")
-    check.set_defaults(act=None)
+    check.set_defaults(act=None, whole=_check)
 
 
 def _action(actions: Any, name: str, words: str) -> argparse.ArgumentParser:
@@ -91,7 +103,7 @@ def _action(actions: Any, name: str, words: str) -> argparse.ArgumentParser:
 def run(chosen: argparse.Namespace) -> int:
     try:
         if chosen.act is None:
-            _check(chosen)
+            chosen.whole(chosen)
         else:
             asyncio.run(_run(chosen))
     except (LogRefused, ProofRefused, NoteRefused) as refusal:
@@ -180,6 +192,30 @@ def _check(chosen: argparse.Namespace) -> None:
     head = proof.opened(verifier_of(chosen.key))
     say(printable(proof.entry.decode(errors="replace")))
     remark(f"it is entry {proof.index} of the {head.size} in {head.origin}")
+
+
+def _accept(chosen: argparse.Namespace) -> None:
+    """Rename the stored checkpoint, which the log in the store no longer fits."""
+    from orchid.ledger.standing import FILE, read_kept
+
+    place = chosen.data_dir / FILE
+    known = read_kept(place)
+    if known is None:
+        raise Complaint(
+            f"there is no checkpoint in {place}: the server knows no other ledger", USAGE
+        )
+    say(f"the server has seen {known.size} entries of {known.origin}, root {known.root.hex()}")
+    remark(
+        "entries after those of the ledger in its store are lost; tell those who keep checkpoints"
+    )
+    if not chosen.yes and not confirmed("accept the ledger in the store as it is?"):
+        raise Complaint("nothing was changed; on a terminal it asks, elsewhere add --yes", USAGE)
+    aside = place.with_name(f"{place.name}.before-{times.now():%Y%m%dT%H%M%SZ}")
+    try:
+        place.rename(aside)
+    except OSError as problem:
+        raise Complaint(f"{place}: {problem.strerror}") from None
+    say(f"accepted; the checkpoint is now {aside}")
 
 
 async def _export(chosen: argparse.Namespace, log: OpenedLog) -> None:

@@ -83,6 +83,7 @@ def run(chosen: argparse.Namespace) -> int:
             f"{directory}. What they revoked works again: find them in the audit log, and revoke "
             "it again"
         )
+    _report_ledger(directory, database)
     if chosen.revoke_tokens and not chosen.dry_run:
         which = found.accounts if chosen.revoke_tokens == ALL else found.deleted_accounts
         revived.revoke(directory / REVOCATIONS, which, datetime.now(UTC))
@@ -134,6 +135,23 @@ def _report_revocations(revoked: list[str], database: Path) -> None:
     if made_since:
         names = ", ".join(key.rpartition("/")[2] for key in made_since)
         say(f"revocations made since, which the server keeps: {names}")
+
+
+def _report_ledger(directory: Path, database: Path) -> None:
+    """Say that the ledger goes back; the server then signs nothing until that is accepted."""
+    from orchid.ledger import places
+    from orchid.ledger.standing import read_kept
+    from orchid.store.sqlite import restore as sqlite_restore
+    from orchid.tlog.checkpoints import Checkpoint
+
+    known = read_kept(directory / CHECKPOINT)
+    note = sqlite_restore.value_of(database, places.HEAD)
+    size = Checkpoint.claimed(note).size if note else 0
+    if known is not None and known.size > size:
+        remark(
+            f"the ledger goes back from {known.size} to {size} entries. The server signs it again "
+            f"when you have run: orchid ledger accept --data-dir {directory}"
+        )
 
 
 def _restore_file(source: Path, target: Path) -> None:

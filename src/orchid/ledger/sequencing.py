@@ -39,7 +39,7 @@ from orchid.store.interface import (
 )
 from orchid.tlog import tiles
 from orchid.tlog.checkpoints import Checkpoint
-from orchid.tlog.merkle import HASH_SIZE, leaf_hashes
+from orchid.tlog.merkle import EMPTY_ROOT, HASH_SIZE, leaf_hashes
 from orchid.tlog.notes import NoteRefused, NoteSigner
 from orchid.tlog.tiles import FULL, BadTile, Edge, Tile
 
@@ -81,8 +81,16 @@ class Sequencer:
     `origin` names a log that is yet to begin; one that has begun keeps its name.
     """
 
-    def __init__(self, store: Store, key: Ed25519PrivateKey, origin: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        key: Ed25519PrivateKey,
+        origin: str,
+        check: Callable[[Checkpoint], Awaitable[None]] | None = None,
+    ) -> None:
+        """`check`: raises LedgerBroken if the log with this head must not be continued."""
         self._store = store
+        self._check = check
         self._key = key
         self._origin = origin
         self._end: _End | None = None
@@ -197,6 +205,8 @@ class Sequencer:
         if self._end:
             return self._end  # if another server has moved the head since, the commit conflicts
         head = await _one(self._store, places.HEAD)
+        if self._check is not None:
+            await self._check(_claimed(head))
         if head is None:
             return _End(NoteSigner(self._origin, self._key), ABSENT, Edge(0), {}, [])
         try:
@@ -268,6 +278,14 @@ def _with(
     changes = [Change(first.key, whole, first.revision)]
     changes += [Change(record.key, None, record.revision) for record in others]
     return [] if full else [Record(first.key, whole, ABSENT)], changes
+
+
+def _claimed(head: Record | None) -> Checkpoint:
+    """The checkpoint in a record; that of an empty log if there is none."""
+    try:
+        return Checkpoint.claimed(head.value) if head else Checkpoint("", 0, EMPTY_ROOT)
+    except NoteRefused as refusal:
+        raise LedgerBroken(str(refusal)) from None
 
 
 async def _one(store: Store, key: str) -> Record | None:

@@ -1,9 +1,10 @@
-"""How the ledger stands: how long it is, whether entries wait for it, whether it only ever grew.
+"""State of the ledger: its length, how long entries wait, and whether it only ever grew.
 
-Start with `LedgerStanding.look`, which `run` repeats. A server keeps the newest checkpoint that it
-has seen in a file of its own, beside what a backup brings back. So it notices when the log in the
-store is no longer the one that it knew: rolled back, or written anew. It tells, by metrics and in
-the log file, and changes nothing; removing the file makes it forget.
+Start with `LedgerStanding.look`, which `run` repeats. A server stores the newest checkpoint that it
+has seen in a file, beside what a backup brings back. So it notices when the log in the store is no
+longer the one that it knew: rolled back, or rewritten. It reports that by metrics and in its log,
+and `refuse_rolled_back` keeps the sequencer from signing, until an operator removes the file with
+`orchid ledger accept`.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from typing import Final
 from orchid.credentials.files import write_private
 from orchid.ledger import places
 from orchid.ledger.reading import StoredLog
+from orchid.ledger.sequencing import LedgerBroken
 from orchid.metrics import Gauge
 from orchid.store.interface import Store, StoreError
 from orchid.tlog.audit import LogRefused, require_growth
@@ -39,6 +41,7 @@ class LedgerStanding:
         self._kept = kept
         self._now = now
         self._known: Checkpoint | None = None
+        self._had_file = False
         self._told = ""
         self.entries = Gauge("orchid_ledger_entries", "Entries in the signed log.")
         self.waiting = Gauge(
@@ -72,7 +75,7 @@ class LedgerStanding:
         note = await self._log.checkpoint()
         head = Checkpoint.claimed(note) if note else Checkpoint("", 0, EMPTY_ROOT)
         self.entries.set(head.size)
-        known = self._known or await asyncio.to_thread(read_kept, self._kept)
+        known = await self._last_known()
         if known is not None and not await self._has_grown(known, head):
             return
         self.rolled_back.set(0)
@@ -80,6 +83,17 @@ class LedgerStanding:
             if keeps and head != known:
                 await asyncio.to_thread(keep, self._kept, note)
             self._known = head
+
+    async def _last_known(self) -> Checkpoint | None:
+        """The newest checkpoint that was seen: that of the file, if there is one.
+
+        An operator who accepts the log as it is removes the file (`orchid ledger accept`).
+        """
+        kept = await asyncio.to_thread(read_kept, self._kept)
+        if kept is None and self._had_file:
+            self._known = None
+        self._had_file = kept is not None
+        return kept or self._known
 
     async def _longest_wait(self) -> float:
         oldest = (await self._store.read(places.PENDING, limit=1)).records
@@ -98,6 +112,28 @@ class LedgerStanding:
             self._told = str(refusal)
             return False
         return True
+
+
+async def refuse_rolled_back(store: Store, kept: Path, head: Checkpoint) -> None:
+    """Raise LedgerBroken if the log does not begin with the one of the stored checkpoint."""
+    known = await asyncio.to_thread(read_kept, kept)
+    if known is None:
+        return
+    try:
+        await require_growth(StoredLog(store), known, head)
+    except LogRefused as refusal:
+        raise LedgerBroken(
+            f"{refusal}. Entries wait and nothing is signed until an operator decides: restore the "
+            f"log, or accept it as it is with: orchid ledger accept --data-dir {kept.parent}"
+        ) from None
+
+
+async def keep_newest(store: Store, kept: Path) -> None:
+    """Store the newest checkpoint in the file at a stop, unless the log was rolled back."""
+    note = await StoredLog(store).checkpoint()
+    if note is not None:
+        await refuse_rolled_back(store, kept, Checkpoint.claimed(note))
+        await asyncio.to_thread(keep, kept, note)
 
 
 def read_kept(place: Path) -> Checkpoint | None:

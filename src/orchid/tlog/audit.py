@@ -123,11 +123,18 @@ def bundles_of(size: int) -> list[Tile]:
 async def _take(source: LogSource, edge: Edge, tile: Tile, since: Checkpoint | None) -> None:
     """Check one bundle against its tile, and add it to what was computed."""
     first = tile.index * FULL
-    leaves = [leaf_hash(entry) for entry in await bundle_entries(source, tile)]
     hashes = tiles.split(await _tile(source, Tile(0, tile.index, tile.width)))
-    for place, (leaf, expected) in enumerate(zip(leaves, hashes, strict=True)):
-        if leaf != expected:
-            raise LogRefused(f"entry {first + place} does not fit its hash in the log")
+    leaves = [leaf_hash(entry) for entry in await _available_entries(source, tile)]
+    for place, expected in enumerate(hashes):
+        found = leaves[place] if place < len(leaves) else None
+        if found == expected:
+            continue
+        if len(leaves) < tile.width and (found is None or found in hashes[place + 1 :]):
+            count = f"{tile.path} has {len(leaves)} of {tile.width} entries"
+            raise LogRefused(f"entry {first + place} is missing: {count}")
+        raise LogRefused(f"entry {first + place} does not fit its hash in the log")
+    if len(leaves) > tile.width:
+        raise LogRefused(f"{tile.path} has {len(leaves)} entries instead of {tile.width}")
     cut = since.size - first if since and 0 < since.size - first <= tile.width else 0
     grown = edge.append(leaves[:cut]) if cut else {}
     _check_since(edge, since)
@@ -164,15 +171,37 @@ async def _check_tile(source: LogSource, tile: Tile, expected: bytes) -> None:
 
 async def bundle_entries(source: LogSource, tile: Tile) -> list[bytes]:
     """The entries in a bundle; raises LogRefused unless there are as many as there must be."""
-    data = await source.tile(tile)
-    try:
-        found = tiles.unbundle(data or b"")
-    except BadTile as problem:
-        raise LogRefused(f"{tile.path}: {problem}") from None
+    found = _unbundled(tile, await source.tile(tile) or b"")
     if len(found) != tile.width:
         first = tile.index * FULL + len(found)
         raise LogRefused(f"entry {first} is missing: {tile.path} has {len(found)} entries")
     return found
+
+
+async def _available_entries(source: LogSource, tile: Tile) -> list[bytes]:
+    """The entries in a bundle, as many as there are: a shorter one is read by smaller widths."""
+    if (data := await source.tile(tile)) is not None:
+        return _unbundled(tile, data)
+    least, most, data = (
+        0,
+        tile.width,
+        b"",
+    )  # the log has a bundle of the first width, not the second
+    while most - least > 1:
+        width = (least + most) // 2
+        found = await source.tile(Tile(ENTRIES, tile.index, width))
+        if found is None:
+            most = width
+        else:
+            least, data = width, found
+    return _unbundled(tile, data)
+
+
+def _unbundled(tile: Tile, data: bytes) -> list[bytes]:
+    try:
+        return tiles.unbundle(data)
+    except BadTile as problem:
+        raise LogRefused(f"{tile.path}: {problem}") from None
 
 
 async def _tile(source: LogSource, tile: Tile) -> bytes:

@@ -2,11 +2,29 @@
 
 import asyncio
 import json
+from typing import Any
 
 from orchid.ledger import places
 from orchid.ledger.known_keys import note_keys
+from orchid.store.interface import Page
 from orchid.store.memory import MemoryStore
 from tests.unit.ledger.logs import NOW
+
+
+class ReadTogether(MemoryStore):
+    """A store that answers the first two reads only when both have been made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._both = asyncio.Barrier(2)
+        self._reads = 0
+
+    async def read(self, *args: Any, **options: Any) -> Page:
+        page = await super().read(*args, **options)
+        self._reads += 1
+        if self._reads <= self._both.parties:
+            await self._both.wait()
+        return page
 
 
 async def told(store: MemoryStore) -> list[tuple[str, str]]:
@@ -37,3 +55,16 @@ async def test_servers_that_start_at_once_tell_once() -> None:
     await asyncio.gather(*(note_keys(store, "token-key", keys, NOW) for _ in range(5)))
 
     assert await told(store) == [("token-key.made", "one")]
+
+
+async def test_servers_that_start_at_once_with_different_keys_tell_of_each() -> None:
+    """A server whose commit lost the race looks again: its key is announced too."""
+    store = ReadTogether()
+
+    await asyncio.gather(
+        note_keys(store, "token-key", {"one": {}}, NOW),
+        note_keys(store, "token-key", {"two": {}}, NOW),
+    )
+
+    made = [key for type_, key in await told(store) if type_ == "token-key.made"]
+    assert made == ["one", "two"]

@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 
 from orchid.ledger import places
-from orchid.ledger.standing import LedgerStanding, read_kept
+from orchid.ledger.reading import StoredLog
+from orchid.ledger.sequencing import LedgerBroken, Sequencer
+from orchid.ledger.standing import LedgerStanding, read_kept, refuse_rolled_back
 from orchid.store.interface import ABSENT, Change, Span
 from orchid.store.memory import MemoryStore
-from tests.unit.ledger.logs import NOW, grow, leave_pending
+from orchid.tlog.checkpoints import Checkpoint
+from tests.unit.ledger.logs import KEY, NOW, ORIGIN, grow, leave_pending
 
 
 def standing(store: MemoryStore, directory: Path) -> LedgerStanding:
@@ -114,3 +117,45 @@ async def test_a_log_that_is_gone_is_told(tmp_path: Path) -> None:
 
     assert number(looking.rolled_back) == 1
     assert read_kept(tmp_path / "kept") is None  # another process keeps it
+
+
+async def test_a_log_that_was_rolled_back_is_not_signed_until_that_is_accepted(
+    tmp_path: Path,
+) -> None:
+    """Entries wait meanwhile; when the stored checkpoint is gone, they get their places."""
+    store, restored, kept = MemoryStore(), MemoryStore(), tmp_path / "kept"
+    await grow(store, 0, 5)
+    await standing(store, tmp_path).look(keeps=True)
+    await grow(restored, 0, 3)
+    looking = standing(restored, tmp_path)
+    await looking.look(keeps=True)
+
+    async def check(head: Checkpoint) -> None:
+        await refuse_rolled_back(restored, kept, head)
+
+    cautious = Sequencer(restored, KEY, ORIGIN, check)
+    await leave_pending(restored, 3, 1)
+    with pytest.raises(LedgerBroken, match=r"rolled back.*orchid ledger accept"):
+        await cautious.drain()
+    waiting = await StoredLog(restored).pending()
+    kept.rename(tmp_path / "aside")
+    await cautious.drain()
+    await looking.look(keeps=True)
+
+    assert (waiting, await StoredLog(restored).pending()) == (1, 0)
+    assert (number(looking.rolled_back), number(looking.entries)) == (0, 4)
+
+
+async def test_an_emptied_log_is_not_begun_again(tmp_path: Path) -> None:
+    """A store without a log is the shortest log; what the server knew is longer."""
+    store, kept = MemoryStore(), tmp_path / "kept"
+    await grow(store, 0, 2)
+    await standing(store, tmp_path).look(keeps=True)
+    empty = MemoryStore()
+    await leave_pending(empty, 0, 1)
+
+    async def check(head: Checkpoint) -> None:
+        await refuse_rolled_back(empty, kept, head)
+
+    with pytest.raises(LedgerBroken, match="it had 2 entries and has 0"):
+        await Sequencer(empty, KEY, ORIGIN, check).drain()

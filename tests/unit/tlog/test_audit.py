@@ -91,6 +91,39 @@ async def test_a_log_made_anew_without_the_key_is_refused() -> None:
         await audit.audit(forged, SIGNER.verifier)
 
 
+@pytest.mark.parametrize("removed", [0, 3, 255, 256, 299])
+async def test_an_entry_that_was_removed_is_named(removed: int) -> None:
+    """The others follow without a gap, so the bundle is shorter; it is told which one is gone."""
+    log = DictLog(300)
+    index = removed // 256
+    tile = next(one for one in log.tiles if (one.level, one.index) == (ENTRIES, index))
+    left = log.contents[index * 256 : index * 256 + tile.width]
+    del left[removed % 256]
+    log.tiles[tile] = tiles.bundle(left)
+
+    with pytest.raises(LogRefused, match=f"entry {removed} is missing"):
+        await audit.audit(log, SIGNER.verifier)
+
+
+async def test_an_entry_too_many_is_refused() -> None:
+    """A bundle has as many entries as the log says."""
+    log = DictLog(10)
+    log.tiles[Tile(ENTRIES, 0, 10)] += tiles.bundle([b"one more"])
+
+    with pytest.raises(LogRefused, match="has 11 entries instead of 10"):
+        await audit.audit(log, SIGNER.verifier)
+
+
+async def test_a_full_tile_above_the_entries_is_checked() -> None:
+    """Of 65,536 entries, the tile of level 1 is full; others read it for their proofs."""
+    log = DictLog(256 * 256)
+    assert await audit.audit(log, SIGNER.verifier) == log.head
+    log.flip(Tile(1, 0), 33)
+
+    with pytest.raises(LogRefused, match=r"tile/1/000 does not fit the entries 256 to 511"):
+        await audit.audit(log, SIGNER.verifier)
+
+
 async def test_a_missing_entry_or_tile_is_named() -> None:
     """What was cut off is told by where it should begin."""
     log = DictLog(10)

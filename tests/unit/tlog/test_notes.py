@@ -172,3 +172,15 @@ def test_what_is_no_proof_file_is_refused(data: bytes) -> None:
     """Malformed and oversized files are refused by name."""
     with pytest.raises(ProofRefused):
         ProofFile.parse(data)
+
+
+def test_a_second_spelling_of_a_signature_is_refused() -> None:
+    """Bits after the last byte are zero: otherwise one signature would have several notes."""
+    note = SIGNER.signed("text\n")
+    assert note.endswith(b"=\n")  # 68 bytes: the last digit has two bits to spare
+    digit = note[-3:-2].decode()
+    digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    other = note[:-3] + digits[digits.index(digit) + 1].encode() + note[-2:]
+
+    with pytest.raises(NoteRefused, match="one right form"):
+        SIGNER.verifier.opened(other)

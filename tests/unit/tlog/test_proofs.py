@@ -136,3 +136,13 @@ def test_a_log_was_never_longer_than_it_is() -> None:
     """Asking for consistency with a longer log is a mistake of the caller."""
     with pytest.raises(ValueError, match="never one of 4"):
         proofs.consistency(4, 3)
+
+
+def test_an_inclusion_proof_that_is_too_short_is_refused() -> None:
+    """An inner hash is no entry: without the length it would pass as one of a longer log."""
+    leaves = [leaf_hash(entry) for entry in (b"a", b"b", b"c", b"d")]
+    left, root = tree_hash(leaves[:2]), tree_hash(leaves)
+
+    for inner, proof in ((root, []), (left, [tree_hash(leaves[2:])])):
+        with pytest.raises(ProofRefused, match="too short"):
+            check_inclusion(inner, 0, 4, proof, root)

@@ -25,7 +25,6 @@ from orchid.commands.terminal.connection import CommandRefused, ServerConnection
 from orchid.commands.terminal.kubeconfig_file import FoundKubeconfig
 from orchid.commands.terminal.output import Complaint
 from orchid.credentials import keys
-from orchid.ledger.standing import FILE as KEPT
 from orchid.tlog.checkpoints import Checkpoint
 from orchid.version import __version__
 
@@ -185,8 +184,9 @@ def ledger(here: Installation) -> Asked:
         if found.get("rolled_back"):
             yield wrong(
                 "the ledger is not the one that the server knew: rolled back, or rewritten",
-                f"was a backup restored? tell those who keep checkpoints, then remove "
-                f"{here.files.path / KEPT}; else ask who changed the store",
+                f"it signs nothing until you decide. Was a backup restored? tell those who keep "
+                f"checkpoints, then: orchid ledger accept --data-dir {here.files.path}; else ask "
+                "who changed the store",
             )
         if waits > LONGEST_WAIT:
             yield wrong(

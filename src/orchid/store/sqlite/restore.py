@@ -64,6 +64,13 @@ def missing_in(path: Path, keys: Iterable[str]) -> list[str]:
         return [key for key in keys if not db.execute(asked, (key,)).get]
 
 
+def value_of(path: Path, key: str) -> bytes | None:
+    """The value of a key in a data file; None if it has none."""
+    with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as db:
+        found = db.execute(_VALUES, (key, key + "\0")).fetchone()
+        return bytes(found[1]) if found else None
+
+
 def uids(path: Path, prefixes: Iterable[str]) -> dict[str, bytes]:
     """The uid of each object below some prefixes, by key; empty if its value is encrypted."""
     try:
@@ -175,4 +182,5 @@ __all__ = [
     "restore",
     "uids",
     "uids_if_readable",
+    "value_of",
 ]
