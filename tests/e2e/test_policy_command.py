@@ -124,6 +124,8 @@ def test_a_policy_file_is_tried_on_what_was_decided(person: Person) -> None:
     typed = ("policy", "test", str(file), "--since")
 
     told = json.loads(person.types(*typed, "1h", "-o", "json", code=1).stdout)
+    file.write_text(file.read_text().replace("otherwise: deny", "otherwise: leave"))
+    left = json.loads(person.types(*typed, "1h", "-o", "json", code=1).stdout)
     shown = person.types(*typed, "1h", code=1).stdout
     both = person.types(*typed, "1h", "--request", "x.csr", code=2)
 
@@ -136,7 +138,10 @@ def test_a_policy_file_is_tried_on_what_was_decided(person: Person) -> None:
         one for one in told["counts"] if (one["was"], one["outcome"]) == ("Approved", "Approve")
     ]
     assert kept[0]["count"] >= 1
-    assert "1 denied would be approved" in shown
+    assert ("other-six", "Leave") in {(one["name"], one["outcome"]) for one in left["changed"]}
+    assert "approved would be denied: 0, approved would be left: " in shown
+    assert "approved would be left: 0" not in shown
+    assert "denied would be approved: 1" in shown
     assert "not allowed with" in both.stderr
 
 

@@ -16,7 +16,8 @@ from orchid.commands.terminal.output import REFUSED, Cell, say, table, tell
 
 APPROVED, DENIED = "Approved", "Denied"
 WOULD_BE = {"Approve": "approved", "Deny": "denied", "Leave": "left"}
-OTHERWISE = {(APPROVED, "Deny"), (DENIED, "Approve")}  # the opposite of what was decided
+# Decisions that the policy would change; a denied request that is left is still not approved.
+CHANGED = {(APPROVED, "Deny"), (APPROVED, "Leave"), (DENIED, "Approve")}
 VERSION = "v1alpha1"
 
 Review = Callable[[Json], Json]
@@ -38,7 +39,7 @@ def tried(chosen: argparse.Namespace, server: ServerConnection, terms: Json, rev
         status = review({**one.source, "policy": terms})
         outcome = status["outcome"] if _selected(status) else ""
         counts[one.was, outcome] += 1
-        if (one.was, outcome) in OTHERWISE:
+        if (one.was, outcome) in CHANGED:
             told = {"name": one.name, "was": one.was, "outcome": outcome}
             changed.append({**told, "message": status.get("message") or ""})
     if not tell(chosen.output, {"counts": _plain(counts), "changed": changed}):
@@ -81,9 +82,11 @@ def _plain(counts: Counter[tuple[str, str]]) -> list[Json]:
 
 
 def _show(counts: Counter[tuple[str, str]], changed: list[Json]) -> None:
-    total = counts.total()
-    lost, won = counts[APPROVED, "Deny"], counts[DENIED, "Approve"]
-    say(f"{lost} approved would be denied, {won} denied would be approved, of {total} decisions")
+    denied, left, won = (counts[change] for change in sorted(CHANGED))
+    say(
+        f"of {counts.total()} decisions: approved would be denied: {denied}, "
+        f"approved would be left: {left}, denied would be approved: {won}"
+    )
     rows: list[tuple[object, ...]] = [
         (was.lower(), WOULD_BE.get(outcome, "not spoken of"), count)
         for (was, outcome), count in sorted(counts.items())
