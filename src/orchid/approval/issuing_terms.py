@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, Final
 
-from orchid.credentials import profiles
+from orchid.credentials import certificates, profiles
+from orchid.credentials.issuer_limits import limits_of
 from orchid.credentials.names import SUBJECT_PARTS
 from orchid.credentials.profiles import ALTERNATIVE_NAMES, MINIMUM_LIFETIME, Profile
+from orchid.credentials.refusals import Refusal
 from orchid.credentials.usages import ALL_USAGES
 from orchid.wire.fields import FieldError, Path, duplicate, invalid, unsupported
 from orchid.wire.options import seconds_of
@@ -83,9 +85,12 @@ def with_default_terms(terms: IssuingTerms, duration: str) -> IssuingTerms:
     )
 
 
-def profile_of(signer_name: str, terms: IssuingTerms) -> Profile:
-    """What the signer permits, as the signing controller applies it."""
-    return profiles.own_authority(
+def profile_of(signer_name: str, terms: IssuingTerms, chain: str = "") -> Profile:
+    """What the signer permits by its terms and by the limits of its certificate chain, in PEM.
+
+    Approval and signing use the same profile, so that nothing is approved that is not signed.
+    """
+    made = profiles.own_authority(
         signer_name,
         usages=terms.usages,
         names=terms.names,
@@ -96,6 +101,10 @@ def profile_of(signer_name: str, terms: IssuingTerms) -> Profile:
         reserved_groups=(MASTERS,),
         wildcards=terms.wildcards,
     )
+    try:
+        return made.within(limits_of(certificates.parse_blocks(chain.encode()))) if chain else made
+    except Refusal:
+        return made  # the chain comes from a status; nothing is signed under an unreadable one
 
 
 def listed_errors(terms: IssuingTerms, path: Path) -> Iterator[FieldError]:

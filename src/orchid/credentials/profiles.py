@@ -17,8 +17,10 @@ from datetime import timedelta
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from orchid.credentials.authority_keys import ML_DSA_65
+from orchid.credentials.issuer_limits import IssuerLimits
 from orchid.credentials.names import SUBJECT_PARTS, Named, has_control_characters, reserved_among
 from orchid.credentials.refusals import NotPermitted
 from orchid.credentials.signing_request import SigningRequest
@@ -59,6 +61,14 @@ class Profile(msgspec.Struct, frozen=True):
     max_duration: timedelta = timedelta.max
     default_duration: timedelta = timedelta.max
     fits_usages: bool = False  # whether usages that the key cannot serve are omitted
+    limits: IssuerLimits | None = None  # of the certificates above
+
+    def within(self, limits: IssuerLimits | None) -> "Profile":
+        """The same rules under an authority whose chain has limits."""
+        if limits is None:
+            return self
+        usual = tuple(usage for usage in self.usual_usages if limits.permits_usage(usage))
+        return replace(self, limits=limits, usual_usages=usual)
 
     def check(self, request: Named, usages: Sequence[str]) -> None:
         """Return if the signer may sign this; raise NotPermitted with the first reason."""
@@ -75,6 +85,8 @@ class Profile(msgspec.Struct, frozen=True):
             _refuse_bad_email(address)
         for uri in request.uris:
             _refuse_bad_uri(uri)
+        if self.limits is not None:
+            self.limits.check(request, usages)
 
     def usages(self, requested: Sequence[str]) -> Sequence[str]:
         """Give the usages of a certificate: as asked, else those that this signer usually gives."""

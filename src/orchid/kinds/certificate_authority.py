@@ -281,7 +281,8 @@ def with_defaults(new: CertificateAuthority) -> CertificateAuthority:
 
 def profile(authority: CertificateAuthority) -> Profile:
     """What the authority permits, as the signing controller applies it."""
-    return profile_of(authority.spec.signer_name, authority.spec.issues)
+    spec, chain = authority.spec, authority.status.certificate
+    return profile_of(spec.signer_name, spec.issues, chain)
 
 
 def certificate_changes(
