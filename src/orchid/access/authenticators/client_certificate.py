@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from orchid.access.authenticators.audiences import with_group
+from orchid.access.cross_site import refuse_cross_site
 from orchid.access.revocations import Revocations
 from orchid.clock import Clock
 from orchid.credentials.certificates import Identity, identify
@@ -134,4 +135,5 @@ class ClientCertificateAuthenticator:
         proven = await self._proof.prove(presented)
         if proven is None or not proven.identity.user:
             return None
+        refuse_cross_site(presented)
         return proven.authenticated
