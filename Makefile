@@ -84,8 +84,10 @@ removals: .venv/.installed-dev
 	$(BIN)/python -m tests.removals.run --rounds $(ROUNDS) --workers 2 $(ARGS)
 
 # Input that nobody thought of, so many minutes in all: make fuzz MINUTES=10
+# Then new examples for every property test, which the tests themselves repeat.
 fuzz: .venv/.installed-dev
 	$(BIN)/python -m tests.fuzz.run --minutes $(MINUTES) $(ARGS)
+	ORCHID_HYPOTHESIS=search $(BIN)/python -m pytest -q -m hypothesis tests/unit tests/api tests/security
 
 # Small mistakes in critical lines, one at a time, and whether the tests notice; half an hour or so.
 # Mistakes that nobody chose: make mutants ARGS='--random 40 --seed 7 --minutes 20'

@@ -34,12 +34,16 @@ PAUSE = 0.05
 APPROVED = {"type": "Approved", "status": "True", "reason": "Faults"}
 
 
+REVOKED = ("certificate", "token", "account", "authority")
+
+
 class Told(NamedTuple):
     """A sort of thing that the ledger tells of: where it is stored, and the types of entries."""
 
     what: str
     stored: Span
     types: frozenset[str]
+    ended: frozenset[str] = frozenset()  # types of entries about its removal
 
 
 TOLD = (
@@ -52,7 +56,8 @@ TOLD = (
     Told(
         "revocation",
         Span.prefix("identity/credentialrevocations/"),
-        frozenset({"certificate.revoked", "token.revoked", "account.revoked"}),
+        frozenset(f"{what}.revoked" for what in REVOKED),
+        frozenset(f"{what}.released" for what in REVOKED),
     ),
 )
 
@@ -62,17 +67,16 @@ class Decisions:
 
     def __init__(self, ways: Sequence[Way]) -> None:
         self._ways = itertools.cycle(ways)
+        self._numbers = itertools.count()
         self.acknowledged: set[str] = set()  # uids of requests whose approval was answered
         self.improper: list[str] = []  # answers that no fault excuses
 
     async def run(self, stop: asyncio.Event) -> None:
         asked = base64.b64encode(samples.request()).decode()
         spec = {"request": asked, "signerName": SIGNER, "usages": ["client auth"]}
-        for number in itertools.count():
-            if stop.is_set():
-                return
+        while not stop.is_set():
             with contextlib.suppress(Lost):
-                await self._decide(f"faults-{number}", spec)
+                await self._decide(f"faults-{next(self._numbers)}", spec)
             await asyncio.sleep(PAUSE)
 
     async def _decide(self, name: str, spec: dict[str, Any]) -> None:
@@ -113,16 +117,20 @@ async def ledger_violations(
             Counter(one["object"] for one in entries_there if one["type"] in each.types),
             {object_seal(uid) for uid in await _there(store, each)},
             {object_seal(uid) for uid in acknowledged.get(each.what, ())},
+            {one["object"] for one in entries_there if one["type"] in each.ended},
         )
     ]
 
 
-def _wrong(what: str, told: Counter[str], there: set[str], acknowledged: set[str]) -> Iterator[str]:
+def _wrong(
+    what: str, told: Counter[str], there: set[str], acknowledged: set[str], ended: set[str]
+) -> Iterator[str]:
     """How entries and what they tell of, both by the seal of a uid, do not fit each other."""
     yield from (f"{count} entries tell of one {what}" for count in told.values() if count > 1)
     yield from (f"a stored {what} has no entry" for _ in there - told.keys())
-    yield from (f"an entry tells of {what}s that were not" for _ in told.keys() - there)
-    yield from (f"an acknowledged {what} is lost" for _ in acknowledged - there)
+    yield from (f"an entry tells of {what}s that were not" for _ in told.keys() - there - ended)
+    yield from (f"an acknowledged {what} is lost" for _ in acknowledged - there - ended)
+    yield from (f"an entry says that a stored {what} was removed" for _ in ended & there)
 
 
 async def _logged(store: Store, data: Path) -> AsyncIterator[Any]:

@@ -8,19 +8,25 @@ is started again, and is ready before the next.
 A full disk is one: a file takes all the room (or, where no small disk could be mounted, no file
 may grow). A slow disk is played: whoever owns the data is stopped and let go again, many times a
 second, so that whatever it has begun takes long. Clocks jump by an hour, in either direction.
+
+Three faults come with operations of their own (`Clients`): revocations are changed while no
+controller runs, right after the leader of the controllers was killed, and between a backup and its
+restore. Restores are for SQLite only: a restored etcd forgets the revocations since its snapshot,
+as docs/revocation.md says, because no file beside it has them.
 """
 
 import asyncio
 import os
 import random
+import re
 import resource
 import signal
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import suppress
-from typing import Any, NamedTuple
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any, NamedTuple, Protocol
 
 from tests.e2e.worker_processes import children, parent_of
-from tests.faults.systems import Machine, ServerOnSQLite, ServersOnEtcd, System
+from tests.faults.systems import CONTROLLERS, Machine, ServerOnSQLite, ServersOnEtcd, System
 from tests.unit.store.etcd_process import Member
 
 LONGEST_PAUSE, LONGEST_HOLD = 1.5, 8.0
@@ -28,6 +34,8 @@ MOST_KEPT = 30  # revisions that a compaction leaves
 STOPPED_SECONDS, GOING_SECONDS = 0.03, 0.01  # of a slow disk
 JUMP_SECONDS, SEEN_SECONDS = 3600, 1.2
 SMALLEST_FILE = 64 << 10  # bytes that a file may have where a disk cannot be filled
+CONTROLLERS_STARTED = re.compile(r"workers\.started role=controllers pid=(\d+)")
+ELECTED = re.compile(r"leader\.elected identity=(\S+)")
 
 Strike = Callable[[int, float], Coroutine[Any, Any, None]]
 
@@ -53,16 +61,39 @@ def plan(seed: int, kinds: Sequence[str]) -> Iterator[Fault]:
             yield Fault(kind, rng.randrange(1000), hold, pause)
 
 
+class Clients(Protocol):
+    """The clients of a run, as far as faults need them."""
+
+    async def change_revocations(self) -> None:
+        """Lift a hold, put one, and revoke for good."""
+        ...
+
+    def at_rest(self) -> AbstractAsyncContextManager[None]:
+        """Let no client do anything until the block ends."""
+        ...
+
+    async def change_since_backup(self, *, whole_signer: bool) -> None:
+        """Issue certificates, and change revocations, of one certificate or of a whole signer."""
+        ...
+
+    def restored(self) -> None:
+        """Forget what a restore has undone."""
+        ...
+
+
 class Faults:
     """What can befall any system."""
 
-    def __init__(self, system: System) -> None:
+    def __init__(self, system: System, clients: Clients) -> None:
         self._machines = system.machines
+        self._clients = clients
         self.kinds: dict[str, Strike] = {
             "server killed": self._kill_server,
             "server stopped": self._stop_server,
             "server restarted": self._restart_server,
             "clock jump": self._jump_clock,
+            "controllers killed": self._kill_controllers,
+            "controllers off": self._leave_controllers_out,
         }
 
     async def strike(self, fault: Fault) -> None:
@@ -87,6 +118,21 @@ class Faults:
         await asyncio.sleep(hold / 4)
         await asyncio.to_thread(machine.start)
 
+    async def _kill_controllers(self, target: int, hold: float) -> None:
+        raise AssertionError("each system has its own way")
+
+    async def _leave_controllers_out(self, target: int, hold: float) -> None:
+        """Change revocations while every server runs without controllers."""
+        await self._restart_all("")
+        await self._clients.change_revocations()
+        await self._restart_all(CONTROLLERS)
+
+    async def _restart_all(self, controllers: str) -> None:
+        for machine in self._machines:
+            await asyncio.to_thread(machine.stop)
+        for machine in self._machines:
+            await asyncio.to_thread(machine.start, controllers)
+
     async def _jump_clock(self, target: int, hold: float) -> None:
         clock = self._machine(target).clock
         clock.set(JUMP_SECONDS if target % 2 else -JUMP_SECONDS)
@@ -98,10 +144,15 @@ class Faults:
 class SQLiteFaults(Faults):
     """What can befall the process that owns the file, and its workers."""
 
-    def __init__(self, system: ServerOnSQLite) -> None:
-        super().__init__(system)
+    def __init__(self, system: ServerOnSQLite, clients: Clients) -> None:
+        super().__init__(system, clients)
+        self._system = system
         self._disk = system.file_disk
-        self.kinds |= {"full disk": self._fill_disk, "slow disk": self._slow_disk}
+        self.kinds |= {
+            "full disk": self._fill_disk,
+            "slow disk": self._slow_disk,
+            "backup restored": self._restore,
+        }
         if system.workers > 1:
             self.kinds |= {
                 "parent killed": self._kill_parent,
@@ -112,6 +163,29 @@ class SQLiteFaults(Faults):
     def _worker(self, target: int) -> int | None:
         workers = sorted(children(self._machine(0).running))
         return workers[target % len(workers)] if workers else None
+
+    async def _kill_controllers(self, target: int, hold: float) -> None:
+        """Kill the process that runs the controllers: a child of its own, or the server."""
+        machine = self._machine(target)
+        children_of_controllers = CONTROLLERS_STARTED.findall(machine.running.log_text())
+        if not children_of_controllers:
+            await self._kill_server(target, hold)
+            return
+        with suppress(ProcessLookupError):
+            os.kill(int(children_of_controllers[-1]), signal.SIGKILL)
+        await self._clients.change_revocations()
+        await asyncio.sleep(hold / 4)
+
+    async def _restore(self, target: int, hold: float) -> None:
+        """Put a backup into place that is older than some revocations."""
+        machine = self._machine(target)
+        async with self._clients.at_rest():
+            copy = await self._system.back_up()
+            await self._clients.change_since_backup(whole_signer=bool(target % 2))
+            await asyncio.to_thread(machine.stop)
+            await self._system.restore(copy)
+            await asyncio.to_thread(machine.start)
+            self._clients.restored()
 
     async def _kill_parent(self, target: int, hold: float) -> None:
         """Its workers find out by themselves; the next one can listen only once they have gone."""
@@ -153,8 +227,8 @@ class SQLiteFaults(Faults):
 class EtcdFaults(Faults):
     """What can befall several servers and the members of their etcd."""
 
-    def __init__(self, system: ServersOnEtcd) -> None:
-        super().__init__(system)
+    def __init__(self, system: ServersOnEtcd, clients: Clients) -> None:
+        super().__init__(system, clients)
         self._system = system
         self._cluster = system.cluster
         self.kinds |= {
@@ -177,6 +251,16 @@ class EtcdFaults(Faults):
             if leader is not None:
                 return leader
             await asyncio.sleep(0.05)
+
+    async def _kill_controllers(self, target: int, hold: float) -> None:
+        """Kill the server whose controllers lead; another takes over when the Lease has expired."""
+        elected = [ELECTED.findall(machine.running.log_text()) for machine in self._machines]
+        holder = await self._system.leading_controllers()
+        leading = next((n for n, each in enumerate(elected) if holder in each), target)
+        self._machine(leading).kill()
+        await self._clients.change_revocations()
+        await asyncio.sleep(hold / 4)
+        await asyncio.to_thread(self._machine(leading).start)
 
     async def _kill_member(self, target: int, hold: float) -> None:
         await self._kill(self._member(target), hold)

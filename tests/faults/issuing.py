@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cryptography.hazmat.primitives import serialization
 
@@ -32,6 +32,16 @@ WHO = "/apis/authentication.orch.io/v1/selfsubjectreviews"
 PAUSE = 0.05
 PATIENCE = 15.0  # seconds for a certificate: when a leader is killed, the next one waits for long
 UNAUTHORIZED, NOT_FOUND = 401, 404
+
+
+class Issued(NamedTuple):
+    """A certificate that a client received."""
+
+    name: str  # of the request
+    signer: str
+    chain: bytes
+    facts: IssuedFacts
+
 
 Certified = Callable[[bytes], AbstractAsyncContextManager[Sequence[Way]]]
 """Gives a way to every server for whoever has a certificate, by its chain."""
@@ -51,6 +61,7 @@ class Issuing:
         self._numbers = itertools.count()
         self.issued: set[str] = set()  # numbers of certificates that were handed out
         self.revoked: set[str] = set()  # uids of revocations that were acknowledged
+        self.finished: list[Issued] = []  # those that were revoked, with acknowledgement
         self.accepted = 0  # certificates that were accepted before they were revoked
         self.improper: list[str] = []
 
@@ -64,25 +75,31 @@ class Issuing:
             await asyncio.sleep(PAUSE)
 
     async def _issue_and_revoke(self, name: str, stop: asyncio.Event) -> None:
-        chain = await self._handed_out(name, stop)
-        facts = IssuedReader().read(chain)
-        self.issued.add(facts.serial)
-        await self._look_for(facts)
-        async with self._certified(chain) as callers:
+        made = await self.new_certificate(name, stop)
+        async with self._certified(made.chain) as callers:
             accepted = await self._asked(callers)
-            answer = await self._done("POST", REVOCATIONS, revocation(name, facts))
+            answer = await self._done("POST", REVOCATIONS, revocation(name, made.facts))
             self.revoked.add(answer["metadata"]["uid"])
+            self.finished.append(made)
             for status in await self._asked(callers):
                 if status != UNAUTHORIZED and status not in OPEN:
                     text = f"{status} was answered to {name} after its certificate was revoked"
                     self.improper.append(text)
         self.accepted += any(status in DONE for status in accepted)
 
-    async def _handed_out(self, name: str, stop: asyncio.Event) -> bytes:
+    async def new_certificate(self, name: str, stop: asyncio.Event, signer: str = SIGNER) -> Issued:
+        """A new certificate, which is in the inventory; raises NotDone, Lost."""
+        chain = await self._handed_out(name, stop, signer)
+        made = Issued(name, signer, chain, IssuedReader().read(chain))
+        self.issued.add(made.facts.serial)
+        await self._look_for(made.facts)
+        return made
+
+    async def _handed_out(self, name: str, stop: asyncio.Event, signer: str) -> bytes:
         """The certificate of a new request, as soon as any server shows it."""
         spec = {
             "request": base64.b64encode(samples.request(name)).decode(),
-            "signerName": SIGNER,
+            "signerName": signer,
             "usages": ["client auth"],
         }
         body: dict[str, Any] = {"metadata": {"name": name}, "spec": spec}

@@ -29,6 +29,7 @@ ASKED = f"{CORE}/serviceaccounts"
 RULE = {"verbs": ["list"], "apiGroups": [""], "resources": ["serviceaccounts"]}
 FORBIDDEN = 403
 PAUSE = 0.05
+ASKED_AGAIN = 6
 
 
 class Removal(NamedTuple):
@@ -60,6 +61,9 @@ class Rights:
     def __init__(self, urls: Sequence[str], token: str) -> None:
         self._urls = urls
         self._token = token
+        self._numbers = itertools.count()
+        self._removals = itertools.cycle(REMOVALS)
+        self._ended: list[tuple[str, str]] = []  # accounts and tokens of theirs that were revoked
         self.removed: Counter[str] = Counter()  # acknowledged, and asked about afterwards
         self.revoked: set[str] = set()  # uids of revocations that were acknowledged
         self.improper: list[str] = []
@@ -68,12 +72,36 @@ class Rights:
         """Take one right away after the other until told to stop, or so many."""
         async with self._callers(self._token) as admins:
             turns = itertools.cycle(admins)
-            for number, removal in enumerate(itertools.cycle(REMOVALS)):
+            for number in itertools.count():
                 if stop.is_set() or number == most:
                     return
                 with suppress(Lost, NotDone):
-                    await self._take_away(removal, f"r{number}", turns)
+                    await self._take_away(next(self._removals), self._name(), turns)
                 await asyncio.sleep(PAUSE)
+
+    def _name(self) -> str:
+        return f"r{next(self._numbers)}"
+
+    async def given(self) -> list[tuple[Removal, str, str]]:
+        """For each way of revoking: an account with a token that is to be revoked later."""
+        async with self._callers(self._token) as admins:
+            turns = itertools.cycle(admins)
+            names = [(removal, self._name()) for removal in REMOVALS if removal.revokes]
+            return [(each, name, await self._given(each, name, turns)) for each, name in names]
+
+    async def revoke(self, tokens: Sequence[tuple[Removal, str, str]]) -> None:
+        async with self._callers(self._token) as admins:
+            for removal, name, token in tokens:
+                await self._revoke(removal, name, token, admins[0])
+
+    async def ask_again(self) -> None:
+        """Present the newest of the revoked tokens once more: none may be accepted."""
+        for name, token in self._ended[-ASKED_AGAIN:]:
+            async with self._callers(token) as callers:
+                for status in await self._asked(callers):
+                    if status in (*DONE, FORBIDDEN):
+                        text = f"{status} was answered to {name} long after its token was revoked"
+                        self.improper.append(text)
 
     async def _take_away(self, removal: Removal, name: str, admins: "itertools.cycle[Way]") -> None:
         token = await self._given(removal, name, admins)
@@ -81,10 +109,7 @@ class Rights:
             if not any(status in DONE for status in await self._asked(callers)):
                 return
             if removal.revokes:
-                body = {"metadata": {"name": name}, "spec": revoked(removal, name, token)}
-                answer = await self._done(next(admins), "POST", removal.collection, body)
-                self.revoked.add(answer["metadata"]["uid"])
-                if not covers(answer["spec"], token):
+                if not await self._revoke(removal, name, token, next(admins)):
                     return  # a clock jumped between the two
             else:
                 await self._done(next(admins), "DELETE", f"{removal.collection}/{name}")
@@ -98,6 +123,16 @@ class Rights:
             else:
                 await self._review_token(name, token, everywhere)
         self.removed[removal.what] += 1
+
+    async def _revoke(self, removal: Removal, name: str, token: str, admin: Way) -> bool:
+        """Revoke a token; say whether the revocation means this token."""
+        body = {"metadata": {"name": name}, "spec": revoked(removal, name, token)}
+        answer = await self._done(admin, "POST", removal.collection, body)
+        self.revoked.add(answer["metadata"]["uid"])
+        meant = covers(answer["spec"], token)
+        if meant:
+            self._ended.append((name, token))
+        return meant
 
     async def _given(self, removal: Removal, name: str, admins: "itertools.cycle[Way]") -> str:
         """Make an account with a right, and give a token of it."""

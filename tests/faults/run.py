@@ -15,7 +15,8 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,7 +26,8 @@ from tests.faults.decisions import Decisions
 from tests.faults.faults import EtcdFaults, Faults, SQLiteFaults, plan
 from tests.faults.history import Commit, History, Outcome
 from tests.faults.issuing import Issuing, over_tls
-from tests.faults.rights import Rights
+from tests.faults.revoking import Revoking
+from tests.faults.rights import Removal, Rights
 from tests.faults.systems import ServerOnSQLite, ServersOnEtcd, System
 from tests.faults.workload import OverTls, Workload
 
@@ -44,11 +46,13 @@ class Report:
     store: str
     seed: int
     history: History
+    only: str = ""  # the faults that were wanted, by a part of their name
     log: list[Commit] = field(default_factory=list)
     removed: Counter[str] = field(default_factory=Counter)  # what rights rested on, acknowledged
     decided: int = 0  # approvals that were acknowledged, each of which the ledger tells of once
     issued: int = 0  # certificates that were seen, each of which is on record
     revoked: int = 0  # those of them that were accepted before, and refused after
+    changed: Counter[str] = field(default_factory=Counter)  # holds and revocations, and checks
     struck: Counter[str] = field(default_factory=Counter)
     missing: dict[str, str] = field(default_factory=dict)
     broken: list[Violation] = field(default_factory=list)
@@ -72,6 +76,7 @@ class Report:
             f"{over} times begun anew",
             f"  ledger: {self.decided} approvals acknowledged",
             f"  certificates: {self.issued} handed out, {self.revoked} accepted and then revoked",
+            f"  holds and revocations: {_counted(self.changed)}",
             f"  rights taken away: {_counted(self.removed)}",
             f"  faults: {_counted(self.struck)}",
             *(f"  not injected: {kind} ({why})" for kind, why in self.missing.items()),
@@ -82,14 +87,12 @@ class Report:
         return "\n".join(lines)
 
 
-def run(store: str, minutes: float, seed: int, keep: Path | None = None) -> Report:
+def run(store: str, minutes: float, seed: int, keep: Path | None = None, only: str = "") -> Report:
     """The whole of it: start, work, strike, stop, judge."""
-    faults: Faults
     system = SYSTEMS[store](minutes)
     try:
         system.start()
-        faults = EtcdFaults(system) if isinstance(system, ServersOnEtcd) else SQLiteFaults(system)
-        report = asyncio.run(_run(system, faults, minutes, Report(store, seed, History())))
+        report = asyncio.run(_run(system, minutes, Report(store, seed, History(), only=only)))
     except BaseException:
         _show_logs(system)
         raise
@@ -106,56 +109,127 @@ def run(store: str, minutes: float, seed: int, keep: Path | None = None) -> Repo
     return report
 
 
-async def _run(system: System, faults: Faults, minutes: float, report: Report) -> Report:
-    report.missing = system.missing
-    token = tokens_by_user()["admin"]
-    ways = [OverTls(url, token) for url in system.urls]
-    workload = Workload(ways, report.history, report.seed)
-    decisions, rights = Decisions(ways), Rights(system.urls, token)
-    issuing = Issuing(ways, over_tls(system.urls, system.directory))
-    stop = asyncio.Event()
-    try:
-        await issuing.run(stop, 1)  # so that there was one, whatever strikes afterwards
-        async with workload.watching():
-            working = asyncio.gather(
-                *(each.run(stop) for each in (workload, decisions, rights, issuing))
-            )
-            try:
-                await _strike(faults, minutes * 60, report)
-            finally:
-                stop.set()
-                await working
-            await workload.look()
-    finally:
-        for way in ways:
+class Crew:
+    """All clients of a run; they work until they rest."""
+
+    def __init__(self, system: System, history: History, seed: int) -> None:
+        token = tokens_by_user()["admin"]
+        certified = over_tls(system.urls, system.directory)
+        self._ways = [OverTls(url, token) for url in system.urls]
+        self.workload = Workload(self._ways, history, seed)
+        self.decisions = Decisions(self._ways)
+        self.rights = Rights(system.urls, token)
+        self.issuing = Issuing(self._ways, certified)
+        self.revoking = Revoking(self._ways, certified, self.issuing, seed)
+        self._tokens: Sequence[tuple[Removal, str, str]] = ()  # to be revoked after a backup
+        self._issued: set[str] = set()  # at the time of a backup
+        self._stop = asyncio.Event()
+        self._working: asyncio.Future[list[None]] | None = None
+
+    def begin(self) -> None:
+        crew = (self.workload, self.decisions, self.rights, self.issuing, self.revoking)
+        self._stop = asyncio.Event()
+        self._working = asyncio.gather(*(each.run(self._stop) for each in crew))
+
+    async def rest(self) -> None:
+        self._stop.set()
+        if self._working is not None:
+            await self._working
+
+    async def prepare(self) -> None:
+        """Some certificates, so that there were some, whatever strikes afterwards."""
+        await self.issuing.run(asyncio.Event(), 1)
+        await self.revoking.prepare()
+
+    async def check(self) -> None:
+        """Compare everything that is said of revocations, now that a fault is healed."""
+        await self.revoking.agree()
+        await self.rights.ask_again()
+
+    async def change_revocations(self) -> None:
+        await self.revoking.change()
+
+    @asynccontextmanager
+    async def at_rest(self) -> AsyncIterator[None]:
+        await self.rest()
+        self._tokens = await self.rights.given()
+        self._issued = set(self.issuing.issued)
+        yield
+        self.begin()
+
+    async def change_since_backup(self, *, whole_signer: bool) -> None:
+        await self.revoking.since_backup(whole_signer=whole_signer)
+        await self.rights.revoke(self._tokens)
+
+    def restored(self) -> None:
+        self.issuing.issued = self._issued
+        self.revoking.restored()
+
+    async def close(self) -> None:
+        for way in self._ways:
             await way.close()
+
+
+async def _run(system: ServerOnSQLite | ServersOnEtcd, minutes: float, report: Report) -> Report:
+    faults: Faults
+    report.missing = system.missing
+    crew = Crew(system, report.history, report.seed)
+    faults = (
+        EtcdFaults(system, crew)
+        if isinstance(system, ServersOnEtcd)
+        else SQLiteFaults(system, crew)
+    )
+    try:
+        await crew.prepare()
+        async with crew.workload.watching():
+            crew.begin()
+            try:
+                await _strike(faults, minutes * 60, report, crew)
+            finally:
+                await crew.rest()
+            await crew.workload.look()
+    finally:
+        await crew.close()
     report.log = await system.log()
+    await _judge(system, crew, report)
+    return report
+
+
+async def _judge(system: System, crew: Crew, report: Report) -> None:
+    """Put what the clients saw into the report, and what the stopped servers have left."""
+    decisions, rights, issuing, revoking = crew.decisions, crew.rights, crew.issuing, crew.revoking
     report.decided = len(decisions.acknowledged)
-    report.removed = rights.removed
+    report.removed, report.changed = rights.removed, revoking.done
     report.issued, report.revoked = len(issuing.issued), issuing.accepted
-    report.history.improper += decisions.improper + rights.improper + issuing.improper
+    for each in (decisions, rights, issuing, revoking):
+        report.history.improper += each.improper
     acknowledged = {
         "approval": decisions.acknowledged,
-        "revocation": issuing.revoked | rights.revoked,
+        "revocation": issuing.revoked | rights.revoked | revoking.revoked,
     }
     report.history.improper += await system.records(acknowledged, issuing.issued)
     report.history.improper += system.complaints()
     report.server_logs = [machine.running.log_text() for machine in system.machines]
-    return report
 
 
-async def _strike(faults: Faults, seconds: float, report: Report) -> None:
-    """Carry out the plan until the time is over."""
+async def _strike(faults: Faults, seconds: float, report: Report, crew: Crew) -> None:
+    """Carry out the plan until the time is over, and check after every fault."""
     clock = asyncio.get_running_loop().time
     end = clock() + seconds
-    kinds = [kind for kind in faults.kinds if kind not in report.missing]
+    there = [kind for kind in faults.kinds if kind not in report.missing]
+    kinds = [kind for kind in there if report.only in kind]
     for fault in plan(report.seed, kinds):
         await asyncio.sleep(fault.pause)
         if clock() >= end:
             return
         begun = clock()
         await faults.strike(fault)
-        _say(f"  {end - begun:6.1f} s left: {fault}, healed after {clock() - begun:.1f} s")
+        healed = clock()
+        await crew.check()
+        _say(
+            f"  {end - begun:6.1f} s left: {fault}, healed after {healed - begun:.1f} s, "
+            f"settled after {clock() - healed:.1f} s"
+        )
         report.struck[fault.kind] += 1
 
 
@@ -179,12 +253,13 @@ def main(words: list[str]) -> int:
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--keep", type=Path, help="a directory for the history")
+    parser.add_argument("--only", default="", help="what the name of a fault must contain")
     given = parser.parse_args(words)
     if given.store == "etcd" and not shutil.which("etcd"):
         _say("etcd is not installed; scripts/system-packages does that")
         return 2
     _say(f"{given.store}: --minutes {given.minutes} --seed {given.seed}")
-    report = run(given.store, given.minutes, given.seed, given.keep)
+    report = run(given.store, given.minutes, given.seed, given.keep, given.only)
     _say(str(report))
     return 1 if report.broken else 0
 

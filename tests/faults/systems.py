@@ -10,9 +10,12 @@ there, by name.
 """
 
 import asyncio
+import itertools
+import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -20,7 +23,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from orchid.store.etcd.store import EtcdStore
-from orchid.store.interface import Store
+from orchid.store.interface import Span, Store
 from orchid.store.sqlite.store import SQLiteStore
 from tests.conformance.exchanges import TOKENS
 from tests.e2e import serving
@@ -31,12 +34,14 @@ from tests.faults.issuing import unrecorded
 from tests.faults.store_log import commits_after
 from tests.unit.store.etcd_process import Cluster, Member
 
+# Those that issue and revoke; none that removes anything: the clients alone do that.
+CONTROLLERS = "csrsigning,certificate-authority,revocation-marker,revocation-list-publisher"
 FLAGS = (
     *("--token-auth-file", str(TOKENS)),
     *("--service-account-issuer", "https://orchid.test"),
-    *("--controllers", "csrsigning"),  # else nothing happens but what the clients do
     *("--history", "24h"),  # the whole log is needed at the end
 )
+CONTROLLERS_LEASE = Span.key("coordination/leases/orch-system/orch-controller-manager")
 WENT_WRONG = ("request.failed", "Traceback (most recent call last)")  # what such a log says
 START_SECONDS = 120.0  # much has to be read by then, on a machine that does more than this
 MEGABYTES = 256  # of a disk: etcd takes twice 64 of them before anything is written
@@ -127,10 +132,10 @@ class Machine:
         assert self.server is not None
         return self.server
 
-    def start(self) -> None:
-        self.server = serving.start(
-            self.data, *self._flags, port=self._port, env=self.clock.environment
-        )
+    def start(self, controllers: str = CONTROLLERS) -> None:
+        """Start the server with these controllers, and wait until it is ready."""
+        flags = (*self._flags, "--controllers", controllers)
+        self.server = serving.start(self.data, *flags, port=self._port, env=self.clock.environment)
         self._pids.append(self.server.pid)
         serving.wait_until_ready(self.server, START_SECONDS)
 
@@ -238,6 +243,7 @@ class ServerOnSQLite(System):
         super().__init__(minutes)
         self.workers = workers
         self.file_disk = self.disk("data")
+        self._backups = itertools.count()
         self.machines = [Machine(self.file_disk.place, "--workers", str(workers))]
 
     @property
@@ -246,6 +252,26 @@ class ServerOnSQLite(System):
 
     def start(self) -> None:
         self.machines[0].start()
+
+    async def back_up(self) -> Path:
+        """Copy the store while the server runs."""
+        copy = self.directory / f"backup-{next(self._backups)}.db"
+        await self._orchid("backup", str(copy))
+        return copy
+
+    async def restore(self, copy: Path) -> None:
+        """Put a copy into place; no server may run. Commits since the copy are lost."""
+        store = await SQLiteStore.open(copy)
+        try:
+            await self._copy_log(store)
+        finally:
+            await store.close()
+        self._copied = ABSENT  # the restored store has no history before its restore
+        await self._orchid("restore", str(copy))
+
+    async def _orchid(self, *words: str) -> None:
+        command = [sys.executable, "-m", "orchid", *words, "--data-dir", str(self.file_disk.place)]
+        await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True)
 
     async def _open_store(self) -> Store:
         return await SQLiteStore.open(self.file_disk.place / "orchid.db")
@@ -281,6 +307,15 @@ class ServersOnEtcd(System):
 
     def disk_of(self, member: Member) -> Disk:
         return self.disks[self.cluster.members.index(member)]
+
+    async def leading_controllers(self) -> str:
+        """The identity of the process whose controllers work, by their Lease."""
+        store = await self._open_store()
+        try:
+            [lease] = (await store.read(CONTROLLERS_LEASE)).records
+        finally:
+            await store.close()
+        return str(json.loads(lease.value)["spec"].get("holderIdentity", ""))
 
     async def compact(self, keep: int) -> None:
         """Have etcd forget all but its newest revisions; we do not."""

@@ -121,6 +121,7 @@ class Workload:
 
     def __post_init__(self) -> None:
         self._known: dict[str, Known] = {}
+        self._intents: dict[int, Iterator[Intent]] = {}
         self._written = 0
         self._actions: dict[str, Callable[[int, Intent], Coroutine[Any, Any, Call]]] = {
             "put": self._put,
@@ -164,7 +165,8 @@ class Workload:
             await self._until_done(lambda intent: self._list(0, intent), first=number)
 
     async def _work(self, client: int, stop: asyncio.Event, most: int | None) -> None:
-        for count, intent in enumerate(intents(self.seed, client)):
+        meant = self._intents.setdefault(client, intents(self.seed, client))
+        for count, intent in enumerate(meant):
             if stop.is_set() or count == most:
                 return
             call = await self._actions[intent.action](client, intent)
@@ -372,7 +374,7 @@ class OverTls:
     """
 
     def __init__(self, url: str, token: str = "", identity: Path | None = None) -> None:
-        tls = ssl.create_default_context()
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE  # whom we trust is not the test
         if identity is not None:
             tls.load_cert_chain(identity)
