@@ -30,7 +30,7 @@ MOST_PER_USER: Final = 1_000
 LOOK_EVERY: Final = 10.0  # seconds, for the ends of tokens and certificates
 SHARE: Final = 0.1  # of the time, for rounds, so that a crowd of changes costs no more
 LONGEST_PAUSE: Final = 0.5  # seconds; rounds of over 50 ms take a larger share
-AT_ONCE: Final = 20  # watches that are judged before other tasks may run
+AT_ONCE: Final = 20  # watches that are judged together, before other tasks may run
 
 
 def pause_after(took: float) -> float:
@@ -69,13 +69,14 @@ class OpenWatches:
         self._open: dict[Stream, _Followed] = {}
         self._per_user: dict[str, int] = {}
         self._changed = asyncio.Event()
+        self._revoked = asyncio.Event()  # set together with the former
         self.users = Gauge("orchid_watch_users", "Users who have a watch open.")
         self.refused = Counter("orchid_watch_refused_total", "Watches beyond a user's share.")
         self.ended = Counter("orchid_watch_ended_total", "Watches ended with their right.")
         for cache in rests_on:
             cache.listen(self, self._told, self.look_again)
         for cache in ends_with:
-            cache.listen(self, lambda _changes: self.look_again(), self.look_again)
+            cache.listen(self, lambda _changes: self._on_revocation(), self._on_revocation)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -108,18 +109,32 @@ class OpenWatches:
                 async with asyncio.timeout(LOOK_EVERY):
                     await self._changed.wait()
             self._changed.clear()
+            self._revoked.clear()
             begun = loop.time()
             await self.judge_all()
-            await asyncio.sleep(pause_after(loop.time() - begun))
+            await self._pause(loop.time() - begun)
 
     async def judge_all(self) -> None:
         """End every watch whose opener would not be let in now."""
-        for count, (stream, followed) in enumerate(tuple(self._open.items()), start=1):
-            if stream in self._open and not await self._may_go_on(followed):
-                self.ended.count()
-                stream.finish()
-            if count % AT_ONCE == 0:
-                await asyncio.sleep(0)
+        # Several together: each asks whether what is known is fresh, and one answer of the store
+        # serves all who ask at the same time.
+        watches = tuple(self._open.items())
+        for first in range(0, len(watches), AT_ONCE):
+            some = watches[first : first + AT_ONCE]
+            await asyncio.gather(*(self._judge(*watch) for watch in some))
+            await asyncio.sleep(0)
+
+    async def _judge(self, stream: Stream, followed: _Followed) -> None:
+        if stream in self._open and not await self._may_go_on(followed):
+            self.ended.count()
+            stream.finish()
+
+    async def _pause(self, took: float) -> None:
+        """Wait after a round; a revocation shortens that to the length of the round."""
+        await asyncio.sleep(min(took, LONGEST_PAUSE))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(pause_after(took) - took, 0.0)):
+                await self._revoked.wait()
 
     async def _may_go_on(self, followed: _Followed) -> bool:
         http, target, username = followed
@@ -138,6 +153,10 @@ class OpenWatches:
             log.warning("watch.not_judged", extra={"why": type(problem).__name__})
             return True
         return user.username == username and (decision.allowed or bool(decision.error))
+
+    def _on_revocation(self) -> None:
+        self._revoked.set()
+        self._changed.set()
 
     def _told(self, changes: list[ObjectChange[Any]]) -> None:
         # What is new gives rights; only what was there before can take them.

@@ -10,6 +10,7 @@ from orchid.engine.cache.kind_cache import KindCache, ObjectChange
 from orchid.engine.interfaces import Authenticated, Decision, Rejected, Verdict
 from orchid.engine.request import Target
 from orchid.kinds import config_map
+from orchid.server import open_watches
 from orchid.server.open_watches import OpenWatches
 from orchid.wire.naming import ORCH
 from orchid.wire.user import UserInfo
@@ -113,4 +114,56 @@ async def test_changes_that_were_missed_have_watches_judged() -> None:
     listener.lost()
 
     assert watches._changed.is_set()
-    await asyncio.sleep(0)
+
+
+class Together(Answers):
+    """Answers nobody before a number of callers wait for the answer."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._missing = number
+        self._complete = asyncio.Event()
+
+    async def authenticate(self, presented: object) -> Authenticated | None:
+        self._missing -= 1
+        if self._missing == 0:
+            self._complete.set()
+        await self._complete.wait()
+        return await super().authenticate(presented)
+
+
+async def test_watches_are_judged_together() -> None:
+    """One answer of the store serves them all: one after the other, each would wait for its own."""
+    answers = Together(3)
+    watches = OpenWatches(answers, NO_IMPERSONATION, answers)
+    for _ in range(3):
+        stream: Any = Stream()
+        watches.follow(stream, HTTP, TARGET, UserInfo(username="jane"))
+
+    async with asyncio.timeout(30):
+        await watches.judge_all()
+
+
+async def test_a_revocation_shortens_the_pause_between_rounds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of several in a row each ends its watches soon; other changes may wait for longer."""
+    monkeypatch.setattr(open_watches, "pause_after", lambda took: 1000.0)
+    rights, revocations = (KindCache(config_map.declare(ORCH)) for _ in range(2))
+    answers = Answers()
+    watches = OpenWatches(answers, NO_IMPERSONATION, answers, [rights], ends_with=[revocations])
+    stream: Any = Stream()
+    watches.follow(stream, HTTP, TARGET, UserInfo(username="jane"))
+    entry: Any = object()
+    pausing = asyncio.create_task(watches._pause(0.0))
+    for listener in rights.listeners.values():
+        listener.told([ObjectChange("k", None, entry, 1)])
+    await asyncio.sleep(0.01)
+    still = pausing.done()
+
+    for listener in revocations.listeners.values():
+        listener.told([ObjectChange("k", entry, None, 1)])
+    async with asyncio.timeout(30):
+        await pausing
+
+    assert not still
