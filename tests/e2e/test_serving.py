@@ -14,7 +14,7 @@ from tests.e2e.serving import ServerFailed, running_server
 
 # What takes long to load, or much memory, and serves a setting that most servers do not have.
 NOT_AT_START = (
-    "cel_expr_python", "difflib", "google", "grpc", "http.client", "lzma", "multiprocessing",
+    "cel_expr_python", "difflib", "google", "hpack", "http.client", "lzma", "multiprocessing",
     "nacl", "orchid.access.oidc", "orchid.assembly.remote_controllers",
     "orchid.server.openapi.pages", "orchid.store.etcd", "orchid.workers", "rich", "sqlite3",
     "tomllib", "unicodedata", "unittest", "urllib.request", "xml", "yaml",

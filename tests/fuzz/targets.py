@@ -28,6 +28,7 @@ from orchid.server.audit import policy
 from orchid.server.sockets.messages import Peer
 from orchid.server.sockets.reader import RequestReader
 from orchid.server.sockets.websocket import BadFrame, FrameReader
+from orchid.store.etcd import frames
 from orchid.store.memory import MemoryStore
 from orchid.wire.codec import documents, protobuf
 from orchid.wire.codec.field_validation import Undecodable
@@ -283,6 +284,24 @@ def continuation(data: bytes) -> None:
         continue_token.decode(data.decode("latin-1"), ORCH)
 
 
+def etcd_frames(data: bytes) -> None:
+    """Frames are the same however the bytes are cut, and headers are read or refused."""
+
+    def read(*portions: bytes) -> list[frames.Frame] | None:
+        reader = frames.Http2Reader()
+        try:
+            return [frame for portion in portions for frame in reader.feed(portion)]
+        except frames.ProtocolError:
+            return None
+
+    whole = read(data)
+    assert read(*(data[at : at + 1] for at in range(len(data)))) == whole
+    headers = frames.HeaderReader()
+    for frame in whole or ():
+        with suppress(frames.ProtocolError):
+            headers.read(frame.payload)
+
+
 def configuration(data: bytes) -> None:
     with suppress(policy.BadPolicy):
         policy.parse(data)
@@ -309,5 +328,6 @@ TARGETS: dict[str, Target] = {
     "patch": patch,
     "selector": selector,
     "continuation": continuation,
+    "etcd_frames": etcd_frames,
     "configuration": configuration,
 }

@@ -10,7 +10,7 @@ from orchid import cli
 from orchid.version import __version__
 
 HEAVY = (
-    "asyncio", "apsw", "cryptography", "grpc", "http.client", "msgspec", "rich", "ssl", "uvloop",
+    "asyncio", "apsw", "cryptography", "hpack", "http.client", "msgspec", "rich", "ssl", "uvloop",
     "yaml",
 )  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import os
 import time
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
@@ -79,9 +78,7 @@ async def _open(settings: Settings) -> Store:
 
 
 async def _open_etcd(settings: Settings) -> Store:
-    # We start new programs and never fork; without this, gRPC warns about forks each time.
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
-    # Imported only when needed: most servers use SQLite, and gRPC takes a while to load.
+    # Imported only when needed: most servers use SQLite, and protobuf takes a while to load.
     try:
         from orchid.store.etcd.store import EtcdStore
     except ImportError:

@@ -162,7 +162,7 @@ def store(here: Installation) -> Iterator[Finding]:
     """The embedded store is whole, every page and every key; etcd can be reached."""
     given, path = here.settings.given, here.files.database
     if given.etcd_servers:
-        if importlib.util.find_spec("grpc") is None:
+        if importlib.util.find_spec("hpack") is None:
             yield wrong(
                 "--etcd-servers needs two more packages", "pip install 'orchid-identity[etcd]'"
             )

@@ -1,31 +1,39 @@
 """A thin client of etcd: calls and watches over several endpoints, with TLS.
 
-Start with `EtcdClient`. One endpoint is in use; when it fails, the next one is, and calls that may
-be repeated are, until their time is up. `call` is for what may be done twice; `once` is for what
-may not: when its outcome is not known it raises `Undecided`, and never tries again by itself.
-StoreFull leaves the outcome open too: etcd says so also of what it has carried out.
+Start with `EtcdClient`. One endpoint is in use; when it fails, the next one is. `call` is for calls
+that may be repeated: it tries until the time is up. `once` is for calls that may not: when the
+outcome is unknown it raises `Undecided`, and never tries again by itself. StoreFull leaves the
+outcome open too: etcd also answers with it to a call that it has carried out.
 
-Every call asks its member for a leader, so that a member cut off from the others fails at once and
-does not answer with old data. Never logs or shows a key, a value or a certificate.
+Every call requires that the member has a leader, so that a member which is cut off from the others
+fails at once instead of answering with old data. No key, value or certificate is ever logged.
 """
 
 import asyncio
-import logging
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
-import grpc
-import grpc.aio
 import msgspec
 
+from orchid.store.etcd.grpc_calls import (
+    CANCELLED,
+    DEADLINE_EXCEEDED,
+    INTERNAL,
+    UNAVAILABLE,
+    UNKNOWN,
+    GrpcFailure,
+    NotProcessed,
+    RequestHeaders,
+    StatusReceived,
+)
+from orchid.store.etcd.grpc_connection import GrpcConnection, GrpcStream
 from orchid.store.etcd.messages import (
-    STATUS,
     WATCH,
     Method,
-    StatusRequest,
     WatchCreateRequest,
     WatchRequest,
     WatchResponse,
@@ -40,31 +48,16 @@ from orchid.store.interface import (
     ValueTooLarge,
 )
 
-log = logging.getLogger(__name__)
-
 Q = TypeVar("Q")
 A = TypeVar("A")
 
 ATTEMPT_SECONDS: Final = 2.5  # a member's time for a call that another could answer
-PAUSE_SECONDS: Final = 0.05  # between attempts, so that a dead cluster is not hammered
-_METADATA: Final = (("hasleader", "true"),)
-_OPTIONS: Final = (
-    ("grpc.max_receive_message_length", -1),  # pages are bounded by what we ask for
-    ("grpc.max_send_message_length", -1),  # etcd says what is too large
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1000),  # also the time a connection has to be made
-    ("grpc.max_reconnect_backoff_ms", 1000),
-    ("grpc.keepalive_time_ms", 10_000),  # etcd refuses more than one ping in 5 s
-    ("grpc.keepalive_timeout_ms", 3_000),
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.use_local_subchannel_pool", 1),  # a new channel does not inherit an old one's back-off
-)
+CONNECT_SECONDS: Final = 2.0
+PAUSE_SECONDS: Final = 0.05  # between attempts
+RETRY_SECONDS: Final = 0.1  # between two connections to the same member
 _FORM: Final = "etcd: an endpoint is http://HOST:PORT or https://HOST:PORT"  # repeats no password
-_Code = grpc.StatusCode
-# Another member may answer; whether this one did what it was asked is not known.
-_LOST: Final = frozenset(
-    {_Code.UNAVAILABLE, _Code.DEADLINE_EXCEEDED, _Code.CANCELLED, _Code.INTERNAL, _Code.UNKNOWN}
-)
+# Another member may answer; whether this one carried out the call is not known.
+_UNKNOWN_OUTCOME: Final = frozenset({UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED, INTERNAL, UNKNOWN})
 
 
 class Lost(StoreUnavailable):
@@ -90,78 +83,120 @@ class TLSFiles(msgspec.Struct, frozen=True):
     certificate: Path | None = None
     key: Path | None = None
 
-    def credentials(self) -> Any:
+    def context(self) -> ssl.SSLContext:
         if (self.certificate is None) != (self.key is None):
             raise StoreUnusable(
                 "etcd: a client certificate needs its key, and a key its certificate"
             )
         try:
-            ca, key, certificate = (
-                path.read_bytes() if path else None
-                for path in (self.ca, self.key, self.certificate)
-            )
+            context = ssl.create_default_context(cafile=self.ca)
+            if self.certificate is not None:
+                context.load_cert_chain(self.certificate, self.key)
+        except ssl.SSLError as error:
+            raise StoreUnusable(f"etcd: a CA or client certificate: {error.reason}") from error
         except OSError as error:
-            raise StoreUnusable(f"etcd: {error.filename}: {error.strerror}") from error
-        return grpc.ssl_channel_credentials(ca, key, certificate)
+            raise StoreUnusable(f"etcd: {self._unreadable()}: {error.strerror}") from error
+        context.set_alpn_protocols(["h2"])
+        return context
+
+    def _unreadable(self) -> str:
+        for path in (self.ca, self.certificate, self.key):
+            try:
+                if path is not None:
+                    path.read_bytes()
+            except OSError:
+                return str(path)
+        return "a certificate"
 
 
 class EtcdEndpoint:
     """One member's address, and the connection to it."""
 
-    def __init__(self, address: str, tls: TLSFiles | None) -> None:
-        self.address = address
+    def __init__(self, host: str, port: int, tls: TLSFiles | None) -> None:
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._host, self._port = host, port
         self._tls = tls
-        self._channel: Any = None
-        self._calls: dict[str, Any] = {}
-
-    def is_ready(self) -> bool:
-        """Whether a call made now goes out at once."""
-        state = self._channel and self._channel.get_state(try_to_connect=True)
-        return state is grpc.ChannelConnectivity.READY
+        self._headers = RequestHeaders(self.address, "https" if tls else "http")
+        self._connection: GrpcConnection | None = None
+        self._connecting: asyncio.Task[GrpcConnection] | None = None
+        self._failed = (0.0, "")  # when the last connection failed, and why
 
     async def invoke(self, method: Method[Q, A], request: Q, seconds: float) -> A:
-        """Make a call. Raises Undecided or another StoreUnavailable if it is lost, not answered."""
-        made = self._calls.get(method.path)
-        if made is None:
-            made = self._calls[method.path] = self._open().unary_unary(
-                method.path, method.encode, method.decode
-            )
+        """Make a call. Raises Undecided or another StoreUnavailable if it has no answer."""
+        connection = self._connection
+        if connection is None or not connection.is_ready:
+            connection = await self._connect(seconds)
         try:
-            answer: A = await made(request, timeout=seconds, metadata=_METADATA)
-        except grpc.aio.AioRpcError as error:
-            raise _judge(error, self.address) from None
+            answer = await connection.call(method.path, method.encode(request), seconds)
+        except GrpcFailure as failure:
+            raise _judge(failure, self.address) from None
+        return method.decode(answer)
+
+    async def watch(self) -> GrpcStream:
+        connection = self._connection
+        if connection is None or not connection.is_ready:
+            connection = await self._connect(CONNECT_SECONDS)
+        try:
+            return connection.stream(WATCH.path)
+        except GrpcFailure as failure:
+            raise _judge(failure, self.address) from None
+
+    def close(self) -> None:
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._connection is not None:
+            self._connection.close()
+
+    async def _connect(self, seconds: float) -> GrpcConnection:
+        """The connection that is being made, for all calls that wait for it."""
+        clock = asyncio.get_running_loop().time
+        if self._connecting is None:
+            when, why = self._failed
+            if clock() - when < RETRY_SECONDS:
+                raise Lost(why)
+            self._connecting = asyncio.create_task(self._make_connection())
+            self._connecting.add_done_callback(self._connected)
+        try:
+            async with asyncio.timeout(seconds):
+                return await asyncio.shield(self._connecting)
+        except TimeoutError:
+            raise Lost(f"etcd {self.address}: no connection in time") from None
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
-            raise Undecided(f"etcd {self.address}: the connection was closed") from None
-        return answer
+            raise Lost(f"etcd {self.address}: the client was closed") from None
 
-    def watch(self) -> Any:
-        return self._open().stream_stream(WATCH.path, WATCH.encode, WATCH.decode)(
-            metadata=_METADATA
-        )
+    def _connected(self, made: "asyncio.Task[GrpcConnection]") -> None:
+        self._connecting = None
+        if made.cancelled():
+            return
+        if error := made.exception():
+            self._failed = (asyncio.get_running_loop().time(), str(error))
+        else:
+            self._connection = made.result()
 
-    async def renew(self) -> None:
-        """Make a new channel with the current certificates, if no connection can be made."""
-        failed = grpc.ChannelConnectivity.TRANSIENT_FAILURE
-        if self._tls is not None and self._channel and self._channel.get_state() is failed:
-            await self.close()
-
-    async def close(self) -> None:
-        channel, self._channel = self._channel, None
-        self._calls = {}
-        if channel is not None:
-            await channel.close()
-
-    def _open(self) -> Any:
-        if self._channel is None:
-            if self._tls is None:
-                self._channel = grpc.aio.insecure_channel(self.address, options=_OPTIONS)
-            else:
-                self._channel = grpc.aio.secure_channel(
-                    self.address, self._tls.credentials(), options=_OPTIONS
+    async def _make_connection(self) -> GrpcConnection:
+        loop = asyncio.get_running_loop()
+        connection: GrpcConnection | None = None
+        try:
+            # The files are read for each connection, so that certificates can be renewed.
+            context = self._tls.context() if self._tls else None
+            async with asyncio.timeout(CONNECT_SECONDS):
+                transport, connection = await loop.create_connection(
+                    lambda: GrpcConnection(self._headers), self._host, self._port, ssl=context
                 )
-        return self._channel
+                tls = transport.get_extra_info("ssl_object")
+                if tls is not None and tls.selected_alpn_protocol() != "h2":
+                    raise Lost(f"etcd {self.address}: it does not speak HTTP/2")
+                await connection.ready
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, OSError | TimeoutError | GrpcFailure | StoreUnusable):
+                reason = str(error) or "no connection in time"
+                raise Lost(f"etcd {self.address}: {reason}") from error
+            raise
+        return connection
 
 
 class EtcdClient:
@@ -174,75 +209,65 @@ class EtcdClient:
         self.timeout = timeout
 
     async def call(self, method: Method[Q, A], request: Q) -> A:
-        """Ask until somebody answers; for what may be done twice."""
-        clock = asyncio.get_running_loop().time
-        deadline = clock() + self.timeout
-        while True:
-            endpoint = self._endpoint()
-            try:
-                return await endpoint.invoke(
-                    method, request, min(ATTEMPT_SECONDS, deadline - clock())
-                )
-            except Lost:
-                await self._leave(endpoint)
-                if clock() + PAUSE_SECONDS >= deadline:
-                    raise
-            await asyncio.sleep(PAUSE_SECONDS)
+        """Try until a member answers; for calls that may be carried out twice."""
+        return await self._try(method, request, repeat=True)
 
     async def once(self, method: Method[Q, A], request: Q) -> A:
-        """Ask one member, at most once; raises Undecided when the outcome is not known."""
+        """Have a call carried out at most once; raises Undecided when the outcome is unknown."""
+        return await self._try(method, request, repeat=False)
+
+    async def _try(self, method: Method[Q, A], request: Q, *, repeat: bool) -> A:
         clock = asyncio.get_running_loop().time
         deadline = clock() + self.timeout
         while True:
-            if not self._endpoint().is_ready():
-                await self.call(STATUS, StatusRequest())  # finds one that is there, or says why not
             endpoint = self._endpoint()
+            seconds = deadline - clock()
             try:
-                return await endpoint.invoke(method, request, self.timeout)
+                return await endpoint.invoke(
+                    method, request, min(ATTEMPT_SECONDS, seconds) if repeat else seconds
+                )
             except Lost as lost:
-                await self._leave(endpoint)
-                if isinstance(lost, Undecided) or clock() + PAUSE_SECONDS >= deadline:
+                self._leave(endpoint)
+                undecided = isinstance(lost, Undecided) and not repeat
+                if undecided or clock() + PAUSE_SECONDS >= deadline:
                     raise
             await asyncio.sleep(PAUSE_SECONDS)
 
     @asynccontextmanager
     async def watch(self, request: WatchCreateRequest) -> AsyncIterator["EtcdWatch"]:
         """Open a watch on the endpoint in use; if that fails, the next watch tries another."""
-        endpoint = self._endpoint()
-        stream = endpoint.watch()
+        endpoint, stream = self._endpoint(), None
         try:
-            await stream.write(WatchRequest(create_request=request))
+            stream = await endpoint.watch()
+            stream.write(WATCH.encode(WatchRequest(create_request=request)))
             yield EtcdWatch(stream, endpoint.address)
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
-            await self._leave(endpoint)
-            raise _judge(error, endpoint.address) from None
         except Lost:
-            await self._leave(endpoint)
+            self._leave(endpoint)
             raise
         finally:
-            stream.cancel()
+            if stream is not None:
+                stream.cancel()
 
     async def close(self) -> None:
         self._closed = True
         for endpoint in self._endpoints:
-            await endpoint.close()
+            endpoint.close()
 
     def _endpoint(self) -> EtcdEndpoint:
         if self._closed:
             raise StoreClosed("the store is closed")
         return self._endpoints[self._current]
 
-    async def _leave(self, endpoint: EtcdEndpoint) -> None:
-        """Use the next endpoint from now on, unless another call has seen to that already."""
+    def _leave(self, endpoint: EtcdEndpoint) -> None:
+        """Use the next endpoint from now on, unless another call has already left this one."""
         if self._endpoints[self._current] is endpoint:
             self._current = (self._current + 1) % len(self._endpoints)
-        await endpoint.renew()
 
 
 class EtcdWatch:
-    """The answers of one watch, as they come."""
+    """The answers of one watch."""
 
-    def __init__(self, stream: Any, address: str) -> None:
+    def __init__(self, stream: GrpcStream, address: str) -> None:
         self._stream = stream
         self._address = address
 
@@ -250,18 +275,15 @@ class EtcdWatch:
         """Wait for the next answer, however long that takes."""
         try:
             answer = await self._stream.read()
-        except asyncio.CancelledError:
-            if _is_cancelled():
-                raise
-            raise Lost(f"etcd {self._address}: the watch has stalled") from None
-        if answer is grpc.aio.EOF:
+        except GrpcFailure as failure:
+            raise _judge(failure, self._address) from None
+        if answer is None:
             raise Lost(f"etcd {self._address}: the watch was ended")
-        response: WatchResponse = answer
-        return response
+        return WATCH.decode(answer)
 
     def give_up(self) -> None:
-        """Make `next` raise Lost, for another endpoint to be tried."""
-        self._stream.cancel()
+        """Make `next` raise Lost, so that another endpoint is tried."""
+        self._stream.cancel(NotProcessed("the watch has stalled"))
 
 
 def _parse(endpoints: Sequence[str], tls: TLSFiles) -> list[EtcdEndpoint]:
@@ -278,37 +300,34 @@ def _parse(endpoints: Sequence[str], tls: TLSFiles) -> list[EtcdEndpoint]:
         rest = url.path.strip("/") or url.query or url.fragment or url.username or url.password
         if url.scheme not in ("http", "https") or not url.hostname or rest:
             raise StoreUnusable(_FORM)
-        host = f"[{url.hostname}]" if ":" in url.hostname else url.hostname
-        made.append((url.scheme, f"{host}:{port}"))
-    if len({scheme for scheme, _ in made}) > 1:
+        made.append((url.scheme, url.hostname, port))
+    if len({scheme for scheme, _, _ in made}) > 1:
         raise StoreUnusable("etcd: either all endpoints are https or none is")
     secure = made[0][0] == "https"
     if not secure and tls != TLSFiles():
         raise StoreUnusable("etcd: certificates are given, but the endpoints are not https")
     if secure:
-        tls.credentials()  # a file that cannot be read is told at once
-    return [EtcdEndpoint(address, tls if secure else None) for _, address in made]
+        tls.context()  # reports a file that cannot be read before anything is tried
+    return [EtcdEndpoint(host, port, tls if secure else None) for _, host, port in made]
 
 
-def _judge(error: Exception, address: str) -> "Lost":
-    """Raise what is a plain answer; give back what another endpoint might do better."""
-    if not isinstance(error, grpc.aio.AioRpcError):
-        return Undecided(f"etcd {address}: the connection was lost")
-    code, details = error.code(), error.details() or ""
+def _judge(failure: GrpcFailure, address: str) -> Lost:
+    """Raise a plain answer; return a failure that another endpoint may not have."""
+    details = str(failure)
+    text = f"etcd {address}: {details}"
+    if not isinstance(failure, StatusReceived):
+        return Lost(text) if isinstance(failure, NotProcessed) else Undecided(text)
     if "revision has been compacted" in details:
         raise RevisionGone
     if "too large" in details or "larger than max" in details:
         raise ValueTooLarge("the commit is larger than etcd takes (its --max-request-bytes)")
     if "database space exceeded" in details:
         raise StoreFull("etcd: its database has no space left (its --quota-backend-bytes)")
-    text = f"etcd {address}: {details or code.name}"
     if "no leader" in details or "too many requests" in details:
         return Lost(text)  # refused before it began
-    if code in _LOST:
+    if failure.code in _UNKNOWN_OUTCOME:
         return Undecided(text)
-    raise StoreUnavailable(
-        text
-    )  # such as a permission that is missing: no other member has it either
+    raise StoreUnavailable(text)  # such as a missing permission: no other member grants it either
 
 
 def _is_cancelled() -> bool:

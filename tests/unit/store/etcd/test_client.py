@@ -3,8 +3,6 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import grpc
-import grpc.aio
 import pytest
 import trustme
 
@@ -16,11 +14,21 @@ from orchid.store.etcd.client import (
     TLSFiles,
     Undecided,
 )
+from orchid.store.etcd.grpc_calls import (
+    GrpcFailure,
+    NotProcessed,
+    OutcomeUnknown,
+    StatusReceived,
+)
 from orchid.store.etcd.messages import STATUS, StatusRequest
 from orchid.store.etcd.store import EtcdStore
 from orchid.store.interface import StoreFull, StoreUnavailable, StoreUnusable, ValueTooLarge
 from tests.unit.store.asking import ALL, events_until, put
 from tests.unit.store.etcd_process import Cluster, running
+
+
+def status(code: int, text: str) -> StatusReceived:
+    return StatusReceived(code, text)
 
 
 def addresses(*endpoints: str) -> list[str]:
@@ -59,37 +67,26 @@ async def test_endpoint_that_cannot_be_one_is_refused(endpoints: list[str]) -> N
 
 
 @pytest.mark.parametrize(
-    ("code", "details", "expected"),
+    ("failure", "expected"),
     [
-        (
-            "OUT_OF_RANGE",
-            "etcdserver: mvcc: required revision has been compacted",
-            RevisionGone,
-        ),
-        (
-            "OUT_OF_RANGE",
-            "etcdserver: mvcc: required revision is a future revision",
-            StoreUnavailable,
-        ),
-        ("INVALID_ARGUMENT", "etcdserver: request is too large", ValueTooLarge),
-        ("RESOURCE_EXHAUSTED", "grpc: received message larger than max (9 vs. 8)", ValueTooLarge),
-        ("RESOURCE_EXHAUSTED", "etcdserver: mvcc: database space exceeded", StoreFull),
-        ("RESOURCE_EXHAUSTED", "etcdserver: too many requests", Lost),
-        ("UNAVAILABLE", "etcdserver: no leader", Lost),
-        ("UNAVAILABLE", "etcdserver: request timed out", Undecided),
-        ("UNAVAILABLE", "failed to connect to all addresses", Undecided),
-        ("DEADLINE_EXCEEDED", "Deadline Exceeded", Undecided),
-        ("PERMISSION_DENIED", "etcdserver: permission denied", StoreUnavailable),
+        (status(11, "etcdserver: mvcc: required revision has been compacted"), RevisionGone),
+        (status(11, "etcdserver: mvcc: required revision is a future revision"), StoreUnavailable),
+        (status(3, "etcdserver: request is too large"), ValueTooLarge),
+        (status(8, "grpc: received message larger than max (9 vs. 8)"), ValueTooLarge),
+        (status(8, "etcdserver: mvcc: database space exceeded"), StoreFull),
+        (status(8, "etcdserver: too many requests"), Lost),
+        (status(14, "etcdserver: no leader"), Lost),
+        (status(14, "etcdserver: request timed out"), Undecided),
+        (status(4, "deadline exceeded"), Undecided),
+        (status(7, "etcdserver: permission denied"), StoreUnavailable),
+        (NotProcessed("etcd closes the connection"), Lost),
+        (OutcomeUnknown("the connection was lost"), Undecided),
     ],
 )
-def test_errors_are_told_apart(code: str, details: str, expected: type[Exception]) -> None:
-    """What is an answer, what another member may do better, and what may have happened."""
-    error = grpc.aio.AioRpcError(
-        grpc.StatusCode[code], grpc.aio.Metadata(), grpc.aio.Metadata(), details=details
-    )
-
+def test_failures_are_classified(failure: GrpcFailure, expected: type[Exception]) -> None:
+    """Answers, failures that another member may not have, and unknown outcomes."""
     with pytest.raises(expected) as caught:
-        raise etcd_client._judge(error, "member:1")
+        raise etcd_client._judge(failure, "member:1")
 
     assert type(caught.value) is expected
 

@@ -1,0 +1,88 @@
+"""gRPC on HTTP/2, apart from connections: headers of requests, statuses, failures.
+
+A call that fails raises one of these. The difference decides whether the store may try again:
+
+    GrpcFailure
+    ├── StatusReceived   etcd answered with a status other than OK
+    ├── NotProcessed     etcd has certainly not carried out the call
+    └── OutcomeUnknown   it may have; the connection was lost, or the time was up
+"""
+
+import urllib.parse
+from typing import Final
+
+from orchid.store.etcd import frames
+
+CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, PERMISSION_DENIED = 1, 2, 4, 7
+UNIMPLEMENTED, INTERNAL, UNAVAILABLE, UNAUTHENTICATED = 12, 13, 14, 16
+_OF_HTTP: Final = {  # gRPC's own table for answers of proxies
+    b"400": INTERNAL,
+    b"401": UNAUTHENTICATED,
+    b"403": PERMISSION_DENIED,
+    b"404": UNIMPLEMENTED,
+    b"429": UNAVAILABLE,
+    b"502": UNAVAILABLE,
+    b"503": UNAVAILABLE,
+    b"504": UNAVAILABLE,
+}
+
+
+class GrpcFailure(Exception):
+    """A call has no answer."""
+
+
+class StatusReceived(GrpcFailure):
+    """etcd answered with a status other than OK."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class NotProcessed(GrpcFailure):
+    """etcd has certainly not carried out the call."""
+
+
+class OutcomeUnknown(GrpcFailure):
+    """etcd may have carried out the call, or may yet do so."""
+
+
+class RequestHeaders:
+    """The header blocks of requests to one endpoint: one for each method."""
+
+    def __init__(self, authority: str, scheme: str) -> None:
+        self._common = b"".join(
+            frames.literal(name, value)
+            for name, value in (
+                (b":scheme", scheme.encode()),
+                (b":authority", authority.encode()),
+                (b"te", b"trailers"),
+                (b"content-type", b"application/grpc"),
+                (b"user-agent", b"orchid"),
+                (b"hasleader", b"true"),  # a member without a leader refuses the call
+            )
+        )
+        self._blocks: dict[str, bytes] = {}
+
+    def block(self, path: str, seconds: float | None = None) -> bytes:
+        """The block of a method, with its timeout."""
+        block = self._blocks.get(path)
+        if block is None:
+            # Our table has size 0, whatever the peer allows; then :method POST of the static table.
+            block = b"\x20\x83" + frames.literal(b":path", path.encode()) + self._common
+            self._blocks[path] = block
+        if seconds is None:
+            return block
+        return block + frames.literal(b"grpc-timeout", b"%dm" % max(1, round(seconds * 1000)))
+
+
+def failure_of(http_status: bytes, headers: dict[bytes, bytes]) -> GrpcFailure | None:
+    """What the end of an answer means; None: the call succeeded."""
+    code = headers.get(b"grpc-status")
+    if code == b"0":
+        return None
+    if code is None:
+        text = f"an answer with HTTP status {http_status.decode(errors='replace')}"
+        return StatusReceived(_OF_HTTP.get(http_status, UNKNOWN), text)
+    text = urllib.parse.unquote(headers.get(b"grpc-message", b"").decode(errors="replace"))
+    return StatusReceived(int(code) if code.isdigit() else UNKNOWN, text)
