@@ -1,15 +1,19 @@
-"""How many tokens were issued: per signing key, account and hour of expiry, never one by one.
+"""Counts of issued tokens: per signing key, account and time of expiry, never one by one.
 
-Issuing a token adds one to a number in memory. `run` writes the numbers into the ledger now and
-then, as entries of type tokens.counted, and `write` once more at the end: so no token costs a
-commit. Each process writes what it has counted itself, and whoever reads adds up. A process that is
-killed loses what it counted since the last time.
+Issuing a token adds one to a number in memory. `run` writes the numbers into the ledger every few
+seconds, as entries of type tokens.counted, and `write` once more at the end: no token costs a
+commit. Each process writes its own counts, and readers add them up. A process that is killed loses
+what it counted since the last time.
+
+Times of expiry are rounded up: to the hour, the day, the month or the year, the later the coarser.
+An account has at most `MOST_ROWS` rows per key and interval; further tokens are counted in the
+row with the latest end. So the number of rows does not depend on the lifetimes that callers choose.
+Entries are formatted in a thread.
 """
 
 import asyncio
 import itertools
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from typing import Final
@@ -22,8 +26,20 @@ log = logging.getLogger(__name__)
 
 INTERVAL_SECONDS: Final = 10.0
 HOUR: Final = 3600
+DAY: Final = 24 * HOUR
+MONTH: Final = 30 * DAY
+YEAR: Final = 365 * DAY
+BY_THE_HOUR: Final = (
+    2 * DAY
+)  # tokens that end within this time are counted by the hour of their end
+BY_THE_DAY: Final = 60 * DAY
+BY_THE_MONTH: Final = 2 * YEAR
+LAST: Final = 253_402_214_400  # 9999-12-31T00:00:00Z, the last day that can be written
+MOST_ROWS: Final = 8
 ROWS_PER_ENTRY: Final = 32
 ENTRIES_PER_COMMIT: Final = 64
+
+Counted = dict[tuple[str, str], dict[int, int]]  # key and account; number of tokens by end
 
 
 class TokenCounts:
@@ -32,12 +48,30 @@ class TokenCounts:
     def __init__(self, store: Store, now: Callable[[], datetime]) -> None:
         self._store = store
         self._now = now
-        self._counts: Counter[tuple[str, str, int]] = Counter()
+        self._seconds = int(now().timestamp())  # of the last time that counts were written
+        self._counts: Counted = {}
+        self._unformatted: list[Counted] = []
         self._unwritten: list[list[Change]] = []  # commits; tried again as they are, or not at all
 
     def issued(self, key: str, account: str, expires: int) -> None:
         """Count a token of the account with this uid, which ends at this Unix time."""
-        self._counts[key, account, -(-expires // HOUR)] += 1
+        left = expires - self._seconds
+        if left <= BY_THE_HOUR:
+            unit = HOUR
+        elif left <= BY_THE_DAY:
+            unit = DAY
+        else:
+            unit = MONTH if left <= BY_THE_MONTH else YEAR
+        end = -(-expires // unit) * unit
+        rows = self._counts.get((key, account))
+        if rows is None:
+            self._counts[key, account] = {end: 1}
+        elif end in rows:
+            rows[end] += 1
+        elif len(rows) < MOST_ROWS:
+            rows[end] = 1
+        else:
+            _count_in_last(rows, end)
 
     async def run(
         self,
@@ -52,10 +86,16 @@ class TokenCounts:
 
     async def write(self) -> None:
         """Put what was counted since the last time among the pending entries."""
-        counts, self._counts = self._counts, Counter()
-        changes = places.pending(_facts(counts), "", self._now())
-        size = ENTRIES_PER_COMMIT
-        self._unwritten += [changes[at : at + size] for at in range(0, len(changes), size)]
+        now = self._now()
+        self._seconds = int(now.timestamp())
+        if self._counts:
+            self._unformatted.append(self._counts)
+            self._counts = {}
+        while self._unformatted:
+            changes = await asyncio.to_thread(_pending, self._unformatted[0], now)
+            del self._unformatted[0]
+            size = ENTRIES_PER_COMMIT
+            self._unwritten += [changes[at : at + size] for at in range(0, len(changes), size)]
         try:
             while self._unwritten:
                 await self._commit(self._unwritten[0])
@@ -70,15 +110,28 @@ class TokenCounts:
             log.debug("ledger.already_pending")  # an earlier try succeeded after all
 
 
-def _facts(counts: Counter[tuple[str, str, int]]) -> Iterator[Fact]:
+def _count_in_last(rows: dict[int, int], end: int) -> None:
+    """Count a token in the row with the latest end, which is moved if the token ends later."""
+    last = max(rows)
+    rows[max(last, end)] = rows.pop(last) + 1
+
+
+def _pending(counts: Counted, now: datetime) -> list[Change]:
+    return places.pending(_facts(counts), "", now)
+
+
+def _facts(counts: Counted) -> Iterator[Fact]:
     by_key = itertools.groupby(sorted(counts.items()), key=lambda item: item[0][0])
     for key, items in by_key:
-        rows = [[account, _hour(hour), count] for (_, account, hour), count in items]
+        rows = [
+            [account, _time(end), count]
+            for (_, account), ends in items
+            for end, count in sorted(ends.items())
+        ]
         for first in range(0, len(rows), ROWS_PER_ENTRY):
             some = rows[first : first + ROWS_PER_ENTRY]
             yield Fact("tokens.counted", {"key": key, "tokens": some})
 
 
-def _hour(hour: int) -> str:
-    """The end of the hour in which the tokens expire."""
-    return datetime.fromtimestamp(hour * HOUR, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _time(end: int) -> str:
+    return datetime.fromtimestamp(min(end, LAST), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

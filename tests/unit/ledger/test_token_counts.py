@@ -2,13 +2,15 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from orchid.ledger import places
-from orchid.ledger.token_counts import TokenCounts
+from orchid.ledger import places, token_counts
+from orchid.ledger.token_counts import DAY, HOUR, MOST_ROWS, TokenCounts
 from orchid.store.interface import Change, DeleteRange, Revision, StoreUnavailable
 from orchid.store.memory import MemoryStore
 from tests.unit.ledger.logs import NOW, grow
@@ -111,3 +113,74 @@ async def test_counts_are_written_at_intervals() -> None:
         await counts.run(sleep=sleep)
 
     assert store.commits == 2
+
+
+async def test_lifetimes_that_all_differ_make_few_rows() -> None:
+    """Whatever lifetimes a caller asks for: the rows are bounded, and no token is missing."""
+    store = CountingStore()
+    counts = counting(store)
+    for number in range(5000):
+        counts.issued("key", "uid", TEN + 600 + number * 7919)
+        counts.issued("key", "uid", TEN + 600 + number * 800_000)
+
+    await counts.write()
+
+    rows = [row for entry in await pending(store) for row in entry["tokens"]]
+    assert len(rows) == MOST_ROWS
+    assert sum(count for _, _, count in rows) == 10_000
+    assert max(end for _, end, _ in rows) >= timestamp(TEN + 600 + 4999 * 800_000)
+
+
+@pytest.mark.parametrize(
+    ("after", "end"),
+    [
+        (HOUR, "2026-11-15T11:00:00Z"),
+        (2 * DAY, "2026-11-17T10:00:00Z"),
+        (2 * DAY + 1, "2026-11-18T00:00:00Z"),
+        (365 * DAY, "2027-11-28T00:00:00Z"),
+        (100 * 365 * DAY, "2126-11-24T00:00:00Z"),
+        (10**12, "9999-12-31T00:00:00Z"),
+    ],
+)
+async def test_the_later_tokens_end_the_coarser_they_are_counted(after: int, end: str) -> None:
+    """The time is never before the end of a token."""
+    store = CountingStore()
+    counts = counting(store)
+    counts.issued("key", "uid", TEN + after)
+
+    await counts.write()
+
+    [entry] = await pending(store)
+    assert entry["tokens"] == [["uid", end, 1]]
+    assert after > 10**11 or timestamp(TEN + after) <= end
+
+
+async def test_entries_are_not_formatted_on_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many rows there are, other requests go on; a stop in between loses nothing."""
+    loop, threads = threading.get_ident(), []
+    real = token_counts._pending
+
+    def noting(counted: token_counts.Counted, now: datetime) -> list[Change]:
+        threads.append(threading.get_ident())
+        return real(counted, now)
+
+    monkeypatch.setattr(token_counts, "_pending", noting)
+    store = CountingStore()
+    counts = counting(store)
+    counts.issued("key", "uid", TEN)
+    writing = asyncio.create_task(counts.write())
+    await asyncio.sleep(0)
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+
+    await counts.write()
+
+    assert loop not in threads
+    assert [entry["tokens"][0][2] for entry in await pending(store)] == [1]
+
+
+def timestamp(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
