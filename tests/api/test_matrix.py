@@ -78,7 +78,7 @@ issuedcertificates                      -             -             -           
 issuedcertificates/status               -             -             -           gu
 certificateauthorities                  -             -             -           cdDglpuw
 certificateauthorities/status           -             -             -           gpu
-credentialrevocations                   -             -             -           cdDglpuw
+credentialrevocations                   c             c             c           cdDglpuw
 credentialrevocations/status            -             -             -           gpu
 tokenreviews                            -             -             c           c
 selfsubjectreviews                      c             c             c           c

@@ -62,6 +62,27 @@ def test_a_hold_is_lifted_by_its_name_and_nothing_else_is(person: Person) -> Non
     person.types("revoke", "csr/lifted", "more", code=2)
 
 
+def test_the_holder_revokes_their_own_certificate_and_no_other(person: Person) -> None:
+    """With the certificate and its key alone, which prove who asks."""
+    certified(person, "mine")
+    certified(person, "other")
+    pair = ("--cert", "mine.crt", "--key", "mine.key")
+    refused = person.types("revoke", "self", "--cert", "mine.crt", "--key", "other.key", code=2)
+    person.types("revoke", "csr/mine", *pair, code=2)
+
+    made = person.types("revoke", "self", *pair, "--reason", "keyCompromise")
+    again = person.types("revoke", "self", *pair, code=1)
+
+    assert "mine.crt" not in refused.stdout
+    (found,) = [
+        one
+        for one in person.gets("revocations")
+        if one["metadata"]["name"] == revocation_of(made.stdout)
+    ]
+    assert found["spec"]["certificate"]["requestName"] == "mine"
+    assert "does not accept the credential" in again.stderr
+
+
 def test_all_certificates_of_an_authority_are_revoked_by_its_name(person: Person) -> None:
     """And of a signer of the platform by its own; the list shows both."""
     person.types("ca", "new", "web", "--signer", "example.com/web")

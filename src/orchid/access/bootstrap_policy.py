@@ -230,6 +230,11 @@ class _Writer:
         discovery = "system:cluster-trust-bundle-discovery"
         self._role(discovery, rule(READ, group, ("clustertrustbundles",)))
         self._bind(discovery, self._group(AUTHENTICATED))
+        # The holder of a certificate may revoke it. What else a user may revoke needs the verb
+        # revoke: see admission/revocation_permission.py.
+        revoker = "system:own-certificate-revoker"
+        self._role(revoker, rule(("create",), names.identity, ("credentialrevocations",)))
+        self._bind(revoker, self._group(AUTHENTICATED))
         self._role("system:node", *node_rules(names))
         self._bind("system:node")
 

@@ -2,7 +2,8 @@
 
 what is taken back      the right is `revoke` on
 certificate, authority  `signers`, named as the signer or as every signer of its domain; of a
-                        certificate without its signer, or that nobody here has seen: on every one
+                        certificate without its signer, or that nobody here has seen: on every one;
+                        of the certificate by which the caller is authenticated: none is needed
 token, account          `serviceaccounts`, in that namespace and of that name; of a token without
                         its account: on every account
 
@@ -24,7 +25,7 @@ from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer
 from orchid.engine.kind import Kind
-from orchid.engine.request import Request, Target
+from orchid.engine.request import OwnCertificate, Request, Target
 from orchid.kinds.credential_revocation import (
     SPEC,
     CredentialRevocation,
@@ -87,6 +88,7 @@ class RevocationPermission(AdmissionPolicy):
         self._clients_end = clients_end
         self._certificates_group = names.certificates
         self._account_annotation = names.account_name_annotation
+        self._holder_annotation = names.own("revoked-by-holder")
 
     async def admit(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> Object:
         if old is not None or len(new.spec.targets) != 1:
@@ -199,10 +201,13 @@ class RevocationPermission(AdmissionPolicy):
 
         Of another signer than the named one, nothing is said: the caller may not know of it.
         """
-        await self._require(request, kind, new.name, new.spec)
-        found = [
-            one for one in await self._recorded(named) if named.signer_name in ("", one.signer_name)
-        ]
+        own = self._own(request, named)
+        if own is None:
+            await self._require(request, kind, new.name, new.spec)
+        else:
+            request.annotate(self._holder_annotation, own.sha256)
+        recorded = await self._recorded(named, own)
+        found = [one for one in recorded if named.signer_name in ("", one.signer_name)]
         if not found:
             return await self._unseen(request, kind, new, named)
         if len(found) > 1:
@@ -255,16 +260,34 @@ class RevocationPermission(AdmissionPolicy):
         # Nobody knows whose certificate it is, so a signer that was named is ignored; nor when it
         # ends, but an authority's end is the end of what it signed.
         spec = replace(new.spec, certificate=RevokedCertificate(sha256=named.sha256))
-        await self._require(request, kind, new.name, spec)
+        if self._own(request, named) is None:
+            await self._require(request, kind, new.name, spec)
         if named.sha256:
             request.warn("no certificate with this fingerprint was issued here")
         return spec, self._clients_end()
 
-    async def _recorded(self, named: RevokedCertificate) -> list[IssuedCertificateSpec]:
+    def _own(self, request: Request, named: RevokedCertificate) -> OwnCertificate | None:
+        """The certificate by which the caller is authenticated, if exactly that one is named."""
+        own = request.certificate
+        if own is None or named.serial_number not in ("", own.serial):
+            return None
+        if named.sha256:
+            return own if named.sha256 == own.sha256 else None
+        recorded = self._of_serial(named.serial_number)
+        return own if recorded and recorded[0].sha256 == own.sha256 else None
+
+    def _of_serial(self, serial: str) -> list[IssuedCertificateSpec]:
+        entry = self._records.get("", serial) if serial else None
+        return [entry.object.spec] if entry else []
+
+    async def _recorded(
+        self, named: RevokedCertificate, own: OwnCertificate | None
+    ) -> list[IssuedCertificateSpec]:
         """The records that a certificate is named by: several only of the name of a request."""
+        if own is not None:
+            return [one for one in self._of_serial(own.serial) if one.sha256 == own.sha256]
         if named.serial_number:
-            entry = self._records.get("", named.serial_number)
-            return [entry.object.spec] if entry else []
+            return self._of_serial(named.serial_number)
         if named.sha256:
             found = await self._holding(b'"sha256":"%b"' % named.sha256.encode())
             return [one for one in found if one.sha256 == named.sha256][:1]

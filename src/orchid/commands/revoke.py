@@ -6,6 +6,7 @@
     orchid revoke account/ci/builder                  every token of an account issued until now
     orchid revoke account/ci/builder --before 2026-11-15T10:00:00Z
     orchid revoke authority/web                       every certificate of an authority until now
+    orchid revoke self --cert a.crt --key a.key       your own certificate; takes no right
     orchid revoke lift certificate-5rd8l              release what is on hold (certificateHold)
 
 Prints what it will revoke, and asks first on a terminal. A token is read from standard input, and
@@ -16,8 +17,10 @@ reason. `orchid revocations` lists the revocations there are.
 import argparse
 import base64
 import binascii
+import hashlib
 import json
 import sys
+from pathlib import Path
 
 from orchid.commands import issued, revocations
 from orchid.commands.terminal import times
@@ -31,14 +34,19 @@ from orchid.commands.terminal.connection import (
     path,
 )
 from orchid.commands.terminal.output import USAGE, Complaint, printable, remark, say, tell
+from orchid.credentials.files import read_bounded, read_private
+from orchid.credentials.refusals import Refusal
 from orchid.credentials.revocation_list import REASONS
+from orchid.credentials.secret import SecretValue
 
 KIND = "CredentialRevocation"
 LARGEST_TOKEN = 64 * 1024
 SUBJECT = "system:serviceaccount:"
+LARGEST_CERTIFICATE = 1 << 20
 LIFT = "lift"
+SELF = "self"
 HOLD = "certificateHold"
-FORMS_OF_WHAT = "csr/NAME, cert/SERIAL, token, account/NAMESPACE/NAME or authority/NAME"
+FORMS_OF_WHAT = "csr/NAME, cert/SERIAL, token, account/NAMESPACE/NAME, authority/NAME or self"
 NO_TOKEN = (
     ValueError, KeyError, IndexError, TypeError, OverflowError, binascii.Error, RecursionError,
 )  # fmt: skip
@@ -59,6 +67,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="",
         help="of an account or an authority: only what was issued until then",
     )
+    holder = parser.add_argument_group("with self")
+    holder.add_argument(
+        "--cert", type=Path, metavar="FILE", help="the certificate (default: of the kubeconfig)"
+    )
+    holder.add_argument("--key", type=Path, metavar="FILE", help="its private key")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     add_flags(parser)
 
@@ -69,7 +82,9 @@ def run(chosen: argparse.Namespace) -> int:
         raise Complaint("a second name goes with lift, and lift with one", USAGE)
     if chosen.before and word not in ("account", "authority"):
         raise Complaint("--before is for accounts and authorities", USAGE)
-    server = connect(chosen)
+    if (chosen.cert or chosen.key) and not (chosen.what == SELF and chosen.cert and chosen.key):
+        raise Complaint("--cert and --key go together, with self", USAGE)
+    server = connect(chosen, _identity(chosen))
     if chosen.what == LIFT:
         return _lift(server, chosen)
     wanted = _wanted(server, chosen, word, rest)
@@ -86,6 +101,8 @@ def _wanted(
         return [_of_serial(server, rest)]
     if chosen.what == "token":
         return [_of_token(sys.stdin.buffer.read(LARGEST_TOKEN + 1))]
+    if chosen.what == SELF:
+        return [_of_holder(server.access.certificate)]
     if word == "account" and rest.count("/") == 1:
         namespace, name = rest.split("/")
         return [_of_account(server, namespace, name, chosen.before)]
@@ -173,6 +190,31 @@ def _of_account(server: ServerConnection, namespace: str, name: str, before: str
     account = {"namespace": namespace, "name": name, **_issued_before(before)}
     text = f"every token of the account {namespace}/{name} issued until {before or 'now'}"
     return text, {"account": account}
+
+
+def _identity(chosen: argparse.Namespace) -> tuple[bytes, SecretValue] | None:
+    """The certificate and the key to act with, if they are named."""
+    if not chosen.cert:
+        return None
+    try:
+        key = read_private(chosen.key)
+        return read_bounded(chosen.cert, LARGEST_CERTIFICATE), SecretValue(key.decode("latin-1"))
+    except Refusal as refusal:
+        raise Complaint(str(refusal), USAGE) from None
+
+
+def _of_holder(chain: bytes) -> Wanted:
+    """The certificate that this command presents, by its fingerprint."""
+    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+    text = chain.decode("latin-1").partition(begin)[2].partition(end)[0]
+    try:
+        data = base64.b64decode("".join(text.split()), validate=True)
+    except ValueError:
+        data = b""
+    if not data:
+        raise Complaint("there is no client certificate: name one with --cert and --key", USAGE)
+    sha256 = hashlib.sha256(data).hexdigest()
+    return f"your own certificate, SHA-256 {sha256}", {"certificate": {"sha256": sha256}}
 
 
 def _of_authority(server: ServerConnection, name: str, before: str) -> Wanted:

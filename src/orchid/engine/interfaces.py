@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from orchid.engine.request import Request, Target
+from orchid.engine.request import OwnCertificate, Request, Target
 from orchid.wire.meta import Object
 from orchid.wire.user import UserInfo
 
@@ -52,6 +52,7 @@ class Authenticated(NamedTuple):
     # Whether the same headers without a certificate may be answered with this again: never, for as
     # long as the server runs, or whenever this says yes, which it is asked in every request.
     stands: Callable[[], Awaitable[bool]] | bool = False
+    certificate: OwnCertificate | None = None
 
 
 class Rejected(Exception):

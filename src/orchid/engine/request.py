@@ -61,6 +61,13 @@ class Options(NamedTuple):
 NO_OPTIONS = Options()
 
 
+class OwnCertificate(NamedTuple):
+    """The certificate whose key the caller has proven to hold, in the handshake with us."""
+
+    sha256: str  # in hex
+    serial: str  # in hex
+
+
 class KnownBody(msgspec.Struct, eq=False):
     """What was made of the same body before (engine/verbs/known_bodies.py)."""
 
@@ -82,6 +89,7 @@ class Request(msgspec.Struct, eq=False):
     body_weight: int = 0  # bytes of work in what was sent; see engine/offload.py
     known_body: KnownBody | None = None  # of a review that came before, byte for byte
     real_user: UserInfo | None = None  # who is behind an impersonated user
+    certificate: OwnCertificate | None = None  # of the user; None while impersonating
     warnings: list[str] = []
     audit_annotations: dict[str, str] = {}
 

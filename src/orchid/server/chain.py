@@ -159,6 +159,8 @@ class Chain:
         exchange.request = request = Request(
             target, user, exchange.now, real_user=real_user, warnings=exchange.warnings
         )
+        if real_user is None:
+            request.certificate = caller.certificate
         if caller.notes:
             request.audit_annotations.update(caller.notes)
         if caller.warnings:

@@ -26,7 +26,7 @@ from orchid.credentials.certification_path import ClientVerifier
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.verified_chain import VerifiedChain
 from orchid.engine.interfaces import Authenticated, Presented, PresentedPeer, Rejected
-from orchid.engine.request import HEALTH_PAGES
+from orchid.engine.request import HEALTH_PAGES, OwnCertificate
 from orchid.wire.naming import Naming
 from orchid.wire.user import UserInfo
 
@@ -110,7 +110,9 @@ class CertificateProof:
         return Proven(
             pool=pool,
             identity=identity,
-            authenticated=Authenticated(with_group(user)),
+            authenticated=Authenticated(
+                with_group(user), certificate=OwnCertificate(chain.sha256, chain.serial)
+            ),
             begins=now,  # a clock that steps back has the chain checked again
             ends=min(chain.end, now + RECHECK_AFTER),
             chain=chain,

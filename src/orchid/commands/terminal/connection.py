@@ -29,6 +29,7 @@ from orchid.commands.terminal import kubeconfig_file
 from orchid.commands.terminal.asking import confirmed
 from orchid.commands.terminal.kubeconfig_file import FoundKubeconfig
 from orchid.commands.terminal.output import USAGE, Complaint, printable, remark
+from orchid.credentials.secret import SecretValue
 from orchid.outbound import tls
 from orchid.outbound.kubeconfig import ServerAccess, UnusableKubeconfig
 from orchid.outbound.tls import UnusableTls
@@ -75,10 +76,26 @@ def add_flags(parser: argparse.ArgumentParser, *, forms: Sequence[str] = FORMS) 
         )
 
 
-def connect(chosen: argparse.Namespace) -> "ServerConnection":
-    """Find the server by the flags, the environment and the usual places."""
+def connect(
+    chosen: argparse.Namespace, identity: tuple[bytes, SecretValue] | None = None
+) -> "ServerConnection":
+    """Find the server by the flags, the environment and the usual places.
+
+    `identity`: a certificate and its key to present instead of what the kubeconfig says.
+    """
     found = kubeconfig_file.find(chosen.kubeconfig, os.environ)
     access = kubeconfig_file.load(found, chosen.context)
+    if identity is not None:
+        certificate, key = identity
+        access = ServerAccess(
+            server=access.server,
+            user="the certificate",
+            authority=access.authority,
+            server_name=access.server_name,
+            insecure=access.insecure,
+            certificate=certificate,
+            key=key,
+        )
     return ServerConnection(access, found, is_meant=bool(chosen.context) or not found.is_ambient)
 
 

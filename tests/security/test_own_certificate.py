@@ -1,0 +1,124 @@
+"""The attack: to revoke another's credential by the right of a holder to revoke their own."""
+
+from typing import Any
+
+import pytest
+
+from orchid.server.sockets.messages import Peer
+from orchid.wire.naming import ORCH
+from tests.api.world import Api
+from tests.security.certified import cluster_authority, issued
+from tests.security.test_repeated_revocations import RBAC
+from tests.security.test_revocations import ISSUED, REVOCATIONS, fingerprint, known, on_record
+
+
+async def revoke_as(
+    server: Api, peer: Peer, spec: dict[str, Any], headers: dict[str, str] | None = None
+) -> Any:
+    body = {"metadata": {"generateName": "own-"}, "spec": spec}
+    return await server.call("POST", REVOCATIONS, body, token=None, peer=peer, headers=headers)
+
+
+async def sha256_of(server: Api, serial: str) -> str:
+    record = await server.call("GET", f"{ISSUED}/{serial}")
+    found: str = record.json["spec"]["sha256"]
+    return found
+
+
+@pytest.mark.parametrize("by", ["sha256", "serialNumber"])
+async def test_the_holder_revokes_their_own_certificate_without_a_right(
+    server: Api, by: str
+) -> None:
+    """By showing it, since the handshake proves that they have its key."""
+    serial, peer = await on_record(server, "jane", "mine")
+    named = {
+        "sha256": {"sha256": await sha256_of(server, serial)},
+        "serialNumber": {"serialNumber": serial, "signerName": ORCH.client_signer},
+    }[by]
+
+    answer = await revoke_as(server, peer, {"certificate": named, "reason": "keyCompromise"})
+
+    assert answer.status == 201, answer.text
+    assert answer.json["spec"]["certificate"]["serialNumber"] == serial
+    assert await known(server, peer=peer) == 401
+
+
+async def test_the_holder_of_a_certificate_without_a_record_revokes_it_too(server: Api) -> None:
+    """It is named by its fingerprint alone."""
+    jane = issued(cluster_authority(server.server.files.path), "jane")
+    peer = jane.peer
+
+    answer = await revoke_as(server, peer, {"certificate": {"sha256": fingerprint(jane)}})
+
+    assert answer.status == 201, answer.text
+    assert await known(server, peer=peer) == 401
+
+
+async def test_nothing_else_is_revoked_that_way(server: Api) -> None:
+    """Neither another certificate of the same user, nor a name, nor a signer, nor an account."""
+    serial, mine = await on_record(server, "jane", "mine")
+    other_serial, other = await on_record(server, "jane", "other")
+    await server.account("robot")
+    own, others = await sha256_of(server, serial), await sha256_of(server, other_serial)
+    signer = {"signerName": ORCH.client_signer}
+    specs: list[dict[str, Any]] = [
+        {"certificate": {"sha256": others}},
+        {"certificate": {"serialNumber": other_serial, **signer}},
+        {"certificate": {"sha256": own, "serialNumber": other_serial, **signer}},
+        {"certificate": {"sha256": others, "serialNumber": serial, **signer}},
+        {"certificate": {"requestName": "mine"}},
+        {"certificate": {"requestName": "other"}},
+        {"certificate": {"sha256": "0" * 64}},
+        {"certificate": {}},
+        {"authority": signer},
+        {"account": {"namespace": "default", "name": "robot"}},
+        {"token": {"jti": "x"}},
+    ]
+
+    answers = [await revoke_as(server, mine, spec) for spec in specs]
+
+    assert [answer.status for answer in answers] == [403] * len(specs)
+    assert not [answer for answer in answers if others in answer.text or "robot-" in answer.text]
+    assert (await server.call("GET", REVOCATIONS)).json["items"] == []
+    assert await known(server, peer=other) == 201
+
+
+async def test_a_certificate_that_is_only_claimed_is_not_ones_own(server: Api) -> None:
+    """Neither an id that an impersonated user is given, nor one of whom somebody acts for."""
+    serial, mine = await on_record(server, "jane", "mine")
+    other_serial, _ = await on_record(server, "john", "other")
+    own, others = await sha256_of(server, serial), await sha256_of(server, other_serial)
+    rule = {"apiGroups": ["", ORCH.authentication], "resources": ["*"], "verbs": ["impersonate"]}
+    role = {"metadata": {"name": "act"}, "rules": [rule]}
+    await server.make(f"{RBAC}/clusterroles", role)
+    reference = {"apiGroup": ORCH.rbac, "kind": "ClusterRole", "name": "act"}
+    subjects = [{"kind": "User", "name": "jane", "apiGroup": ORCH.rbac}]
+    binding = {"metadata": {"name": "act"}, "subjects": subjects, "roleRef": reference}
+    await server.make(f"{RBAC}/clusterrolebindings", binding)
+    acting = {
+        "impersonate-user": "john",
+        "impersonate-group": "system:authenticated",
+        f"impersonate-extra-{ORCH.credential_id.replace('/', '%2f')}": f"X509SHA256={others}",
+    }
+
+    claimed = await revoke_as(server, mine, {"certificate": {"sha256": others}}, acting)
+    acted = await revoke_as(server, mine, {"certificate": {"sha256": own}}, acting)
+
+    assert (claimed.status, acted.status) == (403, 403), claimed.text
+    assert "not permitted to revoke" in claimed.text
+    assert await known(server, peer=mine) == 201
+
+
+async def test_a_token_beside_the_certificate_changes_nothing(server: Api) -> None:
+    """The certificate authenticates first; a caller by token alone has none of their own."""
+    await server.account("robot")
+    jane = issued(cluster_authority(server.server.files.path), "jane")
+    token = await server.token("robot")
+    body = {
+        "metadata": {"name": "a"},
+        "spec": {"certificate": {"sha256": fingerprint(jane)}},
+    }
+
+    answer = await server.call("POST", REVOCATIONS, body, token=token)
+
+    assert answer.status == 403
