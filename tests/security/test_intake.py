@@ -18,6 +18,7 @@ import pytest
 
 from orchid.engine.kind import LARGEST_REVIEW, Kind
 from orchid.engine.offload import LARGE_BYTES, THREADS, Offload, body_weight
+from orchid.engine.seat import SEAT
 from orchid.kinds.pod.parts import MOST_SOURCES
 from orchid.kinds.pod.pod import MOST_PARTS
 from orchid.kinds.role import MOST_CONDITIONS as MOST_AGGREGATING
@@ -34,6 +35,7 @@ from orchid.wire.meta import (
 from orchid.wire.requirements import MOST_VALUES
 from orchid.wire.selection import LONGEST_SELECTOR, MOST_CONDITIONS
 from tests.api.world import Answer, Api
+from tests.unit.engine.test_offload import Caller
 
 DEFAULT = "/api/v1/namespaces/default"
 ACCOUNTS, CONFIG_MAPS = f"{DEFAULT}/serviceaccounts", f"{DEFAULT}/configmaps"
@@ -533,12 +535,54 @@ async def test_little_work_stays_on_the_loop_and_much_goes_to_few_threads() -> N
         together.wait(30)
         return threading.current_thread().name
 
+    async def worked(caller: Caller) -> str:
+        SEAT.set(caller)
+        return await offload(LARGE_BYTES + 1, work)
+
     with closing(Offload()) as offload:
         here = await offload(LARGE_BYTES, lambda: threading.current_thread().name)
-        names = await asyncio.gather(*(offload(LARGE_BYTES + 1, work) for _ in range(5 * THREADS)))
+        callers = [Caller(f"{number}") for number in range(THREADS)]
+        names = await asyncio.gather(*(worked(caller) for caller in callers * 5))
 
     assert here == "MainThread"
     assert all(name.startswith("offload") for name in names)
     assert most == THREADS
     assert body_weight(b" a: 1", may_be_yaml=True) > LARGE_BYTES
     assert body_weight(b' {"a":1}', may_be_yaml=True) < LARGE_BYTES
+
+
+async def test_slow_bodies_of_one_user_hold_up_nobody_else(
+    server: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One user's YAML takes as long as it likes, and as often; another user's is read meanwhile."""
+    begun, goes_on = threading.Event(), threading.Event()
+    load = yaml_text.load
+
+    def slow(body: bytes) -> Any:
+        if b"slow" in body:
+            begun.set()
+            assert goes_on.wait(30)
+        return load(body)
+
+    monkeypatch.setattr(yaml_text, "load", slow)
+    for name in ("greedy", "modest"):
+        await server.account(name)
+    greedy, modest = [await server.token(name) for name in ("greedy", "modest")]
+    review, headers = f"{REVIEWS}?dryRun=All", {"content-type": YAML}
+    slow_bodies = [
+        asyncio.create_task(
+            server.call("POST", review, b"slow: %d" % number, token=greedy, headers=headers)
+        )
+        for number in range(6)
+    ]
+    try:
+        assert await asyncio.to_thread(begun.wait, 30)
+
+        async with asyncio.timeout(30):
+            answer = await server.call("POST", review, b"a: 1", token=modest, headers=headers)
+
+        assert answer.status < 500
+        assert not any(each.done() for each in slow_bodies)
+    finally:
+        goes_on.set()
+    assert all(each.status < 500 for each in await asyncio.gather(*slow_bodies))

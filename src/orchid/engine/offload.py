@@ -4,20 +4,29 @@ Decoding and comparing are fast, except for bodies made to be slow. The thread s
 interpreter lock, so the work takes no less time, but others are served in between. There are few
 threads, which bounds the memory and the share of the processor that such work takes.
 
+The threads are shared fairly between the callers, as seats are (engine/seat.py): nobody has all of
+them at once, and callers who wait are served in turn. So expensive bodies of one caller delay only
+the next ones of the same caller.
+
 `Offload` is told how much there is to do, in bytes. A caller that knows that its bytes need more
 work than usual gives a larger number: see `body_weight`.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Final, TypeVar
+
+from orchid.engine.seat import SEAT, Seat
 
 T = TypeVar("T")
 
 LARGE_BYTES: Final = 16 * 1024  # what takes about ten milliseconds at worst
 ALWAYS: Final = LARGE_BYTES + 1  # the weight of what is never done on the event loop
 THREADS: Final = 2  # more do no more work at once, and each takes its turns from the event loop
+MOST_PER_CALLER: Final = THREADS - 1
 
 
 class Offload:
@@ -25,16 +34,75 @@ class Offload:
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="offload")
+        self._free = THREADS
+        # By caller: threads that are at work, and turns that are waited for, the next caller first.
+        # Work without a seat, such as that of pages, is of one more caller.
+        self._busy: dict[Seat | None, int] = {}
+        self._waiting: dict[Seat | None, deque[asyncio.Future[None]]] = {}
 
     async def __call__(self, weight: int, work: Callable[[], T]) -> T:
         """Do the work at once, or in a thread if it is about more than LARGE_BYTES."""
         if weight <= LARGE_BYTES:
             return work()
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        loop, caller = asyncio.get_running_loop(), SEAT.get()
+        if self._free and self._busy.get(caller, 0) < MOST_PER_CALLER:
+            self._take(caller)
+        else:
+            await self._turn(loop, caller)
+        job = self._threads.submit(work)
+
+        def done(_job: Future[T]) -> None:
+            """Give the thread back when it is free, which is later than a cancellation."""
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._give_back, caller)
+
+        job.add_done_callback(done)
+        return await asyncio.wrap_future(job)
 
     def close(self) -> None:
         """End the threads; work that was not begun is cancelled."""
+        for turns in self._waiting.values():
+            for turn in turns:
+                turn.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _take(self, caller: Seat | None) -> None:
+        self._free -= 1
+        self._busy[caller] = self._busy.get(caller, 0) + 1
+
+    def _give_back(self, caller: Seat | None) -> None:
+        self._free += 1
+        self._busy[caller] -= 1
+        if not self._busy[caller]:
+            del self._busy[caller]
+        self._hand_out()
+
+    async def _turn(self, loop: asyncio.AbstractEventLoop, caller: Seat | None) -> None:
+        """Wait for a thread."""
+        turn: asyncio.Future[None] = loop.create_future()
+        self._waiting.setdefault(caller, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():  # the thread was given to us in this very moment
+                self._give_back(caller)
+            raise
+
+    def _hand_out(self) -> None:
+        """Give free threads to callers who wait, in turn."""
+        while self._free:
+            for caller in self._waiting:
+                if self._busy.get(caller, 0) < MOST_PER_CALLER:
+                    break
+            else:
+                return
+            turns = self._waiting.pop(caller)
+            turn = turns.popleft()
+            if turns:
+                self._waiting[caller] = turns  # behind all others
+            if not turn.done():
+                self._take(caller)
+                turn.set_result(None)
 
 
 def body_weight(body: bytes, *, may_be_yaml: bool) -> int:

@@ -1,8 +1,8 @@
 """The seat of a request: its place among those that are worked on at once.
 
-The server sets `SEAT` for a request to a kind (server/fairness.py finds it). Whoever waits for
-something that only others can bring about gives it back meanwhile: see `Feed.reach`. Pages wait for
-nobody.
+The server sets `SEAT` when a request was given one (server/fairness.py). Code that waits for
+something that only others can bring about gives it back meanwhile: see `Feed.reach`. All requests
+of one caller have the same seat, so that it also says whose work something is: see `Offload`.
 """
 
 from contextvars import ContextVar

@@ -180,6 +180,7 @@ class Chain:
         reads = target.verb in READ_VERBS
         fairness.reading += reads
         fairness.writing += not reads
+        mark = SEAT.set(flow)
         try:
             exchange.observed.decision = decision = await self._authorizer.authorize(user, target)
             if not decision.allowed:
@@ -189,11 +190,7 @@ class Chain:
                 made = page if isinstance(page, Response) else await page
                 self._probes.remember(exchange, flow)
                 return made
-            mark = SEAT.set(flow)
-            try:
-                answer = await self._dispatch(exchange, request)
-            finally:
-                SEAT.reset(mark)
+            answer = await self._dispatch(exchange, request)
             if isinstance(answer, Stream):
                 self._watches.follow(answer, exchange.http, target, user)
             return answer
@@ -202,6 +199,7 @@ class Chain:
                 raise
             return not_found_text(exchange)
         finally:
+            SEAT.reset(mark)
             fairness.reading -= reads
             fairness.writing -= not reads
 

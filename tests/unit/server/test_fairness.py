@@ -144,3 +144,22 @@ async def test_who_waited_goes_on_when_the_loop_is_on_time_again() -> None:
 
     assert not held_back
     assert flow.taken == fairness.MOST_PER_FLOW_CROWDED + 1
+
+
+async def test_a_seat_given_to_a_request_that_is_cancelled_is_not_lost() -> None:
+    """It was cancelled in the very turn of the loop in which it got the seat."""
+    seats = Fairness(ORCH, 1, 1)
+    flow = seats.flow_of(user("jane", AUTHENTICATED), LIST)
+    level = flow.level
+    taken = entered(seats, "jane", AUTHENTICATED)
+    waiting = asyncio.create_task(flow.wait())
+    await asyncio.sleep(0)
+
+    flow.leave()  # hands the seat on
+    assert flow.taken == taken
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+    assert flow.taken == level.taken == taken - 1
+    assert flow.enter()
