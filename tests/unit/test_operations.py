@@ -59,7 +59,7 @@ def test_every_flag_in_the_text_exists() -> None:
     """Flags that the text speaks of are settings, or flags of the commands it shows."""
     of_commands = {
         *("config", "with-encryption-key", "from", "from-etcd", "to", "to-etcd", "verify"),
-        *("all", "keys", "revoke-tokens", "dry-run"),
+        *("all", "keys", "revoke-tokens", "dry-run", "accept-ledger"),
     }
     text = re.sub(r"^openssl .*$", "", PAGE.read_text(), flags=re.MULTILINE)
 

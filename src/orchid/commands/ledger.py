@@ -196,7 +196,7 @@ def _check(chosen: argparse.Namespace) -> None:
 
 def _accept(chosen: argparse.Namespace) -> None:
     """Rename the stored checkpoint, which the log in the store no longer fits."""
-    from orchid.ledger.standing import FILE, read_kept
+    from orchid.ledger.standing import FILE, accept, read_kept
 
     place = chosen.data_dir / FILE
     known = read_kept(place)
@@ -210,9 +210,8 @@ def _accept(chosen: argparse.Namespace) -> None:
     )
     if not chosen.yes and not confirmed("accept the ledger in the store as it is?"):
         raise Complaint("nothing was changed; on a terminal it asks, elsewhere add --yes", USAGE)
-    aside = place.with_name(f"{place.name}.before-{times.now():%Y%m%dT%H%M%SZ}")
     try:
-        place.rename(aside)
+        aside = accept(place, times.now())
     except OSError as problem:
         raise Complaint(f"{place}: {problem.strerror}") from None
     say(f"accepted; the checkpoint is now {aside}")

@@ -49,6 +49,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "after the backup; `all`, of every account in the backup",
     )
     parser.add_argument(
+        "--accept-ledger",
+        action="store_true",
+        help="let the server sign the ledger of the backup, although it had a longer one",
+    )
+    parser.add_argument(
         "--dry-run", action="store_true", help="only report what the restore would bring back"
     )
     add_data_dir(parser)
@@ -83,7 +88,7 @@ def run(chosen: argparse.Namespace) -> int:
             f"{directory}. What they revoked works again: find them in the audit log, and revoke "
             "it again"
         )
-    _report_ledger(directory, database)
+    _report_ledger(directory, database, accepts=chosen.accept_ledger and not chosen.dry_run)
     if chosen.revoke_tokens and not chosen.dry_run:
         which = found.accounts if chosen.revoke_tokens == ALL else found.deleted_accounts
         revived.revoke(directory / REVOCATIONS, which, datetime.now(UTC))
@@ -137,21 +142,29 @@ def _report_revocations(revoked: list[str], database: Path) -> None:
         say(f"revocations made since, which the server keeps: {names}")
 
 
-def _report_ledger(directory: Path, database: Path) -> None:
+def _report_ledger(directory: Path, database: Path, *, accepts: bool) -> None:
     """Say that the ledger goes back; the server then signs nothing until that is accepted."""
     from orchid.ledger import places
-    from orchid.ledger.standing import read_kept
+    from orchid.ledger.standing import accept, read_kept
     from orchid.store.sqlite import restore as sqlite_restore
     from orchid.tlog.checkpoints import Checkpoint
 
     known = read_kept(directory / CHECKPOINT)
     note = sqlite_restore.value_of(database, places.HEAD)
     size = Checkpoint.claimed(note).size if note else 0
-    if known is not None and known.size > size:
-        remark(
-            f"the ledger goes back from {known.size} to {size} entries. The server signs it again "
-            f"when you have run: orchid ledger accept --data-dir {directory}"
-        )
+    if known is None or known.size <= size:
+        return
+    text = (
+        f"the ledger goes back from {known.size} to {size} entries: tell those who keep checkpoints"
+    )
+    if accepts:
+        accept(directory / CHECKPOINT, datetime.now(UTC))
+        say(f"{text}. Accepted")
+        return
+    remark(
+        f"{text}. The server signs it again when you have run: "
+        f"orchid ledger accept --data-dir {directory}"
+    )
 
 
 def _restore_file(source: Path, target: Path) -> None:

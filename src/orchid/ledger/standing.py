@@ -136,6 +136,12 @@ async def keep_newest(store: Store, kept: Path) -> None:
         await asyncio.to_thread(keep, kept, note)
 
 
+def accept(kept: Path, now: datetime) -> Path:
+    """Forget the stored checkpoint: an operator accepts the log as it is. Return its new name."""
+    aside = kept.with_name(f"{kept.name}.before-{now:%Y%m%dT%H%M%SZ}")
+    return kept.rename(aside)
+
+
 def read_kept(place: Path) -> Checkpoint | None:
     """The checkpoint in a file; None if there is none that can be read."""
     try:
