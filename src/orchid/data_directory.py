@@ -215,7 +215,7 @@ def _is_current(
     if not path.exists():
         return False
     (leaf, *_) = certificates.parse_blocks(read_bounded(path))
-    found = certificates.read_contents(leaf, certificates.encode(leaf))
+    found = certificates.read_contents(certificates.read(certificates.encode(leaf)))
     return (
         leaf.not_valid_after_utc - now > RENEW_BEFORE
         and leaf.issuer == authority.certificate.subject

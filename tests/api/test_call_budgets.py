@@ -183,9 +183,9 @@ BOUND_GET = 49  # by the token of an account, with a right from a binding
 APART = 19  # more calls for a body that comes apart from its head
 COMMIT = 1  # more or fewer, by when the thread that writes is done; a head read anew takes a dozen
 APPROVAL = 198  # of a request for a certificate
-SIGNED = 111  # a certificate of a user
-HANDED_OUT = 285  # a certificate, put into its request and on record; 280 by itself
-HANDED_OUT_INSIDE = 279  # the same by the controller that signs; 274 by itself
+SIGNED = 126  # a certificate of a user
+HANDED_OUT = 327  # a certificate, put into its request and on record; 322 by itself
+HANDED_OUT_INSIDE = 320  # the same by the controller that signs; 315 by itself
 
 
 async def cheapest(server: Api, job: Job, *, apart: bool = False, token: str = ADMIN) -> int:

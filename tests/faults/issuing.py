@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from cryptography.hazmat.primitives import serialization
 
-from orchid.credentials.issued_facts import IssuedFacts, IssuedReader
+from orchid.credentials.issued_facts import IssuedFacts, read_issued
 from orchid.store.interface import Span, Store
 from tests.faults.decisions import APPROVED, REQUESTS, SIGNER, STORED_REQUESTS
 from tests.faults.workload import DONE, OPEN, REFUSED, Lost, OverTls, Way
@@ -90,7 +90,7 @@ class Issuing:
     async def new_certificate(self, name: str, stop: asyncio.Event, signer: str = SIGNER) -> Issued:
         """A new certificate, which is in the inventory; raises NotDone, Lost."""
         chain = await self._handed_out(name, stop, signer)
-        made = Issued(name, signer, chain, IssuedReader().read(chain))
+        made = Issued(name, signer, chain, read_issued(chain))
         self.issued.add(made.facts.serial)
         await self._look_for(made.facts)
         return made
@@ -187,7 +187,7 @@ async def unrecorded(store: Store, issued: set[str]) -> list[str]:
     known = {one["spec"]["sha256"] for one in records}
     requests = [json.loads(one.value) for one in (await store.read(STORED_REQUESTS)).records]
     chains = [one["status"].get("certificate") for one in requests]
-    held = [IssuedReader().read(base64.b64decode(chain)) for chain in chains if chain]
+    held = [read_issued(base64.b64decode(chain)) for chain in chains if chain]
     lost = issued - {facts.serial for facts in held}
     return [
         *(f"{facts.subject} has no record" for facts in held if facts.sha256 not in known),

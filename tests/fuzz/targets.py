@@ -244,7 +244,7 @@ def der(data: bytes) -> None:
     with suppress(Refusal):
         certificates.identify(data)
     with suppress(Refusal):
-        certificates.read_contents(certificates.parse(data), data)
+        certificates.read_contents(certificates.read(data))
 
 
 def token(data: bytes) -> None:

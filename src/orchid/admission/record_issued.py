@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from cryptography import x509
 
 from orchid.credentials import signing_request
-from orchid.credentials.issued_facts import IssuedFacts, IssuedReader
+from orchid.credentials.issued_facts import IssuedFacts, read_issued
 from orchid.credentials.issuer_chain import is_issued_by, spki_of
 from orchid.credentials.refusals import Refusal
 from orchid.engine.cache.kind_cache import KindCache
@@ -78,7 +78,6 @@ class RecordIssued(AdmissionPolicy):
         self._issuers_of = issuers_of
         self._revoked_until = revoked_until
         self._random = randomness
-        self._reader = IssuedReader()
 
     async def companions(
         self, request: Request, kind: Kind[Any], new: Any, old: Any
@@ -90,7 +89,7 @@ class RecordIssued(AdmissionPolicy):
         if issuers is None:
             return ()
         try:
-            facts = self._reader.read(chain)
+            facts = read_issued(chain)
         except Refusal as refusal:
             raise _refused(kind, new, str(refusal)) from None
         known = self._records.get("", facts.serial)

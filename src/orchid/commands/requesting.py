@@ -176,7 +176,7 @@ def renewal_of(server: ServerConnection, file: Path, signer: str = "") -> Wanted
     """Ask for what a certificate has: its names, usages and life, from the one who signed it."""
     try:
         leaf, *_ = certificates.parse_blocks(files.read_bounded(file))
-        found = certificates.read_contents(leaf, certificates.encode(leaf))
+        found = certificates.read_contents(certificates.read(certificates.encode(leaf)))
     except (Refusal, ValueError) as problem:
         raise Complaint(f"{file} cannot be renewed: {problem}", USAGE) from None
     # Issued certificates begin a little before they were asked for, so that clocks may differ.

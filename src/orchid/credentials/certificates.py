@@ -8,7 +8,7 @@ to be asked first. By what a certificate is recognized is said in verified_chain
 import contextlib
 import hashlib
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -19,7 +19,6 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.utils import CryptographyDeprecationWarning
 
 from orchid.credentials import der, pem
-from orchid.credentials.alike_extensions import AlikeExtensions
 from orchid.credentials.certificate_body import ALTERNATIVE_NAMES
 from orchid.credentials.names import (
     USER_UID,
@@ -37,8 +36,6 @@ from orchid.credentials.refusals import (
 
 _MAX_CERTIFICATE = 128 * 1024
 _USUAL_SIZE, _USUAL_TEXT, _REMEMBERED = 4096, 8192, 64
-_USUAL_NAME, _REMEMBERED_NAMES = 512, 256
-_readable_extensions = AlikeExtensions[bool]()
 
 _UNREADABLE = "x509: malformed certificate"
 _UNREADABLE_FOR = (
@@ -79,6 +76,11 @@ class CertificateContents(msgspec.Struct, frozen=True):
 
 def parse(data: bytes) -> x509.Certificate:
     """Read one DER certificate completely, extensions and names included."""
+    return read(data).certificate
+
+
+def read(data: bytes) -> "ReadCertificate":
+    """`parse`, with the parts that were read on the way."""
     if len(data) > _MAX_CERTIFICATE:
         raise MalformedCertificate(f"a certificate has at most {_MAX_CERTIFICATE} bytes")
     parts = read_parts(data)
@@ -87,19 +89,21 @@ def parse(data: bytes) -> x509.Certificate:
     if parts.serial == b"\x00":
         # Some old roots have this number; they pass, without the library's warning.
         with warnings.catch_warnings(action="ignore", category=CryptographyDeprecationWarning):
-            certificate = _load(data, parts.extensions)
+            certificate = _load(data)
     else:
-        certificate = _load(data, parts.extensions)
-    _refuse_unreadable_parts(parts)
-    return certificate
+        certificate = _load(data)
+    return ReadCertificate(certificate, parts, _readable_subject(parts))
 
 
-def parse_once(data: bytes) -> x509.Certificate:
-    """`parse`, remembering the last few good ones: one is validated first, and then recorded."""
-    return _parse_usual(data) if len(data) <= _USUAL_SIZE else parse(data)
+def read_once(data: bytes) -> "ReadCertificate":
+    """`read` with a cache of the last few: a certificate is validated first, and then recorded.
+
+    Never used by the check before signing (inspection.py).
+    """
+    return _read_cached(data) if len(data) <= _USUAL_SIZE else read(data)
 
 
-_parse_usual = lru_cache(maxsize=_REMEMBERED)(parse)
+_read_cached = lru_cache(maxsize=_REMEMBERED)(read)
 
 
 def parse_blocks(text: bytes | str) -> list[x509.Certificate]:
@@ -107,7 +111,7 @@ def parse_blocks(text: bytes | str) -> list[x509.Certificate]:
 
     A block may hold several certificates one after the other; text outside blocks is ignored.
     """
-    return [parse_once(data) for data in encoded_blocks(text)]
+    return [read_once(data).certificate for data in encoded_blocks(text)]
 
 
 def encoded_blocks(text: bytes | str) -> Iterable[bytes]:
@@ -171,24 +175,24 @@ def identify(data: bytes) -> Identity:
     )
 
 
-def read_contents(certificate: x509.Certificate, data: bytes) -> CertificateContents:
-    """Read the names of a certificate and its DER: the subject by us, the rest by the library."""
-    subject = read_subject_of(data)
-    if ALTERNATIVE_NAMES not in data:  # as in most certificates of users
+def read_contents(found: "ReadCertificate") -> CertificateContents:
+    """Give the names of a certificate: the subject as read by us, the rest by the library."""
+    certificate, subject = found.certificate, found.subject
+    if ALTERNATIVE_NAMES not in found.parts.extensions:  # as in most certificates of users
         return CertificateContents(subject)
     names: Iterable[x509.GeneralName] = ()
     with contextlib.suppress(x509.ExtensionNotFound):
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    found: dict[type, list[object]] = {}
+    values: dict[type, list[object]] = {}
     for name in names:
-        found.setdefault(type(name), []).append(name.value)
-    addresses = found.get(x509.IPAddress, [])
+        values.setdefault(type(name), []).append(name.value)
+    addresses = values.get(x509.IPAddress, [])
     return CertificateContents(
         subject=subject,
-        dns_names=_texts(found.get(x509.DNSName, [])),
+        dns_names=_texts(values.get(x509.DNSName, [])),
         ip_addresses=tuple(address for address in addresses if isinstance(address, IPAddress)),
-        email_addresses=_texts(found.get(x509.RFC822Name, [])),
-        uris=_texts(found.get(x509.UniformResourceIdentifier, [])),
+        email_addresses=_texts(values.get(x509.RFC822Name, [])),
+        uris=_texts(values.get(x509.UniformResourceIdentifier, [])),
     )
 
 
@@ -226,16 +230,20 @@ class CertificateParts(NamedTuple):
     extensions: bytes  # all that follows the key
 
 
+class ReadCertificate(NamedTuple):
+    """A certificate that was read completely, with what was read of it by us."""
+
+    certificate: x509.Certificate
+    parts: CertificateParts
+    subject: DistinguishedName
+
+
 def read_parts(data: bytes) -> CertificateParts:
-    """Find the parts of a DER certificate; the last few are remembered."""
-    return _usual_parts(data) if len(data) <= _USUAL_SIZE else _parts(data, _read_body)
-
-
-def _parts(data: bytes, read_body: Callable[[bytes], CertificateParts]) -> CertificateParts:
+    """Find the parts of a DER certificate."""
     try:
         outer = der.element(data, 0, len(data), der.SEQUENCE)
         body = der.element(data, outer.start, outer.stop, der.SEQUENCE)
-        return read_body(data[body.start : body.stop])
+        return _read_body(data[body.start : body.stop])
     except der.NotDer:
         raise MalformedCertificate(_fault(data)) from None
 
@@ -260,22 +268,11 @@ def _read_body(body: bytes) -> CertificateParts:
     )
 
 
-# Ours are looked at before they are signed and afterwards: two certificates with one body.
-_usual_body = lru_cache(maxsize=_REMEMBERED)(_read_body)
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def _usual_parts(data: bytes) -> CertificateParts:
-    return _parts(data, _usual_body)
-
-
-def _load(data: bytes, extensions: bytes) -> x509.Certificate:
+def _load(data: bytes) -> x509.Certificate:
     try:
         certificate = x509.load_der_x509_certificate(data)
         # The library reads lazily; a certificate that cannot be read whole is none.
-        if not _readable_extensions.get(extensions):
-            certificate.extensions  # noqa: B018 - read for its refusal
-            _readable_extensions.keep(extensions, True)
+        certificate.extensions  # noqa: B018 - read for its refusal
     except _UNREADABLE_FOR:
         # A warning arrives here only where warnings are errors: the library will refuse soon.
         raise MalformedCertificate(_fault(data)) from None
@@ -286,14 +283,18 @@ def _load(data: bytes, extensions: bytes) -> x509.Certificate:
     return certificate
 
 
-def _refuse_unreadable_parts(parts: CertificateParts) -> None:
-    """What the library reads only when asked: the names, and a key on a curve that few know."""
-    read_name(parts.subject)
+def _readable_subject(parts: CertificateParts) -> DistinguishedName:
+    """Give the subject, if all can be read that the library reads only when asked.
+
+    Those are the names, and a key on a curve that few know.
+    """
+    subject = read_name(parts.subject)
     if parts.issuer != parts.subject:
         read_name(parts.issuer)
     algorithm = parts.key.find(_EC_KEY, 0, _BEFORE_ALGORITHM + len(_EC_KEY))
     if algorithm > 0 and not parts.key.startswith(_KNOWN_CURVES, algorithm + len(_EC_KEY)):
         raise MalformedCertificate("x509: unsupported elliptic curve")
+    return subject
 
 
 def _fault(data: bytes) -> str:
@@ -322,19 +323,11 @@ def _fault(data: bytes) -> str:
 def read_name(encoded: bytes) -> DistinguishedName:
     """Read a DER Name of a certificate."""
     try:
-        # The names of authorities come again and again, and a subject several times in a row.
-        return _usual_name(encoded) if len(encoded) <= _USUAL_NAME else _name(encoded)
+        return read_subject(encoded, der.element(encoded, 0, len(encoded)))
     except BadString as error:
         raise MalformedCertificate(f"x509: invalid RDNSequence: {error}") from None
     except der.NotDer:
         raise MalformedCertificate("x509: invalid RDNSequence") from None
-
-
-def _name(encoded: bytes) -> DistinguishedName:
-    return read_subject(encoded, der.element(encoded, 0, len(encoded)))
-
-
-_usual_name = lru_cache(maxsize=_REMEMBERED_NAMES)(_name)
 
 
 def _uid(subject: DistinguishedName) -> str:

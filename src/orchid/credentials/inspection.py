@@ -2,28 +2,24 @@
 
 `Inspector.inspect` has the X.509 library read the bytes of a certificate that has no signature yet,
 and compares every part with the template. What it does not expect, it refuses: an extension that
-the template knows nothing of, a flag, a kind of name. Nothing here signs.
-
-Certificates for the same use have the same extensions, but for names and the identifier of the
-key. Extensions without names that were found sound are known again by their bytes.
+the template knows nothing of, a flag, a kind of name. Nothing here signs, and nothing is cached:
+what is signed is inspected each time.
 """
 
 import datetime
 
 from cryptography import x509
 
-from orchid.credentials.certificate_body import ALTERNATIVE_NAMES, Template, key_digest
+from orchid.credentials.certificate_body import Template, key_digest
 from orchid.credentials.certificates import (
     CertificateContents,
-    parse,
+    read,
     read_contents,
-    read_parts,
 )
 from orchid.credentials.names import DistinguishedName
 from orchid.credentials.refusals import MalformedCertificate, UnsoundCertificate
 
 _MAX_SERIAL_BITS = 159  # 20 octets and positive, RFC 5280 section 4.1.2.2
-_REMEMBERED = 64
 
 _NO_AUTHORITY = x509.BasicConstraints(ca=False, path_length=None)
 
@@ -34,17 +30,14 @@ class Inspector:
     def __init__(self, *, end: datetime.datetime, authority_key: bytes) -> None:
         self._end = end
         self._authority_key = authority_key
-        # Of what was sound: extensions before and after the key's identifier, what was agreed.
-        self._sound: set[tuple[tuple[bytes, ...], tuple[object, ...]]] = set()
 
     def inspect(self, data: bytes, template: Template, serial: int) -> CertificateContents:
         """Give what the bytes say, if it is what was agreed."""
         try:
-            candidate = parse(data)
+            found = read(data)
         except MalformedCertificate as refusal:
             raise UnsoundCertificate(f"the certificate to be signed: {refusal}") from None
-        contents = read_contents(candidate, data)
-        parts = read_parts(data)
+        candidate, contents = found.certificate, read_contents(found)
         sound = (
             candidate.version is x509.Version.v3
             and 0 < serial.bit_length() <= _MAX_SERIAL_BITS
@@ -54,32 +47,12 @@ class Inspector:
             and template.not_before < template.not_after
             and candidate.not_valid_after_utc <= self._end
             and _same_names(contents, template)
-            and parts.key == template.spki
-            and self._extensions_are_sound(candidate, parts.extensions, template)
+            and found.parts.key == template.spki
+            and _are_as_agreed(candidate.extensions, template, self._authority_key)
         )
         if not sound:
             raise UnsoundCertificate("the certificate to be signed is not what was agreed")
         return contents
-
-    def _extensions_are_sound(
-        self, candidate: x509.Certificate, encoded: bytes, template: Template
-    ) -> bool:
-        """Compare the extensions, unless the same ones were sound around another key's identifier.
-
-        It must stand among the bytes once: then it is what the two differ in, and nothing else.
-        """
-        around = tuple(encoded.split(key_digest(template.spki)))
-        agreed = (template.key_usages, template.extended_usages, template.crl_url)
-        form = (around, agreed)
-        if form in self._sound:
-            return True
-        if not _are_as_agreed(candidate.extensions, template, self._authority_key):
-            return False
-        if len(around) == 2 and ALTERNATIVE_NAMES not in encoded:  # noqa: PLR2004 - before, after
-            if len(self._sound) >= _REMEMBERED:
-                self._sound.clear()
-            self._sound.add(form)
-        return True
 
 
 def _same_names(found: CertificateContents, template: Template) -> bool:

@@ -1,9 +1,8 @@
-"""What an issued certificate says, for whoever keeps an inventory: read from its own bytes.
+"""What an issued certificate says, for the inventory: read from its own bytes.
 
-`IssuedReader.read` takes the PEM chain that a signer handed out and tells of its first certificate.
-The chain was validated a moment ago, so what was read of it then is not read again. What
-certificates for the same usages, by the same authority, have in common is read once. Nothing here
-judges a certificate.
+`read_issued` takes the PEM chain that a signer issued and describes its first certificate. The
+chain was validated a moment ago, so its certificates are not parsed again. Nothing here judges a
+certificate.
 """
 
 import datetime
@@ -15,7 +14,6 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 
 from orchid.credentials import certificates
-from orchid.credentials.alike_extensions import AlikeExtensions
 from orchid.credentials.authority_keys import algorithm_name, usual_algorithm
 from orchid.credentials.inspection import bits_of, purposes_of
 from orchid.credentials.usages import usages_of
@@ -53,44 +51,28 @@ class _Extended(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
 
 
-class IssuedReader:
-    """Reads certificates one after the other, and remembers what many of them have in common."""
-
-    def __init__(self) -> None:
-        self._usual = AlikeExtensions[_Extended]()
-
-    def read(self, chain: bytes) -> IssuedFacts:
-        """Read the first certificate of a PEM chain."""
-        data = next(iter(certificates.encoded_blocks(chain)))
-        certificate = certificates.parse_once(data)
-        parts = certificates.read_parts(data)
-        subject = certificates.read_name(parts.subject)
-        extended = self._extended(parts.extensions, certificate)
-        return IssuedFacts(
-            certificate=certificate,
-            data=data,
-            serial=certificates.serial_name(parts.serial),
-            sha256=hashlib.sha256(data).hexdigest(),
-            subject=subject.text or certificate.subject.rfc4514_string(),
-            names=extended.names,
-            usages=extended.usages,
-            key_algorithm=usual_algorithm(parts.key) or _algorithm(certificate),
-            key_sha256=hashlib.sha256(parts.key).hexdigest(),
-            authority_key=extended.authority_key,
-            not_before=certificate.not_valid_before_utc,
-            not_after=certificate.not_valid_after_utc,
-        )
-
-    def _extended(self, extensions: bytes, certificate: x509.Certificate) -> _Extended:
-        """What the extensions say, read once for all that are alike."""
-        found = self._usual.get(extensions)
-        if found is None:
-            found = _read(certificate)
-            self._usual.keep(extensions, found)
-        return found
+def read_issued(chain: bytes) -> IssuedFacts:
+    """Read the first certificate of a PEM chain."""
+    data = next(iter(certificates.encoded_blocks(chain)))
+    certificate, parts, subject = certificates.read_once(data)
+    extended = _read_extensions(certificate)
+    return IssuedFacts(
+        certificate=certificate,
+        data=data,
+        serial=certificates.serial_name(parts.serial),
+        sha256=hashlib.sha256(data).hexdigest(),
+        subject=subject.text or certificate.subject.rfc4514_string(),
+        names=extended.names,
+        usages=extended.usages,
+        key_algorithm=usual_algorithm(parts.key) or _algorithm(certificate),
+        key_sha256=hashlib.sha256(parts.key).hexdigest(),
+        authority_key=extended.authority_key,
+        not_before=certificate.not_valid_before_utc,
+        not_after=certificate.not_valid_after_utc,
+    )
 
 
-def _read(certificate: x509.Certificate) -> _Extended:
+def _read_extensions(certificate: x509.Certificate) -> _Extended:
     found: dict[type, x509.ExtensionType] = {}
     for extension in certificate.extensions:
         value = extension.value

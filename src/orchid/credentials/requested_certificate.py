@@ -63,7 +63,7 @@ def certified(
     data: bytes, usages: Sequence[str], key: str, lifetime: timedelta
 ) -> RequestedCertificate:
     """What a certificate that was signed says, as if it were asked for; raises Refusal."""
-    found = certificates.read_contents(certificates.parse(data), data)
+    found = certificates.read_contents(certificates.read(data))
     return RequestedCertificate(
         subject=found.subject,
         dns_names=found.dns_names,

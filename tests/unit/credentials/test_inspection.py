@@ -7,7 +7,7 @@ import pytest
 from cryptography import x509
 
 from orchid.credentials import authority as authority_module
-from orchid.credentials import certificate_body, inspection, names, profiles, signing_request
+from orchid.credentials import certificate_body, names, profiles, signing_request
 from orchid.credentials.authority import Authority
 from orchid.credentials.keys import spki
 from orchid.credentials.refusals import NotPermitted, UnsoundCertificate
@@ -167,7 +167,7 @@ def test_another_key_under_the_identifier_of_the_agreed_one_is_not_signed(
 def test_extensions_that_were_sound_for_other_usages_are_not_signed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Bytes are known again only together with what was agreed about them."""
+    """What was signed before counts for nothing."""
     assert sign(request(), (*CLIENT_USAGES, "key encipherment"))
 
     def with_one_more(honest: Writer) -> Writer:
@@ -213,13 +213,3 @@ def test_names_that_were_sound_without_a_subject_are_looked_at_again(
 
     with pytest.raises(UnsoundCertificate, match="not what was agreed"):
         sign(request("anyone", (), alternative_names=host), profile=samples.CLIENT)
-
-
-def test_only_so_many_extensions_are_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks for one use after the other does not fill the memory."""
-    monkeypatch.setattr(inspection, "_REMEMBERED", 2)
-    ca = Authority.create("root", now=NOW)
-
-    for usage in ("signing", "key encipherment", "data encipherment", "any", "code signing"):
-        assert sign(request(), (usage,), samples.LEGACY, ca=ca)
-        assert 1 <= len(ca._inspector._sound) <= 2

@@ -13,12 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchid.credentials.authority_keys import ALGORITHMS, algorithm_name
-from orchid.credentials.issued_facts import IssuedFacts, IssuedReader
+from orchid.credentials.issued_facts import IssuedFacts, read_issued
 from orchid.credentials.refusals import MalformedCertificate
 from tests.unit.credentials.own_authorities import own
 from tests.unit.credentials.samples import DAY, ED25519, NOW, P256, rsa_key
 
-READER = IssuedReader()  # one for all: what it remembers must never show
 SERVER_AUTH = ExtendedKeyUsageOID.SERVER_AUTH
 P521 = ec.derive_private_key(0xF00D, ec.SECP521R1())
 KEYS = {"P-256": P256, "P-521": P521, "RSA": rsa_key(), "Ed25519": ED25519}
@@ -44,7 +43,7 @@ def certificate(subject: x509.Name, public_key: object = P256.public_key()) -> x
 
 
 def facts_of(made: x509.Certificate) -> IssuedFacts:
-    return READER.read(made.public_bytes(Encoding.PEM))
+    return read_issued(made.public_bytes(Encoding.PEM))
 
 
 @given(SUBJECTS)
@@ -78,7 +77,7 @@ def test_a_key_is_named_by_its_algorithm_and_hash(key: object) -> None:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_keys_of_every_algorithm_that_authorities_have_are_named(algorithm: str) -> None:
     """The two of them with RSA by the library, the others by how their encoding begins."""
-    assert READER.read(own(algorithm).certificate_pem).key_algorithm == algorithm
+    assert read_issued(own(algorithm).certificate_pem).key_algorithm == algorithm
 
 
 def extended(
@@ -105,54 +104,17 @@ def extended(
 
 
 def test_certificates_with_much_in_common_are_not_mixed_up() -> None:
-    """What was remembered of one is told of another only where both have the same extension."""
+    """Each is read by itself, whatever others had."""
     other_key = ec.derive_private_key(0xBEEF, ec.SECP256R1())
     usages, hosts = ("client auth", "server auth"), ("", "a.example.com", "b.example.com")
     authorities = (b"a" * 20, b"b" * 20)
     told = list(itertools.product((P256, other_key), authorities, usages, hosts))
 
-    for _again in range(2):
-        for key, authority, usage, host in told:
-            facts = facts_of(extended(key, authority, usage, host))
-            assert facts.usages == (usage,)
-            assert facts.authority_key == authority.hex()
-            assert facts.names == ((host,) if host else ())
-
-
-def test_an_authority_key_that_is_the_certificates_own_is_told_of() -> None:
-    """A key that signs its own certificate does not hide behind another that does the same."""
-    keys = (P256, ec.derive_private_key(0xBEEF, ec.SECP256R1()))
-    digests = [x509.SubjectKeyIdentifier.from_public_key(key.public_key()).digest for key in keys]
-
-    found = [
-        facts_of(extended(key, digest, "client auth", "")).authority_key
-        for key, digest in zip(keys, digests, strict=True)
-    ]
-
-    assert found == [digest.hex() for digest in digests]
-
-
-def test_an_authority_key_that_looks_like_an_extension_is_told_of() -> None:
-    """Its bytes begin as the extension does in which certificates with much in common differ."""
-    looks = bytes.fromhex("301d0603551d0e04160414")
-    authorities = [looks + b"a" * 20, looks + b"b" * 20]
-
-    found = [
-        facts_of(extended(P256, authority, "client auth", "")).authority_key
-        for authority in authorities
-    ]
-
-    assert found == [authority.hex() for authority in authorities]
-
-
-def test_certificates_of_more_authorities_than_are_remembered_are_told_right() -> None:
-    """Whoever is forgotten is read again."""
-    authorities = [number.to_bytes(20, "big") for number in range(80)]
-    made = [extended(P256, authority, "client auth", "") for authority in authorities]
-
-    found = [facts_of(one).authority_key for one in [*made, *made]]
-
-    assert found == [authority.hex() for authority in [*authorities, *authorities]]
+    for key, authority, usage, host in told:
+        facts = facts_of(extended(key, authority, usage, host))
+        assert facts.usages == (usage,)
+        assert facts.authority_key == authority.hex()
+        assert facts.names == ((host,) if host else ())
 
 
 def test_the_first_certificate_of_a_chain_is_told_of() -> None:
@@ -162,7 +124,7 @@ def test_the_first_certificate_of_a_chain_is_told_of() -> None:
         for name in ("first", "second")
     )
 
-    facts = READER.read(first.public_bytes(Encoding.PEM) + second.public_bytes(Encoding.PEM))
+    facts = read_issued(first.public_bytes(Encoding.PEM) + second.public_bytes(Encoding.PEM))
 
     assert (facts.subject, facts.data) == ("CN=first", first.public_bytes(Encoding.DER))
     assert facts.sha256 == first.fingerprint(hashes.SHA256()).hex()
@@ -172,4 +134,4 @@ def test_the_first_certificate_of_a_chain_is_told_of() -> None:
 def test_text_without_a_certificate_is_refused() -> None:
     """By the rule by which the status of a request is judged."""
     with pytest.raises(MalformedCertificate, match="at least one CERTIFICATE"):
-        READER.read(b"nothing")
+        read_issued(b"nothing")

@@ -142,7 +142,7 @@ def test_what_is_on_the_lists_is_signed(asked: SigningRequest, by: profiles.Prof
     """Each request comes out with the names that it had."""
     found = issue(asked, by)
 
-    contents = certificates.read_contents(found, certificates.encode(found))
+    contents = certificates.read_contents(certificates.read(certificates.encode(found)))
     assert contents.subject == asked.certified_subject
     assert contents.dns_names == asked.dns_names
     assert contents.email_addresses == asked.email_addresses
@@ -224,7 +224,9 @@ def test_the_lists_are_held_against_the_bytes_that_are_signed() -> None:
         except (NotPermitted, UnsoundCertificate) as refusal:
             outcomes.add(type(refusal))
         else:
-            outcomes.add(certificates.read_contents(found, certificates.encode(found)).dns_names)
+            outcomes.add(
+                certificates.read_contents(certificates.read(certificates.encode(found))).dns_names
+            )
 
     assert outcomes == {NotPermitted, UnsoundCertificate, good}
 
@@ -303,7 +305,7 @@ def test_usages_that_the_key_cannot_serve_are_omitted(key: Any, omitted: set[str
 
     issued = issue(parsed(DNS, key=key), by)
 
-    facts = issued_facts.IssuedReader().read(issued.public_bytes(serialization.Encoding.PEM))
+    facts = issued_facts.read_issued(issued.public_bytes(serialization.Encoding.PEM))
     assert set(facts.usages) == set(every) - omitted
 
 
@@ -330,4 +332,4 @@ def test_platform_signers_sign_the_usages_as_asked() -> None:
 
     chain = own("ECDSA-P256").sign(asked, wanted, DAY, profile=samples.CLIENT, now=NOW)
 
-    assert issued_facts.IssuedReader().read(chain).usages == wanted
+    assert issued_facts.read_issued(chain).usages == wanted
