@@ -7,12 +7,6 @@ import pytest
 from tests.system_packages import MISSING
 
 
-def needs_cel() -> None:
-    """Skip the test that asked unless expressions can be evaluated here."""
-    if importlib.util.find_spec("cel_expr_python") is None:
-        pytest.skip(f"{MISSING}cel-expr-python")
-
-
 def needs_atheris() -> None:
     """Skip the test that asked unless coverage can be followed here."""
     if importlib.util.find_spec("atheris") is None:

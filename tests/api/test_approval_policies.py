@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from tests.api.world import ALICE, Api, api
-from tests.extras import needs_cel
 from tests.unit.approval.cases import ALLOWS
 
 POLICIES = "/apis/identity.orch.io/v1alpha1/approvalpolicies"
@@ -50,7 +49,6 @@ async def test_apply_makes_and_changes_one(server: Api) -> None:
 
 async def test_what_is_wrong_is_refused_with_its_place(server: Api) -> None:
     """All of it at once, and nothing is stored."""
-    needs_cel()
     rules = [{"expression": "request.dnsNames"}]
     answer = await server.call("POST", POLICIES, body(signerNames=["x"], rules=rules))
     there = await server.call("GET", f"{POLICIES}/web")

@@ -8,7 +8,6 @@ from cryptography import x509
 
 from tests.api.test_approval_policies import POLICIES, body
 from tests.api.world import ALICE, BOB, Api
-from tests.extras import needs_cel
 from tests.unit.approval.cases import ALLOWS
 from tests.unit.credentials import samples
 
@@ -101,7 +100,6 @@ async def test_a_review_tells_policy_by_policy_and_check_by_check(server: Api) -
 
 async def test_rules_are_told_with_their_outcome(server: Api) -> None:
     """Each by its number, with what it gave."""
-    needs_cel()
     rules = [
         {"expression": "request.dnsNames.size() == 1"},
         {"expression": "user.username == 'bob'", "message": "only for bob"},

@@ -12,7 +12,6 @@ import pytest
 
 from orchid.settings.errors import BadSettings
 from tests.api.world import ADMIN, ALICE, Api, api
-from tests.extras import needs_cel
 from tests.unit.outbound.loopback import PEM, Server, serving
 
 SECRETS = "/api/v1/namespaces/ci/secrets"
@@ -105,7 +104,6 @@ async def test_webhooks_are_asked_in_order_where_their_conditions_hold(
     server_files: Path, file: File, allowing: Server, denying: Server
 ) -> None:
     """The first guards Secrets, the second allows the rest; each counts under its own name."""
-    needs_cel()
     secrets = "request.?resourceAttributes.resource.orValue('') == 'secrets'"
     path = file.write(
         file.webhook("guard.example", denying, secrets, failurePolicy="Deny"),

@@ -24,7 +24,6 @@ from orchid.expressions.cel import Compiler, ExpressionInput
 from orchid.expressions.isolated import CHEAP, Evaluator
 from orchid.workers.launching import Launcher, discard
 from tests.e2e.serving import Server, free_port, wait_until_ready
-from tests.extras import needs_cel
 
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
 SAMPLE = {"dnsNames": [""]}
@@ -75,7 +74,6 @@ async def test_the_process_that_evaluates_an_expression_imports_nothing_planted(
     planted: Path,
 ) -> None:
     """What a policy decides is decided by our code alone."""
-    needs_cel()
     expression = Compiler().signing_condition(SLOW, SAMPLE)
     names = [f"n{number}.example.com" for number in range(900)]
     given = ExpressionInput({"request": {"dnsNames": names}, "user": {}, "now": NOW})

@@ -24,7 +24,6 @@ from orchid.wire.struct import replace
 from tests.api.test_approval_policies import POLICIES, body
 from tests.api.test_approval_reviews import REVIEWS, terms
 from tests.api.world import Api
-from tests.extras import needs_cel
 from tests.security.test_large_collections import answered
 from tests.security.threads import threads_of
 from tests.unit.approval.cases import ALLOWS
@@ -60,7 +59,6 @@ def review(*expressions: str, hosts: int = 1, **policy: Any) -> dict[str, Any]:
 )
 async def test_a_rule_has_a_limit(server: Api, expression: str) -> None:
     """In what is stored and in what is tried."""
-    needs_cel()
     stored = body("a", rules=[{"expression": expression}])
 
     answers = [
@@ -76,7 +74,6 @@ async def test_no_expression_is_compiled_on_the_event_loop(
     server_files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether a policy is stored, tried, followed by the controller, or asked about."""
-    needs_cel()
     threads = threads_of(monkeypatch, Compiler, "_compile")
     async with beside(server_files) as world:
         server = Api(world.server)
@@ -93,7 +90,6 @@ async def test_what_callers_send_is_compiled_by_few_threads(
     server: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not by those that sign revocation lists and write files: these would wait for the callers."""
-    needs_cel()
     threads = threads_of(monkeypatch, Compiler, "_compile")
 
     await server.make(REVIEWS, review("2 < 3"))
@@ -104,7 +100,6 @@ async def test_what_callers_send_is_compiled_by_few_threads(
 
 async def test_others_are_served_between_rules(server: Api) -> None:
     """As many turns of the event loop as there are rules, at least."""
-    needs_cel()
     rules = [f"request.dnsNames.all(name, name != 'a{number}')" for number in range(MOST_RULES)]
 
     answer, turns = await answered(server, "POST", REVIEWS, review(*rules, hosts=20))
@@ -134,7 +129,6 @@ MANY = 40
 
 async def many_slow_requests(world: Beside) -> None:
     """A policy with a slow rule, and requests for one signer that it selects."""
-    needs_cel()
     await may_request(world)
     await may_use(world, "fast", "slow")
     await write(world, "slow", rules=[{"expression": SLOW_RULE}])

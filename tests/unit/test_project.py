@@ -74,9 +74,9 @@ def test_everything_installs_our_distribution() -> None:
     found = [path for path in texts if wrong.search(path.read_text(errors="replace"))]
 
     assert name == "orchid-identity"
-    assert wrong.search("pip install 'orchid[cel]'")
+    assert wrong.search("pip install 'orchid[etcd]'")
     assert wrong.search("pip install orchid")
-    assert not wrong.search(f"pip install '{name}[cel]'; pip install ./orchid")
+    assert not wrong.search(f"pip install '{name}[etcd]'; pip install ./orchid")
     assert [str(path) for path in found] == []
 
 

@@ -28,7 +28,7 @@ from orchid.expressions.cel import (
     Failed,
     LibraryMissing,
 )
-from orchid.expressions.isolated import Evaluator, Overrun, Result, Unanswered
+from orchid.expressions.isolated import Evaluator, NotEvaluated, Overrun, Result
 from orchid.wire.options import seconds_of
 from orchid.wire.struct import replace
 from orchid.wire.text import human_duration, quote
@@ -182,7 +182,7 @@ class CompiledPolicy:
         except Overrun as overrun:
             self.problem = self.exceeded = str(overrun)
             return self.problem
-        except Unanswered as unanswered:
+        except NotEvaluated as unanswered:
             return str(unanswered)
         results.update(zip(slow, found, strict=True))
         return ""

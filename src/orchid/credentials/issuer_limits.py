@@ -9,10 +9,10 @@ one of them refuses.
 import ipaddress
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 from cryptography import x509
 
 from orchid.credentials.issuer_chain import purposes
@@ -26,8 +26,7 @@ RelativeName = frozenset[tuple[str, str]]  # object identifier and value
 _HOST = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
 
 
-@dataclass(frozen=True)
-class IssuerLimits:
+class IssuerLimits(msgspec.Struct, frozen=True):
     """Extended key usages (None: any) and name constraints of a chain."""
 
     usages: frozenset[str] | None
@@ -62,8 +61,7 @@ def _constraints(chain: Sequence[x509.Certificate]) -> Iterator[x509.NameConstra
                 yield extension.value
 
 
-@dataclass(frozen=True)
-class NameKind:
+class NameKind(msgspec.Struct, frozen=True):
     """A kind of names: its constraints, and how a name is compared with one of them.
 
     `fits` says whether a name is within a permitted subtree, `touches` whether it could be used

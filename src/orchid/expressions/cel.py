@@ -1,6 +1,6 @@
 """Expressions (CEL): compiled once, evaluated over claims, users and requests of two sorts.
 
-Start with `Compiler`. The library is an extra (`orchid-identity[cel]`) and is loaded by the first
+Start with `Compiler`. The library takes time and memory to load, so that happens with the first
 expression that is compiled. docs/decisions/0014-expressions.md says why it is this one.
 
     # raises ExpressionUnusable, LibraryMissing
@@ -352,7 +352,7 @@ def _environment(variables: tuple[str, ...]) -> Any:
         from cel_expr_python.ext import ext_optional, ext_strings
     except ImportError:
         raise LibraryMissing(
-            "expressions need one more package: pip install 'orchid-identity[cel]'"
+            "expressions cannot be evaluated here: there is no cel-expr-python for this platform"
         ) from None
     # The versions of the extensions are those whose functions the reference has.
     values = cel.Type.Map(cel.Type.STRING, cel.Type.DYN)

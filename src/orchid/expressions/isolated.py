@@ -33,7 +33,7 @@ class Overrun(Failed):
     """The expressions exceeded their processor time or memory."""
 
 
-class Unanswered(Failed):
+class NotEvaluated(Failed):
     """The process did not end in time, within its processor time: the machine was busy."""
 
 
@@ -64,7 +64,7 @@ class Evaluator:
     ) -> list[Result]:
         """The results of expressions that share one process and its limits.
 
-        Raises Overrun or Unanswered.
+        Raises Overrun or NotEvaluated.
         """
         question = json.dumps(
             {
@@ -79,7 +79,7 @@ class Evaluator:
 
 
 def _ask(question: str, seconds: float) -> list[dict[str, Any]]:
-    """Start the process and wait for its answers; raises Overrun or Unanswered."""
+    """Start the process and wait for its answers; raises Overrun or NotEvaluated."""
     try:
         done = subprocess.run(  # noqa: S603 - our own module, by the interpreter that runs us
             helper_process.command(__name__),
@@ -93,13 +93,13 @@ def _ask(question: str, seconds: float) -> list[dict[str, Any]]:
         )
     except subprocess.CalledProcessError as ended:
         if -ended.returncode in STOPPED:
-            raise Unanswered("the evaluation of its rules was stopped") from None
+            raise NotEvaluated("the evaluation of its rules was stopped") from None
         raise Overrun(
             f"its rules took more than {PROCESSOR_SECONDS} seconds of processor time or "
             f"{MEMORY >> 30} GiB of memory for one request"
         ) from None
     except subprocess.TimeoutExpired:
-        raise Unanswered(f"its rules were not evaluated within {seconds:g} seconds") from None
+        raise NotEvaluated(f"its rules were not evaluated within {seconds:g} seconds") from None
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
 

@@ -7,7 +7,6 @@ import pytest
 from cryptography import x509
 
 from orchid.wire.user import UserInfo
-from tests.extras import needs_cel
 from tests.unit.approval.cases import ALLOWS, DAY_SECONDS, WEB, case, judged, signer_terms
 from tests.unit.credentials import samples
 
@@ -185,7 +184,6 @@ async def test_usages_that_nobody_names_are_those_that_the_signer_gives() -> Non
 )
 async def test_rules_see_request_user_and_time(expression: str, holds: bool) -> None:
     """All that they see is the certificate to be signed, who asks, and now."""
-    needs_cel()
     rules = [{"expression": expression, "message": "so it is said"}]
 
     verdict = await judged(case(HOST), rules=rules)
@@ -198,7 +196,6 @@ async def test_rules_see_request_user_and_time(expression: str, holds: bool) -> 
 
 async def test_a_rule_that_fails_does_not_allow() -> None:
     """A key that is not there is told, without the values."""
-    needs_cel()
 
     verdict = await judged(
         case(HOST, user=ALICE), rules=[{"expression": "user.extra['env'][0] == 'prod'"}]
@@ -211,7 +208,6 @@ async def test_a_rule_that_fails_does_not_allow() -> None:
 
 async def test_a_hostile_rule_ends_without_a_verdict() -> None:
     """An expression that would fill the memory is ended, and nothing is decided by it."""
-    needs_cel()
     bomb = "['aaaaaaaa']" + ".map(x, x + x)" * 26 + "[0].size() > 3"
 
     verdict = await judged(case(HOST), rules=[{"expression": bomb}], otherwise="deny")

@@ -24,7 +24,6 @@ from orchid.credentials import names
 from orchid.credentials.usages import ALL_USAGES
 from orchid.expressions.isolated import Evaluator
 from orchid.wire.user import UserInfo
-from tests.extras import needs_cel
 from tests.unit.approval.cases import case, policy
 from tests.unit.credentials import samples
 
@@ -161,11 +160,6 @@ async def outcome(
         return bound
 
     return (await decide(verdicts, may_use)).outcome
-
-
-@pytest.fixture(autouse=True)
-def _expressions() -> None:
-    needs_cel()
 
 
 @pytest.mark.parametrize(

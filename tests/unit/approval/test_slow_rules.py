@@ -7,8 +7,7 @@ from orchid.approval.case import REQUEST_SAMPLE
 from orchid.approval.compiled import NOT_EVALUATED
 from orchid.approval.deciding import MOST_SLOW, judge_all
 from orchid.expressions.cel import Expression, ExpressionInput
-from orchid.expressions.isolated import Evaluator, Overrun, Result, Unanswered
-from tests.extras import needs_cel
+from orchid.expressions.isolated import Evaluator, NotEvaluated, Overrun, Result
 from tests.unit.approval.cases import case, policy
 
 HOST = "a.web.example.com"
@@ -27,7 +26,6 @@ class Elsewhere(Evaluator):
     async def elsewhere(
         self, expressions: Sequence[Expression], given: ExpressionInput
     ) -> list[Result]:
-        needs_cel()
         self.asked.append(len(expressions))
         await asyncio.sleep(0)
         if self._problem:
@@ -81,7 +79,7 @@ async def test_a_policy_that_exceeded_its_limits_is_not_evaluated_again() -> Non
 
 async def test_a_busy_machine_says_nothing_about_a_policy() -> None:
     """It is evaluated again the next time."""
-    evaluator = Elsewhere(Unanswered("not in time"))
+    evaluator = Elsewhere(NotEvaluated("not in time"))
     slow = policy(rules=[SLOW])
 
     verdicts = [await slow.judge(case(HOST), evaluator) for _ in range(2)]

@@ -16,14 +16,12 @@ from orchid.expressions.cel import (
     Failed,
     LibraryMissing,
 )
-from tests.extras import needs_cel
 
 CLAIMS = {"sub": "jane", "groups": ["devs", "ops"], "level": 3, "ok": True, "none": None}
 
 
 @pytest.fixture
 def compiled() -> Callable[[str], Expression]:
-    needs_cel()
     return Compiler().over_claims
 
 
@@ -207,7 +205,6 @@ def test_what_cannot_run_is_told_in_one_line(
 
 def test_condition_is_known_to_be_one() -> None:
     """What may turn out to be anything is no rule."""
-    needs_cel()
     compiler = Compiler()
 
     assert compiler.claims_condition("claims.a == 'b'").is_condition
@@ -218,7 +215,6 @@ def test_condition_is_known_to_be_one() -> None:
 
 def test_user_has_four_fields() -> None:
     """A misspelt one is found at start, not when a token comes."""
-    needs_cel()
     compiler = Compiler()
     user = ExpressionInput(
         {"username": "a", "uid": "", "groups": ("g",), "extra": {"a.b/c": ("d",)}}
@@ -280,5 +276,5 @@ def test_missing_library_is_told_with_the_extra(monkeypatch: pytest.MonkeyPatch)
     """Which package, by which name."""
     monkeypatch.setitem(sys.modules, "cel_expr_python", None)
 
-    with pytest.raises(LibraryMissing, match=r"pip install 'orchid-identity\[cel\]'"):
+    with pytest.raises(LibraryMissing, match="no cel-expr-python for this platform"):
         cel.Compiler().over_claims("claims.sub")

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from orchid.expressions.cel import Compiler, Expression, ExpressionInput, Failed
-from orchid.expressions.isolated import CHEAP, Evaluator, Overrun, Result, Unanswered
-from tests.extras import needs_cel
+from orchid.expressions.isolated import CHEAP, Evaluator, NotEvaluated, Overrun, Result
 
 SAMPLE = {"dnsNames": [""]}
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
@@ -23,7 +22,6 @@ def given(hosts: int = 2, **more: Any) -> ExpressionInput:
 
 
 def condition(source: str) -> Expression:
-    needs_cel()
     return Compiler().signing_condition(source, SAMPLE)
 
 
@@ -119,7 +117,7 @@ async def test_processor_time_is_limited_for_all_expressions_together() -> None:
 
 async def test_a_process_that_does_not_answer_in_time_is_killed() -> None:
     """That says nothing about the expression: the machine may be busy."""
-    with pytest.raises(Unanswered, match="not evaluated within"):
+    with pytest.raises(NotEvaluated, match="not evaluated within"):
         await result(BOMB, given(), seconds=0.001)
 
 

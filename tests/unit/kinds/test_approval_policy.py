@@ -108,7 +108,7 @@ def test_a_stored_policy_whose_library_is_gone_cannot_judge(
 
     made = compiled(stored(rules=[{"expression": "true"}]), Compiler())
 
-    assert "orchid-identity[cel]" in made.problem
+    assert "no cel-expr-python for this platform" in made.problem
 
 
 def test_columns_tell_what_it_is_about() -> None:

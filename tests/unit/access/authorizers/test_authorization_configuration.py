@@ -14,7 +14,6 @@ from orchid.access.authorizers.configuration import (
 from orchid.access.authorizers.webhook import WebhookSettings
 from orchid.expressions import cel
 from orchid.expressions.cel import Compiler
-from tests.extras import needs_cel
 
 V1 = "apiserver.config.orch.io/v1"
 
@@ -104,7 +103,6 @@ def test_every_version_is_understood_in_both_namings(group: str, version: str) -
 
 def test_conditions_are_kept_with_their_webhook(kubeconfig: str) -> None:
     """They are compiled when the file is read, so that nothing is learned too late."""
-    needs_cel()
     sources = ["request.user == 'ann'", "has(request.resourceAttributes)"]
     text = document(
         webhook(
@@ -269,7 +267,6 @@ def test_what_can_be_wrong_with_a_webhook(
 
 def test_bad_conditions_are_told_with_their_place(kubeconfig: str) -> None:
     """What does not compile, what is no condition, and what stands twice."""
-    needs_cel()
     sources = ["request.user == 'a'", "request.user == 'a'", "request.user", "request.nobody == ''"]
     text = document(
         webhook(

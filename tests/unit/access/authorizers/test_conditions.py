@@ -14,7 +14,6 @@ from orchid.expressions.cel import Compiler, ExpressionUnusable
 from orchid.metrics import Histogram
 from orchid.wire.naming import ORCH
 from orchid.wire.user import UserInfo
-from tests.extras import needs_cel
 from tests.unit.access.policy_world import ask, ask_path
 
 ANN = UserInfo(username="ann", uid="u1", groups=("dev",), extra={"acme.io/scope": ("a", "b")})
@@ -25,7 +24,6 @@ NAME = "apiserver_authorization_match_condition_"
 
 @pytest.fixture
 def metrics() -> AuthorizationMetrics:
-    needs_cel()
     return AuthorizationMetrics()
 
 
@@ -170,6 +168,5 @@ async def test_a_webhook_is_asked_only_where_its_conditions_hold(
 )
 def test_an_expression_that_cannot_be_meant_is_refused(source: str, problem: str) -> None:
     """A misspelt field is told when it is compiled, not when somebody asks."""
-    needs_cel()
     with pytest.raises(ExpressionUnusable, match=problem):
         Compiler().request_condition(source)

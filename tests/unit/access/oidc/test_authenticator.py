@@ -21,7 +21,6 @@ from orchid.engine.interfaces import Rejected
 from orchid.expressions.cel import Expression, ExpressionInput
 from orchid.outbound.failures import AnswerRefused
 from orchid.wire.naming import ORCH
-from tests.extras import needs_cel
 from tests.unit.access.presenting import API, START, FakeClock
 from tests.unit.outbound.loopback import OK, PEM, serving
 
@@ -384,7 +383,6 @@ async def test_required_claims_and_uid() -> None:
 
 def configured(**jwt: Any) -> IssuerSettings:
     """Settings as a file gives them, whose username is an expression unless said otherwise."""
-    needs_cel()
     document = {
         "apiVersion": "apiserver.config.orch.io/v1",
         "kind": "AuthenticationConfiguration",
