@@ -17,7 +17,7 @@ from tests.faults.agreement import (
     certificates,
     disagreements,
 )
-from tests.faults.issuing import Issued, IssuedReader
+from tests.faults.issuing import Issued, read_issued
 from tests.security.certified import issued, other_authority
 
 SIGNER = "example.com/a"
@@ -108,7 +108,7 @@ def test_unknown_number_in_a_list_is_found() -> None:
 def test_received_certificate_and_its_record_are_one() -> None:
     """The record says how it is marked; without a record there is no mark."""
     made = issued(other_authority(), "jane")
-    received = Issued("jane", SIGNER, made.chain, IssuedReader().read(made.chain))
+    received = Issued("jane", SIGNER, made.chain, read_issued(made.chain))
     facts = received.facts
     spec = {
         "sha256": facts.sha256,

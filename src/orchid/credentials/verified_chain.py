@@ -24,6 +24,7 @@ from orchid.credentials import der
 from orchid.credentials.certificates import (
     CertificateContents,
     encode,
+    read,
     read_contents,
     read_parts,
     serial_name,
@@ -55,7 +56,7 @@ class VerifiedChain:
     @functools.cached_property
     def contents(self) -> CertificateContents:
         """The names in the leaf."""
-        return read_contents(self.leaf, encode(self.leaf))
+        return read_contents(read(encode(self.leaf)))
 
 
 def key_fingerprint(certificate: x509.Certificate) -> str:
