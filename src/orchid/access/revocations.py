@@ -10,7 +10,7 @@ certificate of the same issuer. The revocation of a signer applies to certificat
 those without a record that the signer may have issued.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
@@ -67,13 +67,28 @@ class Revocations:
             else:
                 self._refuse_unrecorded(chain)
 
-    def refuse_token(self, account: Account, jti: str, issued_at: int) -> None:
+    def refuse_token(self, account: Account, jti: str, issued_at: int, issuer: str = "") -> None:
         """Raise Rejected if the token, or every token of its account as old, is taken back."""
         self._index.catch_up()
-        if jti in self._tokens and self._is_token_named(jti, account):
+        if jti in self._tokens and self._is_token_named(jti, account, issuer):
             raise Rejected(REVOKED_TOKEN)
         if account in self._accounts and issued_at <= self.account_until(account):
             raise Rejected(REVOKED_TOKEN)
+
+    def refuse_outside_token(self, issuer: str, jti: object) -> None:
+        """Raise Rejected if a token of an outside issuer is revoked, by its claim `jti`."""
+        self._index.catch_up()
+        if isinstance(jti, str) and jti in self._tokens:
+            self._refuse_unnamed(jti, issuer)
+
+    def refuse_credential_ids(self, ids: Iterable[str]) -> None:
+        """Raise Rejected if a credential is revoked that another server reports by these ids."""
+        self._index.catch_up()
+        for name, _, value in (one.partition("=") for one in ids):
+            if name == "X509SHA256" and value in self._certificates:
+                raise Rejected(REVOKED_CERTIFICATE)
+            if name == "JTI" and value in self._tokens:
+                self._refuse_unnamed(value, "")
 
     def account_until(self, account: Account) -> int:
         """The last second whose tokens of an account are taken back; -1 if none are."""
@@ -105,9 +120,15 @@ class Revocations:
         self._index.catch_up()
         return len(self._places)
 
-    def _is_token_named(self, jti: str, account: Account) -> bool:
+    def _is_token_named(self, jti: str, account: Account, issuer: str) -> bool:
         named = self._tokens.get(jti)
-        return named is not None and any(one in (account, EVERY_ACCOUNT) for one in named.values())
+        wanted = (account, ""), (EVERY_ACCOUNT, ""), (EVERY_ACCOUNT, issuer)
+        return named is not None and any(one in wanted for one in named.values())
+
+    def _refuse_unnamed(self, jti: str, issuer: str) -> None:
+        """Refuse a token that is of no account of ours."""
+        if self._is_token_named(jti, EVERY_ACCOUNT, issuer):
+            raise Rejected(REVOKED_TOKEN)
 
     def _record(self, chain: VerifiedChain) -> Entry[IssuedCertificate] | None:
         """The record of a certificate. Raises Rejected if its issuer gave the number to another."""
@@ -158,7 +179,7 @@ class Revocations:
         """Forget everything: it is about to be told anew."""
         # Each by what is taken back; there may be several revocations of one thing.
         self._certificates: dict[str, dict[str, None]] = {}
-        self._tokens: dict[str, dict[str, Account]] = {}
+        self._tokens: dict[str, dict[str, tuple[Account, str]]] = {}  # account and issuer
         self._accounts: dict[Account, dict[str, int]] = {}
         self._authorities: dict[str, dict[str, datetime]] = {}
         self._signing_keys: dict[str, dict[str, tuple[str, datetime]]] = {}
@@ -177,7 +198,7 @@ class Revocations:
             self._put(key, self._certificates, spec.certificate.sha256, None)
         elif spec.token:
             account = spec.token.namespace, spec.token.name
-            self._put(key, self._tokens, spec.token.jti, account)
+            self._put(key, self._tokens, spec.token.jti, (account, spec.token.issuer))
         elif spec.account and spec.account.issued_before:
             account = spec.account.namespace, spec.account.name
             until = int(spec.account.issued_before.timestamp())

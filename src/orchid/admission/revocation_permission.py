@@ -15,7 +15,7 @@ who may revoke; all others stay until `status.expires`, or until another one sup
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import Any
 
@@ -70,11 +70,15 @@ class RevocationPermission(AdmissionPolicy):
         is_ours: Callable[[str], bool],
         tokens_end: Callable[[datetime, datetime | None], datetime | None],
         clients_end: Callable[[], datetime],
+        issuers: Collection[str],
+        accepts_outside_tokens: bool,
     ) -> None:
         """`already`: the keys of the revocations there are of the same thing. `is_ours`: whether a
         signer, by its name, is this server's. `tokens_end`: when all tokens issued until a
         moment have ended, of an account that was created then, or of any; None if not known.
-        `clients_end`: when the last authority ends whose certificates prove clients.
+        `clients_end`: when the last authority ends whose certificates prove clients. `issuers`:
+        those of tokens that are accepted, ours and others'. `accepts_outside_tokens`: whether a
+        token that is named without an account may be one whose end we do not know.
         """
         self._feed = feed
         self._records = feed.of(IssuedCertificate)
@@ -86,6 +90,8 @@ class RevocationPermission(AdmissionPolicy):
         self._is_ours = is_ours
         self._all_ended = tokens_end
         self._clients_end = clients_end
+        self._issuers = frozenset(issuers)
+        self._accepts_outside_tokens = accepts_outside_tokens
         self._certificates_group = names.certificates
         self._account_annotation = names.account_name_annotation
         self._holder_annotation = names.own("revoked-by-holder")
@@ -183,6 +189,8 @@ class RevocationPermission(AdmissionPolicy):
             if signer and not self._is_ours(signer):
                 _refuse(kind, new, not_found(SPEC / "authority" / "signerName", signer))
             return await self._last_end(signer)
+        if spec.token and spec.token.issuer and spec.token.issuer not in self._issuers:
+            _refuse(kind, new, not_found(SPEC / "token" / "issuer", spec.token.issuer))
         named = spec.account or spec.token
         assert named is not None
         if named.name and named.namespace and not self._accounts.get(named.namespace, named.name):
@@ -321,6 +329,8 @@ class RevocationPermission(AdmissionPolicy):
 
     def _tokens_end(self, spec: CredentialRevocationSpec, now: datetime) -> datetime | None:
         """When the last token that the revocation can affect has ended; None if not known."""
+        if spec.token and not spec.token.name and self._accepts_outside_tokens:
+            return spec.token.expires
         if spec.token:
             there = self._accounts.get(spec.token.namespace, spec.token.name)
             made = there.meta.creation_timestamp if there else None

@@ -186,7 +186,9 @@ class Access:
         if given.authentication_config or given.oidc_issuer_url or given.oidc_client_id:
             from orchid.assembly import outside_issuers  # noqa: PLC0415 -- most servers have none
 
-            self.oidc, anonymous_paths = outside_issuers.configured(settings, clock)
+            self.oidc, anonymous_paths = outside_issuers.configured(
+                settings, clock, self.revocations
+            )
         self.tokens = UnionTokenAuthenticator(self._token_authenticators())
         self.authenticator = self._authenticator(self._anonymous_paths(anonymous_paths))
 
@@ -253,6 +255,7 @@ class Access:
             self.settings.api_audiences,
             names,
             WebhookTimes(kept, kept),
+            revocations=self.revocations,
         )
 
     def _authenticator(self, anonymous_paths: tuple[str, ...]) -> Authenticator:
@@ -334,8 +337,16 @@ class Access:
                 is_ours=self._signs_for,
                 tokens_end=self.lifetimes.end_of,
                 clients_end=lambda: max(pool().end for pool in self._client_pools),
+                issuers=(*self.settings.issuers, *(self.oidc.sources if self.oidc else ())),
+                accepts_outside_tokens=self._accepts_outside_tokens(),
             ),
         ]
+
+    def _accepts_outside_tokens(self) -> bool:
+        """Whether tokens prove users that this server did not issue, and knows no end of."""
+        given = self.settings.given
+        others = given.authentication_token_webhook_config_file, given.requestheader_client_ca_file
+        return self.oidc is not None or any(others)
 
     def _issuers_of(self, signer: str) -> Issuers | None:
         """The authorities that issue for a signer; None if it is not one of this server's."""

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from orchid.access.oidc.authenticator import OidcAuthenticator
 from orchid.access.oidc.configuration import Configuration, from_flags, read_configuration
+from orchid.access.revocations import Revocations
 from orchid.clock import Clock
 from orchid.credentials.files import read_bounded
 from orchid.credentials.refusals import Refusal
@@ -19,14 +20,15 @@ class OutsideIssuers(NamedTuple):
     anonymous_paths: tuple[str, ...] | None  # None: it does not say
 
 
-def configured(settings: Settings, clock: Clock) -> OutsideIssuers:
+def configured(settings: Settings, clock: Clock, revocations: Revocations) -> OutsideIssuers:
     try:
         found = _read(settings)
     except (ValueError, Refusal) as problem:
         raise BadSettings(f"outside issuers: {problem}") from None
     if not found.issuers:
         return OutsideIssuers(None, found.anonymous_paths)
-    oidc = OidcAuthenticator(found.issuers, clock, settings.api_audiences, settings.names)
+    audiences, names = settings.api_audiences, settings.names
+    oidc = OidcAuthenticator(found.issuers, clock, audiences, names, revocations=revocations)
     return OutsideIssuers(oidc, found.anonymous_paths)
 
 

@@ -100,7 +100,7 @@ def _wanted(
     if word == "cert" and rest:
         return [_of_serial(server, rest)]
     if chosen.what == "token":
-        return [_of_token(sys.stdin.buffer.read(LARGEST_TOKEN + 1))]
+        return [_of_token(server, sys.stdin.buffer.read(LARGEST_TOKEN + 1))]
     if chosen.what == SELF:
         return [_of_holder(server.access.certificate)]
     if word == "account" and rest.count("/") == 1:
@@ -167,22 +167,36 @@ def _certificate(record: Json) -> Wanted:
     return text, {"certificate": named}
 
 
-def _of_token(data: bytes) -> Wanted:
-    """The id of a token and its account; the token itself goes nowhere."""
+def _of_token(server: ServerConnection, data: bytes) -> Wanted:
+    """The id of a token, and its account or its outside issuer; the token itself goes nowhere."""
     try:
         if len(data) > LARGEST_TOKEN:
             raise ValueError
         payload = data.strip().split(b".")[1]
         claims = json.loads(base64.urlsafe_b64decode(payload + b"=" * (-len(payload) % 4)))
-        jti, subject = str(claims["jti"]), str(claims["sub"])
-        namespace, name = subject.removeprefix(SUBJECT).split(":")
-        if not subject.startswith(SUBJECT):
-            raise ValueError
+        jti, subject, issuer = (str(claims[name]) for name in ("jti", "sub", "iss"))
         ends = {"expires": times.text_of(claims["exp"])} if "exp" in claims else {}
+        if not _is_own(server, issuer):
+            whose = {"issuer": issuer}
+            text = f"token {jti} of the issuer {issuer}"
+        else:
+            _, _, namespace, name = subject.split(":")
+            if not subject.startswith(SUBJECT):
+                raise ValueError
+            whose = {"namespace": namespace, "name": name}
+            text = f"token {jti} of the account {namespace}/{name}"
     except NO_TOKEN:
-        raise Complaint("standard input has no token of an account with an id", USAGE) from None
-    text = f"token {jti} of the account {namespace}/{name}"
-    return text, {"token": {"jti": jti, "namespace": namespace, "name": name, **ends}}
+        raise Complaint("standard input has no token with an id", USAGE) from None
+    return printable(text), {"token": {"jti": jti, **whose, **ends}}
+
+
+def _is_own(server: ServerConnection, issuer: str) -> bool:
+    """Whether the server itself issues such tokens; assumed of one that does not say."""
+    try:
+        found = server.get("/.well-known/openid-configuration").get("issuer")
+    except CommandRefused:
+        return True
+    return found in (None, issuer)
 
 
 def _of_account(server: ServerConnection, namespace: str, name: str, before: str) -> Wanted:

@@ -69,7 +69,7 @@ class RevokedCertificate(Wire):
 
 
 class RevokedToken(Wire):
-    """One token of an account, by its id. Without an account: any token with that id."""
+    """One token of an account or of an issuer, by its id. With neither: any token with that id."""
 
     jti: Annotated[
         str, proto(1), describe("Its id, as audit records and reviews have it behind `JTI=`.")
@@ -81,6 +81,14 @@ class RevokedToken(Wire):
         proto(4),
         describe("When the token ends, as its claim `exp` says; the revocation ends then, too."),
     ] = None
+    issuer: Annotated[
+        str,
+        proto(5),
+        describe(
+            "The issuer of the token, as its claim `iss` says: one whose tokens this server "
+            "accepts. Not together with an account."
+        ),
+    ] = ""
 
 
 class RevokedAccount(Wire):
@@ -211,7 +219,8 @@ class CredentialRevocation(Object):
         if spec.certificate:
             return "certificate", spec.certificate.sha256
         if spec.token:
-            return "token", spec.token.jti, spec.token.namespace, spec.token.name
+            named = spec.token
+            return "token", named.jti, named.namespace, named.name, named.issuer
         if spec.account:
             return "account", spec.account.namespace, spec.account.name
         return "authority", spec.authority.signer_name if spec.authority else ""
@@ -329,6 +338,8 @@ def token_errors(named: RevokedToken, path: Path) -> Iterator[FieldError]:
         yield too_long(path / "jti", LONGEST_ID)
     if bool(named.namespace) != bool(named.name):
         yield required(path / ("name" if named.namespace else "namespace"))
+    if named.issuer and (named.namespace or named.name):
+        yield invalid(path / "issuer", named.issuer, "must not be given together with an account")
 
 
 def account_errors(named: RevokedAccount, path: Path) -> Iterator[FieldError]:

@@ -13,15 +13,23 @@ from orchid.engine.offload import Offload
 from orchid.kinds import (
     certificate_authority,
     certificate_signing_request,
+    credential_revocation,
+    issued_certificate,
     node,
     secret,
     service_account,
+)
+from orchid.kinds.credential_revocation import (
+    CredentialRevocation,
+    CredentialRevocationSpec,
+    RevokedCertificate,
+    RevokedToken,
 )
 from orchid.kinds.pod import pod
 from orchid.store.interface import ABSENT, Change
 from orchid.store.memory import MemoryStore
 from orchid.wire.codec.documents import encode
-from orchid.wire.meta import Object
+from orchid.wire.meta import Object, ObjectMeta
 from orchid.wire.naming import ORCH
 from orchid.wire.struct import replace
 from tests.unit.access.presenting import FakeClock
@@ -83,3 +91,13 @@ async def world_of(*kinds: Kind[Any]) -> AsyncIterator[World]:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
         await store.close()
+
+
+REVOCABLE = credential_revocation.declare(ORCH), issued_certificate.declare(ORCH)
+
+
+def revocation(name: str, target: RevokedToken | RevokedCertificate) -> CredentialRevocation:
+    """The revocation of a token or a certificate, to be put into a world of REVOCABLE."""
+    by = "token" if isinstance(target, RevokedToken) else "certificate"
+    meta = ObjectMeta(name=name, uid=f"uid-{name}")
+    return CredentialRevocation(metadata=meta, spec=CredentialRevocationSpec(**{by: target}))

@@ -3,7 +3,8 @@
 Start with `RequestHeaderAuthenticator`. The headers count only on a connection whose client
 certificate an authority *of the proxies* issued, with a permitted common name; otherwise they are
 ignored. Only the configured header names are read, none by default, and nothing else in the program
-reads them, so that a renamed header cannot be forged by its old name.
+reads them, so that a renamed header cannot be forged by its old name. A credential id that the
+proxy reports is looked up among the revocations.
 """
 
 import re
@@ -65,6 +66,8 @@ class RequestHeaderAuthenticator:
         revocations: Revocations | None = None,
     ) -> None:
         self._proof = CertificateProof("front-proxy", pool, clock, names.credential_id, revocations)
+        self._revocations = revocations
+        self._id_key = names.credential_id
         self._allowed = frozenset(settings.allowed_names)
         self._username = _lower(settings.username_headers)
         self._uid = _lower(settings.uid_headers)
@@ -87,6 +90,8 @@ class RequestHeaderAuthenticator:
             groups=self._groups(presented),
             extra=self._extras(presented),
         )
+        if self._revocations is not None:
+            self._revocations.refuse_credential_ids(user.extra.get(self._id_key, ()))
         return Authenticated(user)
 
     def _groups(self, presented: Presented) -> tuple[str, ...]:

@@ -172,7 +172,7 @@ class ServiceAccountTokenAuthenticator:
         if self._revocations is not None:
             account = found.account.namespace, found.account.serviceaccount.name
             issued_at = found.claims.iat or 0
-            self._revocations.refuse_token(account, found.claims.jti, issued_at)
+            self._revocations.refuse_token(account, found.claims.jti, issued_at, verified.issuer)
             taken_back = self._revocations.cache
             generation = taken_back.generation
         if any(entry.identity.deletion_timestamp is not None for _, entry in there):

@@ -4,6 +4,7 @@ Start with `WebhookTokenAuthenticator`. Answers are remembered for two stated ti
 one for no, under keyed hashes of token and audiences; errors are never remembered. The call goes to
 exactly the configured address, follows no redirect, and waits in the request that needs it alone.
 Anybody can present a token, so that only so many calls are under way at once; the others wait.
+A credential id in the answer, remembered or not, is looked up among the revocations in every use.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from orchid.access.authenticators.audiences import Audiences, shared
+from orchid.access.revocations import Revocations
 from orchid.clock import Clock
 from orchid.engine.interfaces import Authenticated, Rejected
 from orchid.outbound.failures import CallFailed
@@ -70,12 +72,16 @@ class WebhookTokenAuthenticator:
         api_audiences: Audiences,
         names: Naming,
         times: WebhookTimes = WebhookTimes(),  # noqa: B008 - frozen
+        *,
+        revocations: Revocations | None = None,
     ) -> None:
         self._post = post
         self._clock = clock
         self._audiences = api_audiences
         self._api_version = f"{names.authentication}/v1"
         self._times = times
+        self._revocations = revocations
+        self._id_key = names.credential_id
         self._key = secrets.token_bytes(32)
         self._known: dict[bytes, _Remembered] = {}
         self._room = asyncio.Semaphore(MOST_AT_ONCE)
@@ -85,9 +91,13 @@ class WebhookTokenAuthenticator:
         known = self._known.get(key)
         # A clock that steps back does not lengthen anything: the webhook is asked again.
         if known is not None and known.begins <= self._clock.now() < known.ends:
-            return known.answer
-        found = self._read(await self._ask(token, audiences), audiences)
-        self._remember(key, found)
+            found = known.answer
+        else:
+            found = self._read(await self._ask(token, audiences), audiences)
+            self._remember(key, found)
+        if found is not None and self._revocations is not None:
+            await self._revocations.fresh()
+            self._revocations.refuse_credential_ids(found.user.extra.get(self._id_key, ()))
         return found
 
     async def _ask(self, token: str, audiences: Audiences) -> bytes:

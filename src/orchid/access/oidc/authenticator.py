@@ -4,7 +4,8 @@ Start with `OidcAuthenticator`; its `run` keeps every issuer's keys fresh and ne
 Each issuer is found by the exact string in `iss` and has keys of its own: no issuer can sign for
 another. A token of none of them is not ours to judge and costs nothing but reading its payload.
 Signatures are remembered (credentials/tokens.py), and with them what the claims became, which
-nothing but the claims and the settings decides (mapping.py). Times are checked in every use.
+nothing but the claims and the settings decides (mapping.py). Times and revocations are checked in
+every use.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from orchid.access.authenticators.audiences import Audiences, shared
 from orchid.access.oidc.configuration import ALGORITHMS, IssuerSettings
 from orchid.access.oidc.keys import Fetch, KeySource, fetching
 from orchid.access.oidc.mapping import user_of
+from orchid.access.revocations import Revocations
 from orchid.clock import Clock
 from orchid.credentials.keys import VerificationKey, b64url_decode
 from orchid.credentials.refusals import NotAToken, TokenRefused, UnknownKey, WrongIssuer
@@ -45,11 +47,14 @@ class OidcAuthenticator:
         clock: Clock,
         api_audiences: Audiences,
         names: Naming,
+        *,
         fetch: Callable[[IssuerSettings], Fetch] = fetching,
+        revocations: Revocations | None = None,
     ) -> None:
         self._clock = clock
         self._audiences = api_audiences
         self._names = names
+        self._revocations = revocations
         self._settings = {one.url: one for one in issuers}
         self._keys = {one.url: KeySet(()) for one in issuers}
         self._verifier: Verifier[_Token] = Verifier(self._keys, _Token)
@@ -75,6 +80,10 @@ class OidcAuthenticator:
             raise Rejected(f"oidc: verify token: {refusal}") from None
         settings = self._settings[verified.issuer]
         self._check(verified, settings)
+        if self._revocations is not None:
+            await self._revocations.fresh()
+            jti = verified.claims.claims.get("jti")
+            self._revocations.refuse_outside_token(verified.issuer, jti)
         return Authenticated(self._user(verified.claims, settings), good)
 
     async def _open(self, token: str) -> Verified[_Token]:

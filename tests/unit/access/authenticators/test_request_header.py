@@ -1,6 +1,7 @@
 """Front-proxy headers count only after the proxy has proven itself."""
 
 import string
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -13,10 +14,13 @@ from orchid.access.authenticators.request_header import (
     extra_key,
     refuse_shared_authorities,
 )
+from orchid.access.revocations import Revocations
 from orchid.engine.interfaces import Rejected
+from orchid.kinds.credential_revocation import RevokedToken
 from orchid.server.sockets.messages import Peer
 from orchid.wire.naming import ORCH
 from tests.unit.access.presenting import Authority, FakeClock, presented
+from tests.unit.access.world import REVOCABLE, revocation, world_of
 
 PROXIES = Authority("proxies")
 CLIENTS = Authority("clients")
@@ -174,3 +178,22 @@ def test_one_authority_for_clients_and_proxies_needs_listed_names() -> None:
         refuse_shared_authorities(CLIENTS.renewed().pool, CLIENTS.pool, ())
     refuse_shared_authorities(CLIENTS.pool, CLIENTS.pool, ("front-proxy",))
     refuse_shared_authorities(PROXIES.pool, CLIENTS.pool, ())
+
+
+async def test_a_revoked_credential_that_the_proxy_reports_is_refused() -> None:
+    """The proxy accepted a token whose id it passes on; its revocation counts here."""
+    head = (
+        ("X-Remote-User", "jane"),
+        (f"X-Remote-Extra-{quote(ORCH.credential_id, safe='')}", "JTI=j-1"),
+    )
+    async with world_of(*REVOCABLE) as here:
+        proxied = RequestHeaderAuthenticator(
+            USUAL, lambda: PROXIES.pool, FakeClock(), ORCH, Revocations(here.feed)
+        )
+        request = presented(*head, peer=Peer("", PROXY))
+        assert await proxied.authenticate(request) is not None
+
+        await here.put(revocation("r", RevokedToken(jti="j-1")))
+
+        with pytest.raises(Rejected, match="has been revoked"):
+            await proxied.authenticate(request)

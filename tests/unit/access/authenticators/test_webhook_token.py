@@ -13,10 +13,13 @@ from orchid.access.authenticators.webhook_token import (
     WebhookTimes,
     WebhookTokenAuthenticator,
 )
+from orchid.access.revocations import Revocations
 from orchid.engine.interfaces import Rejected
+from orchid.kinds.credential_revocation import RevokedCertificate, RevokedToken
 from orchid.outbound.failures import CallFailed, ServerUnreachable
 from orchid.wire.naming import KUBERNETES, ORCH
 from tests.unit.access.presenting import API, FakeClock
+from tests.unit.access.world import REVOCABLE, revocation, world_of
 
 JANE = {
     "authenticated": True,
@@ -208,3 +211,29 @@ async def test_ever_new_tokens_do_not_fill_the_memory(monkeypatch: pytest.Monkey
 
     assert [sent["spec"]["token"] for sent in remote.sent] == ["a", "b", "c", "d", "a"]
     assert len(tokens._known) == 3
+
+
+@pytest.mark.parametrize(
+    ("named", "target"),
+    [
+        ("JTI=j-1", RevokedToken(jti="j-1")),
+        (f"X509SHA256={'a' * 64}", RevokedCertificate(sha256="a" * 64)),
+    ],
+)
+async def test_a_revoked_credential_is_refused_though_the_answer_is_remembered(
+    named: str, target: RevokedToken | RevokedCertificate
+) -> None:
+    """By the id in the answer; the other server may know nothing of our revocations."""
+    user = {"username": "jane", "extra": {ORCH.credential_id: [named]}}
+    remote = Remote({"authenticated": True, "user": user})
+    async with world_of(*REVOCABLE) as here:
+        tokens = WebhookTokenAuthenticator(
+            remote.post, here.clock, API, ORCH, revocations=Revocations(here.feed)
+        )
+        assert await tokens.authenticate_token("t", API) is not None
+
+        await here.put(revocation("r", target))
+
+        with pytest.raises(Rejected, match="has been revoked"):
+            await tokens.authenticate_token("t", API)
+    assert len(remote.sent) == 1

@@ -15,13 +15,16 @@ from orchid.access.oidc.configuration import (
     read_configuration,
 )
 from orchid.access.oidc.keys import Fetch, fetching
+from orchid.access.revocations import Revocations
 from orchid.credentials.keys import SigningKey, b64url_encode, generate
 from orchid.credentials.tokens import TokenSigner
 from orchid.engine.interfaces import Rejected
 from orchid.expressions.cel import Expression, ExpressionInput
+from orchid.kinds.credential_revocation import RevokedToken
 from orchid.outbound.failures import AnswerRefused
 from orchid.wire.naming import ORCH
 from tests.unit.access.presenting import API, START, FakeClock
+from tests.unit.access.world import REVOCABLE, revocation, world_of
 from tests.unit.outbound.loopback import OK, PEM, serving
 
 A, B = "https://a.example", "https://b.example/tenant"
@@ -70,10 +73,18 @@ def token(key: SigningKey = KEY_A, issuer: str = A, **change: Any) -> str:
 
 
 async def authenticator(
-    web: Web, *settings: IssuerSettings, clock: FakeClock | None = None
+    web: Web,
+    *settings: IssuerSettings,
+    clock: FakeClock | None = None,
+    revocations: Revocations | None = None,
 ) -> OidcAuthenticator:
     made = OidcAuthenticator(
-        settings or (SETTINGS,), clock or FakeClock(), API, ORCH, fetch=web.fetching
+        settings or (SETTINGS,),
+        clock or FakeClock(),
+        API,
+        ORCH,
+        fetch=web.fetching,
+        revocations=revocations,
     )
     for source in made.sources.values():
         await source.refresh()
@@ -643,3 +654,26 @@ async def test_documents_are_asked_for_by_every_media_type_of_theirs() -> None:
 
     head = server.requests[0].partition(b"\r\n\r\n")[0]
     assert b"Accept: application/json, application/jwk-set+json, */*" in head.split(b"\r\n")
+
+
+async def test_a_revoked_token_is_refused_in_every_use() -> None:
+    """Remembered claims are no acceptance; an id counts for its issuer, or for all."""
+    web = Web((A, KEY_A), (B, KEY_B))
+    other = IssuerSettings(url=B, audiences=("orchid",), username=ClaimMapping("sub", "b:"))
+    async with world_of(*REVOCABLE) as here:
+        tokens = await authenticator(
+            web, SETTINGS, other, clock=here.clock, revocations=Revocations(here.feed)
+        )
+        of_a, of_b = token(jti="j-9"), token(KEY_B, B, jti="j-9")
+        assert await tokens.authenticate_token(of_a, API) is not None
+
+        await here.put(revocation("a", RevokedToken(jti="j-9", issuer=A)))
+        first = await refusal(tokens.authenticate_token(of_a, API))
+        assert await tokens.authenticate_token(of_b, API) is not None
+        await here.put(revocation("b", RevokedToken(jti="j-9", namespace="ci", name="builder")))
+        assert await tokens.authenticate_token(of_b, API) is not None
+        await here.put(revocation("c", RevokedToken(jti="j-9")))
+
+        assert first == "the token has been revoked"
+        assert await refusal(tokens.authenticate_token(of_b, API)) == first
+        assert await tokens.authenticate_token(token(jti=7), API) is not None
