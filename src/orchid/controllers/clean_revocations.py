@@ -3,7 +3,7 @@
 Reads    all credentialrevocations, at start and then every hour
 Deletes  those past `status.expires` (of certificates: a week later, when lists no longer need
          them), those of accounts that are gone or were created again since, and those that another
-         one supersedes; holds are left to people
+         one of the same target repeats or extends
 Never    one whose end nobody knows: of tokens that do not end by themselves
 """
 
@@ -34,12 +34,16 @@ class CleanRevocations(Sweeper):
 
     async def sweep(self) -> None:
         oldest = self._clock.now() - LEEWAY
-        first: dict[tuple[str, ...], str] = {}  # the name of one that stays, by target
+        # The name of one that stays, by target. A first one with a lesser reason stays, too, since
+        # lists have its date.
+        first: dict[tuple[tuple[str, ...], int], str] = {}
         async for found in self._client.scan(ListSelection(CredentialRevocation)):
             if await self._is_over(found, oldest):
                 await self._delete(found)
-            elif (name := first.setdefault(found.target, found.name)) != found.name:
-                first[found.target] = await self._stays(found, name)
+                continue
+            key = found.target, found.gravity
+            if (name := first.setdefault(key, found.name)) != found.name:
+                first[key] = await self._stays(found, name)
 
     async def _stays(self, found: CredentialRevocation, name: str) -> str:
         """Delete one of two revocations of a target if the other supersedes it; name what stays."""
@@ -55,7 +59,8 @@ class CleanRevocations(Sweeper):
         return other.name
 
     async def _delete_superseded(self, found: CredentialRevocation) -> None:
-        if not found.is_hold:  # deleting a hold is recorded as its release
+        # To delete a hold would be recorded as its release; lists have the date of a signer's.
+        if not found.is_hold and not found.spec.authority:
             await self._delete(found)
 
     async def _delete(self, found: CredentialRevocation) -> None:

@@ -1,8 +1,8 @@
 """Serial numbers of revoked certificates, grouped by the key that signed them.
 
 Start with `RevokedSerials.put`. A certificate may be named by several revocations; its entry in a
-list has the date and reason of one of them, the first that is not a hold. Entries are encoded when
-they change, not when a list is signed. Pure: the publisher of lists feeds it.
+list has the date of the first that is not a hold, and the most serious reason. Entries are encoded
+when they change, not when a list is signed. Pure: the publisher of lists feeds it.
 """
 
 import heapq
@@ -12,7 +12,7 @@ from datetime import datetime
 import msgspec
 
 from orchid.credentials.revocation_list import LISTED_AFTER_END, UNSPECIFIED, RevokedCertificates
-from orchid.kinds.credential_revocation import HOLD, CredentialRevocation
+from orchid.kinds.credential_revocation import HOLD, CredentialRevocation, gravity_of
 
 
 class SerialOfKey(msgspec.Struct, frozen=True, order=True):
@@ -94,9 +94,10 @@ class RevokedSerials:
     def _encode(self, which: SerialOfKey) -> None:
         entries = self._entries.get(which)
         if entries:
-            first = min(entries.values(), key=lambda one: (one.reason == HOLD, one.when))
+            final = [one for one in entries.values() if one.reason != HOLD] or entries.values()
+            gravest = max(final, key=lambda one: gravity_of(one.reason))
             encoded = self._encoded.setdefault(which.group, RevokedCertificates())
-            encoded.add(which.serial, first.when, first.reason)
+            encoded.add(which.serial, min(one.when for one in final), gravest.reason)
             return
         self._entries.pop(which, None)
         if which.group in self._encoded:

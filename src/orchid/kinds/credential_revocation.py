@@ -190,12 +190,7 @@ class CredentialRevocation(Object):
 
     @property
     def gravity(self) -> int:
-        """How serious the reason is; one that is given counts more than none, a hold least."""
-        if self.is_hold:
-            return 0
-        if self.reason == UNSPECIFIED:
-            return 1
-        return 3 if self.reason in COMPROMISED else 2
+        return gravity_of(self.reason)
 
     @property
     def account(self) -> tuple[str, str] | None:
@@ -306,6 +301,15 @@ class StatusRules(Strategy[CredentialRevocation]):
     ) -> Iterator[FieldError]:
         if new.status != old.status:
             yield from condition_errors(new.status.conditions, CONDITIONS)
+
+
+def gravity_of(reason: str) -> int:
+    """How serious a reason is; one that is given counts more than none, a hold least."""
+    if reason == HOLD:
+        return 0
+    if reason == UNSPECIFIED:
+        return 1
+    return 3 if reason in COMPROMISED else 2
 
 
 def completed(spec: CredentialRevocationSpec, now: Time) -> CredentialRevocationSpec:

@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from cryptography import x509
 
+from orchid.admission.revocation_permission import RevocationPermission
 from orchid.client.client import ListSelection
 from orchid.controllers.confirm_revocations import ConfirmRevocations
 from orchid.controllers.mark_revoked import MarkRevoked
@@ -332,16 +334,27 @@ async def test_a_revocation_is_removed_when_its_work_is_done(world: Beside) -> N
     assert await world.admin.find(CredentialRevocation, "unseen") is None
 
 
-async def test_what_another_revocation_supersedes_is_removed(world: Beside) -> None:
-    """The last one stays, and a hold, whose deletion would be recorded as its release."""
-    for number, reason in enumerate(("certificateHold", "", "superseded", "keyCompromise")):
+async def test_what_another_revocation_repeats_is_removed(
+    world: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first of equal ones stays; so do a hold and a lesser reason, whose date lists have."""
+    await world.account("robot")
+    robot = {"namespace": "default", "name": "robot"}
+    monkeypatch.setattr(RevocationPermission, "_refuse_repeated", lambda *_: None)  # as before
+    for number, reason in enumerate(("certificateHold", "", "", "keyCompromise", "keyCompromise")):
         await revoke(world, f"r{number}", certificate=unseen(), reason=reason)
+    made = (await world.admin.get(ServiceAccount, "robot", "default")).metadata.creation_timestamp
+    assert made is not None
+    for name, moment in (("earlier", made), ("later", made + timedelta(seconds=1))):
+        world.clock.ahead = timedelta(seconds=2)
+        world.server.clock.now = world.clock.now  # type: ignore[method-assign]  # the server's too
+        await revoke(world, name, account=RevokedAccount(**robot, issued_before=moment))
     (cleaner,) = world.made("revocation-cleaner")
 
     await cleaner.sweep()  # type: ignore[attr-defined]  # a Sweeper
 
     left = await world.admin.page(ListSelection(CredentialRevocation))
-    assert sorted(one.name for one in left.items) == ["r0", "r3"]
+    assert sorted(one.name for one in left.items) == ["later", "r0", "r1", "r3"]
 
 
 async def test_one_that_may_not_be_removed_yet_does_not_keep_the_others(world: Beside) -> None:

@@ -128,3 +128,23 @@ def revocation(spec: CredentialRevocationSpec) -> CredentialRevocation:
 
 def entry(reason: str) -> ListEntry:
     return ListEntry(NOW, reason, END)
+
+
+def test_a_more_serious_reason_counts_at_once_with_the_date_of_the_first() -> None:
+    """Of several final revocations; a hold has no part in it while there is another."""
+    revoked = RevokedSerials()
+    for name, hours, reason in (
+        ("hold", -3, "certificateHold"),
+        ("first", -2, "superseded"),
+        ("second", -1, "keyCompromise"),
+    ):
+        revoked.put(name, CERTIFICATE, ListEntry(NOW + timedelta(hours=hours), reason, END))
+
+    authority = Authority.create("Test CA", now=NOW)
+    edition = Edition(1, NOW, NOW + timedelta(days=7))
+    data = authority.sign_revocation_list(revoked.of(["aa"]), edition)
+    found = x509.load_der_x509_crl(data).get_revoked_certificate_by_serial_number(7)
+
+    assert reason_of(revoked.of(["aa"]), 7) == x509.ReasonFlags.key_compromise
+    assert found is not None
+    assert found.revocation_date_utc == NOW - timedelta(hours=2)
