@@ -33,6 +33,8 @@ RULES = st.builds(
         ("*/status", "pods", "status", True),
         ("*/status", "pods", "", False),
         ("*", "pods", "status", True),
+        ("*/*", "pods", "", False),
+        ("*/*", "pods", "status", False),
     ],
 )
 def test_resources_match_as_the_reference_matches_them(
@@ -86,6 +88,11 @@ def test_paths_are_missing_one_by_one() -> None:
         (rule("get", "pods"), rule("get", "pods", "apps"), False),
         (rule("get", "*/status"), rule("get", "pods/status"), True),
         (rule("get", "*/status"), rule("get", "pods"), False),
+        (rule("get", "*/*"), rule("get", "pods"), False),
+        (rule("get", "*/*"), rule("get", "pods/status"), False),
+        (rule("get", "*/*"), rule("get", "*"), False),
+        (rule("get", "*/"), rule("get", "pods"), False),
+        (rule("get", "pods/*"), rule("get", "pods/status"), False),
         (rule("get", "pods", names=["a"]), rule("get", "pods"), False),
         (rule("get", "pods"), rule("get", "pods", names=["a"]), True),
         (rule("get", "pods", names=["a", "b"]), rule("get", "pods", names=["b"]), True),
@@ -125,6 +132,24 @@ def test_a_rule_of_a_billion_parts_is_refused_without_counting_them() -> None:
     assert len(many) ** 3 > MOST_PARTS
     assert missing([rule("get", "pods")], [wanted]) == (wanted,)
     assert missing(FULL_AUTHORITY, [wanted]) == ()
+
+
+def test_many_rules_are_refused_without_counting_their_parts() -> None:
+    """The limit is one for all wanted rules: each of them may be just below it.
+
+    Held is every part, but not as a rule that covers one of the wanted; so what is not counted
+    comes out as missing.
+    """
+    verbs = tuple(f"v{i}" for i in range(MOST_PARTS // 2))
+    held = [PolicyRule(verbs=verbs, api_groups=("",), resources=(one,)) for one in ("a", "b")]
+    wanted = [
+        PolicyRule(verbs=verbs, api_groups=("",), resources=("a", "b"), resource_names=names)
+        for names in ((), ("x",))
+    ]
+
+    assert missing(held, wanted[:1]) == ()
+    assert missing(held, wanted[1:]) == ()
+    assert missing(held, wanted) == (wanted[1],)
 
 
 @pytest.mark.parametrize(

@@ -194,8 +194,9 @@ async def test_upkeep_by_the_garbage_collector_passes(here: World) -> None:
     }
 
     await judge(here, old.with_meta(**upkeep), old)
-    with pytest.raises(Forbidden):
-        await judge(here, old.with_meta(labels={"a": "b"}), old)
+    for change in ({"labels": {"a": "b"}}, {"annotations": {"a": "b"}}):
+        with pytest.raises(Forbidden):
+            await judge(here, old.with_meta(**change), old)
 
 
 async def test_deleting_and_other_kinds_are_nobodys_business_here(here: World) -> None:

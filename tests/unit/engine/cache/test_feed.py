@@ -271,6 +271,30 @@ async def test_loads_anew_when_history_is_gone() -> None:
         assert ear.heard[-1] == ("later", later)
 
 
+async def test_a_reload_claims_no_history_that_was_not_loaded() -> None:
+    """The store still has some; but a watch from there would miss the changes up to the load."""
+    store = TroubledStore()
+    async with engine(store) as world:
+        ear = Ear(world)
+        await commit(world, "before")
+        await until(lambda: len(ear.heard) == 1)
+        store.cut()
+        await until(lambda: not world.feed.following)
+        await commit(world, "missed")
+        left = await commit(world, "left")
+        newest = await commit(world, "newest")
+        await store.compact(left)
+        store.mend()
+        await until(lambda: ear.lost)
+
+        cache = world.feed.cache(world.config_maps)
+        assert (cache.oldest, world.feed.revision) == (newest, newest)
+        assert (await store.inner.read(Span.all(), limit=1)).oldest == left
+        watch = await world.watch(resource_version=str(left))
+        assert watch.error is not None
+        assert watch.error.status().code == 410
+
+
 async def test_waits_for_a_store_that_is_not_there_yet() -> None:
     """A store that cannot be read at the start is asked again until it answers."""
     store = TroubledStore()
@@ -412,6 +436,46 @@ async def test_what_is_written_during_a_load_is_taken_in_behind_it(
     cache = feed.cache(kind)
     assert [entry.meta.name for entry in cache.scan()] == list("abcde")
     assert list(cache.unreadable.values()) == list(range(before + 1, feed.revision + 1))
+
+
+class ChangedWhileRead(MemoryStore):
+    """Another server changes an object of the first page, and deletes one, before the second."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__()
+        self._first, self._second = first, second
+        self.changed: Revision = ABSENT
+
+    async def read(self, span: Span, *, at: Revision = LATEST, limit: int = 0) -> Page:
+        page = await super().read(span, at=at, limit=limit)
+        if page.more and not self.changed:
+            found = {record.key: record for record in page.records}
+            old, gone = found[self._first], found[self._second]
+            value = old.value.replace(b'"uid":"u"', b'"uid":"u","labels":{"is":"new"}')
+            changes = [Change(old.key, value, old.revision), Change(gone.key, None, gone.revision)]
+            self.changed = await self.commit(changes)
+        return page
+
+
+async def test_what_changes_on_a_page_that_was_read_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server with more than a page of objects starts while another one writes."""
+    monkeypatch.setattr(feed_module, "RECORDS_PER_PAGE", 2)
+    kind = config_map.declare(ORCH)
+    store = ChangedWhileRead(kind.key("ns", "a"), kind.key("ns", "b"))
+    for name in "abcde":
+        body = kind.head + b'"metadata":{"name":"%b","namespace":"ns","uid":"u"}}' % name.encode()
+        await store.commit([Change(kind.key("ns", name), body, ABSENT)])
+    feed = Feed(store, Catalog([kind]))
+
+    async with following(feed):
+        await feed.wait_loaded()
+        await feed.reach(await store.revision())
+
+    found = {entry.meta.name: entry.meta.labels for entry in feed.cache(kind).scan()}
+    assert store.changed
+    assert found == {"a": {"is": "new"}, "c": {}, "d": {}, "e": {}}
 
 
 @pytest.mark.parametrize("sole_writer", [True, False])
