@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from tests.faults.agreement import (
@@ -109,9 +110,9 @@ class Revoking:
         await self._surely(lambda: self._made(AUTHORITIES, body))
         stop = asyncio.Event()
         for signer in (SIGNER, SIGNER, OWN_SIGNER):
-            await self._surely(lambda signer=signer: self._issue(stop, signer))  # type: ignore[misc]
+            await self._surely(partial(self._issue, stop, signer))
         for subject in self.subjects[1:]:
-            await self._surely(lambda subject=subject: self._revoke(subject, HOLD))  # type: ignore[misc]
+            await self._surely(partial(self._revoke, subject, HOLD))
 
     async def run(self, stop: asyncio.Event) -> None:
         """Change one revocation after the other until told to stop."""
@@ -126,9 +127,10 @@ class Revoking:
     async def change(self) -> None:
         """Lift a hold, put one, and revoke for good; each is tried until it is acknowledged."""
         async with self._lock:
-            await self._lift_one()
+            held = self._held()
             await self._revoke_one(HOLD)
             await self._revoke_one("keyCompromise")
+            await self._lift_all(held[:1])  # it is on hold already, and good in the end
 
     async def since_backup(self, *, whole_signer: bool) -> None:
         """Changes that a restore has to keep: of certificates in use, and of new ones."""
@@ -140,9 +142,10 @@ class Revoking:
         async with self._lock:
             await self._surely(lambda: self._revoke(revoked, "keyCompromise"))
             await self._surely(lambda: self._revoke(held, HOLD))
+            before = self._held()
             await self._revoke_one(HOLD)
             await self._revoke_one("superseded")
-            await self._lift_one()
+            await self._lift_all(before[:1])
             if whole_signer:
                 await self._second_after(self.subjects[-1].issued)
                 name = f"signer-{next(self._numbers)}"
@@ -161,20 +164,26 @@ class Revoking:
                 self.promised[name] = None
 
     async def _change_one(self) -> None:
-        subject = self._rng.choice([one for one in self.subjects if not one.is_revoked])
+        subject = self._rng.choice(self._of_use())
         if subject.holds and self._rng.random() < 0.7:
             await self._lift(subject)
         else:
             final = self._rng.random() < (0.5 if subject.holds else 0.2)
             await self._revoke(subject, "superseded" if final else HOLD)
 
-    async def _lift_one(self) -> None:
-        held = next((one for one in self.subjects if one.holds and not one.is_revoked), None)
-        if held is not None:
-            await self._surely(lambda: self._lift(held))
+    def _of_use(self) -> list[Subject]:
+        """Certificates that are accepted, or may be again; the oldest first."""
+        return [one for one in self.subjects if not one.is_revoked]
+
+    def _held(self) -> list[Subject]:
+        return [one for one in self._of_use() if one.holds]
+
+    async def _lift_all(self, held: Sequence[Subject]) -> None:
+        for one in held:
+            await self._surely(partial(self._lift, one))
 
     async def _revoke_one(self, reason: str) -> None:
-        free = next((one for one in self.subjects if not one.holds and not one.is_revoked), None)
+        free = next((one for one in self._of_use() if not one.holds), None)
         if free is not None:
             await self._surely(lambda: self._revoke(free, reason))
 
