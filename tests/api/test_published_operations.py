@@ -123,3 +123,18 @@ async def test_types_with_one_owner_say_so(server: Api, name: str) -> None:
     (found,) = [schema for full, schema in definitions.items() if full.endswith(f".{name}")]
 
     assert found["x-kubernetes-map-type"] == "atomic"
+
+
+async def test_audiences_of_a_token_request_are_required_and_may_be_empty(server: Api) -> None:
+    """The documents say what the reference's say; the server is more lenient, as it is there."""
+    await server.account("robot")
+    tokens = "/api/v1/namespaces/default/serviceaccounts/robot/token"
+
+    new = (await server.call("GET", "/openapi/v3/api/v1")).json["components"]["schemas"]
+    old = (await server.call("GET", "/openapi/v2")).json["definitions"]
+    answer = await server.call("POST", tokens, {"spec": {}})
+
+    for found in (new, old):
+        (schema,) = (one for name, one in found.items() if name.endswith(".TokenRequestSpec"))
+        assert schema["required"] == ["audiences"]
+    assert answer.status == 201

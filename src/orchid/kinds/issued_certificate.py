@@ -182,7 +182,11 @@ def issuance(
 COLUMNS: Final = (
     NAME,
     Column("Signer", lambda one, now: one.spec.signer_name, description="Who signed it."),
-    Column("Subject", lambda one, now: one.spec.subject, description="Whom it names."),
+    Column(
+        "Subject",
+        lambda one, now: one.spec.subject or next(iter(one.spec.names), ""),
+        description="Whom it names: the subject, or the first alternative name if it has none.",
+    ),
     Column(
         "Requester", lambda one, now: one.spec.requester.username, description="Who asked for it."
     ),

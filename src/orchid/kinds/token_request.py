@@ -46,7 +46,8 @@ class TokenRequestSpec(Wire):
     audiences: Annotated[
         tuple[str, ...] | None,
         proto(1),
-        describe("For whom the token is good. By default, for this server."),
+        # As in the reference, although an empty list is accepted.
+        describe("For whom the token is good. By default, for this server.", required=True),
     ] = always(null)
     expiration_seconds: Annotated[
         int | None,

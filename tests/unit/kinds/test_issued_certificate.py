@@ -15,6 +15,7 @@ from orchid.kinds.issued_certificate import (
 )
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
+from tests.unit.credentials.samples import NOW
 
 KIND = declare(ORCH)
 GOOD = IssuedCertificateStatus()
@@ -75,3 +76,21 @@ def test_a_certificate_that_is_good_is_not_decoded() -> None:
     assert not selected("status.revoked=true", entry)
 
     assert entry._object is None
+
+
+@pytest.mark.parametrize(
+    ("subject", "names", "shown"),
+    [
+        ("CN=jane", ("a.example",), "CN=jane"),
+        ("", ("a.example", "b.example"), "a.example"),
+        ("", (), ""),
+    ],
+)
+def test_the_subject_column_shows_the_first_name_of_a_certificate_without_a_subject(
+    subject: str, names: tuple[str, ...], shown: str
+) -> None:
+    """Certificates of servers often have alternative names only."""
+    spec = IssuedCertificateSpec(subject=subject, names=names)
+    (column,) = (one for one in KIND.columns if one.name == "Subject")
+
+    assert column.cell(IssuedCertificate(spec=spec), NOW) == shown
