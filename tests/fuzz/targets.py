@@ -43,6 +43,7 @@ from orchid.workers.store_server import LARGEST_REQUEST, Session, StoreServer
 from tests.unit.access import verdicts
 from tests.unit.engine.patch.shapes import ACCOUNT, account, applied
 from tests.unit.server.sockets.framing import readings
+from tests.unit.wire.codec import spellings
 from tests.unit.wire.protobuf_samples import KINDS
 
 Target = Callable[[bytes], None]
@@ -208,6 +209,12 @@ def json_body(data: bytes) -> None:
     _document(data, yaml=False)
 
 
+def quick_check(data: bytes) -> None:
+    """The quick check of a body agrees with the full validation."""
+    decoder = documents.decoder_of(TYPES[data[0] % len(TYPES)] if data else TYPES[0])
+    assert spellings.read(decoder, data[1:]) == spellings.read_thoroughly(decoder, data[1:])
+
+
 def yaml_body(data: bytes) -> None:
     _document(data, yaml=True)
 
@@ -320,6 +327,7 @@ TARGETS: dict[str, Target] = {
     "websocket_frames": websocket_frames,
     "worker_frames": worker_frames,
     "json_body": json_body,
+    "quick_check": quick_check,
     "yaml_body": yaml_body,
     "protobuf_body": protobuf_body,
     "pem_text": pem_text,

@@ -123,7 +123,8 @@ def _check_leaf(scalar: Scalar, raw: bool, encoding: str) -> QuickCheck | None:
     if scalar is Scalar.INTEGER:
         return _check_small_integer if encoding == INT32 else _check_integer
     if scalar is Scalar.TIME:
-        return _check_micro_time if encoding == MICRO_TIME else _check_time
+        check = _check_micro_time if encoding == MICRO_TIME else _check_time
+        return _check_day(check) if raw else check
     if scalar is Scalar.STRING and encoding == MICRO_TIME:
         return _check_micro_text
     if not raw:
@@ -172,6 +173,20 @@ def _check_micro_time(value: Any) -> int:
     if type(value) is str and MICRO_TIME_TEXT.fullmatch(value):
         return 0
     raise Odd
+
+
+def _check_day(check: QuickCheck) -> QuickCheck:
+    """A time that was not converted before may name a day that there is not."""
+
+    def check_day(value: Any) -> int:
+        check(value)
+        try:
+            datetime.datetime.fromisoformat(value)
+        except ValueError:
+            raise Odd from None
+        return 0
+
+    return check_day
 
 
 def _check_string(value: Any) -> int:
