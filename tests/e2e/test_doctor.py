@@ -140,7 +140,7 @@ def test_ledger_that_was_rolled_back_is_told(tmp_path: Path) -> None:
     assert code == 1
     assert found["ledger"]["state"] == "wrong"
     assert "rolled back" in found["ledger"]["text"]
-    assert "ledger.checkpoint" in found["ledger"]["advice"]
+    assert "orchid ledger accept" in found["ledger"]["advice"]
 
 
 def test_the_length_of_the_ledger_is_told_as_of_now(tmp_path: Path) -> None:

@@ -91,11 +91,13 @@ def test_a_certificate_issued_and_revoked_after_the_backup_stays_on_the_list(
     restored = person.types(*words, "--accept-ledger").stdout
     with running_server(data, port=server.port) as again:
         entry = listed(again, leaf.serial_number)
+        inventory = person.types("issued").stdout
         [told] = until_logged(person, f'"serial":"{leaf.serial_number:x}"')
 
     assert entry.extensions[0].value == x509.CRLReason(x509.ReasonFlags.key_compromise)
     assert '"type":"certificate.revoked"' in told
     assert '"restored":true' in told
+    assert f"{leaf.serial_number:x}" in inventory
     assert "orchid ledger accept" in warned
     assert "keep checkpoints. Accepted" in restored
 

@@ -2,7 +2,8 @@
 
 Refused while a server has the store open. The database that was there is kept aside, and clients
 that remember a later revision have to list again: see store/sqlite/restore.py. A restore brings
-back credentials that were deleted after the backup. The command reports them, as far as the
+back credentials that were deleted after the backup; records of certificates that were issued after
+it are kept, because those are still valid. The command reports them, as far as the
 database in place shows them, and can revoke their tokens (commands/revived.py).
 """
 
@@ -105,7 +106,11 @@ def _restore(chosen: argparse.Namespace, database: Path, directory: Path) -> Non
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
     try:
         restored = sqlite_restore.restore(
-            database, directory / DATABASE, first=first_revision(now), stamp=stamp
+            database,
+            directory / DATABASE,
+            first=first_revision(now),
+            stamp=stamp,
+            keeps=revived.ISSUED,
         )
     except AlreadyInUse as problem:
         raise Complaint(f"{problem}; stop the server first") from None

@@ -38,7 +38,7 @@ class Revived(msgspec.Struct, frozen=True):
 
     accounts: list[str]  # of the backup, as namespace/name
     deleted: dict[str, list[str]] | None  # after the backup, by prefix; None if not known
-    unrecorded: list[str]  # serial numbers of certificates issued after the backup
+    issued: list[str]  # serial numbers of certificates issued after the backup
 
     @property
     def deleted_accounts(self) -> list[str]:
@@ -69,7 +69,8 @@ def report(found: Revived) -> None:
         remark(
             "which credentials were deleted after the backup is not known: there is no readable "
             "database in place. Tokens of all accounts in the backup are valid until they expire; "
-            "--revoke-tokens all revokes them"
+            "--revoke-tokens all revokes them. Certificates issued after the backup are valid, but "
+            "not in the inventory"
         )
         return
     if found.deleted:
@@ -81,8 +82,8 @@ def report(found: Revived) -> None:
             "revoke tokens of these accounts: --revoke-tokens deleted, or, when the server runs, "
             "orchid revoke account/NAMESPACE/NAME"
         )
-    if found.unrecorded:
-        say(f"certificates issued after the backup, no longer recorded: {_some(found.unrecorded)}")
+    if found.issued:
+        say(f"certificates issued after the backup, kept in the inventory: {_some(found.issued)}")
 
 
 def revoke(place: Path, accounts: Iterable[str], now: datetime) -> None:

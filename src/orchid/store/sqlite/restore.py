@@ -10,14 +10,14 @@ The file in place is kept aside. It is held meanwhile: nothing is restored under
 import os
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
 import apsw
 import msgspec
 
-from orchid.store.interface import AlreadyInUse, Revision, StoreUnusable
+from orchid.store.interface import MAX_CHANGES, AlreadyInUse, Revision, StoreUnusable
 from orchid.store.sqlite import file as sqlite_file
 from orchid.store.sqlite import tables as sqlite_tables
 
@@ -46,6 +46,7 @@ class Restored(msgspec.Struct, frozen=True):
 
     contents: BackupContents
     aside: Path | None  # where the file that was replaced is now
+    kept: int  # values of that file that were kept
 
 
 def inspect(path: Path) -> BackupContents:
@@ -99,10 +100,13 @@ def _uids(db: apsw.Connection, prefixes: Iterable[str]) -> dict[str, bytes]:
     return found
 
 
-def restore(backup: Path, target: Path, *, first: Revision, stamp: str) -> Restored:
+def restore(
+    backup: Path, target: Path, *, first: Revision, stamp: str, keeps: str = ""
+) -> Restored:
     """Check the backup, then replace the target by it. Raises StoreUnusable, AlreadyInUse.
 
     `first` is the least revision to go on from; `stamp` goes into the name of the file kept aside.
+    Values of the target below the prefix `keeps` that the backup lacks are kept.
     """
     if target.exists() and target.samefile(backup):
         raise StoreUnusable(f"{backup} is the data file itself")
@@ -112,7 +116,8 @@ def restore(backup: Path, target: Path, *, first: Revision, stamp: str) -> Resto
     try:
         sqlite_file.copy(backup, partial)
         newest = max(first, _extent(backup).newest + 1, _newest_in_place(target) + 1)
-        _move_ahead(partial, newest)
+        kept = _missing_values(partial, target, keeps) if keeps else []
+        _move_ahead(partial, newest, kept)
         contents = inspect(partial)
         aside = _set_aside(target, stamp)
         partial.replace(target)
@@ -122,7 +127,7 @@ def restore(backup: Path, target: Path, *, first: Revision, stamp: str) -> Resto
     finally:
         partial.unlink(missing_ok=True)
         os.close(lock)
-    return Restored(contents, aside)
+    return Restored(contents, aside, len(kept))
 
 
 def _inspect(db: apsw.Connection, path: Path) -> BackupContents:
@@ -153,10 +158,28 @@ def _newest_in_place(target: Path) -> Revision:
     return 0
 
 
-def _move_ahead(path: Path, newest: Revision) -> None:
+def _missing_values(path: Path, target: Path, prefix: str) -> list[tuple[str, bytes]]:
+    """The values below a prefix that the target has and the file lacks; none if it is damaged."""
+    if not target.exists():
+        return []
+    with suppress(apsw.Error), closing(sqlite_file.connect(target, writable=False)) as db:
+        found = dict(db.execute(_VALUES, (prefix, prefix + "\U0010ffff")))
+        return [(key, found[key]) for key in missing_in(path, found)]
+    return []
+
+
+def _move_ahead(path: Path, newest: Revision, kept: Sequence[tuple[str, bytes]]) -> None:
+    """Set the revision from which the store goes on; `kept` values are stored up to there."""
+    last = newest + max(len(kept) - 1, 0) // MAX_CHANGES
     with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as db:
         db.execute("PRAGMA synchronous = FULL")
-        db.execute("UPDATE state SET oldest = ?", (newest,))
+        with db:
+            for number, (key, value) in enumerate(kept):
+                commit, change = divmod(number, MAX_CHANGES)
+                position = (newest + commit) << sqlite_tables.SHIFT | change
+                db.execute("INSERT INTO log VALUES (?, ?, ?, 0)", (position, key, value))
+                db.execute("INSERT INTO current VALUES (?, ?)", (key, position))
+            db.execute("UPDATE state SET oldest = ?", (last,))
 
 
 def _set_aside(target: Path, stamp: str) -> Path | None:

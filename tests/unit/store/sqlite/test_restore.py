@@ -152,3 +152,28 @@ def test_new_stores_count_seconds_since_2020() -> None:
     """Decision 11."""
     assert first_revision(EPOCH + 5.9) == 5
     assert first_revision(0) == 1
+
+
+async def test_values_below_a_prefix_are_kept_from_the_replaced_store(tmp_path: Path) -> None:
+    """Those that the backup lacks, however many; watchers learn of them by listing."""
+    target, backup = tmp_path / "data.db", tmp_path / "backup.db"
+    store = await written(target, "kept/0", "other/0")
+    await store.backup(backup)
+    for number in range(1, 300):
+        await store.commit([Change(f"kept/{number}", b"%d" % number, ABSENT)])
+    await store.commit([Change("other/1", b"x", ABSENT)])
+    await store.close()
+
+    done = sqlite_restore.restore(backup, target, first=1, stamp=STAMP, keeps="kept/")
+
+    found = await keys_of(target)
+    again = await SQLiteStore.open(target)
+    page = await again.read(Span.key("kept/299"))
+    with pytest.raises(Compacted):
+        await again.read(Span.all(), at=done.contents.newest - 1)
+    revision = await again.commit([Change("kept/299", b"changed", page.records[0].revision)])
+    await again.close()
+    assert done.kept == 299
+    assert sorted(found) == sorted([f"kept/{number}" for number in range(300)] + ["other/0"])
+    assert page.records[0].value == b"299"
+    assert revision == done.contents.newest + 1
