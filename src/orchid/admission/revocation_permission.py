@@ -17,7 +17,7 @@ who may revoke; all others stay until `status.expires`, or until another one sup
 import asyncio
 from collections.abc import Callable, Collection
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -30,6 +30,7 @@ from orchid.kinds.credential_revocation import (
     SPEC,
     CredentialRevocation,
     CredentialRevocationSpec,
+    RevokedAccount,
     RevokedCertificate,
     completed,
 )
@@ -42,6 +43,8 @@ from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
 from orchid.wire.text import quote, timestamp
+
+T = TypeVar("T", bound=Object)
 
 REVOKE = "revoke"
 MOST_OF_ONE_TARGET = 100  # revocations, of which each supersedes the one before
@@ -196,7 +199,7 @@ class RevocationPermission(AdmissionPolicy):
         if named.name and named.namespace and not self._accounts.get(named.namespace, named.name):
             place = SPEC / "".join(spec.targets) / "name"
             _refuse(kind, new, not_found(place, f"{named.namespace}/{named.name}"))
-        return self._tokens_end(spec, request.now)
+        return await self._tokens_end(spec, request.now)
 
     async def _certificate(
         self,
@@ -297,22 +300,17 @@ class RevocationPermission(AdmissionPolicy):
         if named.serial_number:
             return self._of_serial(named.serial_number)
         if named.sha256:
-            found = await self._holding(b'"sha256":"%b"' % named.sha256.encode())
+            found = await self._records_with(b'"sha256":"%b"' % named.sha256.encode())
             return [one for one in found if one.sha256 == named.sha256][:1]
         if not named.request_name:
             return []
         needle = b'"request":{"name":%b' % msgspec.json.encode(named.request_name)
-        found = await self._holding(needle)
+        found = await self._records_with(needle)
         return [one for one in found if one.request.name == named.request_name]
 
-    async def _holding(self, needle: bytes) -> list[IssuedCertificateSpec]:
-        """The records with these bytes; found off the loop, since there may be very many."""
-        entries = list(self._records.entries.values())
-
-        def found() -> list[Entry[IssuedCertificate]]:
-            return [entry for entry in entries if needle in entry.tail]
-
-        return [entry.object.spec for entry in await asyncio.to_thread(found)]
+    async def _records_with(self, needle: bytes) -> list[IssuedCertificateSpec]:
+        found = await _holding(list(self._records.entries.values()), needle)
+        return [entry.object.spec for entry in found]
 
     # -- when it has ended --------------------------------------------------------------------
 
@@ -327,24 +325,24 @@ class RevocationPermission(AdmissionPolicy):
 
         return await asyncio.to_thread(found)
 
-    def _tokens_end(self, spec: CredentialRevocationSpec, now: datetime) -> datetime | None:
+    async def _tokens_end(self, spec: CredentialRevocationSpec, now: datetime) -> datetime | None:
         """When the last token that the revocation can affect has ended; None if not known."""
-        if spec.token and not spec.token.name and self._accepts_outside_tokens:
+        named = spec.token or spec.account
+        assert named is not None
+        if spec.token and spec.token.expires:
             return spec.token.expires
-        if spec.token:
-            there = self._accounts.get(spec.token.namespace, spec.token.name)
-            made = there.meta.creation_timestamp if there else None
-            return spec.token.expires or self._all_ended(now, made)
-        account = spec.account
-        assert account is not None
-        if any(
-            entry.meta.annotations.get(self._account_annotation) == account.name
-            for entry in self._secrets.scan(account.namespace)
-        ):
+        if spec.account and await self._has_secrets(spec.account):
             return None  # tokens of Secrets never end
-        there = self._accounts.get(account.namespace, account.name)
+        there = self._accounts.get(named.namespace, named.name)
         made = there.meta.creation_timestamp if there else None
-        return self._all_ended(account.issued_before or now, made)
+        until = spec.account.issued_before if spec.account else None
+        return self._all_ended(until or now, made)
+
+    async def _has_secrets(self, account: RevokedAccount) -> bool:
+        """Whether there are Secrets with tokens of an account."""
+        key, value = self._account_annotation.encode(), msgspec.json.encode(account.name)
+        entries = list(self._secrets.scan(account.namespace))
+        return bool(await _holding(entries, b'"%b":%b' % (key, value)))
 
     # -- who may ------------------------------------------------------------------------------
 
@@ -398,6 +396,15 @@ class RevocationPermission(AdmissionPolicy):
             )
             for name in names
         ]
+
+
+async def _holding(entries: list[Entry[T]], needle: bytes) -> list[Entry[T]]:
+    """The entries with these bytes; found off the loop, since there may be very many."""
+
+    def found() -> list[Entry[T]]:
+        return [entry for entry in entries if needle in entry.tail]
+
+    return await asyncio.to_thread(found)
 
 
 def _place(target: Target) -> str:
