@@ -16,6 +16,7 @@ behaviour as it was; only a reader can say so of one that survives.
 import ast
 import copy
 import random
+import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ SWAPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Is: ast.IsNot,
     ast.IsNot: ast.Is,
 }
+CONTROLLER_NAME = re.compile(r'^    name="(.+)",$', re.MULTILINE)  # by which tests run it
 LEFT_OUT = (ast.Raise, ast.Return, ast.Break, ast.Continue)
 
 
@@ -159,8 +161,14 @@ def noticing(file: str) -> tuple[str, ...]:
     own = Path("tests/unit", file).with_name(f"test_{Path(file).name}")
     found = {str(own)} if (TREE / own).exists() else set()
     found.update(test for listed, tests in _listed() if listed == file for test in tests)
+    source = (SOURCE / file).read_text() if (SOURCE / file).exists() else ""
+    named = CONTROLLER_NAME.findall(source) if file.startswith("controllers/") else []
     for path, text in _texts().items():
-        if imports[0] in text or imports[1] in text or (folder in text and imports[2] in text):
+        imported = (
+            imports[0] in text or imports[1] in text or (folder in text and imports[2] in text)
+        )
+        run = "unit/controllers" in path and any(f'"{name}"' in text for name in named)
+        if imported or run:
             found.add(path)
     nearest = next(each for each in own.parents if (TREE / each).is_dir())
     return tuple(sorted(found)) or (str(nearest),)
