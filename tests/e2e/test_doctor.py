@@ -19,6 +19,7 @@ from tests.e2e.serving import (
     READY_SECONDS,
     Server,
     ServerFailed,
+    free_port,
     running_server,
     start,
 )
@@ -47,6 +48,30 @@ def examined(server: Server, *flags: str) -> tuple[int, dict[str, Any]]:
     order = ["good", "note", "soon", "wrong"]
     found = sorted(json.loads(done.stdout)["findings"], key=lambda each: order.index(each["state"]))
     return done.returncode, {each["check"]: each for each in found}
+
+
+def test_the_keys_of_an_outside_issuer_are_fetched(tmp_path: Path) -> None:
+    """As the server fetches them; an algorithm that is not accepted is named."""
+    port = free_port()
+    issuer = f"https://127.0.0.1:{port}"
+    own = ("--service-account-issuer", issuer, "--controllers", "")
+    flags = ("--oidc-issuer-url", issuer, "--oidc-client-id", "a")
+    trusted = ("--oidc-ca-file", str(tmp_path / "first" / "ca.crt"))
+    with (
+        running_server(tmp_path / "first", *own, port=port),
+        running_server(tmp_path / "second", "--controllers", "") as second,
+    ):
+        _, good = examined(second, *flags, *trusted, "--oidc-signing-algs", "ES256")
+        code, bad = examined(second, *flags, *trusted)
+        _, strange = examined(second, *flags)
+        _, none = examined(second)
+
+    found = [each["outside issuers"]["state"] for each in (good, bad, strange)]
+    assert found == ["good", "wrong", "wrong"]
+    assert code == 1
+    assert "are for ES256, and only RS256 is accepted" in bad["outside issuers"]["text"]
+    assert "TLS failed" in strange["outside issuers"]["text"]
+    assert "outside issuers" not in none
 
 
 def test_nothing_is_wrong_with_a_good_server(tmp_path: Path) -> None:

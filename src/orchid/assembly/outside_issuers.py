@@ -11,6 +11,7 @@ from orchid.credentials.files import read_bounded
 from orchid.credentials.refusals import Refusal
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
+from orchid.settings.given import Given
 
 
 class OutsideIssuers(NamedTuple):
@@ -21,15 +22,25 @@ class OutsideIssuers(NamedTuple):
 
 
 def configured(settings: Settings, clock: Clock, revocations: Revocations) -> OutsideIssuers:
-    try:
-        found = _read(settings)
-    except (ValueError, Refusal) as problem:
-        raise BadSettings(f"outside issuers: {problem}") from None
+    found = read(settings)
     if not found.issuers:
         return OutsideIssuers(None, found.anonymous_paths)
     audiences, names = settings.api_audiences, settings.names
     oidc = OidcAuthenticator(found.issuers, clock, audiences, names, revocations=revocations)
     return OutsideIssuers(oidc, found.anonymous_paths)
+
+
+def is_given(given: Given) -> bool:
+    """Whether the settings name outside issuers."""
+    return bool(given.authentication_config or given.oidc_issuer_url or given.oidc_client_id)
+
+
+def read(settings: Settings) -> Configuration:
+    """The issuers that the settings name; raises BadSettings."""
+    try:
+        return _read(settings)
+    except (ValueError, Refusal) as problem:
+        raise BadSettings(f"outside issuers: {problem}") from None
 
 
 def _read(settings: Settings) -> Configuration:

@@ -1,0 +1,40 @@
+"""Checks of outside issuers (OpenID Connect): can their keys be fetched and used from here?"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final
+
+from orchid.access.oidc.configuration import IssuerSettings
+from orchid.access.oidc.keys import KeySource, fetching
+from orchid.assembly import outside_issuers
+from orchid.clock import SystemClock
+from orchid.commands.diagnosis.findings import Check, Finding, Installation, good, wrong
+from orchid.settings.errors import BadSettings
+
+SECONDS: Final = 10.0
+
+
+def issuers(here: Installation) -> Iterator[Finding]:
+    """Each issuer publishes a key that the settings accept; asked as the server asks."""
+    if not outside_issuers.is_given(here.settings.given):
+        return
+    try:
+        found = outside_issuers.read(here.settings).issuers
+    except BadSettings as problem:
+        yield wrong(str(problem))
+        return
+    for settings in found:
+        if reason := asyncio.run(_problem(settings)):
+            yield wrong(f"the keys of {settings.url} are not available: {reason}")
+        else:
+            yield good(f"{settings.url} publishes keys that verify its tokens")
+
+
+async def _problem(settings: IssuerSettings) -> str:
+    fetch = fetching(settings, timeout=SECONDS)
+    source = KeySource(settings, fetch, SystemClock(), lambda _issuer, _keys: None)
+    await source.refresh()
+    return source.problem
+
+
+OUTSIDE_CHECKS: Final[dict[str, Check]] = {"outside issuers": issuers}
