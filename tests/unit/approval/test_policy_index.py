@@ -1,11 +1,13 @@
 """The index finds exactly the policies that select a request, however many others there are."""
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchid.approval import policy_index
 from orchid.approval.compiled import CompiledPolicy
 from orchid.approval.policy_index import MOST_PLACES, PolicyIndex
 from orchid.wire.user import UserInfo
@@ -44,19 +46,23 @@ def lists(values: tuple[str, ...]) -> st.SearchStrategy[list[str]]:
     st.sampled_from((WEB, UserInfo(username="alice", groups=("dev",)), UserInfo())),
     st.sampled_from(("example.com/web", "other.com/x", "third.com/y")),
     st.integers(0, 3),
+    st.sampled_from((1, 3, MOST_PLACES)),
 )
 def test_the_index_finds_what_looking_at_all_of_them_finds(
-    selectors: list[dict[str, Any]], user: UserInfo, signer: str, gone: int
+    selectors: list[dict[str, Any]], user: UserInfo, signer: str, gone: int, most: int
 ) -> None:
-    """No policy is missed, none is added, and what was removed has left nothing behind."""
+    """No policy is missed, none is added, and what was removed has left nothing behind.
+
+    The limit of index keys for one policy changes nothing.
+    """
     policies = [policy(f"p{number}", **given) for number, given in enumerate(selectors)]
     index = PolicyIndex()
-    for one in policies:
-        index.put(one)
-    for one in policies[:gone]:
-        index.remove(one.name)
-
-    found = chosen(index, signer, user)
+    with patch.object(policy_index, "MOST_PLACES", most):
+        for one in policies:
+            index.put(one)
+        for one in policies[:gone]:
+            index.remove(one.name)
+        found = chosen(index, signer, user)
 
     there = policies[gone:]
     assert found == [one.name for one in there if not one.selection(signer, user)]
