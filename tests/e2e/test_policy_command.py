@@ -79,10 +79,15 @@ def test_explain_says_why_not(person: Person) -> None:
     person.types("policy", "apply", written(person, "three"))
     person.types("csr", "new", "three-a", "--group", "admins", "--for", "1h")
 
+    shown = person.types("csr", "show", "three-a").stdout
+    waited = person.types("csr", "fetch", "three-a", "--wait", "1s", code=1).stderr
     told = person.types("policy", "explain", "three-a").stdout
     other = person.types("policy", "explain", "three-a", "--user", "eve").stdout
     found = person.gets("policy", "explain", "three-a")
 
+    assert 'organizations does not allow "admins"' in " ".join(shown.split())
+    assert "no policy approves it (No policy allows this request." in waited
+    assert 'three: organizations does not allow "admins"' in waited
     assert "Leave" in told
     assert 'organizations does not allow "admins"' in told
     assert "the requester may not use this policy" in other

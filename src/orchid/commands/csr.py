@@ -16,6 +16,7 @@ import binascii
 from pathlib import Path
 from typing import Any
 
+from orchid.commands import policy_reason
 from orchid.commands.request_flags import file_name, new_arguments, place, renew_arguments
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import CONFLICT, CommandRefused, Json, ServerConnection
@@ -96,6 +97,7 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
     if tell(chosen.output, {"request": found, "decoded": plain}):
         return 0
     spec = found["spec"]
+    why = "" if _conditions(found) else policy_reason.reason(server, found)
     facts(
         [
             ("Name", chosen.name),
@@ -108,6 +110,7 @@ def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
             ("Their groups", spec.get("groups") or ["none"]),
             ("Requested", f"{times.age(found['metadata'].get('creationTimestamp'))} ago"),
             *(_told(condition) for condition in _conditions(found)),
+            *([("Policies", why)] if why else ()),
             *certificate_request.certificate_facts(_bytes(_status(found).get("certificate"))),
         ]
     )
@@ -226,13 +229,15 @@ def wait_for(server: ServerConnection, name: str, seconds: float) -> Json:
             if condition.get("type") in ("Denied", "Failed"):
                 title, told = _told(condition)
                 raise Complaint(f"{name} was {title.lower()}: {told or 'no reason is given'}")
-    raise Complaint(_overdue(found, name, seconds))
+    why = "" if _conditions(found) else policy_reason.reason(server, found)
+    raise Complaint(_overdue(found, name, seconds, why))
 
 
-def _overdue(found: Json, name: str, seconds: float) -> str:
+def _overdue(found: Json, name: str, seconds: float, why: str) -> str:
     waited = f"{name} has no certificate after {times.span(seconds)}"
     if not _conditions(found):
-        return f"{waited}: nobody has decided; approve it with: orchid csr approve {name}"
+        decided = f"no policy approves it ({why})" if why else "nobody has decided"
+        return f"{waited}: {decided}; approve it with: orchid csr approve {name}"
     signer = found["spec"].get("signerName", "")
     return f"{waited}: it is approved, but the signer {signer} has not signed; does it run?"
 
