@@ -40,7 +40,7 @@ from orchid.workers.framing import LARGEST, Astray, Reader
 from orchid.workers.messages import from_parent, from_worker, packed
 from orchid.workers.remote_store import ParentLink
 from orchid.workers.store_server import LARGEST_REQUEST, Session, StoreServer
-from tests.unit.access import verdicts
+from tests.unit.access import rights, verdicts
 from tests.unit.engine.patch.shapes import ACCOUNT, account, applied
 from tests.unit.server.sockets.framing import readings
 from tests.unit.wire.codec import spellings
@@ -322,6 +322,7 @@ def configuration(data: bytes) -> None:
 
 TARGETS: dict[str, Target] = {
     "cached_verdicts": verdicts.compare,
+    "rights": rights.compare,
     "request_reader": request_reader,
     "cached_heads": cached_heads,
     "websocket_frames": websocket_frames,
