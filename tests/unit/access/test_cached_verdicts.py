@@ -10,7 +10,7 @@ from tests.unit.access.verdicts import MOST_STEPS, compare
 @given(st.binary(min_size=1, max_size=MOST_STEPS))
 @settings(max_examples=40, deadline=None)
 def test_cached_verdicts_are_those_of_a_new_server(steps: bytes) -> None:
-    """Tokens and client certificates: expired, revoked, of other audiences, with clock steps."""
+    """Tokens, ours and others' and certificates: expired, revoked, other audiences, clock steps."""
     compare(steps)
 
 

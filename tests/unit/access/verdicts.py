@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, Final
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from orchid.access.authenticators.bearer import BearerAuthenticator
@@ -21,7 +22,9 @@ from orchid.access.authenticators.service_account_token import (
     account_verifier,
     issuer_keys,
 )
-from orchid.access.authenticators.union import UnionAuthenticator
+from orchid.access.authenticators.union import UnionAuthenticator, UnionTokenAuthenticator
+from orchid.access.oidc.authenticator import OidcAuthenticator
+from orchid.access.oidc.configuration import ClaimMapping, IssuerSettings
 from orchid.access.revocations import Revocations
 from orchid.credentials.certificates import encode
 from orchid.credentials.certification_path import ClientVerifier
@@ -107,6 +110,24 @@ TOKENS: Final = (
 )
 
 
+OUTSIDE: Final = IssuerSettings(
+    url="https://outside.test", audiences=("orchid",), username=ClaimMapping("sub", "outside:")
+)
+OUTSIDE_TOKENS: Final = tuple(
+    TokenSigner(KEYS[0], OUTSIDE.url, "x")
+    .sign_payload({"sub": "jane", "aud": "orchid", "exp": NOW + 100, "jti": f"j-{number}"})
+    .reveal()
+    for number in range(2)
+)
+
+
+async def published(url: str) -> bytes:
+    """The documents of the outside issuer."""
+    if url.endswith("/keys"):
+        return msgspec.json.encode({"keys": [KEYS[0].public.jwk()]})
+    return msgspec.json.encode({"issuer": OUTSIDE.url, "jwks_uri": f"{OUTSIDE.url}/keys"})
+
+
 class Door:
     """The authenticators of one server."""
 
@@ -121,9 +142,18 @@ class Door:
             names=ORCH,
             revocations=self.revocations,
         )
+        self.outside = OidcAuthenticator(
+            (OUTSIDE,),
+            here.clock,
+            API,
+            ORCH,
+            fetch=lambda _: published,
+            revocations=self.revocations,
+        )
+        either = UnionTokenAuthenticator((self.tokens, self.outside))
         members = (
             ClientCertificateAuthenticator(pool, here.clock, ORCH, self.revocations),
-            BearerAuthenticator(self.tokens, API),
+            BearerAuthenticator(either, API),
         )
         self.requests = UnionAuthenticator(members, API)
 
@@ -142,6 +172,7 @@ class Compared:
         self.requests = _requests()  # each on a connection that stays open
 
     async def begin(self) -> None:
+        await self.warm.outside.sources[OUTSIDE.url].refresh()
         await self.here.put(self._account())
 
     async def step(self, number: int) -> None:
@@ -149,7 +180,8 @@ class Compared:
         if what == 0:
             self.here.clock.advance(MOVES[which % len(MOVES)])
         elif what == 1:
-            await self._revoke(token=RevokedToken(jti=f"j-{which % len(TOKENS)}"))
+            issuer = OUTSIDE.url if which // len(TOKENS) % 2 else ""
+            await self._revoke(token=RevokedToken(jti=f"j-{which % len(TOKENS)}", issuer=issuer))
         elif what == 2:
             until = self.here.clock.now().replace(microsecond=0)
             named = RevokedAccount(namespace="ci", name="builder", issued_before=until)
@@ -173,6 +205,7 @@ class Compared:
     async def check(self) -> None:
         """Present every credential to the server that goes on, and to one that has just begun."""
         cold = Door(self.here, self.keys, lambda: self.pool)
+        await cold.outside.sources[OUTSIDE.url].refresh()
         for warm_request, request in zip(self.requests, _requests(), strict=True):
             await _same(
                 self.warm.requests.authenticate(warm_request), cold.requests.authenticate(request)
@@ -198,7 +231,9 @@ class Compared:
 
 def _requests() -> list[HttpRequest]:
     by_certificate = [presented(peer=Peer("", leaf, chain=others)) for leaf, others in CERTIFICATES]
-    by_token = [presented(("Authorization", f"Bearer {token}")) for token in TOKENS]
+    by_token = [
+        presented(("Authorization", f"Bearer {token}")) for token in (*TOKENS, *OUTSIDE_TOKENS)
+    ]
     return [*by_certificate, *by_token]
 
 
