@@ -8,6 +8,7 @@ can make series without end.
 
 from collections import Counter as Tally
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -63,7 +64,10 @@ class IssuedCounts:
 
     def live(self, signer: str) -> int:
         """How many certificates of a signer are valid now."""
-        return self.ends().get(signer, (0, 0))[0]
+        self._catch_up()
+        now = int(self._clock.now().timestamp())
+        ends: Mapping[int, int] = self._ends.get(signer, {})
+        return sum(number for end, number in ends.items() if end > now)
 
     def _told(self, changes: list[ObjectChange[IssuedCertificate]]) -> None:
         self._uncounted += changes

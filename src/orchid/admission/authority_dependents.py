@@ -1,23 +1,29 @@
-"""Who deletes or changes an authority is told what depends on it.
+"""A warning about what depends on an authority, when it is deleted or changed.
 
 Nothing is refused here: the answer carries a warning, also in a dry run. Counted are the
 certificates of the signer that are still valid, its requests that wait, and its trust bundles.
+Requests and bundles are counted by looking at the bytes of all of them, a few at a time.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple, TypeVar
 
+from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
+from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import AdmissionPolicy
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
+from orchid.wire.meta import Object
 from orchid.wire.request_conditions import DENIED, FAILED
 
-AT_ONCE = 1000  # requests that are looked at before other tasks may run
+AT_ONCE = 1000  # objects that are looked at before other tasks may run
+
+T = TypeVar("T", bound=Object)
 
 
 class Dependents(NamedTuple):
@@ -61,14 +67,20 @@ class AuthorityDependents(AdmissionPolicy):
             request.warn(f"the authority of {signer} is {done}, on which depend {found}")
 
     async def _dependents(self, signer: str) -> Dependents:
-        waiting = 0
-        mark = b'"signerName":"%s"' % signer.encode()
-        for place, entry in enumerate(list(self._requests.scan())):
-            if place % AT_ONCE == 0:
-                await asyncio.sleep(0)
-            waiting += mark in entry.tail and _waits(entry.object, signer)
-        owned = (entry.object.spec.signer_name == signer for entry in self._bundles.scan())
-        return Dependents(self._live(signer), waiting, sum(owned))
+        waiting = [_waits(one, signer) async for one in _naming(self._requests, signer)]
+        owned = [one.spec.signer_name == signer async for one in _naming(self._bundles, signer)]
+        return Dependents(self._live(signer), sum(waiting), sum(owned))
+
+
+async def _naming(cache: KindCache[T], signer: str) -> AsyncIterator[T]:
+    """The objects whose bytes name the signer; the others are not decoded."""
+    mark = b'"signerName":"%s"' % signer.encode()
+    entries: list[Entry[T]] = list(cache.scan())
+    for index, entry in enumerate(entries):
+        if index % AT_ONCE == 0:
+            await asyncio.sleep(0)
+        if mark in entry.tail:
+            yield entry.object
 
 
 def _waits(request: CertificateSigningRequest, signer: str) -> bool:

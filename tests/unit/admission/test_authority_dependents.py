@@ -1,0 +1,95 @@
+"""What depends on an authority is counted, and nothing of another signer."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from orchid.admission.authority_dependents import AuthorityDependents
+from orchid.engine.request import Target
+from orchid.kinds import (
+    certificate_authority,
+    certificate_signing_request,
+    cluster_trust_bundle,
+)
+from orchid.kinds.certificate_authority import CertificateAuthority, CertificateAuthoritySpec
+from orchid.kinds.certificate_signing_request import (
+    CertificateSigningRequest,
+    CertificateSigningRequestSpec,
+)
+from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle, ClusterTrustBundleSpec
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.naming import ORCH
+from orchid.wire.struct import replace
+from tests.unit.access.world import World, world_of
+from tests.unit.admission.asking import a_request
+
+SIGNER, OTHER = "example.com/web", "example.com/web2"
+KIND: Any = certificate_authority.declare(ORCH)
+WEB = CertificateAuthority(
+    metadata=ObjectMeta(name="web", uid="w"), spec=CertificateAuthoritySpec(signer_name=SIGNER)
+)
+CHANGED = replace(WEB, spec=replace(WEB.spec, duration="48h"))
+TARGET = Target(verb="update", is_resource=True, resource="certificateauthorities", name="web")
+
+
+@pytest.fixture
+async def here() -> AsyncIterator[World]:
+    kinds = (certificate_authority, certificate_signing_request, cluster_trust_bundle)
+    async with world_of(*(one.declare(ORCH) for one in kinds)) as made:
+        yield made
+
+
+async def warnings(here: World, new: Any, old: Any, live: int = 0) -> list[str]:
+    policy = AuthorityDependents(here.feed, lambda signer: live if signer == SIGNER else 99)
+    request = a_request(TARGET)
+    await policy.review(request, KIND, new, old)
+    return request.warnings
+
+
+def asked(name: str, signer: str = SIGNER, **meta: Any) -> CertificateSigningRequest:
+    return CertificateSigningRequest(
+        metadata=ObjectMeta(name=name, uid=name, **meta),
+        spec=CertificateSigningRequestSpec(request=b"pem", signer_name=signer),
+    )
+
+
+async def bundle(here: World, name: str, signer: str) -> None:
+    spec = ClusterTrustBundleSpec(signer_name=signer, trust_bundle="pem")
+    await here.put(ClusterTrustBundle(metadata=ObjectMeta(name=name, uid=name), spec=spec))
+
+
+async def test_open_requests_and_bundles_of_the_signer_are_counted(here: World) -> None:
+    """Not those that have an outcome, nor those of a signer whose name begins alike."""
+    await here.put(asked("waits"))
+    await here.put(asked("approved").with_condition("Approved", "r", "m"))
+    await here.put(asked("denied").with_condition("Denied", "r", "m"))
+    await here.put(asked("failed").with_condition("Failed", "r", "m"))
+    await here.put(asked("issued").with_certificate(b"pem"))
+    await here.put(asked("other", OTHER, annotations={"a": f'"signerName":"{SIGNER}"'}))
+    await bundle(here, "example.com:web:a", SIGNER)
+    await bundle(here, "example.com:web2:a", OTHER)
+
+    found = await warnings(here, None, WEB, live=1)
+
+    assert found == [
+        f"the authority of {SIGNER} is deleted, on which depend 1 live certificate, "
+        "2 open requests and 1 trust bundle"
+    ]
+
+
+async def test_a_change_of_terms_warns_too(here: World) -> None:
+    """Whoever waits may get something else."""
+    (found,) = await warnings(here, CHANGED, WEB, live=2)
+
+    assert "is changed, on which depend 2 live certificates, 0 open requests" in found
+
+
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [(WEB, None), (WEB.with_meta(labels={"a": "b"}), WEB), (None, WEB)],
+    ids=["created", "labelled", "nothing depends on it"],
+)
+async def test_otherwise_nothing_is_said(here: World, new: Any, old: Any) -> None:
+    """A new authority, other metadata, or an authority that nobody uses."""
+    assert await warnings(here, new, old) == []
