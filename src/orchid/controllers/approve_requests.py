@@ -19,7 +19,7 @@ import asyncio
 import logging
 from collections.abc import Iterator
 
-from orchid.approval.case import REQUEST_SAMPLE, Case, TermsOf, case_of
+from orchid.approval.case import REQUEST_SAMPLE, Case, SignerTerms, TermsOf, case_of
 from orchid.approval.deciding import (
     APPROVING_ACCOUNT,
     BY_POLICY,
@@ -57,6 +57,7 @@ from orchid.outbound.failures import CallFailed
 from orchid.wire.errors import ApiError, Forbidden
 from orchid.wire.naming import Naming
 from orchid.wire.request_conditions import APPROVED, DENIED
+from orchid.wire.struct import replace
 from orchid.wire.user import UserInfo
 
 log = logging.getLogger(__name__)
@@ -290,13 +291,26 @@ class ApproveRequests(Controller[CertificateSigningRequest]):
         return (await self._client.create(question)).status.allowed
 
 
+def platform_terms(context: ControllerContext) -> TermsOf:
+    """The rules of the platform's signers, within the limits of the chains that they sign with."""
+    rules = signer_terms(context.names, context.signing_duration)
+
+    def terms_of(name: str) -> SignerTerms | None:
+        terms, signer = rules(name), context.signers.get(name)
+        if terms is None or signer is None:
+            return terms
+        return replace(terms, profile=terms.profile.within(signer.authority().limits))
+
+    return terms_of
+
+
 def build(client: Client, context: ControllerContext, events: EventRecorder) -> ApproveRequests:
     names = context.names
     return ApproveRequests(
         client,
         names,
         node_client=platform_profiles(names)[names.node_client_signer],
-        terms_of=signer_terms(names, context.signing_duration),
+        terms_of=platform_terms(context),
         clock=context.clock,
         events=events,
     )

@@ -34,6 +34,7 @@ from orchid.credentials.issuer_chain import (
     spki_of,
     subject_key_id,
 )
+from orchid.credentials.issuer_limits import limits_of
 from orchid.credentials.keys import encode_private, spki
 from orchid.credentials.names import IPAddress
 from orchid.credentials.profiles import Profile, refuse_bad_host
@@ -93,6 +94,7 @@ class Authority:
         self.chain = tuple(chain)
         self.certificate = chain[0]
         self.purposes = purposes(chain)
+        self.limits = limits_of(chain)
         self._random = random
         self._algorithm, self._sign = signer(key)
         self._private = key
@@ -219,7 +221,8 @@ class Authority:
         authority may sign one.
         """
         profile.check(request, usages)
-        self._refuse_other_purposes(usages)
+        if self.limits is not None:
+            self.limits.check(request, usages)
         not_before, not_after = self._period(lifetime, now)
         certified = profile.certified_usages(usages, request.key_algorithm)
         bits, extended = _agreed_usages(tuple(certified))

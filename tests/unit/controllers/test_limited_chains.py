@@ -1,5 +1,6 @@
 """An authority whose chain has limits: beyond them nothing is approved, and nothing is signed."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,9 +9,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
-from tests.unit.controllers.beside import Beside
+from tests.unit.controllers.beside import Beside, beside
 from tests.unit.controllers.test_keep_authorities import KEEPER, bring, create, until_ready
 from tests.unit.controllers.test_policy_approval import (
+    ALICE,
     ask,
     event_about,
     looked_at,
@@ -18,23 +20,27 @@ from tests.unit.controllers.test_policy_approval import (
     may_use,
     write,
 )
+from tests.unit.controllers.test_signing_authorities import Files
 from tests.unit.credentials import samples
 from tests.unit.credentials.test_issuer_limits import authority, constraints
 
 SERVERS = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+KEY = samples.P256.private_bytes(
+    serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+)
 BOTH = ["digital signature", "server auth", "client auth"]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
 
 
 async def limited(world: Beside, *extensions: x509.ExtensionType, **issues: Any) -> None:
     """An authority from outside with limits, and a policy that allows whatever it issues."""
     await world.namespace("pki")
-    key = samples.P256.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
     chain = authority(*extensions).public_bytes(serialization.Encoding.PEM)
-    await bring(world, crt=chain, key=key)
+    await bring(world, crt=chain, key=KEY)
     reference = {"namespace": "pki", "name": "ca"}
     given = {"signerName": "example.com/web", "issues": issues}
     async with world.running(KEEPER):
@@ -80,6 +86,37 @@ async def test_nothing_is_signed_beyond_the_limits(
 
     assert not failed.is_issued
     assert "the authority may not issue for" in failed.status.conditions[-1].message
+
+
+async def test_the_platform_signers_keep_the_limits_of_their_chain(
+    server_files: Path, files: Files
+) -> None:
+    """An authority from files may be limited, too: neither approved by policy, nor signed."""
+    chain = authority(constraints("+subject=dev"))
+    files.write(chain.public_bytes(serialization.Encoding.PEM), KEY)
+    allows = {
+        "commonName": "alice",
+        "organizations": ["*"],
+        "usages": BOTH,
+        "keys": ["*"],
+        "maxDuration": "8760h",
+    }
+    async with beside(server_files, **files.settings) as world:
+        await may_request(world)
+        await may_use(world, "web")
+        await write(world, "web", signerNames=["orch.io/*"], allows=allows)
+        requests = [
+            await world.request(name, samples.request("alice", (name,)), user=ALICE)
+            for name in ("dev", "ops")
+        ]
+        (approved, _), (left, _) = [await looked_at(world, one) for one in requests]
+        await world.approve(left)
+        async with world.running("csrsigning"):
+            failed = await world.until_like(Request, "ops", condition=lambda csr: csr.has("Failed"))
+
+    assert not left.is_decided
+    assert approved.is_approved
+    assert 'may not issue for the subject "ops,alice"' in failed.status.conditions[-1].message
 
 
 async def test_a_usage_beyond_the_limits_is_not_approved(world: Beside) -> None:
