@@ -57,7 +57,6 @@ from orchid.server.metrics.requests import CountedRequests
 from orchid.server.open_watches import OpenWatches
 from orchid.server.openapi.endpoints import OpenApi
 from orchid.server.pages import Page, Pages, openid_page
-from orchid.server.probes import Probes
 from orchid.server.sockets.descriptors import fitted
 from orchid.server.sockets.listener import ConnectionLimits, Listener
 from orchid.server.sockets.messages import HttpRequest, Response
@@ -236,13 +235,6 @@ class Assembly:
             others=self.others,
         )
         health = self._health()
-        self.probes = Probes(
-            health.pages(),
-            clock=self.clock,
-            authorizer=self.access.authorizer,
-            metrics=requests,
-            recorded=self.audit is not None or given.log_level == "debug",
-        )
         return Chain(
             clock=self.clock,
             authenticator=self.access.authenticator,
@@ -260,7 +252,6 @@ class Assembly:
                 offload=self.offload,
                 shortest_watch=float(given.min_request_timeout),
             ),
-            probes=self.probes,
             audit=self.audit,
             metrics=requests,
             request_timeout=self.settings.request_timeout,
@@ -474,7 +465,6 @@ class Assembly:
             limits=fitted(ConnectionLimits(request_timeout=self.settings.request_timeout)),
             tls=tls,
             recognize=self.chain.recognize,
-            at_once=self.probes.answer,
             after_rush=memory.give_back,
         )
 

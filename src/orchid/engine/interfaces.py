@@ -10,7 +10,7 @@ import os
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from orchid.engine.request import OwnCertificate, Request, Target
 from orchid.wire.meta import Object
@@ -114,14 +114,6 @@ class Decision:
 
 class Authorizer(Protocol):
     async def authorize(self, user: UserInfo, target: Target) -> Decision: ...
-
-
-@runtime_checkable
-class PromptAuthorizer(Authorizer, Protocol):
-    """An authorizer that can often tell without waiting."""
-
-    def at_once(self, user: UserInfo, target: Target) -> Decision | None:
-        """Give what `authorize` would say of a page; None if it has to be asked."""
 
 
 class AdmissionPolicy:

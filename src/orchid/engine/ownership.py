@@ -17,7 +17,6 @@ from orchid.engine.patch import managed_fields
 from orchid.engine.request import Request
 from orchid.wire.codec.documents import to_builtins
 from orchid.wire.meta import ManagedFieldsEntry, Object
-from orchid.wire.struct import replace
 from orchid.wire.text import timestamp, whole_seconds
 
 T = TypeVar("T", bound=Object)
@@ -58,20 +57,6 @@ class Ownership:
             subresource=request.target.subresource,
         )
         return (entry,)
-
-    def after_same_create(self, owned: T, request: Request) -> T:
-        """The same object once more, which a request like this one has made before.
-
-        It may have been in another namespace then.
-        """
-        meta, namespace = owned.metadata, request.target.namespace
-        owners = meta.managed_fields
-        if owners:
-            now = whole_seconds(request.now)
-            owners = (replace(owners[0], manager=request.manager, time=now),)
-        elif meta.namespace == namespace:
-            return owned
-        return replace(owned, metadata=replace(meta, namespace=namespace, managed_fields=owners))
 
     def _fields_of_new(self, kind: Kind[T], new: T, request: Request) -> dict[str, Any]:
         sent = to_builtins(without_resets(kind, new))

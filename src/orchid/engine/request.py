@@ -5,7 +5,7 @@ goes out beside the answer: warnings for the caller, annotations for the audit r
 """
 
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -68,16 +68,6 @@ class OwnCertificate(NamedTuple):
     serial: str  # in hex
 
 
-class KnownBody(msgspec.Struct, eq=False):
-    """What was made of the same body before (engine/verbs/known_bodies.py)."""
-
-    kind: Any
-    new: Any  # the object in it
-    owned: Any = None  # the same with its managed fields, as of the first time
-
-    __repr__ = object.__repr__  # shows no field: there may be a token in it
-
-
 class Request(msgspec.Struct, eq=False):
     """Who asks for what, when, with which options."""
 
@@ -87,7 +77,6 @@ class Request(msgspec.Struct, eq=False):
     options: Options = NO_OPTIONS
     manager: str = "unknown"  # the field manager: the option, else from the user agent
     body_weight: int = 0  # bytes of work in what was sent; see engine/offload.py
-    known_body: KnownBody | None = None  # of a review that came before, byte for byte
     real_user: UserInfo | None = None  # who is behind an impersonated user
     certificate: OwnCertificate | None = None  # of the user; None while impersonating
     warnings: list[str] = []

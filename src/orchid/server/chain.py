@@ -4,8 +4,7 @@
     -> authorize (403) -> a page, or dispatch to a kind's verb -> answer
 
 Audit and metrics see each request and its answer. Whatever goes wrong becomes an answer here: an
-ApiError as its Status, anything unforeseen as a bare 500 with the story in the log. A probe that
-comes again has a shorter way (probes.py).
+ApiError as its Status, anything unforeseen as a bare 500 with the story in the log.
 """
 
 import asyncio
@@ -28,7 +27,6 @@ from orchid.server.metrics.requests import RequestMetrics
 from orchid.server.open_watches import OpenWatches
 from orchid.server.pages import Pages, not_found_text
 from orchid.server.parse import Targets, UnreadableTarget
-from orchid.server.probes import Probes
 from orchid.server.respond import TEXT, error_response, text
 from orchid.server.sockets.messages import CallerStanding, HttpRequest, Response, Stream
 from orchid.telemetry import MASK, failure_story
@@ -58,7 +56,6 @@ class Chain:
         watches: OpenWatches,
         pages: Pages,
         dispatch: Dispatch,
-        probes: Probes,
         audit: AuditTrail | None,
         metrics: RequestMetrics,
         request_timeout: float = 60.0,
@@ -74,7 +71,6 @@ class Chain:
         self._watches = watches
         self._pages = pages
         self._dispatch = dispatch
-        self._probes = probes
         self._audit = audit
         self._metrics = metrics
         self._request_timeout = request_timeout
@@ -187,9 +183,7 @@ class Chain:
                 refuse_unless_allowed(decision, user, target)
             if not target.is_resource:
                 page = self._pages.answer(exchange)
-                made = page if isinstance(page, Response) else await page
-                self._probes.remember(exchange, flow)
-                return made
+                return page if isinstance(page, Response) else await page
             answer = await self._dispatch(exchange, request)
             if isinstance(answer, Stream):
                 self._watches.follow(answer, exchange.http, target, user)

@@ -20,7 +20,6 @@ from orchid.engine.request import Request, Target
 from orchid.engine.verbs.all_verbs import Verbs
 from orchid.engine.verbs.create import in_namespace
 from orchid.engine.verbs.delete import DeleteOptions
-from orchid.engine.verbs.known_bodies import KnownBodies
 from orchid.engine.verbs.patching import APPLY, MEDIA_TYPES
 from orchid.engine.verbs.request_body import decode_message, decode_object
 from orchid.engine.verbs.update import as_new, require_name
@@ -93,7 +92,6 @@ class Dispatch:
         shortest_watch: float = 1800.0,
     ) -> None:
         self._catalog = catalog
-        self._bodies = KnownBodies(catalog)
         self._kinds = catalog.by_resource
         self._verbs = verbs
         self._authorizer = authorizer
@@ -402,10 +400,7 @@ class Dispatch:
             new = await self._offload(weight, decode)
         else:
             request.body_weight = len(body)
-            if kind.acts and not exchange.query:
-                new = self._bodies.decode(kind, body, request)
-            else:
-                new = decode_object(self._catalog, kind, body, request)
+            new = decode_object(self._catalog, kind, body, request)
         exchange.observed.sent = new
         return new
 

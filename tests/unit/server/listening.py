@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from orchid.server.sockets.listener import ConnectionLimits, Listener
-from orchid.server.sockets.messages import AtOnce, Handler, HttpRequest, Recognize, Response, never
+from orchid.server.sockets.messages import Handler, HttpRequest, Recognize, Response
 from orchid.server.sockets.tls import TlsFiles
 
 T = TypeVar("T")
@@ -128,7 +128,6 @@ async def serving(
     limits: ConnectionLimits | None = None,
     tls: TlsFiles | None = None,
     recognize: Recognize | None = None,
-    at_once: AtOnce = never,
     after_rush: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Running]:
     listener = Listener(
@@ -139,7 +138,6 @@ async def serving(
         limits=limits,
         tls=tls,
         recognize=recognize,
-        at_once=at_once,
         after_rush=after_rush,
     )
     async with started(listener) as running:

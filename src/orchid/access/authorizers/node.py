@@ -21,7 +21,7 @@ from orchid.access.rules import allows_name, allows_resource
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
-from orchid.engine.interfaces import Decision, PromptAuthorizer, Verdict
+from orchid.engine.interfaces import Authorizer, Decision, Verdict
 from orchid.engine.request import Target
 from orchid.kinds.pod.pod import Pod
 from orchid.kinds.pod.references import PLACES, leaves
@@ -72,9 +72,6 @@ class NodeAuthorizer:
         await self._feed.fresh()
         rule = self._table.get((target.group, target.resource))
         return self._static(target) if rule is None else rule(node, target)
-
-    def at_once(self, _user: UserInfo, _target: Target) -> Decision:
-        return NOT_ASKED  # pages are not its matter
 
     def rules_for(self, user: UserInfo, namespace: str) -> SubjectRulesReviewStatus:
         if node_name(user) is None:
@@ -220,5 +217,5 @@ def undecided(reason: str) -> Decision:
     return Decision(Verdict.NO_OPINION, reason)
 
 
-_: type[PromptAuthorizer] = NodeAuthorizer
+_: type[Authorizer] = NodeAuthorizer
 __: type[RuleLister] = NodeAuthorizer

@@ -37,7 +37,7 @@ from orchid.access.rules import (
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache
-from orchid.engine.interfaces import Decision, PromptAuthorizer, Verdict
+from orchid.engine.interfaces import Authorizer, Decision, Verdict
 from orchid.engine.offload import Offload
 from orchid.engine.request import HEALTH_PAGES, Target
 from orchid.kinds.role import ClusterRole, LabelSelector, PolicyRule, Role, aggregate, selects
@@ -205,13 +205,6 @@ class RBAC:
         if grant.named:
             return grant.named.get(target.name, grant.otherwise)
         return grant.otherwise
-
-    def at_once(self, user: UserInfo, target: Target) -> Decision | None:
-        known = self._known.get((user.username, user.groups))
-        if known is None or self._latest() != self._generation:
-            return None
-        grant = known.get((target.verb, target.path))
-        return None if grant is None else grant.otherwise
 
     def rules_for(self, user: UserInfo, namespace: str) -> SubjectRulesReviewStatus:
         """List what a user may do in a namespace, as far as RBAC knows; not without end."""
@@ -433,5 +426,5 @@ def undecided(problems: list[str]) -> Decision:
     return Decision(Verdict.NO_OPINION, f"RBAC: {joined(problems)}" if problems else "")
 
 
-_: type[PromptAuthorizer] = RBAC
+_: type[Authorizer] = RBAC
 __: type[RuleLister] = RBAC

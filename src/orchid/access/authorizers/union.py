@@ -5,12 +5,12 @@ and every error that came up on the way. Members of `system:masters` are let thr
 is asked, so that a broken policy can always be fixed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from orchid.access.authorizers.metrics import Tally
 from orchid.access.denial import joined
-from orchid.engine.interfaces import Authorizer, Decision, PromptAuthorizer, Verdict
+from orchid.engine.interfaces import Authorizer, Decision, Verdict
 from orchid.engine.request import Target
 from orchid.kinds.self_subject_rules_review import RuleLister, SubjectRulesReviewStatus
 from orchid.wire.user import MASTERS, UserInfo
@@ -21,9 +21,6 @@ _ALLOW, _NO_OPINION = (
     Verdict.ALLOW,
     Verdict.NO_OPINION,
 )  # looking up a member of an enumeration costs as much as asking
-
-
-AtOnce = Callable[[UserInfo, Target], Decision | None]
 
 
 class ListingAuthorizer(Authorizer, RuleLister, Protocol):
@@ -46,11 +43,6 @@ class Union:
         members = tuple(members)
         self._authorizers = tuple(member.authorizer for member in members)
         self._questions = tuple((member.authorizer.authorize, member.tally) for member in members)
-        self._prompt: list[tuple[AtOnce, Tally]] = []
-        for authorizer, tally in members:
-            if not isinstance(authorizer, PromptAuthorizer):
-                break  # those behind it are asked after it
-            self._prompt.append((authorizer.at_once, tally))
 
     async def authorize(self, user: UserInfo, target: Target) -> Decision:
         if MASTERS in user.groups:
@@ -68,18 +60,6 @@ class Union:
             if decision.reason or decision.error:
                 undecided = both(undecided, decision)
         return undecided
-
-    def at_once(self, user: UserInfo, target: Target) -> Decision | None:
-        if MASTERS in user.groups:
-            return _ALLOWED
-        for at_once, tally in self._prompt:
-            decision = at_once(user, target)
-            if decision is not None and decision.allowed:
-                tally.allowed += 1
-                return decision
-            if decision is None or decision.verdict is not _NO_OPINION:
-                break
-        return None  # what is no plain yes is left to `authorize`
 
     def rules_for(self, user: UserInfo, namespace: str) -> SubjectRulesReviewStatus:
         """Everything the authorizers list; that `system:masters` may all shows only in RBAC."""
@@ -100,4 +80,4 @@ def both(one: Decision, other: Decision) -> Decision:
     return Decision(Verdict.NO_OPINION, "\n".join(reasons), ", ".join(errors))
 
 
-_: type[PromptAuthorizer] = Union
+_: type[Authorizer] = Union

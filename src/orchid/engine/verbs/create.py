@@ -78,11 +78,7 @@ class Creating:
         self, kind: Kind[T], new: T, request: Request, *, under: bool = False
     ) -> Entry[T]:
         """Create an object of an acting kind; `under` another object its metadata is kept."""
-        known = request.known_body
-        if known is not None and known.owned is not None:
-            new = self._ownership.after_same_create(known.owned, request)
-        elif kind.answers_what_was_sent or new.metadata.managed_fields:  # which are judged
-            sent = new.metadata.managed_fields or new.metadata.namespace
+        if kind.answers_what_was_sent or new.metadata.managed_fields:  # which are judged
             if kind.creates is not None:
                 new = blank_unwritten(kind, new)
             if not under:
@@ -90,8 +86,6 @@ class Creating:
             elif new.metadata.namespace != request.target.namespace:
                 new = in_namespace(kind, new, request.target.namespace)
             new = await self._owned(kind, new, request)
-            if known is not None and not sent:
-                known.owned = new
         new = await self._admission.admit(request, kind, new, None)
         if kind.acts is None:
             raise NotFound(kind.about(new.name))

@@ -318,9 +318,6 @@ class Connection(ServedProtocol):
         unfinished.sender = None
         if unfinished.counted:
             unfinished.release()
-        if arrived.repeats and (prompt := service.at_once(arrived.request)) is not None:
-            self._write(arrived, prompt)
-            return
         context = service.context.copy()
         answer: Answer
         try:

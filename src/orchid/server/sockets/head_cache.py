@@ -29,7 +29,6 @@ class Arrived(msgspec.Struct, eq=False):
     chunked: bool  # the client understands chunked answers: HTTP/1.1
     answered: bool = False  # the answer was given, or nobody is there to get it
     lingers: bool = False  # the client may still be sending a body that nobody will read
-    repeats: bool = False  # its head came before on this connection, and it has no body
 
 
 class CachedHead(msgspec.Struct, eq=False):
@@ -54,7 +53,6 @@ class FoundHead(msgspec.Struct, eq=False):
     cached: CachedHead
     end: int  # of the head, in the data
     length: str  # the value of Content-Length; empty if there is none
-    repeats: bool  # the request line is the cached one, too
 
 
 class HeadCache:
@@ -86,8 +84,7 @@ class HeadCache:
                 if not CONTENT_LENGTH.fullmatch(length) or not data.startswith(cached.after, stop):
                     continue
                 stop += len(cached.after)
-            repeats = len(cached.line) == end - start and data.startswith(cached.line, start)
-            return FoundHead(cached, stop, length.decode("ascii"), repeats)
+            return FoundHead(cached, stop, length.decode("ascii"))
         return None
 
     def add(self, head: bytes, request: HttpRequest) -> None:

@@ -22,7 +22,7 @@ from orchid.clock import Monotonic
 from orchid.server.sockets.budget import Budget, network_of
 from orchid.server.sockets.connection import Connection
 from orchid.server.sockets.listener_state import ConnectionLimits, Failure, ListenerState
-from orchid.server.sockets.messages import AtOnce, Handler, Recognize, Response, never
+from orchid.server.sockets.messages import Handler, Recognize, Response
 from orchid.server.sockets.peer import host_and_port
 from orchid.server.sockets.tls import TlsFiles
 from orchid.server.sockets.tls_channel import TlsChannel
@@ -65,12 +65,10 @@ class Listener:
         limits: ConnectionLimits | None = None,
         tls: TlsFiles | None = None,
         recognize: Recognize | None = None,
-        at_once: AtOnce = never,
         after_rush: Callable[[], None] = lambda: None,
     ) -> None:
         """`recognize` says who sent a head before the body is read.
 
-        `at_once` answers what needs no handler.
         `after_rush` is called when many handshakes have come to an end.
         """
         self._limits = limits or ConnectionLimits()
@@ -81,7 +79,6 @@ class Listener:
             timeout_response,
             failure,
             recognize=recognize,
-            at_once=at_once,
             monotonic=monotonic,
         )
         self._sockets: list[socket.socket] = []

@@ -18,12 +18,10 @@ from orchid.clock import Monotonic
 from orchid.server.sockets.budget import Budget
 from orchid.server.sockets.deadlines import Deadlines
 from orchid.server.sockets.messages import (
-    AtOnce,
     Handler,
     HttpRequest,
     Recognize,
     Response,
-    never,
 )
 from orchid.server.sockets.reader import SMALLEST_REQUEST
 from orchid.server.sockets.turns import Turns
@@ -106,7 +104,6 @@ class ListenerState:
     """What a connection sees of its listener."""
 
     __slots__ = (
-        "at_once",
         "connections",
         "context",
         "cut_off",
@@ -146,10 +143,8 @@ class ListenerState:
         *,
         recognize: Recognize | None,
         monotonic: Monotonic,
-        at_once: AtOnce = never,
     ) -> None:
         self.handler = handler
-        self.at_once = at_once
         self.recognize = recognize
         self.monotonic = monotonic  # what every deadline is measured by
         self.limits = limits

@@ -180,11 +180,4 @@ class CallerStanding(Enum):
 
 
 Handler = Callable[[HttpRequest], Coroutine[Any, Any, Response | Stream]]
-# Asked before the handler about a request that repeats the one before it: gives the answer if there
-# is nothing to wait for, else None. It raises nothing, and does nothing unless it answers.
-AtOnce = Callable[[HttpRequest], Response | None]
 Recognize = Callable[[HttpRequest], Coroutine[Any, Any, CallerStanding]]
-
-
-def never(_request: HttpRequest) -> None:
-    """Leave every request to the handler: an `AtOnce`."""

@@ -388,8 +388,6 @@ class RequestReader:
         if status:
             self._refuse(status)
             raise _Stop
-        if found.repeats and not self._length and self._arriving is not None:
-            self._arriving.repeats = True
 
     def on_body(self, data: bytes) -> None:
         self._body_bytes += len(data)

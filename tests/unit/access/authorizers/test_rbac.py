@@ -213,27 +213,6 @@ async def test_a_change_counts_even_before_listeners_are_told(here: World, rbac:
     assert not (await rbac.authorize(BOB, ask("get", "pods"))).allowed
 
 
-async def test_at_once_a_page_is_allowed_only_by_what_is_known_and_still_so(
-    here: World, rbac: RBAC
-) -> None:
-    """What was worked out before, as long as nothing has changed; being told late is no excuse."""
-    page = ask_path("get", "/livez")
-    await here.put(a_cluster_role("r", urls("get", "/livez")))
-    binding = bound("b", "r", user("bob"))
-    await here.put(binding)
-    unknown = rbac.at_once(BOB, page)
-    decision = await rbac.authorize(BOB, page)
-    known = rbac.at_once(BOB, page)
-    rbac.close()
-
-    await here.delete(binding)
-
-    assert decision.allowed
-    assert (unknown, known) == (None, decision)
-    assert rbac.at_once(BOB, page) is None
-    assert rbac.at_once(NOBODY, page) is None
-
-
 async def test_a_grant_that_was_found_too_late_is_not_remembered(
     here: World, rbac: RBAC, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,17 +31,6 @@ class Fixed:
         return self._listed
 
 
-class Prompt(Fixed):
-    """One that says the same at once, or has to be asked."""
-
-    def __init__(self, at_once: Decision | None) -> None:
-        super().__init__(at_once or YES)
-        self._at_once = at_once
-
-    def at_once(self, _user: UserInfo, _target: Target) -> Decision | None:
-        return self._at_once
-
-
 def union_of(*authorizers: Fixed) -> Union:
     return Union(Member(authorizer, Tally()) for authorizer in authorizers)
 
@@ -126,60 +115,3 @@ async def test_always_allow_allows_always() -> None:
 
     assert (await everything.authorize(BOB, ask("delete", "nodes"))).allowed
     assert everything.rules_for(BOB, "ci").resource_rules[0].verbs == ("*",)
-
-
-PAGE = Target("get", path="/livez")
-MAYBE = Decision(Verdict.NO_OPINION)
-
-
-@pytest.mark.parametrize(
-    ("members", "expected"),
-    [
-        ((Prompt(YES),), YES),
-        ((Prompt(MAYBE), Prompt(YES), Prompt(NO)), YES),
-        ((Prompt(YES), Fixed(NO)), YES),
-        ((Fixed(YES), Prompt(YES)), None),
-        ((Prompt(MAYBE), Fixed(YES), Prompt(YES)), None),
-        ((Prompt(None), Prompt(YES)), None),
-        ((Prompt(NO), Prompt(YES)), None),
-        ((Prompt(MAYBE),), None),
-        ((), None),
-    ],
-)
-def test_at_once_there_is_only_a_yes_of_whoever_would_decide(
-    members: tuple[Fixed, ...], expected: Decision | None
-) -> None:
-    """Whoever comes first and has to be asked is not passed over; a no is left to be told."""
-    assert union_of(*members).at_once(BOB, PAGE) == expected
-
-
-def test_at_once_a_yes_is_counted_where_it_was_given() -> None:
-    """As when it is waited for."""
-    silent, deciding = Tally(), Tally()
-    union = Union([Member(Prompt(MAYBE), silent), Member(Prompt(YES), deciding)])
-
-    union.at_once(BOB, PAGE)
-
-    assert (silent.allowed, deciding.allowed) == (0, 1)
-
-
-def test_other_authorizers_are_asked_at_once_from_the_next_request_on() -> None:
-    """A file that was read again counts on the short way, too."""
-    union = union_of(Prompt(YES))
-    before = union.at_once(BOB, PAGE)
-
-    union.replace([Member(Prompt(NO), Tally())])
-
-    assert (before, union.at_once(BOB, PAGE)) == (YES, None)
-
-
-def test_at_once_only_the_group_may_all_and_not_a_user_of_its_name() -> None:
-    """Members are let through before anyone is asked; a name gives nothing."""
-    union = union_of(Prompt(NO))
-
-    member = union.at_once(UserInfo(username="m", groups=("system:masters",)), PAGE)
-    named = union.at_once(UserInfo(username="system:masters"), PAGE)
-
-    assert member is not None
-    assert member.allowed
-    assert named is None

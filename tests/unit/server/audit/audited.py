@@ -15,7 +15,6 @@ from orchid.server.exchange import Exchange
 from orchid.server.fairness import Fairness
 from orchid.server.metrics.requests import NoMetrics
 from orchid.server.open_watches import OpenWatches
-from orchid.server.probes import Probes
 from orchid.server.sockets.messages import HttpRequest, Peer, Response, Stream
 from orchid.wire.naming import ORCH
 from orchid.wire.user import UserInfo
@@ -79,7 +78,6 @@ class World:
         self.acting_as: Impersonated | None = None
         self.answer: Callable[[Exchange], Response | Stream] = lambda _: Response(200)
         chain: Any = Chain
-        probes: Any = Probes
         watches: Any = OpenWatches
         self.chain = chain(
             clock=Clock(),
@@ -90,7 +88,6 @@ class World:
             watches=watches(self, self, self),
             pages=self,
             dispatch=self.dispatch,
-            probes=probes({}, clock=Clock(), authorizer=self, metrics=NoMetrics(), recorded=True),
             audit=self.audit,
             metrics=NoMetrics(),
         )

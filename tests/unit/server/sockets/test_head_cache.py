@@ -245,17 +245,6 @@ def test_a_head_that_comes_once_is_not_cached() -> None:
     assert not reader._heads.heads
 
 
-def test_the_same_request_repeats_the_one_before_it_and_a_body_does_not() -> None:
-    """A repeated request is one with the same line and headers, and without a body."""
-    reader = new_reader()
-    for path in (b"/a", b"/a", b"/a", b"/b"):
-        reader.feed(sent(b"A", path))
-    for _ in range(3):
-        reader.feed(POST % 2 + b"hi")
-
-    assert [arrived.repeats for arrived in reader.ready] == [False, False, True] + [False] * 4
-
-
 @pytest.mark.parametrize("apart", [False, True])
 def test_every_client_that_waits_to_send_its_body_is_asked_to_go_on(apart: bool) -> None:
     """However often it sends the same head; only while the body is missing."""
