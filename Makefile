@@ -108,12 +108,12 @@ man: setup
 
 # A server of one's own, apart from this checkout: locked packages and Orchid in a venv at PREFIX.
 install: setup
-	$(PYTHON) -m venv $(PREFIX)
-	$(PREFIX)/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/runtime.txt
+	$(PYTHON) -m venv "$(PREFIX)"
+	"$(PREFIX)/bin/python" -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements/runtime.txt
 	rm -rf .venv/wheel
 	$(BIN)/python -m hatchling build -t wheel -d .venv/wheel
-	$(PREFIX)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --force-reinstall .venv/wheel/*.whl
-	$(PREFIX)/bin/python scripts/man $(PREFIX)/share/man/man1
+	"$(PREFIX)/bin/python" -m pip --disable-pip-version-check install --quiet --no-deps --force-reinstall .venv/wheel/*.whl
+	"$(PREFIX)/bin/python" scripts/man "$(PREFIX)/share/man/man1"
 	@echo "installed $(PREFIX)/bin/orchid"
 
 # The stamps make the second time quick; pip is looked for, because an interrupted venv lacks it.

@@ -21,6 +21,8 @@ from orchid.wire.naming import REFERENCE
 
 INVALID_CHOICE = re.compile(r"argument [^:]+: invalid choice: '([^']*)' \(choose from (.*)\)")
 INTERRUPTED = 130  # 128 and the number of SIGINT, as shells have it
+USAGE_ERROR = 2
+LONGEST_USAGE = 12  # lines above an error; `orchid serve` has 60
 DEFAULT_COLUMNS = 80
 
 
@@ -174,7 +176,10 @@ class Parser(argparse.ArgumentParser):
             choices = re.findall(r"'([^']+)'", listed)
             hint = _meant(word, choices)
             message = f"there is no {word!r} here{hint or '.'} One of: {', '.join(choices)}"
-        super().error(message)
+        usage = self.format_usage()
+        if usage.count("\n") > LONGEST_USAGE:
+            usage = f"usage: {self.prog} [FLAG]..., see {self.prog} --help\n"
+        self.exit(USAGE_ERROR, f"{usage}{self.prog}: error: {message}\n")
 
     def _deepest(self, words: Sequence[str]) -> "Parser":
         """The parser of the command and subcommand that were typed."""

@@ -1,12 +1,15 @@
 """A store that does not answer: requests are told so, readiness falls, and all comes back."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from orchid.engine.cache import feed as feed_module
+from orchid.settings.errors import NotAvailable
+from orchid.store.interface import Change, DeleteRange, Revision, StoreFull
+from orchid.store.memory import MemoryStore
 from tests.api.world import Api, api
 from tests.unit.engine.troubled import TroubledStore
 
@@ -27,6 +30,22 @@ async def troubled(
 async def until(condition: Callable[[], bool]) -> None:
     while not condition():  # noqa: ASYNC110 -- the feed has no event for this
         await asyncio.sleep(0.001)
+
+
+class FullStore(MemoryStore):
+    """A store on a full disk: what is there can be read."""
+
+    async def commit(
+        self, changes: Sequence[Change], delete: DeleteRange | None = None
+    ) -> Revision:
+        raise StoreFull("no room left for the data file")
+
+
+async def test_a_first_start_on_a_full_disk_ends_with_a_sentence(server_files: Path) -> None:
+    """One line for the person who starts it, and no traceback."""
+    with pytest.raises(NotAvailable, match=r"cannot start: .*no room left for the data file"):
+        async with api(server_files, store=FullStore()):
+            pass
 
 
 async def test_every_verb_says_that_the_store_is_away(

@@ -25,6 +25,18 @@ def test_mistyped_word_gets_a_suggestion(
     assert meant in capsys.readouterr().err
 
 
+def test_suggestion_is_not_below_pages_of_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    """`orchid serve` has a hundred flags: an error about one does not list them all."""
+    with pytest.raises(SystemExit):
+        cli.main(["serve", "--lisen", "127.0.0.1:1"])
+
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "usage: orchid serve [FLAG]..., see orchid serve --help",
+        "orchid serve: error: unrecognized arguments: --lisen 127.0.0.1:1; did you mean --listen?",
+    ]
+
+
 def test_word_like_no_other_gets_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is guessed where nothing is close."""
     with pytest.raises(SystemExit):

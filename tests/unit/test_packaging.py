@@ -31,6 +31,22 @@ def documents(path: Path) -> list[Any]:
     return [each for each in yaml.safe_load_all(path.read_text()) if each is not None]
 
 
+def test_install_takes_a_directory_with_a_space() -> None:
+    """Every use of PREFIX in a recipe is quoted."""
+    makefile = (DEPLOY.parent / "Makefile").read_text()
+    recipe = makefile.partition("\ninstall: ")[2].partition("\n\n")[0]
+
+    assert "$(PREFIX)" in recipe
+    assert "$(PREFIX)" not in re.sub(r'"[^"]*"', "", recipe)
+
+
+def test_what_the_readme_leaves_behind_is_not_committed() -> None:
+    """Keys, tokens, kubeconfigs and certificates."""
+    ignored = (DEPLOY.parent / ".gitignore").read_text().splitlines()
+
+    assert {"/*.key", "/*.crt", "/*.kubeconfig", "/*.token"} <= set(ignored)
+
+
 # --- systemd -----------------------------------------------------------------------------------
 
 

@@ -62,10 +62,11 @@ from orchid.server.sockets.listener import ConnectionLimits, Listener
 from orchid.server.sockets.messages import HttpRequest, Response
 from orchid.server.sockets.tls import TlsFiles
 from orchid.settings.checking import Settings, address
-from orchid.settings.errors import BadSettings
+from orchid.settings.errors import BadSettings, NotAvailable
 from orchid.store.interface import Store, StoreError
 from orchid.store.probing import StoreProbe
 from orchid.telemetry import failure_story
+from orchid.wire.errors import Unavailable
 from orchid.wire.user import MASTERS, UserInfo
 
 log = logging.getLogger(__name__)
@@ -335,6 +336,12 @@ class Assembly:
 
     async def start(self) -> None:
         """Load every object, and write what must always be there."""
+        try:
+            await self._start()
+        except Unavailable as problem:  # a full disk, or etcd went away
+            raise NotAvailable(f"the server cannot start: {problem}") from None
+
+    async def _start(self) -> None:
         await self.feed.wait_loaded()
         if self.copy is not None:
             try:
