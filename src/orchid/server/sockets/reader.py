@@ -150,13 +150,24 @@ class RequestReader:
             found = None
             if self.phase == BETWEEN and heads.heads:
                 found = heads.find(data, start)
-            if found is not None:
-                end = found.end + int(found.length or 0)
-                end = end if end <= size else found.end
-                self._feed_cached(data[start:end], found, found.end - start)
-            else:
+            if found is None:
                 end = self._end_of_part(data, start)
                 self._feed_part(data[start:end])
+                start = end
+                continue
+            # The headers are cached: a parser that does not report them gets the head, with its
+            # body if that is there.
+            end = found.end + int(found.length or 0)
+            end = end if end <= size else found.end
+            self.phase, self._found, self._parser = HEAD, found, self._quiet
+            self._last, self._target, self._span = b"", b"", found.end - start
+            assert self._parser is not None
+            try:
+                self._parser.feed_data(data[start:end])
+            except httptools.HttpParserError as error:
+                end = found.end
+                self._fail_cached(error, data[start:end])
+            self._taken = None
             start = end
 
     def _end_of_part(self, data: bytes, start: int) -> int:
@@ -206,22 +217,14 @@ class RequestReader:
                 self._cache_head(part)
             self._taken = None
 
-    def _feed_cached(self, part: bytes, found: FoundHead, head_bytes: int) -> None:
-        """Read a head whose headers are cached, with its body if that is there."""
-        self.phase, self._found, self._parser = HEAD, found, self._quiet
-        self._last, self._target, self._span = b"", b"", head_bytes
-        assert self._parser is not None
-        try:
-            self._parser.feed_data(part)
-        except httptools.HttpParserInvalidMethodError:  # nothing was reported yet
+    def _fail_cached(self, error: httptools.HttpParserError, head: bytes) -> None:
+        """Have a head with a method that the parser does not know read in the normal way."""
+        if isinstance(error, httptools.HttpParserInvalidMethodError):  # nothing was reported yet
             self.phase = BETWEEN
             self._renew_parser()
-            self._feed_part(part[:head_bytes])
-            if self.phase == BODY:
-                self._feed_part(part[head_bytes:])
-        except httptools.HttpParserError as error:
-            self._fail(error, part)
-        self._taken = None
+            self._feed_part(head)
+        else:
+            self._fail(error, head)
 
     def _cache_head(self, head: bytes) -> None:
         request = self._taken
