@@ -25,6 +25,7 @@ def test_workers_issue_what_was_approved_before_a_backup(
     again = start_server("--workers", "2", port=server.port)
 
     until(again, f"{REQUESTS}/r", is_issued)
-    [record] = call(again, "GET", ISSUED)[1]["items"]
+    selected = f"{ISSUED}?fieldSelector=spec.request.name%3Dr"
+    [record] = call(again, "GET", selected)[1]["items"]
     assert record["spec"]["approver"] == {"username": "admin"}
-    assert "admin" in person.types("issued", "-o", "wide").stdout.splitlines()[1]
+    assert "admin" in person.types("issued", "-o", "wide", "--name", "alice").stdout.splitlines()[1]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from cryptography import x509
 
+from tests.e2e.person import Person
 from tests.e2e.serving import Server, running_server
-from tests.e2e.test_commands import Person
 
 
 def test_a_revocation_made_after_the_backup_is_named_and_kept(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from orchid.assembly.access import Access, told_as_settings
 from orchid.assembly.encryption import encrypted
 from orchid.assembly.kinds import RIGHTS_REST_ON, TAKES_BACK, served_kinds, stored_kinds
 from orchid.assembly.ledger import ledger_pages
+from orchid.assembly.own_certificates import OwnCertificates
 from orchid.assembly.revocation_copy import copy_of
 from orchid.assembly.stores import AuditRecord
 from orchid.clock import SystemClock
@@ -152,6 +153,9 @@ class Assembly:
             self.random,
             offload=self.offload,
             is_stale=self.encryption.is_stale,
+        )
+        self.own_certificates = OwnCertificates(
+            files, self.feed, store, names=names, randomness=self.random, user=SELF
         )
         self.local = InternalObjects(self.catalog, self.feed, self.verbs, self.clock, SELF)
         self.lists = crl_pages.ServedLists(RevocationLists(self.feed, names).find)
@@ -385,6 +389,8 @@ class Assembly:
         async with asyncio.TaskGroup() as tasks:
             background = [tasks.create_task(work) for work in (self.feed.run(), *beside)]
             await (self.start() if prepares else self.feed.wait_loaded())
+            if prepares:
+                await self.own_certificates.record(self.clock)
             memory.settle()
             sockets = await ready()
             if listens:

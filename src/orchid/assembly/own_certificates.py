@@ -1,0 +1,139 @@
+"""Inventory records of the certificates that the server issued to itself.
+
+These are its serving certificate and that of admin.kubeconfig, which no request led to. At each
+start they are read from their files and recorded, unless they are recorded or another authority
+issued them. So they can be found, revoked and put on a revocation list like any other. Their signer
+is the platform's legacy-unknown, so that the revocation of all client certificates leaves the
+administrator a way in.
+"""
+
+import base64
+import binascii
+import re
+from datetime import datetime
+
+from orchid.clock import Clock
+from orchid.credentials import certificates
+from orchid.credentials.authority import BACKDATE
+from orchid.credentials.files import read_bounded
+from orchid.credentials.issued_facts import IssuedFacts, read_issued
+from orchid.credentials.refusals import Refusal
+from orchid.credentials.verified_chain import has_issued
+from orchid.data_directory import DataDirectory
+from orchid.engine.cache.feed import Feed
+from orchid.engine.cache.objects import stored_form
+from orchid.engine.interfaces import Randomness
+from orchid.engine.request import Request, Target
+from orchid.kinds.issued_certificate import (
+    Approval,
+    CertificateKey,
+    IssuedCertificate,
+    IssuedCertificateSpec,
+    Requester,
+    issuance,
+)
+from orchid.ledger import places
+from orchid.store.interface import ABSENT, Change, RevisionConflict, Store
+from orchid.wire.meta import ObjectMeta
+from orchid.wire.naming import Naming
+from orchid.wire.user import UserInfo
+
+_find_certificate = re.compile(rb"client-certificate-data: ([A-Za-z0-9+/=]+)").search
+
+
+class OwnCertificates:
+    """The certificates in the files of one server."""
+
+    def __init__(
+        self,
+        files: DataDirectory,
+        feed: Feed,
+        store: Store,
+        *,
+        names: Naming,
+        randomness: Randomness,
+        user: UserInfo,
+    ) -> None:
+        self._files = files
+        self._feed = feed
+        self._store = store
+        self._names = names
+        self._random = randomness
+        self._user = user
+
+    async def record(self, clock: Clock) -> None:
+        """Store a record of each certificate that has none."""
+        records = self._feed.of(IssuedCertificate)
+        for file, facts in self._found():
+            if records.get("", facts.serial) is None and facts.not_after > clock.now():
+                await self._store_record(self._record(facts, file), clock.now())
+        await self._feed.fresh()
+
+    async def _store_record(self, record: IssuedCertificate, now: datetime) -> None:
+        kind = self._feed.of(IssuedCertificate).kind
+        request = Request(Target(verb="create"), self._user, now)
+        entries = places.pending(issuance(record, None, request), record.metadata.uid, now)
+        change = Change(kind.key("", record.name), stored_form(record), ABSENT)
+        try:
+            await self._store.commit([change, *entries])
+        except RevisionConflict:
+            return  # another process was faster
+
+    def _found(self) -> list[tuple[str, IssuedFacts]]:
+        """Each file with the certificate in it, if the server's own authority issued it."""
+        files, found = self._files, []
+        try:
+            (authority, *_) = certificates.parse_blocks(read_bounded(files.ca_certificate))
+        except Refusal:
+            return []
+        for path, read in (
+            (files.serving_certificate, _chain),
+            (files.kubeconfig, _client_certificate),
+        ):
+            try:
+                facts = read_issued(read(read_bounded(path)))
+            except (Refusal, StopIteration):
+                continue  # there is none, or it is not ours to judge
+            if has_issued(authority, facts.certificate):
+                found.append((path.name, facts))
+        return found
+
+    def _record(self, facts: IssuedFacts, file: str) -> IssuedCertificate:
+        kind = self._feed.of(IssuedCertificate).kind
+        return IssuedCertificate(
+            kind=kind.name,
+            api_version=kind.api_version,
+            metadata=ObjectMeta(
+                name=facts.serial,
+                uid=self._random.uid(),
+                creation_timestamp=facts.not_before + BACKDATE,
+            ),
+            spec=IssuedCertificateSpec(
+                signer_name=self._names.legacy_signer,
+                serial_number=facts.serial,
+                sha256=facts.sha256,
+                subject=facts.subject,
+                names=facts.names,
+                usages=facts.usages,
+                key=CertificateKey(algorithm=facts.key_algorithm, sha256=facts.key_sha256),
+                authority_key=facts.authority_key,
+                not_before=facts.not_before,
+                not_after=facts.not_after,
+                requester=Requester(username=self._user.username),
+                approval=Approval(reason="OwnCertificate", message=f"The server made {file}."),
+                certificate=facts.data,
+            ),
+        )
+
+
+def _chain(data: bytes) -> bytes:
+    return data
+
+
+def _client_certificate(data: bytes) -> bytes:
+    """The certificate chain in a kubeconfig as the server writes it."""
+    found = _find_certificate(data)
+    try:
+        return base64.b64decode(found[1], validate=True) if found else b""
+    except binascii.Error:
+        return b""
