@@ -165,6 +165,8 @@ class Parser(argparse.ArgumentParser):
         chosen, unknown = self.parse_known_args(args, namespace)
         if unknown:
             parser = self._deepest(args if args is not None else sys.argv[1:])
+            unknown = parser.without_late_word(chosen, unknown)
+        if unknown:
             hint = _meant(unknown[0], parser.options())
             parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         return chosen
@@ -190,6 +192,20 @@ class Parser(argparse.ArgumentParser):
                         found: Parser = action.choices[word]
                         return found._deepest(words[place + 1 :])
         return self
+
+    def without_late_word(self, chosen: argparse.Namespace, unknown: list[str]) -> list[str]:
+        """Give a word that follows a flag to the optional argument that it is for.
+
+        argparse before Python 3.12.8 takes an optional argument for left out when a flag precedes
+        it, as in `orchid token show --verify TOKEN`.
+        """
+        word, *others = unknown
+        for action in self._actions:
+            is_late = action.nargs == "?" and not action.option_strings
+            if is_late and not word.startswith("--") and getattr(chosen, action.dest) is None:
+                setattr(chosen, action.dest, word)
+                return others
+        return unknown
 
     def options(self) -> list[str]:
         return [option for action in self._actions for option in action.option_strings]

@@ -1,5 +1,7 @@
 """What is mistyped: the command line says what was probably meant."""
 
+from typing import Any
+
 import pytest
 
 from orchid import cli
@@ -35,6 +37,24 @@ def test_suggestion_is_not_below_pages_of_usage(capsys: pytest.CaptureFixture[st
         "usage: orchid serve [FLAG]..., see orchid serve --help",
         "orchid serve: error: unrecognized arguments: --lisen 127.0.0.1:1; did you mean --listen?",
     ]
+
+
+@pytest.mark.parametrize("words", [["--verify", "a.b.c"], ["a.b.c", "--verify"]])
+def test_word_behind_a_flag_is_taken(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`orchid token show --verify TOKEN`, in any order."""
+    chosen: list[Any] = []
+    monkeypatch.setattr(cli, "_run", lambda given: chosen.append(given) or 0)
+
+    assert cli.main(["token", "show", *words]) == 0
+    assert (chosen[0].token, chosen[0].verify) == ("a.b.c", True)
+
+
+def test_second_word_behind_a_flag_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    """Only one is expected there."""
+    with pytest.raises(SystemExit):
+        cli.main(["token", "show", "--verify", "a.b.c", "d.e.f"])
+
+    assert "unrecognized arguments: d.e.f" in capsys.readouterr().err
 
 
 def test_word_like_no_other_gets_the_list(capsys: pytest.CaptureFixture[str]) -> None:
