@@ -26,7 +26,7 @@ MOST_NAMES: Final = 8
 BOUNDS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 # Frames of the event loop itself: when there are no others on the stack, the loop was idle.
 _MACHINERY: Final = ("asyncio", "uvloop", "selectors", "concurrent", "threading")
-IDLE: Final = "nothing: the machine was busy elsewhere"
+IDLE: Final = "idle (process not scheduled)"
 
 
 class LoopWatchdog:
@@ -80,7 +80,10 @@ class LoopWatchdog:
             self.held.count()
             if now - self._said >= SAY_AT_MOST_EVERY:
                 self._said = now
-                log.warning("loop.held", extra={"seconds": round(late, 3), "by": found or IDLE})
+                by = found or IDLE
+                # A busy machine is no fault of ours, and nothing that a person could act on.
+                level = logging.DEBUG if by == IDLE else logging.WARNING
+                log.log(level, "loop.held", extra={"seconds": round(late, 3), "by": by})
 
     def _watch(self, thread: int) -> None:
         """Look every now and then; in a thread of its own."""

@@ -53,6 +53,16 @@ async def test_a_loop_with_time_is_not_accused(caplog: pytest.LogCaptureFixture)
     assert caplog.records == []
 
 
+def test_a_busy_machine_is_counted_and_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing of ours held the loop: the process was not scheduled."""
+    caplog.set_level(logging.INFO)
+    watchdog = LoopWatchdog(lambda: 10.0)
+    watchdog._beat()
+
+    assert watchdog.held.value() == 1
+    assert caplog.records == []
+
+
 def test_names_stop_at_the_machinery_below() -> None:
     """What called the callback is the same for all, and tells nothing."""
 
