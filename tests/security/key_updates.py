@@ -15,6 +15,7 @@ def key_update(tls: ssl.SSLObject) -> None:
     openssl = ctypes.CDLL(_ssl.__file__)
     if not hasattr(openssl, "SSL_key_update"):
         pytest.skip("this Python does not show its OpenSSL")
-    made = ctypes.c_void_p.from_address(id(tls._sslobj) + _POINTER)  # type: ignore[attr-defined]
+    inner = tls._sslobj  # type: ignore[attr-defined]  # not in typeshed
+    made = ctypes.c_void_p.from_address(id(inner) + _POINTER)
     assert openssl.SSL_key_update(made, NOT_REQUESTED) == 1
     assert openssl.SSL_do_handshake(made) == 1

@@ -22,6 +22,7 @@ SHARED_BY_COMMANDS = {
     "policy_history",
     "request_flags",
     "requesting",
+    "revived",
     "serving_flags",
 }
 
