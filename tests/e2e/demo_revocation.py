@@ -187,7 +187,8 @@ class Demonstration:
     def _list(self) -> None:
         """The list: the same from all, with alice's certificate in it."""
         begun = time.monotonic()
-        serial = json.loads(self.orchid("issued", "-o", "json"))[0]["spec"]["serialNumber"]
+        issued = json.loads(self.orchid("issued", "--name", "alice", "-o", "json"))
+        serial = issued[0]["spec"]["serialNumber"]
         until(lambda: self._verify() != "good", "the certificate did not come into the list")
         say(f"openssl verify -crl_check_all: {self._verify()}")
         found = {self._fetch(server) for server in self.servers}
