@@ -20,6 +20,7 @@ SHARED_BY_COMMANDS = {
     "grants",
     "ledger_logs",
     "policy_history",
+    "policy_reason",
     "request_flags",
     "requesting",
     "revived",
