@@ -57,7 +57,7 @@ CONFLICT, UNAUTHORIZED = 409, 401
 FEWEST, MOST = 4, 8  # certificates in use
 PAUSE, POLL = 0.2, 0.3
 SETTLED = 45.0  # seconds: a new leader begins within twelve, on a machine that does more than this
-SURELY = 20.0  # seconds for an operation that is tried again
+SURELY = 60.0  # seconds for an operation that is tried again
 ASKED = 6  # revoked certificates that are presented again after each fault
 
 
