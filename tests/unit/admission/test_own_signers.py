@@ -194,3 +194,19 @@ async def test_a_signer_has_one_authority(here: World) -> None:
     with pytest.raises(Invalid, match="Duplicate value"):
         await review(here, rights, second)
     await review(here, rights, changed, MADE)
+
+
+async def test_an_authority_that_another_server_has_just_made_counts(
+    here: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look at others waits for everything that is acknowledged by now."""
+    other = replace(MADE, metadata=ObjectMeta(name="other", uid="uid-other"))
+
+    async def fresh() -> None:
+        monkeypatch.undo()
+        await here.put(other)  # until now, this server had not seen it
+        await here.feed.fresh()
+
+    monkeypatch.setattr(here.feed, "fresh", fresh)
+
+    assert "Duplicate value" in await refusal(here, Rights(SIGN, ATTEST), MADE)
