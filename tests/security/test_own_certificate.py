@@ -4,8 +4,14 @@ from typing import Any
 
 import pytest
 
+from orchid.kinds.credential_revocation import (
+    CredentialRevocation,
+    CredentialRevocationSpec,
+    RevokedCertificate,
+)
 from orchid.server.sockets.messages import Peer
 from orchid.wire.naming import ORCH
+from orchid.wire.struct import replace
 from tests.api.world import Api
 from tests.security.certified import cluster_authority, issued
 from tests.security.test_repeated_revocations import RBAC
@@ -107,6 +113,43 @@ async def test_a_certificate_that_is_only_claimed_is_not_ones_own(server: Api) -
     assert (claimed.status, acted.status) == (403, 403), claimed.text
     assert "not permitted to revoke" in claimed.text
     assert await known(server, peer=mine) == 201
+
+
+async def test_a_thief_does_not_keep_a_certificate_off_the_lists(server: Api) -> None:
+    """Revoked by the thief as one of another signer, it could not be revoked with its number."""
+    serial, peer = await on_record(server, "jane", "mine")
+    sha256 = await sha256_of(server, serial)
+    named = {"sha256": sha256, "signerName": "nobody.example/none"}
+
+    by_thief = await revoke_as(server, peer, {"certificate": named, "reason": "keyCompromise"})
+    by_admin = await server.call(
+        "POST", REVOCATIONS, {"metadata": {"name": "x"}, "spec": {"certificate": named}}
+    )
+
+    assert by_thief.status == by_admin.status == 422
+    assert "spec.certificate.signerName" in by_thief.text
+
+
+def test_a_revocation_by_fingerprint_alone_leaves_room_for_one_on_a_list() -> None:
+    """It was made when the certificate had no record, so that no list names it."""
+    sha256 = "0" * 64
+    alone = CredentialRevocation(
+        spec=CredentialRevocationSpec(
+            certificate=RevokedCertificate(sha256=sha256), reason="keyCompromise"
+        )
+    )
+    full = replace(
+        alone,
+        spec=replace(
+            alone.spec,
+            certificate=RevokedCertificate(
+                sha256=sha256, signer_name=ORCH.client_signer, serial_number="1"
+            ),
+        ),
+    )
+
+    assert full.covers(alone)
+    assert not alone.covers(full)
 
 
 async def test_a_token_beside_the_certificate_changes_nothing(server: Api) -> None:

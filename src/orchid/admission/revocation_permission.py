@@ -210,7 +210,7 @@ class RevocationPermission(AdmissionPolicy):
     ) -> tuple[CredentialRevocationSpec, datetime | None]:
         """The spec with all that is recorded of the certificate, and when that ends.
 
-        Of another signer than the named one, nothing is said: the caller may not know of it.
+        Of another signer than the named one, nothing is said to who may not know of it.
         """
         own = self._own(request, named)
         if own is None:
@@ -220,7 +220,7 @@ class RevocationPermission(AdmissionPolicy):
         recorded = await self._recorded(named, own)
         found = [one for one in recorded if named.signer_name in ("", one.signer_name)]
         if not found:
-            return await self._unseen(request, kind, new, named)
+            return await self._unseen(request, kind, new, named, recorded)
         if len(found) > 1:
             numbers = ", ".join(one.serial_number for one in found[:10])
             text = f"several certificates were issued for requests of that name: {numbers}"
@@ -263,8 +263,13 @@ class RevocationPermission(AdmissionPolicy):
         kind: Kind[Any],
         new: CredentialRevocation,
         named: RevokedCertificate,
+        recorded: list[IssuedCertificateSpec],
     ) -> tuple[CredentialRevocationSpec, datetime | None]:
-        """A certificate without a record: only one that is named by its fingerprint may be."""
+        """A certificate without a record: only one that is named by its fingerprint may be.
+
+        `recorded`: its record with another signer than the named one. Revoked as unseen it would
+        be on no list.
+        """
         for field, wire in (("serial_number", "serialNumber"), ("request_name", "requestName")):
             if given := getattr(named, field):
                 _refuse(kind, new, not_found(CERTIFICATE / wire, given))
@@ -273,6 +278,9 @@ class RevocationPermission(AdmissionPolicy):
         spec = replace(new.spec, certificate=RevokedCertificate(sha256=named.sha256))
         if self._own(request, named) is None:
             await self._require(request, kind, new.name, spec)
+        if recorded:
+            text = f"that certificate has {quote(recorded[0].signer_name)}"
+            _refuse(kind, new, invalid(CERTIFICATE / "signerName", named.signer_name, text))
         if named.sha256:
             request.warn("no certificate with this fingerprint was issued here")
         return spec, self._clients_end()

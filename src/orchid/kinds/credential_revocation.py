@@ -227,6 +227,7 @@ class CredentialRevocation(Object):
             and self.gravity >= other.gravity
             and _not_before(_issued_before(self.spec), _issued_before(other.spec))
             and _keys(self.spec) >= _keys(other.spec)
+            and (_is_listed(self.spec) or not _is_listed(other.spec))
             and _not_before(self._end_of_credential, other._end_of_credential)
         )
 
@@ -435,6 +436,11 @@ def _issued_before(spec: CredentialRevocationSpec) -> Time | None:
 
 def _keys(spec: CredentialRevocationSpec) -> frozenset[str]:
     return frozenset(spec.authority.keys if spec.authority else ())
+
+
+def _is_listed(spec: CredentialRevocationSpec) -> bool:
+    """Whether a revocation list can name the certificate, which takes its number."""
+    return spec.certificate is not None and bool(spec.certificate.serial_number)
 
 
 def _not_before(one: Time | None, other: Time | None) -> bool:
