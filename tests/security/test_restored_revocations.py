@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cryptography import x509
 
+from orchid.credentials import kept_revocations
 from tests.e2e.person import Person
 from tests.e2e.serving import Server, running_server
 
@@ -38,6 +39,45 @@ def test_a_revocation_made_after_the_backup_is_named_and_kept(tmp_path: Path) ->
     assert f"revocations made since, which the server keeps: {name}" in restored
     assert "does not accept the credential" in refused.stderr
     assert "revocation.put_back" in log
+
+
+def test_a_name_that_was_used_again_and_a_file_that_lags_behind_revive_nothing(
+    tmp_path: Path,
+) -> None:
+    """The backup has a hold of that name; the file lacks what was revoked while the disk was full.
+
+    A token that was issued after the backup may live longer than any before.
+    """
+    data, copy, home = tmp_path / "data", tmp_path / "copy.db", tmp_path / "home"
+    home.mkdir()
+    person = Person(home, data / "admin.kubeconfig")
+    with running_server(data) as server:
+        for name in ("alice", "bob", "carol"):
+            certified(person, name)
+        person.types("account", "new", "ci/builder")
+        hold = person.gets("revoke", "csr/alice", "--reason", "certificateHold")
+        person.types("backup", str(copy), "--data-dir", str(data))
+        person.types("token", "ci/builder", "--for", "8000h")
+        reused = hold[0]["metadata"]["name"]
+        person.types("revoke", "lift", reused)
+        person.gets("revoke", "csr/bob", "--reason", "keyCompromise")
+        person.gets("revoke", "csr/carol", "--reason", "keyCompromise")
+        server.stop()
+    place = data / kept_revocations.FILE
+    noted = kept_revocations.read(place)
+    [of_bob] = [key for key, value in noted.items() if b'"requestName":"bob"' in value]
+    renamed = noted[of_bob].replace(of_bob.rpartition("/")[2].encode(), reused.encode())
+    again = kept_revocations.line(f"{of_bob.rpartition('/')[0]}/{reused}", renamed)
+    kept_revocations.write(place, [again])  # as if bob's had that name; carol's was not written
+
+    said = person.types("restore", str(copy), "--data-dir", str(data)).stdout
+    with running_server(data, port=server.port):
+        for name in ("alice", "bob", "carol"):
+            person.types("whoami", "--kubeconfig", f"{name}.kubeconfig", code=1)
+        [revoked] = person.gets("revoke", "account/ci/builder")
+
+    assert reused in said.partition("revocations made since, which the server keeps: ")[2]
+    assert "expires" not in revoked.get("status", {})
 
 
 def test_the_revocation_of_a_signer_holds_for_what_the_backup_does_not_know(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ Each change is appended as a line (credentials/kept_revocations.py). When a serv
 restored database, it stores every revocation of the file that the database lacks, unless it has
 expired, together with an entry of the ledger, which the restore has rolled back too. A hold that
 was lifted right before a crash may still be in the file: what the database itself has deleted, by
-its history, which a restore clears, stays deleted. A file that cannot be written is tried again.
-With etcd there is no file: a restore of etcd loses revocations.
+its history, which a restore clears, stays deleted. If the database has another revocation of the
+same name, the one of the file gets a new name, and both count. A file that cannot be written is
+tried again. With etcd there is no file: a restore of etcd loses revocations.
 """
 
 import asyncio
@@ -56,22 +57,27 @@ class RevocationCopy:
         await self._feed.fresh()
         now = self._clock.now()
         copied = await asyncio.to_thread(kept_revocations.read, self._path)
-        missing = [key for key in copied if key not in self._cache.entries]
-        deleted = await self._deleted() if missing else ()
-        for key in missing:
+        entries = self._cache.entries
+        unlike = [k for k, data in copied.items() if k not in entries or entries[k].data != data]
+        deleted = await self._deleted() if unlike else ()
+        for key in unlike:
             if key in deleted or not key.startswith(self._cache.kind.key_prefix):
                 continue
-            data = copied[key]
             try:
-                found = self._cache.kind.decoder.stored(data)
+                found = self._cache.kind.decoder.stored(copied[key])
             except msgspec.MsgspecError:
                 log.error("revocation.unreadable", extra={"key": key})
                 continue
-            if found.has_expired(now):
+            there = entries.get(key)
+            if found.has_expired(now) or (there and there.meta.uid == found.metadata.uid):
                 continue
+            place = key
+            if there:  # a hold of that name was lifted after the backup; the name is taken
+                found = found.with_meta(name=f"{found.name[:200]}-{found.metadata.uid[:8]}")
+                place = self._cache.kind.key("", found.name)
             entry = places.pending([restored(found)], found.metadata.uid, now)
             try:
-                await self._store.commit([Change(key, stored_form(found), ABSENT), *entry])
+                await self._store.commit([Change(place, stored_form(found), ABSENT), *entry])
             except RevisionConflict:
                 continue  # another server was faster
             log.warning("revocation.put_back", extra={"revocation": found.name})

@@ -68,6 +68,7 @@ def run(chosen: argparse.Namespace) -> int:
         raise Complaint(f"there is no file {database}", USAGE)
     directory: Path = chosen.data_dir
     revoked = _revoked(directory)  # before anything is changed
+    unnoted = _unnoted(directory, revoked)
     try:
         found = revived.compare(database, directory / DATABASE)
         if chosen.revoke_tokens == DELETED and found.deleted is None:
@@ -77,13 +78,13 @@ def run(chosen: argparse.Namespace) -> int:
                 USAGE,
             )
         if not chosen.dry_run:
-            _restore(chosen, database, directory)
+            _restore(chosen, database, directory, unnoted)
     except StoreError as problem:
         raise Complaint(str(problem)) from None
     revived.report(found)
-    if revoked is not None:
-        _report_revocations(revoked, database)
-    else:
+    if revoked is not None or unnoted:
+        _report_revocations({**unnoted, **(revoked or {})}, database)
+    if revoked is None:
         remark(
             f"revocations made after the backup are not known: there was no {REVOCATIONS} in "
             f"{directory}. What they revoked works again: find them in the audit log, and revoke "
@@ -96,7 +97,10 @@ def run(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _restore(chosen: argparse.Namespace, database: Path, directory: Path) -> None:
+def _restore(
+    chosen: argparse.Namespace, database: Path, directory: Path, unnoted: dict[str, bytes]
+) -> None:
+    from orchid.credentials import kept_revocations
     from orchid.store.first_revision import first_revision
     from orchid.store.interface import AlreadyInUse
     from orchid.store.sqlite import restore as sqlite_restore
@@ -111,6 +115,7 @@ def _restore(chosen: argparse.Namespace, database: Path, directory: Path) -> Non
             first=first_revision(now),
             stamp=stamp,
             keeps=revived.ISSUED,
+            drops=revived.LIFETIMES,
         )
     except AlreadyInUse as problem:
         raise Complaint(f"{problem}; stop the server first") from None
@@ -120,28 +125,43 @@ def _restore(chosen: argparse.Namespace, database: Path, directory: Path) -> Non
             _restore_file(chosen.source / name, directory / name)
     for name in PRIVATE if chosen.keys else ():
         _restore_file(chosen.keys / name, directory / name)
+    if unnoted:
+        lines = [kept_revocations.line(key, data) for key, data in unnoted.items()]
+        kept_revocations.append(directory / REVOCATIONS, lines)
     contents = restored.contents
     say(f"restored {contents.records} objects; the next revision is {contents.newest + 1}")
     if restored.aside is not None:
         say(f"what was there is now {restored.aside}")
 
 
-def _revoked(directory: Path) -> list[str] | None:
-    """The keys of all revocations that the server has noted beside its database; None: no file."""
+def _revoked(directory: Path) -> dict[str, bytes] | None:
+    """All revocations that the server has noted beside its database, by key; None: no file."""
     from orchid.credentials import kept_revocations
 
     place = directory / REVOCATIONS
     try:
-        return list(kept_revocations.read(place)) if place.is_file() else None
+        return kept_revocations.read(place) if place.is_file() else None
     except kept_revocations.FileTooLarge as problem:
         raise Complaint(str(problem)) from None
 
 
-def _report_revocations(revoked: list[str], database: Path) -> None:
+def _unnoted(directory: Path, revoked: dict[str, bytes] | None) -> dict[str, bytes]:
+    """Revocations of the database in place that the file lacks: the disk was full, or a crash."""
+    from orchid.store.sqlite import restore as sqlite_restore
+
+    there = sqlite_restore.values_if_readable(directory / DATABASE, revived.REVOKED)
+    noted = revoked or {}
+    return {k: v for k, v in there.items() if k not in noted and revived.uid_of(v)}
+
+
+def _report_revocations(revoked: dict[str, bytes], database: Path) -> None:
     """Name the revocations that the backup lacks; the server stores them when it starts."""
     from orchid.store.sqlite import restore as sqlite_restore
 
-    made_since = sqlite_restore.missing_in(database, revoked)
+    then = sqlite_restore.uids(database, [revived.REVOKED])
+    made_since = [
+        k for k, data in revoked.items() if then.get(k) not in (b"", revived.uid_of(data))
+    ]
     if made_since:
         names = ", ".join(key.rpartition("/")[2] for key in made_since)
         say(f"revocations made since, which the server keeps: {names}")

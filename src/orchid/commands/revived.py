@@ -19,6 +19,12 @@ from orchid.commands.terminal.output import remark, say
 
 ACCOUNTS: Final = "core/serviceaccounts/"
 ISSUED: Final = "identity/issuedcertificates/"
+REVOKED: Final = "identity/credentialrevocations/"
+# The longest lifetime of tokens (access/token_lifetimes.py): after the backup there may have been
+# longer ones. Without it, the server knows no end of the tokens of the accounts there are.
+LIFETIMES: Final = tuple(
+    f"core/configmaps/{namespace}/token-lifetimes" for namespace in ("orch-system", "kube-system")
+)
 # Kinds whose deletion ends a credential or takes a right away.
 REVIVED: Final = {
     ACCOUNTS: "service accounts, with their tokens",
@@ -61,6 +67,22 @@ def compare(backup: Path, in_place: Path) -> Revived:
             deleted.setdefault(prefix, []).append(key.removeprefix(prefix))
     new = [key.removeprefix(ISSUED) for key in now if key.startswith(ISSUED) and key not in then]
     return Revived(accounts, deleted, new)
+
+
+def uid_of(data: bytes) -> bytes:
+    """The uid of an object as it is stored; empty if it is encrypted."""
+    try:
+        return msgspec.json.decode(data, type=_Identified).metadata.uid.encode()
+    except msgspec.MsgspecError:
+        return b""
+
+
+class _Meta(msgspec.Struct):
+    uid: str
+
+
+class _Identified(msgspec.Struct):
+    metadata: _Meta
 
 
 def report(found: Revived) -> None:

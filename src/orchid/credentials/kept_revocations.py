@@ -67,8 +67,16 @@ def write(path: Path, lines: Iterable[bytes]) -> None:
 
 
 def append(path: Path, lines: Iterable[bytes]) -> None:
-    """Add to the end of the file."""
-    _put(path, lines, os.O_APPEND)
+    """Add to the end of the file; not to a line that was cut off by a crash."""
+    _put(path, lines if _ends_whole(path) else [b"\n", *lines], os.O_APPEND)
+
+
+def _ends_whole(path: Path) -> bool:
+    if not path.is_file() or not path.stat().st_size:
+        return True
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() == b"\n"
 
 
 def _put(path: Path, lines: Iterable[bytes], how: int) -> None:

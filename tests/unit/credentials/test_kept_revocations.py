@@ -25,6 +25,16 @@ def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
     assert kept_revocations.read(path) == {"a": b'{"x":1}'}
 
 
+def test_nothing_is_added_to_a_line_that_was_cut_off(tmp_path: Path) -> None:
+    """`orchid restore` adds revocations to the file that a crash left."""
+    path = tmp_path / kept_revocations.FILE
+    kept_revocations.write(path, [line("a", b'{"x":1}'), line("b", b'{"x":2}')[:-9]])
+
+    kept_revocations.append(path, [line("c", b'{"x":3}')])
+
+    assert kept_revocations.read(path) == {"a": b'{"x":1}', "c": b'{"x":3}'}
+
+
 def test_without_a_file_nothing_was_revoked(tmp_path: Path) -> None:
     """As on the first start."""
     assert kept_revocations.read(tmp_path / "none") == {}

@@ -30,6 +30,7 @@ _VALUES = (
     "SELECT current.key, log.value FROM current JOIN log USING (position)"
     " WHERE current.key >= ? AND current.key < ?"
 )
+_FORGET = "DELETE FROM log WHERE position = (SELECT position FROM current WHERE key = ?)"
 _UID = re.compile(rb'"uid":"([^"]+)"')  # the first is that of the object: metadata comes first
 
 
@@ -56,6 +57,15 @@ def inspect(path: Path) -> BackupContents:
             return _inspect(db, path)
     except (apsw.Error, OSError) as error:
         raise StoreUnusable(f"{path} cannot be read as an Orchid data file: {error}") from error
+
+
+def values_if_readable(path: Path, prefix: str) -> dict[str, bytes]:
+    """The values below a prefix, by key; none if there is no such file, or it is damaged."""
+    if not path.exists():
+        return {}
+    with suppress(apsw.Error, OSError), closing(sqlite_file.connect(path, writable=False)) as db:
+        return dict(db.execute(_VALUES, (prefix, prefix + "\U0010ffff")))
+    return {}
 
 
 def missing_in(path: Path, keys: Iterable[str]) -> list[str]:
@@ -101,12 +111,19 @@ def _uids(db: apsw.Connection, prefixes: Iterable[str]) -> dict[str, bytes]:
 
 
 def restore(
-    backup: Path, target: Path, *, first: Revision, stamp: str, keeps: str = ""
+    backup: Path,
+    target: Path,
+    *,
+    first: Revision,
+    stamp: str,
+    keeps: str = "",
+    drops: Sequence[str] = (),
 ) -> Restored:
     """Check the backup, then replace the target by it. Raises StoreUnusable, AlreadyInUse.
 
     `first` is the least revision to go on from; `stamp` goes into the name of the file kept aside.
-    Values of the target below the prefix `keeps` that the backup lacks are kept.
+    Values of the target below the prefix `keeps` that the backup lacks are kept; the keys `drops`
+    of the backup are left out.
     """
     if target.exists() and target.samefile(backup):
         raise StoreUnusable(f"{backup} is the data file itself")
@@ -117,7 +134,7 @@ def restore(
         sqlite_file.copy(backup, partial)
         newest = max(first, _extent(backup).newest + 1, _newest_in_place(target) + 1)
         kept = _missing_values(partial, target, keeps) if keeps else []
-        _move_ahead(partial, newest, kept)
+        _move_ahead(partial, newest, kept, drops)
         contents = inspect(partial)
         aside = _set_aside(target, stamp)
         partial.replace(target)
@@ -160,20 +177,21 @@ def _newest_in_place(target: Path) -> Revision:
 
 def _missing_values(path: Path, target: Path, prefix: str) -> list[tuple[str, bytes]]:
     """The values below a prefix that the target has and the file lacks; none if it is damaged."""
-    if not target.exists():
-        return []
-    with suppress(apsw.Error), closing(sqlite_file.connect(target, writable=False)) as db:
-        found = dict(db.execute(_VALUES, (prefix, prefix + "\U0010ffff")))
-        return [(key, found[key]) for key in missing_in(path, found)]
-    return []
+    found = values_if_readable(target, prefix)
+    return [(key, found[key]) for key in missing_in(path, found)]
 
 
-def _move_ahead(path: Path, newest: Revision, kept: Sequence[tuple[str, bytes]]) -> None:
+def _move_ahead(
+    path: Path, newest: Revision, kept: Sequence[tuple[str, bytes]], dropped: Sequence[str]
+) -> None:
     """Set the revision from which the store goes on; `kept` values are stored up to there."""
     last = newest + max(len(kept) - 1, 0) // MAX_CHANGES
     with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as db:
         db.execute("PRAGMA synchronous = FULL")
         with db:
+            for key in dropped:
+                db.execute(_FORGET, (key,))
+                db.execute("DELETE FROM current WHERE key = ?", (key,))
             for number, (key, value) in enumerate(kept):
                 commit, change = divmod(number, MAX_CHANGES)
                 position = (newest + commit) << sqlite_tables.SHIFT | change
@@ -206,4 +224,5 @@ __all__ = [
     "uids",
     "uids_if_readable",
     "value_of",
+    "values_if_readable",
 ]
