@@ -58,6 +58,7 @@ _KNOWN_NAMES = {
 _ONCE: Final = frozenset({"host", "content-length", "transfer-encoding"})
 _BLANK_LINES = re.compile(rb"[\r\n]+")
 _METHOD = re.compile(rb"([A-Z][A-Z-]{0,31}) [/*h]")
+_CHUNK_SIZE = re.compile(rb"[0-9A-Fa-f]+(?=[; \t\r])")
 _BEGUN = re.compile(rb"[A-Z][A-Z-]{0,31} ?")
 
 
@@ -73,6 +74,7 @@ class RequestReader:
         "_begun",
         "_body",
         "_body_bytes",
+        "_chunk",
         "_found",
         "_full",
         "_head_span",
@@ -81,6 +83,7 @@ class RequestReader:
         "_last",
         "_left",
         "_length",
+        "_line",
         "_max_body",
         "_max_head",
         "_max_headers",
@@ -124,6 +127,8 @@ class RequestReader:
         self._last = b""  # the last bytes of a head that is not complete
         self._left = 0  # bytes of the body that are still to come; less than 0: it is chunked
         self._length = 0  # of the body, as Content-Length says; less than 0: it is chunked
+        self._chunk = 0  # bytes of the present chunk, with its line end, that are still to come
+        self._line = b""  # what has come of the line with the size of a chunk
         self._span = 0  # length of what was read of the present head or body
         self._head_span = 0  # the same of the head alone, once the body has begun
         self._found: FoundHead | None = None  # the head being read, if its headers are cached
@@ -177,8 +182,8 @@ class RequestReader:
         what comes of one does not depend on what it arrived together with.
         """
         if self.phase == BODY:
-            if self._left >= 0:
-                return min(start + self._left, len(data))
+            if known := self._chunk or max(self._left, 0):
+                return min(start + known, len(data))
             return data.find(b"\n", start) + 1 or len(data)
         if self.phase == HEAD:  # it has begun in an earlier part; so may its end
             seam = (self._last + data[start : start + 3]).find(b"\r\n\r\n")
@@ -200,6 +205,7 @@ class RequestReader:
                 return
         self._span += len(part)
         self._left -= len(part)
+        is_chunked, before = self.phase == BODY and self._length < 0, self._body_bytes
         try:
             self._parse(part)
         except httptools.HttpParserUpgrade:
@@ -211,11 +217,32 @@ class RequestReader:
         else:
             if self.phase == HEAD:
                 self._last = (self._last + part)[-3:]
+            elif is_chunked:
+                self._follow_chunks(part, self._body_bytes - before)
             if self.phase != BETWEEN:
                 self._check_growth()
             if begins and self._taken is not None:
                 self._cache_head(part)
             self._taken = None
+
+    def _follow_chunks(self, part: bytes, taken: int) -> None:
+        """Know how long the present chunk is, so that the parser gets its data at once.
+
+        The parser gets all other lines one by one: its decision alone ends a body. One line of data
+        at a time would take seconds for a body of line ends.
+        """
+        if self.phase != BODY:
+            self._line = b""
+        elif taken != min(len(part), max(self._chunk - len(b"\r\n"), 0)):
+            self._refuse(_BAD_REQUEST)  # the parser found another size
+        elif self._chunk:
+            self._chunk -= len(part)
+        else:
+            self._line += part
+            if part.endswith(b"\n"):
+                found = _CHUNK_SIZE.match(self._line)
+                size = int(found[0], 16) if found else 0
+                self._chunk, self._line = size and size + len(b"\r\n"), b""
 
     def _fail_cached(self, error: httptools.HttpParserError, head: bytes) -> None:
         """Have a head with a method that the parser does not know read in the normal way."""
