@@ -32,6 +32,7 @@ from orchid.kinds.credential_revocation import (
     CredentialRevocationSpec,
     RevokedAccount,
     RevokedCertificate,
+    RevokedToken,
     completed,
 )
 from orchid.kinds.issued_certificate import IssuedCertificate, IssuedCertificateSpec
@@ -337,7 +338,7 @@ class RevocationPermission(AdmissionPolicy):
         """When the last token that the revocation can affect has ended; None if not known."""
         named = spec.token or spec.account
         assert named is not None
-        if spec.token and spec.token.expires:
+        if spec.token and (spec.token.expires or self._may_be_outside(spec.token)):
             return spec.token.expires
         if spec.account and await self._has_secrets(spec.account):
             return None  # tokens of Secrets never end
@@ -345,6 +346,9 @@ class RevocationPermission(AdmissionPolicy):
         made = there.meta.creation_timestamp if there else None
         until = spec.account.issued_before if spec.account else None
         return self._all_ended(until or now, made)
+
+    def _may_be_outside(self, token: RevokedToken) -> bool:
+        return not token.name and self._accepts_outside_tokens
 
     async def _has_secrets(self, account: RevokedAccount) -> bool:
         """Whether there are Secrets with tokens of an account."""
