@@ -101,7 +101,7 @@ class GrpcStream:
                 self.wakeup = None
         message = self.messages.popleft()
         self.unread -= len(message) + _PREFIX
-        if self.uncredited > STREAM_WINDOW // 2 and not self.done:
+        if not self.done:
             self._connection.credit(self)
         return message
 
@@ -322,6 +322,8 @@ class GrpcConnection(asyncio.Protocol):
             if stream.deadline is not None and stream.deadline <= now:
                 self.cancel(stream, stream.lost("etcd did not answer in time"))
         if self._pinged and now - self._pinged > PONG_WITHIN_SECONDS:
+            if self._transport is not None:
+                self._transport.abort()  # to close it would wait until it has taken what is written
             self._end("etcd does not answer")
             return
         if self._streams and not self._pinged and now - self._heard > PING_AFTER_SECONDS:
@@ -366,7 +368,7 @@ class GrpcConnection(asyncio.Protocol):
         self._take_messages(stream, frame.payload)
         if frame.flags & END_STREAM:
             self._finish(stream, StatusReceived(INTERNAL, "an answer without a status"))
-        elif stream.uncredited > STREAM_WINDOW // 2 and stream.unread <= MOST_UNREAD:
+        else:
             self.credit(stream)
 
     def _take_messages(self, stream: GrpcStream, data: bytes) -> None:
@@ -386,7 +388,9 @@ class GrpcConnection(asyncio.Protocol):
             stream.held += data[at:]
 
     def credit(self, stream: GrpcStream) -> None:
-        """Let the peer send more on a stream."""
+        """Let the peer send more on a stream, unless too much waits for its reader."""
+        if stream.uncredited <= STREAM_WINDOW // 2 or stream.unread > MOST_UNREAD:
+            return
         self._write(frames.window_update(stream.id, stream.uncredited))
         stream.uncredited = 0
 

@@ -49,7 +49,7 @@ class Wire:
     """The transport of a connection, and the peer behind it."""
 
     def __init__(self) -> None:
-        self.closed = False
+        self.closed = self.aborted = False
         self._sent = bytearray()
         self._reader = Http2Reader()
 
@@ -58,6 +58,9 @@ class Wire:
 
     def close(self) -> None:
         self.closed = True
+
+    def abort(self) -> None:
+        self.aborted = True
 
     async def received(self) -> list[Frame]:
         """The frames that the client has sent since the last call."""
@@ -316,6 +319,8 @@ async def test_a_silent_peer_is_asked_and_then_left(
     with pytest.raises(GrpcFailure, match="does not answer"):
         await stream.read()
 
+    assert peer.wire.aborted, "to close it would keep the socket as long as the peer takes nothing"
+
 
 async def test_pings_are_answered(peer: Peer) -> None:
     """With the bytes that were sent."""
@@ -419,7 +424,9 @@ async def test_a_slow_reader_holds_its_own_stream_only(peer: Peer) -> None:
             left += frames.read_number(one.payload) if one.stream else 0
         assert sent * len(message) < 2 * MOST_UNREAD
 
-    for _ in range(sent):
+    assert await stream.read() == b"x" * 10_000
+    assert not await peer.wire.received(), "one that was read does not make room for a megabyte"
+    for _ in range(sent - 1):
         assert await stream.read() == b"x" * 10_000
 
     assert any(one.stream == 1 for one in await peer.wire.received())
