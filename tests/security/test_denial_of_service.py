@@ -21,6 +21,7 @@ from tests.security.certified import issued, other_authority
 from tests.security.threads import threads_of
 from tests.unit.credentials import samples
 from tests.unit.server.listening import until
+from tests.unit.server.readers import CHUNKED, read
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"
@@ -251,3 +252,23 @@ async def test_slow_lists_of_one_user_leave_room_for_the_others(server: Api) -> 
 
     assert others == [200] * 20
     assert parked > 50
+
+
+def test_lines_in_the_data_of_a_chunk_are_not_read_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A body of line ends, from anybody, took seconds of the event loop."""
+    fed: list[int] = []
+    parse = RequestReader._parse
+
+    def counted(self: RequestReader, part: bytes) -> None:
+        fed.append(len(part))
+        parse(self, part)
+
+    monkeypatch.setattr(RequestReader, "_parse", counted)
+    data = b"\n\r\n0\r\n\r\n" * 100
+
+    reader = read(CHUNKED + b"00%X;a=b\r\n%b\r\n0\r\n\r\n" % (len(data), data))
+
+    assert reader.ready[0].request.body == data
+    assert len(fed) == 5  # the head, the size, the data, and two lines

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchid.server.sockets.reader import BETWEEN, CLOSE_SILENTLY, RequestReader
+from orchid.server.sockets.reader import BETWEEN, CLOSE_SILENTLY
 from tests.unit.server.readers import CHUNKED, START, new_reader, only_request, read, told
 
 
@@ -381,26 +381,6 @@ def test_what_is_kept_beside_headers_goes_with_them() -> None:
         reader.feed(head)
 
     assert all(arrived.request.head_memo is not kept for arrived in reader.ready[3:])
-
-
-def test_lines_in_the_data_of_a_chunk_are_not_read_one_by_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A body of line ends, from anybody, took seconds of the event loop."""
-    fed: list[int] = []
-    parse = RequestReader._parse
-
-    def counted(self: RequestReader, part: bytes) -> None:
-        fed.append(len(part))
-        parse(self, part)
-
-    monkeypatch.setattr(RequestReader, "_parse", counted)
-    data = b"\n\r\n0\r\n\r\n" * 100
-
-    reader = read(CHUNKED + b"00%X;a=b\r\n%b\r\n0\r\n\r\n" % (len(data), data))
-
-    assert reader.ready[0].request.body == data
-    assert len(fed) == 5  # the head, the size, the data, and two lines
 
 
 @pytest.mark.parametrize("line", [b"4\t", b"4 ", b"0" * 40 + b"4", b"4;a=4\n", b"4\n", b"4;\x00"])
