@@ -72,13 +72,15 @@ class RevocationPermission(AdmissionPolicy):
         *,
         already: Callable[[CredentialRevocationSpec], list[str]],
         is_ours: Callable[[str], bool],
+        listed_keys: Callable[[str], Collection[str]],
         tokens_end: Callable[[datetime, datetime | None], datetime | None],
         clients_end: Callable[[], datetime],
         issuers: Collection[str],
         accepts_outside_tokens: bool,
     ) -> None:
         """`already`: the keys of the revocations there are of the same thing. `is_ours`: whether a
-        signer, by its name, is this server's. `tokens_end`: when all tokens issued until a
+        signer, by its name, is this server's. `listed_keys`: the identifiers of the keys that sign
+        for a signer: its list names their certificates. `tokens_end`: when tokens issued until a
         moment have ended, of an account that was created then, or of any; None if not known.
         `clients_end`: when the last authority ends whose certificates prove clients. `issuers`:
         those of tokens that are accepted, ours and others'. `accepts_outside_tokens`: whether a
@@ -92,6 +94,7 @@ class RevocationPermission(AdmissionPolicy):
         self._authorizer = authorizer
         self._already = already
         self._is_ours = is_ours
+        self._listed_keys = listed_keys
         self._all_ended = tokens_end
         self._clients_end = clients_end
         self._issuers = frozenset(issuers)
@@ -241,6 +244,9 @@ class RevocationPermission(AdmissionPolicy):
                 _refuse(kind, new, invalid(CERTIFICATE / field, given, text))
         if not self._is_ours(record.signer_name):
             self._without_list(request, kind, new, known)
+        elif (keys := self._listed_keys(known.signer_name)) and known.authority_key not in keys:
+            text = f"the authority of {known.signer_name} has another key now"
+            request.warn(f"{text}: no revocation list can name it; only this server refuses it")
         return replace(new.spec, certificate=known), record.not_after
 
     def _without_list(

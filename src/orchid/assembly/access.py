@@ -67,6 +67,7 @@ from orchid.controllers.runtime.context import signer_terms
 from orchid.credentials import keys as key_files
 from orchid.credentials.certification_path import ClientVerifier
 from orchid.credentials.files import Reloading
+from orchid.credentials.issuer_chain import subject_key_id
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import KeySet, TokenSigner
 from orchid.credentials.verified_chain import key_fingerprint
@@ -335,6 +336,7 @@ class Access:
                 self.authorizer,
                 already=self.revocations.names,
                 is_ours=self._signs_for,
+                listed_keys=self._key_ids_of,
                 tokens_end=self.lifetimes.end_of,
                 clients_end=lambda: max(pool().end for pool in self._client_pools),
                 issuers=(*self.settings.issuers, *(self.oidc.sources if self.oidc else ())),
@@ -361,6 +363,11 @@ class Access:
         """The keys that sign for a signer."""
         issuers = self._issuers_of(signer)
         return {key_fingerprint(one) for one in issuers.certificates} if issuers else set()
+
+    def _key_ids_of(self, signer: str) -> set[str]:
+        """The identifiers of the keys that sign for a signer, in hex."""
+        issuers = self._issuers_of(signer)
+        return {subject_key_id(one).hex() for one in issuers.certificates} if issuers else set()
 
     def _signs_for(self, signer: str) -> bool:
         """Whether a signer is one of this server's, by its name."""

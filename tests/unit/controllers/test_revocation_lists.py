@@ -473,6 +473,31 @@ async def test_a_certificate_of_a_deleted_authority_is_revoked_for_this_server_o
     assert "no revocation list can name it" in answer.header("warning")
 
 
+async def test_a_certificate_of_a_replaced_authority_is_revoked_with_a_warning(
+    world: Beside,
+) -> None:
+    """Another authority has the signer, with another key: its list cannot name the certificate."""
+    async with world.running(*CONTROLLERS, KEEPER):
+        for name, request in (("web", "old"), ("next", "new")):
+            await create_authority(world, name)
+            await until_ready(world, name)
+            await world.request(request, HOST_REQUEST, signer=SIGNER, usages=(), approved=True)
+            await world.until_like(Request, request, condition=lambda csr: csr.is_issued)
+            if name == "web":
+                await world.admin.delete(CertificateAuthority, name)
+    warned = {}
+    for request in ("old", "new"):
+        answer = await Api(world.server).call(
+            "POST",
+            f"/apis/{ORCH.identity}/v1alpha1/credentialrevocations",
+            {"metadata": {"name": request}, "spec": {"certificate": {"requestName": request}}},
+        )
+        assert answer.status == 201
+        warned[request] = "no revocation list can name it" in " ".join(answer.warnings)
+
+    assert warned == {"old": True, "new": False}
+
+
 async def test_a_list_is_not_sent_to_clients_that_have_it(world: Beside) -> None:
     """304 for its entity tag, in both forms; HEAD says how long it is."""
     async with world.running("revocation-list-publisher"):
