@@ -36,53 +36,103 @@ class Command(NamedTuple):
 
 GROUPS = {
     "Server": (
-        Command("serve", "start the server", "orchid.commands.serve"),
-        Command("init", "make keys and certificates, start nothing", "orchid.commands.init"),
-        Command("controllers", "run the controllers by themselves", "orchid.commands.controllers"),
-        Command("config", "show every setting and where it came from", "orchid.commands.config"),
-        Command("doctor", "say what is wrong with an installation", "orchid.commands.doctor"),
+        Command("serve", "start the server", "orchid.commands.server.serve"),
+        Command("init", "make keys and certificates, start nothing", "orchid.commands.server.init"),
         Command(
-            "status", "show whether the server is well, and who you are", "orchid.commands.status"
+            "controllers", "run the controllers by themselves", "orchid.commands.server.controllers"
+        ),
+        Command(
+            "config", "show every setting and where it came from", "orchid.commands.server.config"
+        ),
+        Command(
+            "doctor", "say what is wrong with an installation", "orchid.commands.server.doctor"
+        ),
+        Command(
+            "status",
+            "show whether the server is well, and who you are",
+            "orchid.commands.server.status",
         ),
     ),
     "Accounts and tokens": (
-        Command("account", "make, list, show and delete accounts", "orchid.commands.account"),
-        Command("token", "get a token of an account, or look into one", "orchid.commands.token"),
-        Command("key", "list and make the keys of tokens", "orchid.commands.key"),
-        Command("whoami", "show as whom the server knows you", "orchid.commands.whoami"),
+        Command(
+            "account", "make, list, show and delete accounts", "orchid.commands.accounts.account"
+        ),
+        Command(
+            "token", "get a token of an account, or look into one", "orchid.commands.accounts.token"
+        ),
+        Command("key", "list and make the keys of tokens", "orchid.commands.accounts.key"),
+        Command("whoami", "show as whom the server knows you", "orchid.commands.accounts.whoami"),
     ),
     "Certificates": (
-        Command("csr", "request, decide, fetch and renew certificates", "orchid.commands.csr"),
-        Command("policy", "say by rule who gets a certificate, and why", "orchid.commands.policy"),
-        Command("issued", "list the certificates that are out there", "orchid.commands.issued"),
-        Command("revoke", "revoke a certificate or a token", "orchid.commands.revoke"),
-        Command("revocations", "list what is revoked, and why", "orchid.commands.revocations"),
-        Command("ca", "make, list and delete certificate authorities", "orchid.commands.ca"),
-        Command("bundle", "list, show, set and delete trust bundles", "orchid.commands.bundle"),
+        Command(
+            "csr",
+            "request, decide, fetch and renew certificates",
+            "orchid.commands.certificates.csr",
+        ),
+        Command(
+            "policy",
+            "say by rule who gets a certificate, and why",
+            "orchid.commands.certificates.policy",
+        ),
+        Command(
+            "issued",
+            "list the certificates that are out there",
+            "orchid.commands.certificates.issued",
+        ),
+        Command("revoke", "revoke a certificate or a token", "orchid.commands.certificates.revoke"),
+        Command(
+            "revocations",
+            "list what is revoked, and why",
+            "orchid.commands.certificates.revocations",
+        ),
+        Command(
+            "ca", "make, list and delete certificate authorities", "orchid.commands.certificates.ca"
+        ),
+        Command(
+            "bundle",
+            "list, show, set and delete trust bundles",
+            "orchid.commands.certificates.bundle",
+        ),
     ),
     "Rights": (
-        Command("roles", "list the roles that can be granted", "orchid.commands.roles"),
-        Command("grant", "give a role to users, groups and accounts", "orchid.commands.grant"),
-        Command("revoke-grant", "take a role away again", "orchid.commands.revoke_grant"),
-        Command("can", "say whether somebody may do something", "orchid.commands.can"),
+        Command("roles", "list the roles that can be granted", "orchid.commands.rights.roles"),
+        Command(
+            "grant", "give a role to users, groups and accounts", "orchid.commands.rights.grant"
+        ),
+        Command("revoke-grant", "take a role away again", "orchid.commands.rights.revoke_grant"),
+        Command("can", "say whether somebody may do something", "orchid.commands.rights.can"),
     ),
     "Clients": (
-        Command("kubeconfig", "write a kubeconfig for a workload", "orchid.commands.kubeconfig"),
+        Command(
+            "kubeconfig", "write a kubeconfig for a workload", "orchid.commands.clients.kubeconfig"
+        ),
         Command(
             "credential",
             "hand out a credential that renews by itself",
-            "orchid.commands.credential",
+            "orchid.commands.clients.credential",
         ),
         Command(
-            "completion", "print a script that completes commands", "orchid.commands.completion"
+            "completion",
+            "print a script that completes commands",
+            "orchid.commands.clients.completion",
         ),
     ),
     "Store and record": (
-        Command("backup", "copy the embedded store while it runs", "orchid.commands.backup"),
-        Command("restore", "put a copy back in place", "orchid.commands.restore"),
-        Command("migrate", "move all objects between SQLite and etcd", "orchid.commands.migrate"),
-        Command("rewrite", "seal what is stored with the newest key", "orchid.commands.rewrite"),
-        Command("ledger", "check and prove what was issued and decided", "orchid.commands.ledger"),
+        Command(
+            "backup", "copy the embedded store while it runs", "orchid.commands.records.backup"
+        ),
+        Command("restore", "put a copy back in place", "orchid.commands.records.restore"),
+        Command(
+            "migrate", "move all objects between SQLite and etcd", "orchid.commands.records.migrate"
+        ),
+        Command(
+            "rewrite", "seal what is stored with the newest key", "orchid.commands.records.rewrite"
+        ),
+        Command(
+            "ledger",
+            "check and prove what was issued and decided",
+            "orchid.commands.records.ledger",
+        ),
     ),
 }
 COMMANDS = tuple(command for commands in GROUPS.values() for command in commands)

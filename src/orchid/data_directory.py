@@ -22,11 +22,12 @@ from urllib.parse import urlsplit
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from orchid.credentials import certificates, keys
-from orchid.credentials.authority import Authority
+from orchid.credentials import keys
+from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.expiry import CertificateFile
 from orchid.credentials.files import read_bounded, refuse_exposed, write_private
 from orchid.credentials.refusals import Refusal
+from orchid.credentials.x509 import certificates
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
 from orchid.wire.user import MASTERS

@@ -9,7 +9,7 @@ import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchid.credentials.authority import Authority
+from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.tokens import AccountClaims, Claims, Reference
 from orchid.server.sockets.messages import Peer
 from tests.api.world import ADMIN, BOB, ISSUER, NODE, Api

@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 import orchid
-from orchid.credentials.authority import Authority
-from orchid.credentials.signing_request import parse
+from orchid.credentials.authorities.authority import Authority
+from orchid.credentials.x509.signing_request import parse
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.server.sockets.connection import Connection
 from orchid.server.sockets.listener_state import ConnectionLimits, ListenerState, plain

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchid.credentials.authority import Authority
+from orchid.credentials.authorities.authority import Authority
 from tests.api.world import ALICE, BOB, Answer, Api, api
 from tests.unit.credentials import samples
 

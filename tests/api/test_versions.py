@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchid.credentials.authority import Authority
+from orchid.credentials.authorities.authority import Authority
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
 from orchid.wire.codec.protobuf import message_of, opened, sealed
 from tests.api.world import Api

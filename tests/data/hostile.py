@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, x25519
 
-from orchid.credentials import der, names, pem
 from orchid.credentials.keys import spki
+from orchid.credentials.x509 import der, names, pem
 from tests.unit.credentials.samples import (
     ED25519,
     P256,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from orchid.credentials.authority import Authority
+from orchid.credentials.authorities.authority import Authority
 from tests.e2e.issuing import openssl
 from tests.e2e.serving import Server, running_server
 from tests.e2e.test_commands import Person

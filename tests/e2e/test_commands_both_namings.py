@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchid.credentials.authority import Authority
+from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.files import write_private
 from tests.e2e.person import Person
 from tests.e2e.serving import Server, running_server

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from orchid.credentials.authority import Authority
+from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.files import write_private
 from tests.e2e.serving import running_server
 

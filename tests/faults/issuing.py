@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from cryptography.hazmat.primitives import serialization
 
-from orchid.credentials.issued_facts import IssuedFacts, read_issued
+from orchid.credentials.x509.issued_facts import IssuedFacts, read_issued
 from orchid.store.interface import Span, Store
 from tests.faults.decisions import APPROVED, REQUESTS, SIGNER, STORED_REQUESTS
 from tests.faults.workload import DONE, OPEN, REFUSED, Lost, OverTls, Way

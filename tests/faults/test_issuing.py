@@ -12,7 +12,7 @@ import pytest
 
 from orchid.access.revocations import Revocations
 from orchid.admission.record_issued import RecordIssued
-from orchid.credentials import pem
+from orchid.credentials.x509 import pem
 from orchid.server.sockets.messages import Peer
 from orchid.store.interface import ABSENT, Change
 from orchid.store.memory import MemoryStore

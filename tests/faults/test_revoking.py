@@ -9,7 +9,7 @@ import pytest
 
 from orchid.access.revocations import Revocations
 from orchid.controllers.mark_revoked import MarkRevoked
-from orchid.credentials import pem
+from orchid.credentials.x509 import pem
 from tests.api.world import Api
 from tests.faults import revoking as module
 from tests.faults.issuing import REVOCATIONS, Issuing

@@ -18,9 +18,9 @@ from orchid.access.authorizers import configuration as authorization
 from orchid.access.oidc import configuration as authentication
 from orchid.assembly import encryption
 from orchid.assembly.kinds import stored_kinds
-from orchid.credentials import certificates, pem, signing_request
 from orchid.credentials.refusals import Refusal, TokenRefused
 from orchid.credentials.tokens import KeySet, Verifier
+from orchid.credentials.x509 import certificates, pem, signing_request
 from orchid.engine.patch import json_patch, merge_patch, strategic_merge
 from orchid.engine.verbs import continue_token
 from orchid.expressions.cel import Compiler

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
     encode_dss_signature,
 )
 
-from orchid.credentials import der
-from orchid.credentials.authority import Authority
+from orchid.credentials.authorities.authority import Authority
+from orchid.credentials.x509 import der
 from orchid.server.sockets.messages import Peer
 
 HOUR = datetime.timedelta(hours=1)

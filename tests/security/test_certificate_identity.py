@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from orchid.credentials.certificates import encode
+from orchid.credentials.x509.certificates import encode
 from orchid.server.sockets.messages import Peer
 from orchid.wire.naming import ORCH
 from tests.api.world import Api

@@ -9,11 +9,11 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from orchid.access.issuing import TokenIssuer
 from orchid.controllers.approve_requests import ApproveRequests
-from orchid.credentials import names, pem
-from orchid.credentials.certificates import encode
 from orchid.credentials.refusals import MalformedRequest
+from orchid.credentials.x509 import names, pem
+from orchid.credentials.x509.certificates import encode
+from orchid.issuance.token_issuer import TokenIssuer
 from orchid.server.sockets.messages import Peer
 from orchid.settings.errors import BadSettings
 from orchid.wire.naming import ORCH

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from orchid.credentials.authority import Authority
+from orchid.credentials.authorities.authority import Authority
 from orchid.wire.naming import ORCH
 from tests.api.test_certificate_authorities import AUTHORITIES, body, grant, may
 from tests.api.world import ADMIN, BOB, Answer, Api

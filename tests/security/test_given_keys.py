@@ -12,8 +12,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from orchid.credentials import authority_keys
-from orchid.credentials.authority import Authority
+from orchid.credentials.authorities import authority_keys
+from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.keys import encode_private
 from orchid.credentials.refusals import UnreadableKey, UnsupportedKey
 from tests.unit.controllers.beside import beside

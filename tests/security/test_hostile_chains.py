@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from orchid.credentials import certification_path
-from orchid.credentials.certification_path import MAX_CHAIN, ClientVerifier
 from orchid.credentials.refusals import CertificateRefused
+from orchid.credentials.x509 import certification_path
+from orchid.credentials.x509.certification_path import MAX_CHAIN, ClientVerifier
 from orchid.server.sockets.tls import TlsFiles, intermediates_of
 from tests.security.certified import Certified, other_authority
 

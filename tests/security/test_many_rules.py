@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from orchid.access import rules
 from orchid.access.authorizers import rbac
 from orchid.access.authorizers.rbac import MOST_LISTED
+from orchid.access.policy import rules
 from orchid.kinds.role import PolicyRule
 from tests.api.world import BOB, Api
 from tests.security.threads import threads_of

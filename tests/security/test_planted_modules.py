@@ -18,8 +18,8 @@ import pytest
 
 from orchid import helper_process
 from orchid.assembly import serving
-from orchid.commands import kubeconfig
-from orchid.credentials import rsa_process
+from orchid.commands.clients import kubeconfig
+from orchid.credentials.authorities import rsa_process
 from orchid.expressions.cel import Compiler, ExpressionInput
 from orchid.expressions.isolated import CHEAP, Evaluator
 from orchid.workers.launching import Launcher, discard

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from orchid.credentials import kept_revocations
+from orchid.issuance import kept_revocations
 from tests.e2e.person import Person
 from tests.e2e.serving import Server, running_server
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchid.access.token_lifetimes import NAME, rounded
+from orchid.issuance.token_lifetimes import NAME, rounded
 from orchid.store.memory import MemoryStore
 from orchid.wire.naming import ORCH
 from tests.api.world import Api, api

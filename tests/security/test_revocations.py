@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from orchid.credentials.issuer_chain import spki_of
+from orchid.credentials.authorities.issuer_chain import spki_of
 from orchid.server.sockets.messages import Peer
 from orchid.wire.naming import ORCH
 from orchid.wire.text import timestamp

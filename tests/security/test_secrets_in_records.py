@@ -15,7 +15,7 @@ from orchid import data_directory
 from orchid.access.authenticators.static_token import StaticTokenAuthenticator
 from orchid.assembly import stores
 from orchid.clock import SystemClock
-from orchid.credentials.authority import Authority
+from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.keys import generate
 from orchid.credentials.secret import SecretValue as Hidden
 from orchid.kinds.secret import Secret

@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from orchid.access.authenticators.audiences import shared
-from orchid.access.issuing import TokenIssuer
 from orchid.assembly import access
 from orchid.credentials import keys
 from orchid.credentials.keys import generate
 from orchid.engine.interfaces import Authenticated
+from orchid.issuance.token_issuer import TokenIssuer
 from orchid.kinds.token_review import accepted
 from orchid.server.sockets.messages import Peer
 from orchid.wire.user import UserInfo

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from orchid.credentials.certification_path import ClientVerifier
+from orchid.credentials.x509.certification_path import ClientVerifier
 from orchid.server.sockets.listener import HANDSHAKES_AT_ONCE
 from orchid.server.sockets.tls_channel import TlsChannel
 from tests.api.world import ADMIN

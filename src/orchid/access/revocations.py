@@ -5,9 +5,9 @@ a proof says who somebody was, not that the credential still counts. The index f
 CredentialRevocation (cache_index.py), so it is as new as the feed.
 
 A certificate is found by the fingerprints of its whole chain, in every encoding
-(credentials/verified_chain.py). One is refused, too, if the inventory has its number for another
-certificate of the same issuer. The revocation of a signer applies to certificates on record, and to
-those without a record that the signer may have issued.
+(credentials/x509/verified_chain.py). One is refused, too, if the inventory has its number for
+another certificate of the same issuer. The revocation of a signer applies to certificates on
+record, and to those without a record that the signer may have issued.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,10 +16,10 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from orchid.access.cache_index import CacheIndex
-from orchid.credentials import certificates
-from orchid.credentials.profiles import Profile
+from orchid.credentials.authorities.profiles import Profile
 from orchid.credentials.refusals import CertificateRefused, NotPermitted, Refusal, panics_as
-from orchid.credentials.verified_chain import VerifiedChain, has_issued
+from orchid.credentials.x509 import certificates
+from orchid.credentials.x509.verified_chain import VerifiedChain, has_issued
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import Rejected

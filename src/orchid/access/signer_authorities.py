@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from cryptography import x509
 
 from orchid.access.cache_index import CacheIndex
-from orchid.credentials import certificates
 from orchid.credentials.refusals import Refusal
+from orchid.credentials.x509 import certificates
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.kind_cache import KindCache
 from orchid.kinds.certificate_authority import CertificateAuthority, SecretPlace, secret_place

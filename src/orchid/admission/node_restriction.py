@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from orchid.admission.node_labels import NodeLabels
-from orchid.credentials import signing_request
 from orchid.credentials.refusals import Refusal
+from orchid.credentials.x509 import signing_request
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer
 from orchid.engine.kind import Kind

@@ -20,7 +20,7 @@ from orchid.admission.signer_permission import (
     AuthoritiesOf,
     signer_targets,
 )
-from orchid.credentials.authority import Authority
+from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.refusals import Refusal
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 
 from cryptography import x509
 
-from orchid.credentials import signing_request
-from orchid.credentials.issued_facts import IssuedFacts, read_issued
-from orchid.credentials.issuer_chain import is_issued_by, spki_of
+from orchid.credentials.authorities.issuer_chain import is_issued_by, spki_of
 from orchid.credentials.refusals import Refusal
+from orchid.credentials.x509 import signing_request
+from orchid.credentials.x509.issued_facts import IssuedFacts, read_issued
 from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import AdmissionPolicy, Randomness
 from orchid.engine.kind import Kind

@@ -3,14 +3,14 @@
 Such a certificate could do everything, and no change of policy could stop it before it expires. The
 group is refused in every form that a reader could take for it: in any string type, among several,
 with a NUL at its end, in full-width letters. The signer refuses it once more
-(credentials/profiles.py).
+(credentials/authorities/profiles.py).
 """
 
 from typing import Any
 
-from orchid.credentials import signing_request
-from orchid.credentials.names import reserved_among
 from orchid.credentials.refusals import Refusal
+from orchid.credentials.x509 import signing_request
+from orchid.credentials.x509.names import reserved_among
 from orchid.engine.interfaces import AdmissionPolicy
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request

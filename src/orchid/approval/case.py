@@ -1,9 +1,9 @@
 """A case: one request as policies see it, with who asked and when.
 
 Start with `case_of`. What is judged is the certificate that would be signed
-(credentials/requested_certificate.py): subject, names, usages and key as the signer writes them,
-and the lifetime that it would give. A signer whose rules are not known here is assumed to sign what
-was requested.
+(credentials/x509/requested_certificate.py): subject, names, usages and key as the signer writes
+them, and the lifetime that it would give. A signer whose rules are not known here is assumed to
+sign what was requested.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,16 +14,17 @@ from typing import Any, Final
 
 import msgspec
 
-from orchid.credentials import profiles, signing_request
-from orchid.credentials.names import SUBJECT_LISTS, SUBJECT_PARTS, SUBJECT_TEXTS
-from orchid.credentials.profiles import Profile
+from orchid.credentials.authorities import profiles
+from orchid.credentials.authorities.profiles import Profile
 from orchid.credentials.refusals import NotPermitted
-from orchid.credentials.requested_certificate import (
+from orchid.credentials.x509 import signing_request
+from orchid.credentials.x509.names import SUBJECT_LISTS, SUBJECT_PARTS, SUBJECT_TEXTS
+from orchid.credentials.x509.requested_certificate import (
     RequestedCertificate,
     hidden_parts,
     requested_certificate,
 )
-from orchid.credentials.signing_request import SigningRequest
+from orchid.credentials.x509.signing_request import SigningRequest
 from orchid.expressions.cel import NOW, REQUEST, USER, ExpressionInput
 from orchid.wire.struct import replace
 from orchid.wire.user import UserInfo

@@ -19,8 +19,8 @@ import msgspec
 from orchid.approval.case import NAME_LISTS, REQUEST_SAMPLE, Case
 from orchid.approval.patterns import SEPARATORS, STAR, Patterns
 from orchid.approval.terms import DENY, Allowances, ApprovalPolicySpec, ApprovalRule, Requesters
-from orchid.credentials.names import SUBJECT_LISTS, SUBJECT_TEXTS
-from orchid.credentials.requested_certificate import canonical_usages
+from orchid.credentials.x509.names import SUBJECT_LISTS, SUBJECT_TEXTS
+from orchid.credentials.x509.requested_certificate import canonical_usages
 from orchid.expressions.cel import (
     Compiler,
     Expression,

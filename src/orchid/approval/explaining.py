@@ -2,7 +2,7 @@
 
 Start with `explain`. It judges by the same code as the controller that decides, but asks every
 policy, also those that do not select the request. `Explainer` is what the review and the dry run
-are handed; access/policy_explainer.py is it.
+are handed; issuance/policy_explainer.py is it.
 """
 
 from collections.abc import Iterable

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Annotated, Final
 
-from orchid.credentials import certificates, profiles
-from orchid.credentials.issuer_limits import limits_of
-from orchid.credentials.names import SUBJECT_PARTS
-from orchid.credentials.profiles import ALTERNATIVE_NAMES, MINIMUM_LIFETIME, Profile
+from orchid.credentials.authorities import profiles
+from orchid.credentials.authorities.issuer_limits import limits_of
+from orchid.credentials.authorities.profiles import ALTERNATIVE_NAMES, MINIMUM_LIFETIME, Profile
 from orchid.credentials.refusals import Refusal
-from orchid.credentials.usages import ALL_USAGES
+from orchid.credentials.x509 import certificates
+from orchid.credentials.x509.names import SUBJECT_PARTS
+from orchid.credentials.x509.usages import ALL_USAGES
 from orchid.wire.fields import FieldError, Path, duplicate, invalid, unsupported
 from orchid.wire.options import seconds_of
 from orchid.wire.struct import Wire, at_most, describe, proto, replace

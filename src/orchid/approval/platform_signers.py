@@ -1,7 +1,7 @@
 """The rules of the signers that the platform itself has, by their names in a naming."""
 
-from orchid.credentials import profiles
-from orchid.credentials.profiles import Profile
+from orchid.credentials.authorities import profiles
+from orchid.credentials.authorities.profiles import Profile
 from orchid.wire.naming import Naming
 from orchid.wire.user import MASTERS, NODE_PREFIX, NODES
 

@@ -14,8 +14,8 @@ import msgspec
 from orchid.approval.case import NAME_LISTS, REQUEST_SAMPLE
 from orchid.approval.patterns import STAR, matches_everything
 from orchid.approval.terms import DENY, LEAVE, Allowances, ApprovalPolicySpec
-from orchid.credentials.names import SUBJECT_LISTS, SUBJECT_TEXTS
-from orchid.credentials.usages import ALL_USAGES
+from orchid.credentials.x509.names import SUBJECT_LISTS, SUBJECT_TEXTS
+from orchid.credentials.x509.usages import ALL_USAGES
 from orchid.expressions.cel import Compiler, ExpressionUnusable, LibraryMissing
 from orchid.wire.fields import FieldError, Path, invalid, required, too_long, too_many, unsupported
 from orchid.wire.options import seconds_of

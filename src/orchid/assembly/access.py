@@ -33,14 +33,9 @@ from orchid.access.authenticators.static_token import StaticTokenAuthenticator
 from orchid.access.authenticators.union import UnionAuthenticator, UnionTokenAuthenticator
 from orchid.access.authenticators.webhook_token import WebhookTimes, WebhookTokenAuthenticator
 from orchid.access.authorizers.rbac import RBAC
-from orchid.access.issued_metrics import IssuedCounts
-from orchid.access.issuing import InvalidIssuingSettings, IssuingSettings, TokenIssuer
 from orchid.access.json_endpoint import JsonEndpoint
-from orchid.access.platform_issuers import PlatformIssuers
-from orchid.access.policy_explainer import PolicyExplainer
 from orchid.access.revocations import Revocations
 from orchid.access.signer_authorities import SignerAuthorities
-from orchid.access.token_lifetimes import TokenLifetimes
 from orchid.admission.authority_dependents import AuthorityDependents
 from orchid.admission.bound_object import BoundObject
 from orchid.admission.four_eyes import FourEyes
@@ -65,18 +60,23 @@ from orchid.assembly.encryption import is_unsealed
 from orchid.clock import Clock
 from orchid.controllers.runtime.context import signer_terms
 from orchid.credentials import keys as key_files
-from orchid.credentials.certification_path import ClientVerifier
+from orchid.credentials.authorities.issuer_chain import subject_key_id
 from orchid.credentials.files import Reloading
-from orchid.credentials.issuer_chain import subject_key_id
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import KeySet, TokenSigner
-from orchid.credentials.verified_chain import key_fingerprint
+from orchid.credentials.x509.certification_path import ClientVerifier
+from orchid.credentials.x509.verified_chain import key_fingerprint
 from orchid.data_directory import DataDirectory
 from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
 from orchid.engine.interfaces import AdmissionPolicy, Authenticator, Randomness, TokenAuthenticator
 from orchid.engine.internal_writes import InternalObjects
 from orchid.engine.offload import Offload
+from orchid.issuance.issued_metrics import IssuedCounts
+from orchid.issuance.platform_issuers import PlatformIssuers
+from orchid.issuance.policy_explainer import PolicyExplainer
+from orchid.issuance.token_issuer import InvalidIssuingSettings, IssuingSettings, TokenIssuer
+from orchid.issuance.token_lifetimes import TokenLifetimes
 from orchid.kinds import namespace
 from orchid.kinds.certificate_authority import CertificateAuthority, profile
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest

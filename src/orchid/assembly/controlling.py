@@ -13,18 +13,18 @@ from datetime import timedelta
 from pathlib import Path
 
 from orchid.access.authenticators.in_process import InProcessCallers
-from orchid.access.bootstrap_policy import LEADER_ELECTION, ControllerRights
+from orchid.access.policy.bootstrap import LEADER_ELECTION, ControllerRights
 from orchid.approval.platform_signers import platform_profiles
 from orchid.client.client import Client
 from orchid.clock import Clock
 from orchid.controllers.running import CONTROLLERS, EVENTS, LEADER
 from orchid.controllers.runtime.context import ControllerContext, Signer, list_url
-from orchid.credentials import certificates, pem
 from orchid.credentials import keys as key_files
-from orchid.credentials.authority import Authority
+from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.files import Reloading, read_bounded
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import TokenSigner
+from orchid.credentials.x509 import certificates, pem
 from orchid.data_directory import DataDirectory
 from orchid.engine.catalog import Catalog
 from orchid.server.sockets.in_process import InProcessTransport

@@ -4,12 +4,12 @@ import dataclasses
 from typing import Any
 
 from orchid.access.authorizers.union import Union
-from orchid.access.issuance_metrics import IssuanceMetrics
-from orchid.access.issuing import TokenIssuer
 from orchid.approval.explaining import Explainer
 from orchid.engine.interfaces import TokenAuthenticator
 from orchid.engine.kind import Endpoint, Kind
 from orchid.engine.offload import Offload
+from orchid.issuance.issuance_metrics import IssuanceMetrics
+from orchid.issuance.token_issuer import TokenIssuer
 from orchid.kinds import (
     approval_policy,
     approval_review,

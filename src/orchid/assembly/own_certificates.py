@@ -13,12 +13,12 @@ import re
 from datetime import datetime
 
 from orchid.clock import Clock
-from orchid.credentials import certificates
-from orchid.credentials.authority import BACKDATE
+from orchid.credentials.authorities.authority import BACKDATE
 from orchid.credentials.files import read_bounded
-from orchid.credentials.issued_facts import IssuedFacts, read_issued
 from orchid.credentials.refusals import Refusal
-from orchid.credentials.verified_chain import has_issued
+from orchid.credentials.x509 import certificates
+from orchid.credentials.x509.issued_facts import IssuedFacts, read_issued
+from orchid.credentials.x509.verified_chain import has_issued
 from orchid.data_directory import DataDirectory
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.objects import stored_form

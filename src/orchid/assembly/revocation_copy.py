@@ -1,6 +1,6 @@
 """A copy of all revocations in a file, so that an old backup makes no revoked credential valid.
 
-Each change is appended as a line (credentials/kept_revocations.py). When a server starts on a
+Each change is appended as a line (issuance/kept_revocations.py). When a server starts on a
 restored database, it stores every revocation of the file that the database lacks, unless it has
 expired, together with an entry of the ledger, which the restore has rolled back too. A hold that
 was lifted right before a crash may still be in the file: what the database itself has deleted, by
@@ -17,10 +17,10 @@ from pathlib import Path
 import msgspec
 
 from orchid.clock import Clock
-from orchid.credentials import kept_revocations
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import ObjectChange
 from orchid.engine.cache.objects import stored_form
+from orchid.issuance import kept_revocations
 from orchid.kinds.credential_revocation import CredentialRevocation, restored
 from orchid.ledger import places
 from orchid.settings.checking import Settings

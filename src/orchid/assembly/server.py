@@ -8,12 +8,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from orchid.access.authority_metrics import AuthorityEnds
-from orchid.access.bootstrap_policy import bootstrap_policy
-from orchid.access.impersonation import Impersonation
-from orchid.access.issuance_metrics import IssuanceMetrics
-from orchid.access.reconcile_policy import reconcile
-from orchid.access.revocation_lists import RevocationLists
+from orchid.access.impersonation.impersonation import Impersonation
+from orchid.access.policy.bootstrap import bootstrap_policy
+from orchid.access.policy.reconcile import reconcile
 from orchid.assembly import controlling, memory
 from orchid.assembly.access import Access, told_as_settings
 from orchid.assembly.encryption import encrypted
@@ -26,7 +23,6 @@ from orchid.clock import SystemClock
 from orchid.controllers.label_token_secrets import LabelTokenSecrets
 from orchid.controllers.report_applied import ReportApplied
 from orchid.controllers.running import UnknownController, chosen, run_controllers
-from orchid.credentials.kept_revocations import FileTooLarge
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.tokens import KeySet
 from orchid.data_directory import DataDirectory, certificate_files
@@ -37,6 +33,10 @@ from orchid.engine.interfaces import SystemRandomness
 from orchid.engine.internal_writes import InternalObjects
 from orchid.engine.offload import Offload
 from orchid.engine.verbs.all_verbs import Verbs
+from orchid.issuance.authority_metrics import AuthorityEnds
+from orchid.issuance.issuance_metrics import IssuanceMetrics
+from orchid.issuance.kept_revocations import FileTooLarge
+from orchid.issuance.revocation_lists import RevocationLists
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.namespace import Namespace
 from orchid.ledger import standing

@@ -42,9 +42,9 @@ from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import WARNING, EventRecorder
 from orchid.controllers.runtime.loop import Controller, Start, TryAgain
 from orchid.controllers.slow_requests import SlowRequests
-from orchid.credentials import signing_request
-from orchid.credentials.profiles import Profile, recognise_node_client
+from orchid.credentials.authorities.profiles import Profile, recognise_node_client
 from orchid.credentials.refusals import Refusal
+from orchid.credentials.x509 import signing_request
 from orchid.expressions.isolated import Evaluator
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.role import READ, may_record_events, rule

@@ -11,8 +11,8 @@ from orchid.client.client import Client, ListSelection
 from orchid.clock import Clock
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Sweeper
-from orchid.credentials import certificates
 from orchid.credentials.refusals import Refusal
+from orchid.credentials.x509 import certificates
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.role import READ, rule
 from orchid.wire.errors import NotFound

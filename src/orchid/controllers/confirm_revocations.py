@@ -16,7 +16,7 @@ from orchid.controllers.runtime.context import ControllerContext
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.loop import Controller, Key, Running, Trigger
-from orchid.credentials.revocation_list import UNSPECIFIED
+from orchid.credentials.x509.revocation_list import UNSPECIFIED
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.credential_revocation import (

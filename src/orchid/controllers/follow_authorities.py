@@ -17,7 +17,7 @@ from orchid.approval.case import SignerTerms
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.controllers.runtime.context import Signer, list_url
 from orchid.controllers.runtime.loop import TryAgain
-from orchid.credentials.authority import Authority
+from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.refusals import AuthorityUnusable
 from orchid.kinds.certificate_authority import (
     CertificateAuthority,

@@ -35,10 +35,10 @@ from orchid.controllers.runtime.context import ControllerContext
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import NORMAL, WARNING, EventRecorder
 from orchid.controllers.runtime.loop import Controller, Key, Trigger, TryAgain
-from orchid.credentials import certificates
-from orchid.credentials.authority import Authority
-from orchid.credentials.issuer_chain import may_sign_lists, refuse_out_of_time
+from orchid.credentials.authorities.authority import Authority
+from orchid.credentials.authorities.issuer_chain import may_sign_lists, refuse_out_of_time
 from orchid.credentials.refusals import AuthorityUnusable, Refusal
+from orchid.credentials.x509 import certificates
 from orchid.kinds.certificate_authority import (
     EXPIRING,
     SIGNS_LISTS,

@@ -2,7 +2,7 @@
 
 Reads   credentialrevocations; issuedcertificates (`spec` only) of signers that were revoked as a
         whole; certificateauthorities that are Ready, and their keys
-Writes  ConfigMaps in the system namespace that hold the lists (credentials/stored_list.py)
+Writes  ConfigMaps in the system namespace that hold the lists (issuance/stored_list.py)
 Never   reads issuedcertificates/status; lists a certificate of an authority that is not ours
 
 A list has all revoked certificates that its key signed, for whichever signer: two authorities with
@@ -36,10 +36,10 @@ from orchid.controllers.runtime.context import ControllerContext, Signer
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.loop import Running, Start, TryAgain, Worker
-from orchid.credentials import stored_list
-from orchid.credentials.authority import Authority
+from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.refusals import NotPermittedToSign, Refusal
-from orchid.credentials.revocation_list import UNSPECIFIED, Edition, RevokedCertificates
+from orchid.credentials.x509.revocation_list import UNSPECIFIED, Edition, RevokedCertificates
+from orchid.issuance import stored_list
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.credential_revocation import CredentialRevocation
 from orchid.kinds.issued_certificate import IssuedCertificate

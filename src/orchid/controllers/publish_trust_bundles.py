@@ -19,9 +19,9 @@ from orchid.controllers.runtime.context import ControllerContext, Signer
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.loop import Controller, Running
-from orchid.credentials import certificates, pem
-from orchid.credentials.authority import Authority
+from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.refusals import Refusal
+from orchid.credentials.x509 import certificates, pem
 from orchid.kinds.cluster_trust_bundle import (
     ClusterTrustBundle,
     ClusterTrustBundleSpec,

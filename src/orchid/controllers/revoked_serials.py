@@ -11,7 +11,11 @@ from datetime import datetime
 
 import msgspec
 
-from orchid.credentials.revocation_list import LISTED_AFTER_END, UNSPECIFIED, RevokedCertificates
+from orchid.credentials.x509.revocation_list import (
+    LISTED_AFTER_END,
+    UNSPECIFIED,
+    RevokedCertificates,
+)
 from orchid.kinds.credential_revocation import HOLD, CredentialRevocation, gravity_of
 
 

@@ -5,12 +5,12 @@ Reads   certificatesigningrequests that are approved and have no outcome yet;
 Writes  /status: the certificate, or a Failed condition that says why not
 Never   approves (approve_requests.py) or deletes (clean_requests.py)
 
-Each platform signer has rules of its own (credentials/profiles.py) and may have an authority of its
-own, which is followed as its files change. Any other signer is ours if a CertificateAuthority
-stands for it; that one signs while it is Ready, with the certificate that its status shows. While
-an authority cannot sign, its requests wait, and an event says why. A request that breaks a rule
-ends as Failed. One that cannot be read although it is stored is tried again, ever more rarely: a
-later release may read it, and nobody has refused it.
+Each platform signer has rules of its own (credentials/authorities/profiles.py) and may have an
+authority of its own, which is followed as its files change. Any other signer is ours if a
+CertificateAuthority stands for it; that one signs while it is Ready, with the certificate that its
+status shows. While an authority cannot sign, its requests wait, and an event says why. A request
+that breaks a rule ends as Failed. One that cannot be read although it is stored is tried again,
+ever more rarely: a later release may read it, and nobody has refused it.
 """
 
 import asyncio
@@ -24,9 +24,9 @@ from orchid.controllers.runtime.context import ControllerContext, Signer
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import WARNING, EventRecorder
 from orchid.controllers.runtime.loop import Controller, Key, Running, Start
-from orchid.credentials import signing_request
-from orchid.credentials.issuer_chain import refuse_out_of_time
+from orchid.credentials.authorities.issuer_chain import refuse_out_of_time
 from orchid.credentials.refusals import NotPermitted, SigningFailed
+from orchid.credentials.x509 import signing_request
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.role import READ, may_record_events, rule

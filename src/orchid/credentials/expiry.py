@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from orchid.credentials import certificates
 from orchid.credentials.files import read_bounded
+from orchid.credentials.x509 import certificates
 
 
 class CertificateFile(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, mldsa, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
-from orchid.credentials import files, pem
+from orchid.credentials import files
 from orchid.credentials.refusals import (
     BadSignature,
     Refusal,
@@ -28,6 +28,7 @@ from orchid.credentials.refusals import (
     panics_as,
 )
 from orchid.credentials.secret import SecretValue
+from orchid.credentials.x509 import pem
 
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey

@@ -16,7 +16,7 @@ from orchid.approval.explaining import Explainer, PolicyAnswer, RequestedTerms
 from orchid.approval.term_errors import term_errors
 from orchid.approval.terms import ApprovalPolicySpec
 from orchid.credentials.refusals import Refusal
-from orchid.credentials.usages import ALL_USAGES
+from orchid.credentials.x509.usages import ALL_USAGES
 from orchid.engine.kind import Kind, Scope
 from orchid.engine.offload import ALWAYS, Offload
 from orchid.engine.request import Request

@@ -25,15 +25,15 @@ from orchid.approval.issuing_terms import (
     profile_of,
     with_default_terms,
 )
-from orchid.credentials import certificates
-from orchid.credentials.authority_keys import ALGORITHMS, ECDSA_P256
-from orchid.credentials.names import (
+from orchid.credentials.authorities.authority_keys import ALGORITHMS, ECDSA_P256
+from orchid.credentials.authorities.profiles import Profile
+from orchid.credentials.refusals import Refusal
+from orchid.credentials.x509 import certificates
+from orchid.credentials.x509.names import (
     DistinguishedName,
     has_control_characters,
     subject,
 )
-from orchid.credentials.profiles import Profile
-from orchid.credentials.refusals import Refusal
 from orchid.engine.kind import Column, Endpoint, Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy

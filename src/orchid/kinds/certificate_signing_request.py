@@ -11,9 +11,9 @@ Three endpoints write to it, each with rules of its own:
                          └------Failed--------> failed
 
 Who asked is written down by the server, and who approved is noted where no client sees it, for the
-inventory (admission/record_issued.py). A decision or an outcome, once there, stays. Who may
-decide and sign is an admission question: see admission/signer_permission.py. Whether a signer
-permits what is asked for is the signer's: see credentials/profiles.py. What may be done to
+inventory (admission/record_issued.py). A decision or an outcome, once there, stays. Who may decide
+and sign is an admission question: see admission/signer_permission.py. Whether a signer permits what
+is asked for is the signer's: see credentials/authorities/profiles.py. What may be done to
 conditions is in wire/request_conditions.py.
 """
 
@@ -25,9 +25,9 @@ from msgspec import Meta, field
 
 from orchid.approval.compiled import ACCOUNT_PREFIX
 from orchid.approval.deciding import APPROVING_ACCOUNT, approving_policy
-from orchid.credentials import certificates, signing_request
 from orchid.credentials.refusals import Refusal
-from orchid.credentials.usages import ALL_USAGES
+from orchid.credentials.x509 import certificates, signing_request
+from orchid.credentials.x509.usages import ALL_USAGES
 from orchid.engine.kind import Column, Endpoint, Kind, Note, Scope
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy

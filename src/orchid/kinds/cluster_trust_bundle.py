@@ -2,7 +2,7 @@
 
 Start with `Rules`. A signer's bundles carry its name in their own, so that none can pose as
 another's, and belong to it for ever. What a bundle may hold is judged by
-credentials/trust_anchors.py; who may write a signer's bundle is an admission question: see
+credentials/x509/trust_anchors.py; who may write a signer's bundle is an admission question: see
 admission/signer_permission.py.
 """
 
@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 from msgspec import field
 
-from orchid.credentials import trust_anchors
+from orchid.credentials.x509 import trust_anchors
 from orchid.engine.kind import Column, Kind, Scope
 from orchid.engine.strategy import Strategy
 from orchid.engine.tables import NAME as NAME_COLUMN

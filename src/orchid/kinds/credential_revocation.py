@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import field
 
-from orchid.credentials.revocation_list import LISTED_AFTER_END, REASONS, UNSPECIFIED
+from orchid.credentials.x509.revocation_list import LISTED_AFTER_END, REASONS, UNSPECIFIED
 from orchid.engine.kind import Column, Endpoint, Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy

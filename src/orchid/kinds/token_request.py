@@ -1,9 +1,9 @@
 """TokenRequest: asks for a token of a service account, under the account as `.../token`.
 
 Start with `RequestToken.create`, which holds the order of the checks: first failure wins. What is
-bound, claimed and signed is the issuer's work (access/issuing.py), handed in as `Issuer`. Nothing
-is stored: a token lives until it expires or the object it is bound to goes. The token itself stands
-in the answer and nowhere else: not in an error, a warning or the audit record.
+bound, claimed and signed is the issuer's work (issuance/token_issuer.py), handed in as `Issuer`.
+Nothing is stored: a token lives until it expires or the object it is bound to goes. The token
+itself stands in the answer and nowhere else: not in an error, a warning or the audit record.
 """
 
 from collections.abc import Iterator

@@ -10,7 +10,7 @@ ApiError as its Status, anything unforeseen as a bare 500 with the story in the 
 import asyncio
 import logging
 
-from orchid.access.impersonation import Impersonation
+from orchid.access.impersonation.impersonation import Impersonation
 from orchid.clock import Clock
 from orchid.credentials.refusals import is_panic
 from orchid.engine.interfaces import Authenticator, Authorizer, Rejected

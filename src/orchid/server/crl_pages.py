@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from orchid.credentials import pem
+from orchid.credentials.x509 import pem
 from orchid.server.conditional import is_current
 from orchid.server.exchange import Exchange
 from orchid.server.respond import head

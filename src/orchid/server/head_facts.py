@@ -7,7 +7,7 @@ belong here: that is judged in every request (access/authenticators/union.py).
 
 from collections.abc import Mapping
 
-from orchid.access.impersonation import is_asked_for
+from orchid.access.impersonation.impersonation import is_asked_for
 from orchid.server.negotiate import JSON, LONGEST_ACCEPT, Form, media_type_of, wants_pretty
 from orchid.server.sockets.messages import HttpRequest
 from orchid.wire.options import default_manager

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from orchid.access.impersonation import Impersonation, is_asked_for
+from orchid.access.impersonation.impersonation import Impersonation, is_asked_for
 from orchid.engine.cache.kind_cache import KindCache, ObjectChange
 from orchid.engine.interfaces import Authenticator, Authorizer, Rejected
 from orchid.engine.request import Target

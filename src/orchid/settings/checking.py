@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from orchid.credentials.revocation_list import LISTED_AFTER_END
+from orchid.credentials.x509.revocation_list import LISTED_AFTER_END
 from orchid.settings.errors import BadSettings
 from orchid.settings.given import Given
 from orchid.wire.errors import BadRequest

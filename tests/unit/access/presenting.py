@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
-from orchid.credentials.certification_path import ClientVerifier
+from orchid.credentials.x509.certification_path import ClientVerifier
 from orchid.engine.interfaces import Authenticated, Rejected
 from orchid.server.sockets.messages import HttpRequest, Peer
 from orchid.wire.user import UserInfo

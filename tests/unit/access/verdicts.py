@@ -26,10 +26,10 @@ from orchid.access.authenticators.union import UnionAuthenticator, UnionTokenAut
 from orchid.access.oidc.authenticator import OidcAuthenticator
 from orchid.access.oidc.configuration import ClaimMapping, IssuerSettings
 from orchid.access.revocations import Revocations
-from orchid.credentials.certificates import encode
-from orchid.credentials.certification_path import ClientVerifier
 from orchid.credentials.keys import generate
 from orchid.credentials.tokens import AccountClaims, Claims, KeySet, Reference, TokenSigner
+from orchid.credentials.x509.certificates import encode
+from orchid.credentials.x509.certification_path import ClientVerifier
 from orchid.engine.interfaces import Authenticated, Rejected
 from orchid.kinds import credential_revocation, issued_certificate, node, secret
 from orchid.kinds import service_account as accounts

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orchid.admission.node_restriction import NodeRestriction
-from orchid.credentials import pem
+from orchid.credentials.x509 import pem
 from orchid.engine.request import Target
 from orchid.kinds.certificate_signing_request import (
     CertificateSigningRequest,

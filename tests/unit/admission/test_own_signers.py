@@ -8,7 +8,7 @@ import pytest
 
 from orchid.access.signer_authorities import SignerAuthorities
 from orchid.admission.own_signers import OwnSigners
-from orchid.credentials.authority import Authority
+from orchid.credentials.authorities.authority import Authority
 from orchid.engine.request import Target
 from orchid.kinds import certificate_authority
 from orchid.kinds.certificate_authority import (

@@ -20,8 +20,8 @@ from cryptography import x509
 from orchid.approval.case import REQUEST_SAMPLE
 from orchid.approval.compiled import JudgedPolicy
 from orchid.approval.deciding import Outcome, decide
-from orchid.credentials import names
-from orchid.credentials.usages import ALL_USAGES
+from orchid.credentials.x509 import names
+from orchid.credentials.x509.usages import ALL_USAGES
 from orchid.expressions.isolated import Evaluator
 from orchid.wire.user import UserInfo
 from tests.unit.approval.cases import case, policy

@@ -6,8 +6,8 @@ signer that copies the request's own bytes would issue something else.
 
 import pytest
 
-from orchid.credentials import der, names
 from orchid.credentials.refusals import MalformedRequest
+from orchid.credentials.x509 import der, names
 from tests.unit.approval.cases import case, judged
 from tests.unit.credentials.samples import (
     STRING_TYPES,

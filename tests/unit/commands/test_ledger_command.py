@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchid import cli
-from orchid.commands.ledger_logs import DirectoryLog
+from orchid.commands.records.ledger_logs import DirectoryLog
 from orchid.ledger import places
 from orchid.ledger.entries import CERTIFICATE_ISSUED, Fact
 from orchid.ledger.reading import StoredLog

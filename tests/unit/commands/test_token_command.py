@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchid.cli import main
-from orchid.commands import token
+from orchid.commands.accounts import token
 from orchid.commands.terminal.output import Complaint
 
 

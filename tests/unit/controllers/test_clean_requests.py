@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orchid.controllers.clean_requests import CleanRequests, is_over
-from orchid.credentials.authority import Authority
+from orchid.credentials.authorities.authority import Authority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
 from orchid.kinds.certificate_signing_request import CertificateSigningRequestStatus as Status
 from orchid.wire.meta import ObjectMeta

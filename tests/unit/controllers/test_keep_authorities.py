@@ -17,8 +17,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from orchid.client.client import ListSelection
 from orchid.controllers.keep_authorities import KeepAuthorities
-from orchid.credentials.authority import Authority
-from orchid.credentials.authority_keys import ALGORITHMS, algorithm_name
+from orchid.credentials.authorities.authority import Authority
+from orchid.credentials.authorities.authority_keys import ALGORITHMS, algorithm_name
 from orchid.kinds.certificate_authority import EXPIRING, CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle

@@ -13,8 +13,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
 from orchid.client.client import ListSelection
-from orchid.credentials import stored_list
-from orchid.credentials.authority import Authority
+from orchid.credentials.authorities.authority import Authority
+from orchid.issuance import stored_list
 from orchid.kinds.certificate_authority import SIGNS_LISTS, CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
 from orchid.kinds.config_map import ConfigMap

@@ -15,7 +15,7 @@ from orchid.client.client import ListSelection
 from orchid.controllers.confirm_revocations import ConfirmRevocations
 from orchid.controllers.mark_revoked import MarkRevoked
 from orchid.controllers.report_applied import LASTS, ReportApplied, applied_annotation, server_label
-from orchid.credentials.certification_path import ClientVerifier
+from orchid.credentials.x509.certification_path import ClientVerifier
 from orchid.kinds.credential_revocation import (
     CredentialRevocation,
     CredentialRevocationSpec,

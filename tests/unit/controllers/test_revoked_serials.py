@@ -12,8 +12,8 @@ from orchid.controllers.revoked_serials import (
     group_of,
     named_certificate,
 )
-from orchid.credentials.authority import Authority
-from orchid.credentials.revocation_list import Edition, RevokedCertificates
+from orchid.credentials.authorities.authority import Authority
+from orchid.credentials.x509.revocation_list import Edition, RevokedCertificates
 from orchid.kinds.credential_revocation import (
     CredentialRevocation,
     CredentialRevocationSpec,

@@ -10,7 +10,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from orchid.client.client import ListSelection, WatchedChange
 from orchid.controllers.sign_requests import SignRequests
-from orchid.credentials.authority import Authority
+from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.files import LOOK_EVERY_SECONDS
 from orchid.credentials.refusals import MalformedRequest
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request

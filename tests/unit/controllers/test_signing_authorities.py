@@ -13,7 +13,7 @@ from cryptography import x509
 
 from orchid.client.client import ListSelection
 from orchid.controllers.sign_requests import SignRequests
-from orchid.credentials.authority import Authority
+from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.files import LOOK_EVERY_SECONDS
 from orchid.credentials.refusals import AuthorityExpired
 from orchid.kinds.certificate_signing_request import (

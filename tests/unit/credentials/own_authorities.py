@@ -6,8 +6,8 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import mldsa
 
-from orchid.credentials.authority import Authority
-from orchid.credentials.authority_keys import ALGORITHMS
+from orchid.credentials.authorities.authority import Authority
+from orchid.credentials.authorities.authority_keys import ALGORITHMS
 from tests.unit.credentials.samples import NOW
 
 ML_DSA = "ML-DSA-65"

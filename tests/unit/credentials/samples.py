@@ -14,9 +14,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 from cryptography.x509.oid import NameOID
 
-from orchid.credentials import der, names, pem, profiles, signing_request
-from orchid.credentials.authority import Authority
+from orchid.credentials.authorities import profiles
+from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.keys import spki
+from orchid.credentials.x509 import der, names, pem, signing_request
 
 DATA = Path(__file__).parents[2] / "data"
 NOW = datetime.datetime(2026, 3, 1, 12, 0, 0, tzinfo=datetime.UTC)

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchid.credentials import files, keys, pem, refusals
+from orchid.credentials import files, keys, refusals
 from orchid.credentials.refusals import (
     BadSignature,
     ExposedKeyFile,
@@ -19,6 +19,7 @@ from orchid.credentials.refusals import (
     UnsupportedKey,
 )
 from orchid.credentials.secret import SecretValue
+from orchid.credentials.x509 import pem
 from tests.unit.credentials.samples import DATA
 
 KEYS = DATA / "keys"

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from orchid.credentials import certificates
-from orchid.credentials.certification_path import ClientVerifier
 from orchid.credentials.refusals import Refusal
+from orchid.credentials.x509 import certificates
+from orchid.credentials.x509.certification_path import ClientVerifier
 from tests.unit.credentials.samples import DATA
 
 FILE = DATA / "x509-limbo" / "client-cases.json.xz"

@@ -7,9 +7,9 @@ import pytest
 from cryptography import x509
 
 from orchid.approval.issuing_terms import IssuingTerms, profile_of, with_default_terms
-from orchid.credentials import certificates, signing_request, usages
-from orchid.credentials.authority import Authority
-from orchid.credentials.profiles import Profile
+from orchid.credentials.authorities.authority import Authority
+from orchid.credentials.authorities.profiles import Profile
+from orchid.credentials.x509 import certificates, signing_request, usages
 from tests.linting import findings, unexplained
 from tests.unit.credentials import samples
 from tests.unit.credentials.samples import DAY, NOW, request

@@ -10,17 +10,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, mldsa
 
-from orchid.credentials import (
-    certificates,
-    der,
-    issued_facts,
-    names,
-    profiles,
-    signing_request,
-)
+from orchid.credentials.authorities import profiles
 from orchid.credentials.keys import encode_private, spki
 from orchid.credentials.refusals import MalformedRequest, NotPermitted, UnsoundCertificate
-from orchid.credentials.signing_request import SigningRequest
+from orchid.credentials.x509 import certificates, der, issued_facts, names, signing_request
+from orchid.credentials.x509.signing_request import SigningRequest
 from tests.unit.credentials import samples
 from tests.unit.credentials.own_authorities import ML_DSA, is_ml_dsa_signature, own
 from tests.unit.credentials.samples import DAY, HOUR, NOW, name, raw_request, request, utf8

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from orchid.approval.issuing_terms import KEYS, NAMES, USAGES
-from orchid.credentials import signing_request
-from orchid.credentials.authority import Authority
-from orchid.credentials.authority_keys import ALGORITHMS
+from orchid.credentials.authorities.authority import Authority
+from orchid.credentials.authorities.authority_keys import ALGORITHMS
 from orchid.credentials.refusals import NotPermitted
+from orchid.credentials.x509 import signing_request
 from orchid.kinds.certificate_authority import (
     CertificateAuthority,
     certificate_changes,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchid.credentials import pem, signing_request
-from orchid.credentials.usages import ALL_USAGES
+from orchid.credentials.x509 import pem, signing_request
+from orchid.credentials.x509.usages import ALL_USAGES
 from orchid.engine.endpoint_fields import blank_unwritten, keep_unwritten, resets
 from orchid.engine.kind import Endpoint
 from orchid.engine.patch import strategic_merge

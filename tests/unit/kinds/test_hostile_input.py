@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchid.credentials import certificates, signing_request, trust_anchors
+from orchid.credentials.x509 import certificates, signing_request, trust_anchors
 from orchid.kinds import certificate_signing_request as requests
 from orchid.kinds import cluster_trust_bundle as bundles
 from orchid.wire.fields import FieldError

@@ -7,9 +7,9 @@ the proof ends with the first certificate of the chain, and after a few minutes.
 too, for seconds: judging a long chain takes milliseconds, and a caller may ask on.
 
 Revocations (access/revocations.py) of every certificate in the chain are looked up in every
-request, after the proof, by what the holder cannot change (credentials/verified_chain.py). That is
-as fresh as a read: no server accepts what was revoked before it was asked. Health pages alone must
-answer also while the store does not; they go by what has arrived here.
+request, after the proof, by what the holder cannot change (credentials/x509/verified_chain.py).
+That is as fresh as a read: no server accepts what was revoked before it was asked. Health pages
+alone must answer also while the store does not; they go by what has arrived here.
 """
 
 from collections.abc import Callable
@@ -21,10 +21,10 @@ from orchid.access.authenticators.audiences import with_group
 from orchid.access.cross_site import refuse_cross_site
 from orchid.access.revocations import Revocations
 from orchid.clock import Clock
-from orchid.credentials.certificates import Identity, identify
-from orchid.credentials.certification_path import ClientVerifier
 from orchid.credentials.refusals import Refusal
-from orchid.credentials.verified_chain import VerifiedChain
+from orchid.credentials.x509.certificates import Identity, identify
+from orchid.credentials.x509.certification_path import ClientVerifier
+from orchid.credentials.x509.verified_chain import VerifiedChain
 from orchid.engine.interfaces import Authenticated, Presented, PresentedPeer, Rejected
 from orchid.engine.request import HEALTH_PAGES, OwnCertificate
 from orchid.wire.naming import Naming

@@ -16,8 +16,8 @@ import msgspec
 from orchid.access.authenticators.client_certificate import CertificateProof
 from orchid.access.revocations import Revocations
 from orchid.clock import Clock
-from orchid.credentials.certification_path import ClientVerifier
-from orchid.credentials.issuer_chain import spki_of
+from orchid.credentials.authorities.issuer_chain import spki_of
+from orchid.credentials.x509.certification_path import ClientVerifier
 from orchid.engine.interfaces import Authenticated, Presented, Rejected
 from orchid.wire.naming import Naming
 from orchid.wire.text import header_text

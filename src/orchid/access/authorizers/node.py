@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
-from orchid.access.bootstrap_policy import node_rules
 from orchid.access.cache_index import CacheIndex
-from orchid.access.rules import allows_name, allows_resource
+from orchid.access.policy.bootstrap import node_rules
+from orchid.access.policy.rules import allows_name, allows_resource
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache

@@ -26,7 +26,7 @@ import msgspec
 
 from orchid.access.cache_index import CacheIndex
 from orchid.access.denial import joined
-from orchid.access.rules import (
+from orchid.access.policy.rules import (
     allows_path,
     allows_resource,
     count_of_parts,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from orchid.access.extra_keys import key_errors
+from orchid.access.impersonation.extra_keys import key_errors
 from orchid.expressions.cel import CLAIMS, Compiler, Expression, ExpressionUnusable, LibraryMissing
 from orchid.wire.fields import FieldError, Path, duplicate, invalid, required
 from orchid.wire.naming import Naming

@@ -26,7 +26,7 @@ from orchid.commands.diagnosis.findings import (
 )
 from orchid.commands.terminal import times
 from orchid.credentials import keys
-from orchid.credentials.authority import Authority
+from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.files import read_private, refuse_exposed
 from orchid.credentials.refusals import Refusal
 from orchid.data_directory import certificate_files

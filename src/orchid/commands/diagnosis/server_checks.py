@@ -16,10 +16,11 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
-from orchid.access.bootstrap_policy import bootstrap_policy
+from orchid.access.policy.bootstrap import bootstrap_policy
 from orchid.assembly.controlling import controller_rights
-from orchid.commands import status, whoami
+from orchid.commands.accounts import whoami
 from orchid.commands.diagnosis.findings import Check, Finding, Installation, good, note, wrong
+from orchid.commands.server import status
 from orchid.commands.terminal import kubeconfig_file, times
 from orchid.commands.terminal.connection import CommandRefused, ServerConnection, path
 from orchid.commands.terminal.kubeconfig_file import FoundKubeconfig

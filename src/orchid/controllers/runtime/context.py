@@ -8,8 +8,8 @@ import msgspec
 from orchid.approval.case import SignerTerms, TermsOf
 from orchid.approval.platform_signers import platform_profiles
 from orchid.clock import Clock
-from orchid.credentials.authority import Authority
-from orchid.credentials.profiles import Profile
+from orchid.credentials.authorities.authority import Authority
+from orchid.credentials.authorities.profiles import Profile
 from orchid.credentials.tokens import TokenSigner
 from orchid.wire.naming import Naming
 

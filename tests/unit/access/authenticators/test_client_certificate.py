@@ -10,9 +10,9 @@ from orchid.access.authenticators.client_certificate import (
     REFUSE_FOR,
     ClientCertificateAuthenticator,
 )
-from orchid.credentials.certificates import credential_id
-from orchid.credentials.certification_path import ClientVerifier
-from orchid.credentials.verified_chain import VerifiedChain
+from orchid.credentials.x509.certificates import credential_id
+from orchid.credentials.x509.certification_path import ClientVerifier
+from orchid.credentials.x509.verified_chain import VerifiedChain
 from orchid.engine.interfaces import Rejected
 from orchid.server.sockets.messages import Peer
 from orchid.wire.naming import ORCH

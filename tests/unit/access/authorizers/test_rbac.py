@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from orchid.access.authorizers import rbac as rbac_module
 from orchid.access.authorizers.rbac import RBAC
-from orchid.access.rules import allows_name, allows_path, allows_resource
+from orchid.access.policy.rules import allows_name, allows_path, allows_resource
 from orchid.engine.interfaces import Verdict
 from orchid.engine.offload import ALWAYS
 from orchid.engine.request import Target

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from orchid.access.impersonation import Impersonated
+from orchid.access.impersonation.impersonation import Impersonated
 from orchid.engine.interfaces import Authenticated, Decision, Presented, Rejected, Verdict
 from orchid.engine.request import Request, Target
 from orchid.server.audit.policy import parse

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orchid.access.impersonation import Impersonated
+from orchid.access.impersonation.impersonation import Impersonated
 from orchid.engine.interfaces import Authenticated
 from orchid.server.audit.redaction import SECRET_FIELDS, shown_uri
 from orchid.server.exchange import Exchange

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from orchid.access.impersonation import Impersonated
+from orchid.access.impersonation.impersonation import Impersonated
 from orchid.engine.interfaces import Decision, Verdict
 from orchid.engine.request import Request
 from orchid.server.audit import trail

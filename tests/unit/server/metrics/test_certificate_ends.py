@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchid.credentials.authority import Authority
+from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.expiry import CertificateFile
 from orchid.server.metrics.certificate_ends import CertificateEnds
 

@@ -1,0 +1,1 @@
+"""Impersonation: acting as another user, and the rights that it needs."""

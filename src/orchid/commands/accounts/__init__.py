@@ -1,0 +1,1 @@
+"""Commands for service accounts, their tokens and keys."""

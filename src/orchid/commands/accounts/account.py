@@ -1,0 +1,99 @@
+"""`orchid account`: make, list, show and delete service accounts, for those without another client.
+
+What an account may do is shown with it: the roles that are granted to it by name or by its groups.
+"""
+
+import argparse
+
+from orchid.commands.accounts.token import account_of
+from orchid.commands.rights import grants
+from orchid.commands.terminal import times
+from orchid.commands.terminal.connection import Json, ServerConnection, path
+from orchid.commands.terminal.objects import ListColumn, completed, show_list
+from orchid.commands.terminal.output import facts, name_of, tell
+from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
+
+COLUMNS = (
+    ListColumn("NAMESPACE", lambda one: one["metadata"].get("namespace", "")),
+    ListColumn("NAME", lambda one: one["metadata"]["name"]),
+    ListColumn("AGE", lambda one: times.age(one["metadata"].get("creationTimestamp"))),
+    ListColumn("UID", lambda one: one["metadata"].get("uid", ""), is_wide=True),
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_subcommands(
+        parser,
+        (
+            ("new", "make accounts", _new_arguments, _new),
+            ("list", "list accounts", _list_arguments, _list),
+            ("show", "show an account and its roles", _account_argument, _show),
+            ("delete", "delete accounts; their tokens end with them", _accounts_argument, _delete),
+        ),
+    )
+
+
+run = run_subcommand
+
+
+def _new_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("accounts", metavar="NAMESPACE/NAME", nargs="+")
+
+
+def _account_argument(parser: argparse.ArgumentParser) -> None:
+    completed(parser.add_argument("account", metavar="NAMESPACE/NAME"), "account")
+
+
+def _accounts_argument(parser: argparse.ArgumentParser) -> None:
+    completed(parser.add_argument("accounts", metavar="NAMESPACE/NAME", nargs="+"), "account")
+
+
+def _list_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--namespace", default="", help="only those in it (default: all)")
+
+
+def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    def make(given: str) -> tuple[str, Json]:
+        namespace, name = account_of(given, server.access.namespace)
+        body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+        return f"made {namespace}/{name}", server.post(_place(namespace), body)
+
+    return for_each(chosen, chosen.accounts, make)
+
+
+def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    return show_list(chosen, server, _place(chosen.namespace), COLUMNS, empty="no accounts")
+
+
+def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    namespace, name = account_of(chosen.account, server.access.namespace)
+    found = server.get(_place(namespace, name))
+    if tell(chosen.output, found):
+        return 0
+    subject = grants.account(namespace, name)
+    held = [grants.described(each) for each in grants.of_subject(server, subject)]
+    facts(
+        [
+            ("Account", name_of(found)),
+            ("User", grants.username(namespace, name)),
+            ("UID", found["metadata"].get("uid", "")),
+            ("Made", f"{times.age(found['metadata'].get('creationTimestamp'))} ago"),
+            ("Secrets", [each.get("name", "") for each in found.get("secrets") or ()] or ["none"]),
+            ("Roles", held or ["none of its own"]),
+        ]
+    )
+    return 0
+
+
+def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    def delete(given: str) -> tuple[str, Json]:
+        namespace, name = account_of(given, server.access.namespace)
+        return f"deleted {namespace}/{name}", server.delete(_place(namespace, name))
+
+    return for_each(chosen, chosen.accounts, delete)
+
+
+def _place(namespace: str, *parts: str) -> str:
+    if not namespace:
+        return path("api", "v1", "serviceaccounts")
+    return path("api", "v1", "namespaces", namespace, "serviceaccounts", *parts)

@@ -1,0 +1,247 @@
+"""`orchid token`: get a token of an account, or look into one.
+
+`orchid token NAMESPACE/ACCOUNT` prints the token alone on standard output, ready for a pipe.
+`orchid token show` decodes one; that proves nothing, and the output says so. With --verify the
+server is asked by TokenReview, for the audiences that the token itself names.
+"""
+
+import argparse
+import base64
+import binascii
+import json
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+from orchid.commands.accounts.whoami import described
+from orchid.commands.terminal import times
+from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect, path
+from orchid.commands.terminal.objects import completed
+from orchid.commands.terminal.output import (
+    REFUSED,
+    USAGE,
+    Cell,
+    Complaint,
+    facts,
+    remark,
+    say,
+    tell,
+)
+
+LARGEST = 64 << 10
+_BOUND_KINDS = {"pod": "Pod", "secret": "Secret", "node": "Node"}
+_MOMENTS = {"exp": "Expires", "iat": "Issued", "nbf": "Not before"}
+_JWT_PARTS = 3
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "orchid token NAMESPACE/ACCOUNT [--audience URL]... [--for 1h] [--bound-to KIND/NAME]\n"
+        "       orchid token show [TOKEN|-] [--verify] [--audience URL]..."
+    )
+    target = parser.add_argument(
+        "target", metavar="NAMESPACE/ACCOUNT|show", help="whose token, or show"
+    )
+    completed(target, "account", "show")
+    parser.add_argument(
+        "token", nargs="?", help="show: the token; '-', or nothing, reads it from standard input"
+    )
+    parser.add_argument(
+        "--audience",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="for whom the token is (default: the server itself); may be repeated",
+    )
+    parser.add_argument(
+        "--for", dest="lifetime", type=times.duration_of, metavar="1h", help="how long it is good"
+    )
+    parser.add_argument(
+        "--bound-to",
+        type=bound_object,
+        metavar="KIND/NAME",
+        help="pod/NAME, secret/NAME or node/NAME: the token ends with that object",
+    )
+    parser.add_argument("--verify", action="store_true", help="show: ask the server about it")
+    add_flags(parser)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    if chosen.target == "show":
+        return _show(chosen)
+    if chosen.token is not None or chosen.verify:
+        raise Complaint("a token can be given, and --verify asked for, with `show` alone", USAGE)
+    return _request(chosen)
+
+
+# -- get one -------------------------------------------------------------------------------
+
+
+def _request(chosen: argparse.Namespace) -> int:
+    server = connect(chosen)
+    namespace, name = account_of(chosen.target, server.access.namespace)
+    answer = request(
+        server,
+        namespace,
+        name,
+        audiences=chosen.audience,
+        seconds=chosen.lifetime,
+        bound=chosen.bound_to,
+    )
+    if tell(chosen.output, answer):
+        return 0
+    say(answer["status"]["token"])
+    expires = times.parse(answer["status"].get("expirationTimestamp"))
+    if expires is not None and sys.stdout.isatty():
+        remark(f"expires {times.until(expires)}")
+    return 0
+
+
+def request(
+    server: ServerConnection,
+    namespace: str,
+    name: str,
+    *,
+    audiences: list[str],
+    seconds: int | None = None,
+    bound: Json | None = None,
+) -> Json:
+    """Ask for a token; gives the answered TokenRequest."""
+    spec: Json = {}
+    if audiences:
+        spec["audiences"] = audiences
+    if seconds is not None:
+        spec["expirationSeconds"] = seconds
+    if bound is not None:
+        spec["boundObjectRef"] = bound
+    body = {
+        "apiVersion": server.api_version("authentication", "v1"),
+        "kind": "TokenRequest",
+        "spec": spec,
+    }
+    place = path("api", "v1", "namespaces", namespace, "serviceaccounts", name, "token")
+    return server.post(place, body)
+
+
+def account_of(text: str, default_namespace: str = "") -> tuple[str, str]:
+    """Namespace and name of an account; a name alone is in the kubeconfig's namespace."""
+    namespace, slash, name = text.rpartition("/")
+    namespace = namespace if slash else default_namespace or "default"
+    if not namespace or not name or "/" in namespace:
+        raise Complaint(f"{text!r} is not NAMESPACE/ACCOUNT", USAGE)
+    return namespace, name
+
+
+def bound_object(text: str) -> Json:
+    """A reference to the object that a token shall end with; for argparse."""
+    word, _, name = text.partition("/")
+    kind = _BOUND_KINDS.get(word.lower())
+    if kind is None or not name or "/" in name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not pod/NAME, secret/NAME or node/NAME")
+    return {"kind": kind, "apiVersion": "v1", "name": name}
+
+
+# -- look into one -------------------------------------------------------------------------
+
+
+def _show(chosen: argparse.Namespace) -> int:
+    if chosen.lifetime is not None or chosen.bound_to is not None:
+        raise Complaint("--for and --bound-to go with NAMESPACE/ACCOUNT, not with show", USAGE)
+    token = given_token(chosen.token)
+    header, claims = decode(token)
+    review: Json | None = None
+    if chosen.verify:
+        review = verify(connect(chosen), token, chosen.audience or audiences_of(claims))
+    good = review is None or review.get("authenticated") is True
+    verified = None if review is None else good
+    found = {"header": header, "claims": claims, "verified": verified, "review": review}
+    if not tell(chosen.output, found):
+        facts([*_verdict(review), *_described(header, claims)])
+    return 0 if good else REFUSED
+
+
+def given_token(argument: str | None) -> str:
+    """The token from the command line or, better, from standard input."""
+    if argument is None and sys.stdin.isatty():
+        raise Complaint("no token: give one, or '-' to read it from standard input", USAGE)
+    text = sys.stdin.read(LARGEST + 1) if argument in (None, "-") else argument or ""
+    if len(text) > LARGEST:
+        raise Complaint("that is too long for a token", USAGE)
+    token = text.strip()
+    if not token:
+        raise Complaint("no token: standard input is empty", USAGE)
+    return token
+
+
+def decode(token: str) -> tuple[Json, Json]:
+    """Header and claims as they are written; nothing is verified."""
+    parts = token.split(".")
+    if len(parts) != _JWT_PARTS:
+        raise Complaint("that is not a JSON web token: it does not have three parts", USAGE)
+    try:
+        header, claims = (_part(part) for part in parts[:2])
+    except (ValueError, binascii.Error, RecursionError):
+        raise Complaint("that is not a JSON web token: a part is not readable", USAGE) from None
+    return header, claims
+
+
+def _part(text: str) -> Json:
+    value = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    if not isinstance(value, dict):
+        raise ValueError("not an object")
+    return value
+
+
+def audiences_of(claims: Json) -> list[str]:
+    found = claims.get("aud")
+    listed = found if isinstance(found, list) else [found]
+    return [each for each in listed if isinstance(each, str)]
+
+
+def verify(server: ServerConnection, token: str, audiences: list[str]) -> Json:
+    """What the server says about a token: the status of a TokenReview."""
+    body = {
+        "apiVersion": server.api_version("authentication", "v1"),
+        "kind": "TokenReview",
+        "spec": {"token": token, "audiences": audiences},
+    }
+    answer = server.post(server.group("authentication", "v1", "tokenreviews"), body)
+    status: Json = answer.get("status", {})
+    return status
+
+
+def _verdict(review: Json | None) -> list[tuple[str, Any]]:
+    if review is None:
+        note = "NO, only decoded: anybody could have written this; --verify asks the server"
+        return [("Verified", Cell(note, "waiting"))]
+    if review.get("authenticated") is not True:
+        return [("Verified", Cell(f"REFUSED: {review.get('error', 'no reason given')}", "bad"))]
+    return [
+        ("Verified", Cell("yes, by the server", "good")),
+        *described(review.get("user", {})),
+        ("Good for", review.get("audiences") or ["the server itself"]),
+    ]
+
+
+def _described(header: Json, claims: Json) -> list[tuple[str, Any]]:
+    pairs: list[tuple[str, Any]] = [
+        ("Algorithm", header.get("alg", "")),
+        ("Key", header.get("kid", "")),
+        ("Issuer", claims.get("iss", "")),
+        ("Subject", claims.get("sub", "")),
+        ("Audiences", audiences_of(claims) or ["none"]),
+    ]
+    pairs += [(title, _moment(claims[name])) for name, title in _MOMENTS.items() if name in claims]
+    for name, value in claims.items():
+        if name not in ("iss", "sub", "aud", *_MOMENTS):
+            shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            pairs.append((name, shown))
+    return pairs
+
+
+def _moment(value: object) -> Cell:
+    try:
+        moment = datetime.fromtimestamp(float(str(value)), UTC)
+    except (ValueError, OverflowError, OSError):
+        return Cell(value)
+    return Cell(times.until(moment))

@@ -1,0 +1,1 @@
+"""Commands for certificate requests, policies, authorities, inventory and revocation."""

@@ -1,0 +1,173 @@
+"""`orchid bundle`: trust bundles, the authorities that workloads are to trust.
+
+`list` shows them, `show` what certificates one or a signer's hold (or, with --pem, the bundle
+itself, ready for a file), `set` makes or replaces one from files. What a
+bundle may hold is the server's to judge.
+"""
+
+import argparse
+import hashlib
+import sys
+from pathlib import Path
+
+from orchid.commands.terminal import times
+from orchid.commands.terminal.connection import NOT_FOUND, CommandRefused, Json, ServerConnection
+from orchid.commands.terminal.objects import ListColumn, completed, show_list
+from orchid.commands.terminal.output import USAGE, Complaint, name_of, say, table, tell
+from orchid.commands.terminal.subcommands import add_subcommands, delete_each, run_subcommand
+
+LARGEST = 1 << 20
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_subcommands(
+        parser,
+        (
+            ("list", "list trust bundles", _list_arguments, _list),
+            ("show", "show the certificates of bundles", _show_arguments, _show),
+            ("set", "make a bundle from files, or replace it", _set_arguments, _set),
+            ("delete", "delete bundles", _delete_arguments, _delete),
+        ),
+    )
+
+
+run = run_subcommand
+
+
+def _list_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--signer", default="", help="only the bundles of this signer")
+
+
+def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    return show_list(
+        chosen, server, _place(server), COLUMNS, query=_of(chosen.signer), empty="no trust bundles"
+    )
+
+
+def _of(signer: str) -> Json:
+    return {"fieldSelector": f"spec.signerName={signer}"} if signer else {}
+
+
+def _show_arguments(parser: argparse.ArgumentParser) -> None:
+    completed(parser.add_argument("name", metavar="NAME", nargs="?", default=""), "bundle")
+    parser.add_argument("--signer", default="", help="all bundles of this signer, instead of one")
+    parser.add_argument("--pem", action="store_true", help="print the bundle itself")
+
+
+def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    if bool(chosen.name) == bool(chosen.signer):
+        raise Complaint("give either the NAME of a bundle or --signer", USAGE)
+    if chosen.name:
+        found = [server.get(_place(server, chosen.name))]
+    else:
+        found = list(server.items(_place(server), _of(chosen.signer)))
+        if not found:
+            raise Complaint(f"{chosen.signer} has no trust bundle")
+    if tell(chosen.output, found[0] if chosen.name else found):
+        return 0
+    # Several bundles of one signer may hold the same authority; each is shown once.
+    blocks = dict.fromkeys(_text(each).rstrip("\n") for each in found)
+    if chosen.pem:
+        say("\n".join(blocks))
+    else:
+        _show_certificates("\n".join((*blocks, "")))
+    return 0
+
+
+def _delete_arguments(parser: argparse.ArgumentParser) -> None:
+    completed(parser.add_argument("names", metavar="NAME", nargs="+"), "bundle")
+
+
+def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    return delete_each(chosen, server, _place)
+
+
+def _show_certificates(text: str) -> None:
+    from orchid.credentials.refusals import Refusal
+    from orchid.credentials.x509 import certificates, trust_anchors
+
+    rows = []
+    try:
+        for data in trust_anchors.anchors(text):
+            found = certificates.parse(data)
+            rows.append(
+                (
+                    found.subject.rfc4514_string() or "-",
+                    times.until(found.not_valid_after_utc),
+                    hashlib.sha256(data).hexdigest(),
+                )
+            )
+    except (Refusal, ValueError) as problem:
+        raise Complaint(f"the bundle cannot be read: {problem}") from None
+    table(("SUBJECT", "EXPIRES", "SHA-256"), rows, empty="the bundle is empty")
+
+
+def _set_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="of a signer's bundle: SIGNER:NAME, / as :")
+    parser.add_argument("files", metavar="FILE", nargs="+", help="PEM; '-' is standard input")
+    parser.add_argument("--signer", default="", help="the signer whose certificates it verifies")
+
+
+def _set(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    text = "".join(_read(name) for name in chosen.files)
+    try:
+        found = server.get(_place(server, chosen.name))
+    except CommandRefused as refused:
+        if refused.status != NOT_FOUND:
+            raise
+        answer, done = server.post(_place(server), _new(chosen, server, text)), "made"
+    else:
+        # With the version that was read, so that no change in between is lost.
+        spec = {**found["spec"], "trustBundle": text}
+        if chosen.signer:
+            spec["signerName"] = chosen.signer
+        answer = server.put(_place(server, chosen.name), {**found, "spec": spec})
+        done = "replaced" if _text(found) != text else "unchanged:"
+    if not tell(chosen.output, answer):
+        say(f"{done} {chosen.name}")
+    return 0
+
+
+def _new(chosen: argparse.Namespace, server: ServerConnection, text: str) -> Json:
+    spec: Json = {"trustBundle": text}
+    if chosen.signer:
+        spec["signerName"] = chosen.signer
+    return {
+        "apiVersion": server.api_version("certificates", "v1beta1"),
+        "kind": "ClusterTrustBundle",
+        "metadata": {"name": chosen.name},
+        "spec": spec,
+    }
+
+
+def _read(name: str) -> str:
+    try:
+        if name == "-":
+            text = sys.stdin.read(LARGEST + 1)
+        else:
+            with Path(name).open(encoding="utf-8") as file:
+                text = file.read(LARGEST + 1)
+    except OSError as error:
+        raise Complaint(f"cannot read {name}: {error.strerror}", USAGE) from None
+    except UnicodeDecodeError:
+        raise Complaint(f"{name} is not text; a bundle is PEM", USAGE) from None
+    if len(text) > LARGEST:
+        raise Complaint(f"{name} is larger than a bundle may be", USAGE)
+    return text if text.endswith("\n") else f"{text}\n"
+
+
+def _place(server: ServerConnection, *parts: str) -> str:
+    return server.group("certificates", "v1beta1", "clustertrustbundles", *parts)
+
+
+def _text(bundle: Json) -> str:
+    found: str = bundle["spec"].get("trustBundle") or ""
+    return found
+
+
+COLUMNS = (
+    ListColumn("NAME", name_of),
+    ListColumn("SIGNER", lambda one: one["spec"].get("signerName") or "-"),
+    ListColumn("CERTIFICATES", lambda one: _text(one).count("-----BEGIN CERTIFICATE-----")),
+    ListColumn("AGE", lambda one: times.age(one["metadata"].get("creationTimestamp"))),
+)

@@ -1,0 +1,313 @@
+"""`orchid ca`: certificate authorities of one's own.
+
+    orchid ca new web --signer example.com/web      the server makes the key
+    orchid ca import web --signer example.com/web --cert ca.crt --key ca.key
+    orchid ca list                                  which there are, and when each ends
+    orchid ca show web                              its state, its terms, its certificate
+    orchid ca delete web                            asks first; a key made by the server goes too
+
+Certificates are asked for with `orchid csr new NAME --signer example.com/web`; whoever verifies
+them takes `orchid bundle show --signer example.com/web --pem`.
+"""
+
+import argparse
+import base64
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from orchid.commands.terminal import times
+from orchid.commands.terminal.asking import confirmed
+from orchid.commands.terminal.connection import CommandRefused, Json, ServerConnection, path
+from orchid.commands.terminal.objects import ListColumn, completed, show_list
+from orchid.commands.terminal.output import USAGE, Cell, Complaint, facts, name_of, say, tell
+from orchid.commands.terminal.polling import polls
+from orchid.commands.terminal.subcommands import add_subcommands, for_each, run_subcommand
+
+KIND, VERSION = "CertificateAuthority", "v1alpha1"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_subcommands(
+        parser,
+        (
+            ("new", "make an authority whose key the server makes", _new_arguments, _new),
+            (
+                "import",
+                "make an authority of a certificate and its key",
+                _import_arguments,
+                _import,
+            ),
+            ("list", "list authorities", _no_arguments, _list),
+            ("show", "show an authority", _show_arguments, _show),
+            ("delete", "delete some; keys that the server made go too", _delete_arguments, _delete),
+        ),
+    )
+
+
+run = run_subcommand
+
+
+# -- new and import ------------------------------------------------------------------------
+
+
+def _term_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("--signer", required=True, help="who signs, like example.com/web")
+    for flag, words in (
+        ("--usage", "what certificates may be used for (default: those of a TLS server)"),
+        ("--names", "kind of alternative names: dns, ip, uri, email (default: dns, ip)"),
+        ("--subject", "part of a subject that is allowed, like commonName (default: all)"),
+        ("--certifies", "sort of keys that get certificates, like ECDSA-P256 (default: most)"),
+    ):
+        parser.add_argument(flag, action="append", default=[], help=f"{words}; may be repeated")
+    for flag, words in (
+        ("--max", "longest life of a certificate (default: 90d)"),
+        ("--default", "life of a certificate that asks for none (default: 30d)"),
+    ):
+        parser.add_argument(flag, type=times.duration_of, metavar="24h", help=words)
+    parser.add_argument("--wildcards", action="store_true", help="allow names like *.example.com")
+    parser.add_argument(
+        "--wait", type=times.duration_of, default=60, metavar="1m", help="how long (default: 1m)"
+    )
+
+
+def _new_arguments(parser: argparse.ArgumentParser) -> None:
+    _term_arguments(parser)
+    parser.add_argument("--algorithm", default="", help="of its key (default: ECDSA-P256)")
+    parser.add_argument("--common-name", default="", help="its own name (default: NAME)")
+    parser.add_argument(
+        "--for", dest="life", type=times.duration_of, metavar="365d", help="how long it lasts"
+    )
+
+
+def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    spec = _terms(chosen)
+    spec["key"] = {"algorithm": chosen.algorithm}
+    spec["subject"] = {"commonName": chosen.common_name or chosen.name}
+    if chosen.life is not None:
+        spec["duration"] = f"{chosen.life}s"
+    return _make(chosen, server, spec)
+
+
+def _import_arguments(parser: argparse.ArgumentParser) -> None:
+    _term_arguments(parser)
+    parser.add_argument("--cert", type=Path, required=True, help="PEM: it and those above it")
+    parser.add_argument("--key", type=Path, required=True, help="PEM, readable by its owner only")
+    parser.add_argument("--namespace", default="", help="of the Secret (default: the system's)")
+
+
+def _import(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    from orchid.credentials import files
+    from orchid.credentials.authorities.authority import Authority
+    from orchid.credentials.refusals import Refusal
+
+    try:
+        chain, key = files.read_bounded(chosen.cert), files.read_private(chosen.key)
+        Authority.load(chain, key, now=times.now())  # before anything is sent
+    except Refusal as refusal:
+        raise Complaint(str(refusal), USAGE) from None
+    namespace = chosen.namespace or server.names.system_namespace
+    secrets = path("api", "v1", "namespaces", namespace, "secrets")
+    name = f"ca-{chosen.name}"
+    data = {"tls.crt": base64.b64encode(chain).decode(), "tls.key": base64.b64encode(key).decode()}
+    server.post(
+        secrets,
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": name},
+            "type": server.names.own("tls"),
+            "data": data,
+        },
+    )
+    spec = {**_terms(chosen), "secretRef": {"namespace": namespace, "name": name}}
+    try:
+        return _make(chosen, server, spec)
+    except CommandRefused:
+        server.delete(path("api", "v1", "namespaces", namespace, "secrets", name))
+        raise
+
+
+def _terms(chosen: argparse.Namespace) -> Json:
+    issues: Json = {
+        "usages": chosen.usage,
+        "names": chosen.names,
+        "subject": chosen.subject,
+        "keys": chosen.certifies,
+    }
+    if chosen.max is not None:
+        issues["maxDuration"] = f"{chosen.max}s"
+    if chosen.default is not None:
+        issues["defaultDuration"] = f"{chosen.default}s"
+    if chosen.wildcards:
+        issues["wildcards"] = True
+    given = {name: value for name, value in issues.items() if value}
+    return {"signerName": chosen.signer, "issues": given}
+
+
+def _make(chosen: argparse.Namespace, server: ServerConnection, spec: Json) -> int:
+    made = server.post(
+        place(server),
+        {
+            "apiVersion": f"{server.names.identity}/{VERSION}",
+            "kind": KIND,
+            "metadata": {"name": chosen.name},
+            "spec": spec,
+        },
+    )
+    made = _wait_for(server, made, chosen.wait)
+    if not tell(chosen.output, made):
+        say(f"{chosen.name} issues for {chosen.signer}")
+    return 0
+
+
+def _wait_for(server: ServerConnection, made: Json, seconds: float) -> Json:
+    """Wait until the authority is ready; what is wrong with it ends the wait."""
+    name = made["metadata"]["name"]
+    for _ in polls(seconds):
+        found = server.get(place(server, name))
+        ready = _condition(found, "Ready")
+        if ready.get("status") == "True":
+            return found
+        if ready:
+            raise Complaint(f"{name} is not ready: {ready['reason']}: {ready['message']}")
+    raise Complaint(f"{name} is made, but nobody has made its key; do controllers run?")
+
+
+# -- list, show, delete --------------------------------------------------------------------
+
+
+def _no_arguments(parser: argparse.ArgumentParser) -> None:
+    """Take nothing but what every command takes."""
+
+
+def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    return show_list(chosen, server, place(server), COLUMNS, empty="no authorities")
+
+
+def _name_argument(parser: argparse.ArgumentParser) -> None:
+    completed(parser.add_argument("name", metavar="NAME"), "authority")
+
+
+def _delete_arguments(parser: argparse.ArgumentParser) -> None:
+    completed(parser.add_argument("names", metavar="NAME", nargs="+"), "authority")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _show_arguments(parser: argparse.ArgumentParser) -> None:
+    _name_argument(parser)
+    parser.add_argument("--pem", action="store_true", help="print its certificate and those above")
+
+
+def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    found = server.get(place(server, chosen.name))
+    text = _status(found).get("certificate") or ""
+    if tell(chosen.output, found):
+        return 0
+    if chosen.pem:
+        say(text.rstrip("\n"))
+    else:
+        issues = found["spec"].get("issues") or {}
+        facts(
+            [
+                ("Name", chosen.name),
+                ("Signer", found["spec"]["signerName"]),
+                ("State", _state(found)),
+                *((one["type"], one["message"]) for one in _status(found).get("conditions") or ()),
+                ("Key", _key(found)),
+                *_certificate_facts(text),
+                ("Trust bundle", _status(found).get("trustBundle") or "none"),
+                ("Usages", issues.get("usages") or ["none"]),
+                ("Names", issues.get("names") or ["none"]),
+                ("Subjects", issues.get("subject") or ["any"]),
+                ("Certifies", issues.get("keys") or ["none"]),
+                ("Longest", issues.get("maxDuration", "")),
+                ("Usual", issues.get("defaultDuration", "")),
+            ]
+        )
+    return 0
+
+
+def _certificate_facts(text: str) -> list[tuple[str, Any]]:
+    from orchid.credentials.refusals import Refusal
+    from orchid.credentials.x509 import certificates
+
+    if not text:
+        return []
+    try:
+        issuing = certificates.parse_blocks(text)[0]
+    except (Refusal, ValueError):
+        return [("Certificate", Cell("not readable", "bad"))]
+    return [
+        ("Subject", issuing.subject.rfc4514_string()),
+        ("Ends", times.until(issuing.not_valid_after_utc)),
+        ("SHA-256", hashlib.sha256(certificates.encode(issuing)).hexdigest()),
+    ]
+
+
+def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    def delete(name: str) -> tuple[str, Json]:
+        if not chosen.yes:
+            _insist(server, name)
+        return f"deleted {name}", server.delete(place(server, name))
+
+    return for_each(chosen, chosen.names, delete)
+
+
+def _insist(server: ServerConnection, name: str) -> None:
+    """Have the server say what depends on an authority, and the person whether it goes."""
+    server.delete(place(server, name), dry_run=True)
+    meant = confirmed(f"Delete the authority {name}? Nothing can be issued with it again.")
+    if meant is None:
+        raise Complaint("an authority is deleted for good; if you mean it, add --yes", USAGE)
+    if not meant:
+        raise Complaint("not deleted")
+
+
+# -- reading answers -----------------------------------------------------------------------
+
+
+def place(server: ServerConnection, *parts: str) -> str:
+    return path("apis", server.names.identity, VERSION, "certificateauthorities", *parts)
+
+
+def _status(authority: Json) -> Json:
+    found: Json = authority.get("status") or {}
+    return found
+
+
+def _condition(authority: Json, type_: str) -> Json:
+    found = _status(authority).get("conditions") or ()
+    return next((one for one in found if one.get("type") == type_), {})
+
+
+def _state(authority: Json) -> Cell:
+    ready = _condition(authority, "Ready")
+    if not ready:
+        return Cell("waits for its key", "waiting")
+    if ready.get("status") != "True":
+        return Cell(ready.get("reason", ""), "bad")
+    late = _condition(authority, "Expiring").get("status") == "True"
+    return Cell("ready, ends soon", "waiting") if late else Cell("ready", "good")
+
+
+def _key(authority: Json) -> str:
+    reference = authority["spec"].get("secretRef")
+    if reference:
+        return f"secret {reference['namespace']}/{reference['name']}"
+    return str((authority["spec"].get("key") or {}).get("algorithm", ""))
+
+
+def _end(authority: Json) -> str:
+    moment = times.parse(_status(authority).get("notAfter"))
+    return times.until(moment) if moment else "-"
+
+
+COLUMNS = (
+    ListColumn("NAME", name_of),
+    ListColumn("SIGNER", lambda one: one["spec"]["signerName"]),
+    ListColumn("KEY", _key),
+    ListColumn("STATE", _state),
+    ListColumn("ENDS", _end),
+)

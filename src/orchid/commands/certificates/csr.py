@@ -1,0 +1,292 @@
+"""`orchid csr`: request, look at, decide and fetch certificates.
+
+    orchid csr new alice --group developers   a key, and a request for its certificate
+    orchid csr show alice                     what is asked for, and by whom
+    orchid csr approve alice                  or deny
+    orchid csr fetch alice                    waits for the certificate, writes it
+    orchid csr renew alice                    the same once more, before it ends
+
+New requests are made in requesting.py. What a request asks for is read out of its signed bytes
+(certificate_request.py), not from what somebody wrote beside them.
+"""
+
+import argparse
+import base64
+import binascii
+from pathlib import Path
+from typing import Any
+
+from orchid.commands.certificates import policy_reason
+from orchid.commands.certificates.request_flags import (
+    file_name,
+    new_arguments,
+    place,
+    renew_arguments,
+)
+from orchid.commands.terminal import times
+from orchid.commands.terminal.connection import CONFLICT, CommandRefused, Json, ServerConnection
+from orchid.commands.terminal.objects import ListColumn, completed, show_list
+from orchid.commands.terminal.output import Cell, Complaint, facts, name_of, say, tell
+from orchid.commands.terminal.polling import polls
+from orchid.commands.terminal.subcommands import (
+    add_subcommands,
+    delete_each,
+    for_each,
+    run_subcommand,
+)
+
+ATTEMPTS = 5
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_subcommands(
+        parser,
+        (
+            ("new", "make a key and request a certificate for it", new_arguments, _new),
+            ("list", "list requests", _list_arguments, _list),
+            ("show", "decode a request", _name_argument, _show),
+            ("approve", "approve requests", _decision_arguments, _approve),
+            ("deny", "deny requests", _decision_arguments, _deny),
+            ("fetch", "wait for a certificate and write it", _fetch_arguments, _fetch),
+            ("renew", "request a certificate like one that ends", renew_arguments, _renew),
+            ("delete", "delete requests; what was issued stays valid", _names_argument, _delete),
+        ),
+    )
+
+
+run = run_subcommand
+
+
+def _new(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    from orchid.commands.certificates import requesting
+
+    return requesting.new(chosen, server)
+
+
+def _renew(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    from orchid.commands.certificates import requesting
+
+    return requesting.renew(chosen, server)
+
+
+# -- list and show -------------------------------------------------------------------------
+
+
+def _list_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--pending", action="store_true", help="only those that nobody has decided")
+
+
+def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    return show_list(
+        chosen,
+        server,
+        place(server),
+        COLUMNS,
+        keep=lambda one: not (chosen.pending and _conditions(one)),
+        empty="no requests" + (" wait for a decision" if chosen.pending else ""),
+    )
+
+
+def _name_argument(parser: argparse.ArgumentParser) -> None:
+    completed(parser.add_argument("name", metavar="NAME"), "request")
+
+
+def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    from orchid.commands.certificates import certificate_request
+
+    found = server.get(place(server, chosen.name))
+    decoded = certificate_request.facts_of(_bytes(found["spec"].get("request")))
+    if chosen.output == "name":
+        return 0 if tell("name", found) else 1
+    plain = {title: _plain(value) for title, value in decoded}
+    if tell(chosen.output, {"request": found, "decoded": plain}):
+        return 0
+    spec = found["spec"]
+    why = "" if _conditions(found) else policy_reason.reason(server, found)
+    facts(
+        [
+            ("Name", chosen.name),
+            ("State", state(found)),
+            *((title, value) for title, value in decoded),
+            ("Usages", spec.get("usages") or ["none"]),
+            ("Signer", spec.get("signerName", "")),
+            ("Lifetime", _lifetime(found)),
+            ("Requested by", spec.get("username", "")),
+            ("Their groups", spec.get("groups") or ["none"]),
+            ("Requested", f"{times.age(found['metadata'].get('creationTimestamp'))} ago"),
+            *(_told(condition) for condition in _conditions(found)),
+            *([("Policies", why)] if why else ()),
+            *certificate_request.certificate_facts(_bytes(_status(found).get("certificate"))),
+        ]
+    )
+    return 0
+
+
+def _told(condition: Json) -> tuple[str, str]:
+    reason, message = condition.get("reason", ""), condition.get("message", "")
+    return condition.get("type", ""), ": ".join(part for part in (reason, message) if part)
+
+
+def state(request: Json) -> Cell:
+    """Where a request stands, in the words that other tools use."""
+    types = [condition.get("type") for condition in _conditions(request)]
+    if "Denied" in types:
+        return Cell("Denied", "bad")
+    if "Failed" in types:
+        return Cell("Failed", "bad")
+    if _status(request).get("certificate"):
+        return Cell("Issued", "good")
+    return Cell("Approved", "good") if "Approved" in types else Cell("Pending", "waiting")
+
+
+# -- decide --------------------------------------------------------------------------------
+
+
+def _decision_arguments(parser: argparse.ArgumentParser) -> None:
+    _names_argument(parser)
+    parser.add_argument("--reason", default="DecidedByHand", help="one word, for programs")
+    parser.add_argument("--message", default="", help="a sentence, for people")
+
+
+def _approve(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    return _decide(chosen, server, "Approved")
+
+
+def _deny(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    return _decide(chosen, server, "Denied")
+
+
+def _decide(chosen: argparse.Namespace, server: ServerConnection, verdict: str) -> int:
+    def decide(name: str) -> tuple[str, Json]:
+        return f"{verdict.lower()} {name}", _write_decision(chosen, server, name, verdict)
+
+    return for_each(chosen, chosen.names, decide)
+
+
+def _names_argument(parser: argparse.ArgumentParser) -> None:
+    completed(parser.add_argument("names", metavar="NAME", nargs="+"), "request")
+
+
+def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    return delete_each(chosen, server, place)
+
+
+def _write_decision(
+    chosen: argparse.Namespace, server: ServerConnection, name: str, verdict: str
+) -> Json:
+    condition = {
+        "type": verdict,
+        "status": "True",
+        "reason": chosen.reason,
+        "message": chosen.message or f"{verdict} with orchid csr.",
+    }
+    for attempt in range(ATTEMPTS):
+        found = server.get(place(server, name))
+        if any(each.get("type") == verdict for each in _conditions(found)):
+            return found
+        status = {**_status(found), "conditions": [*_conditions(found), condition]}
+        try:
+            return server.put(place(server, name, "approval"), {**found, "status": status})
+        except CommandRefused as refused:
+            # Somebody else wrote in between: look again before deciding.
+            if refused.status != CONFLICT or attempt == ATTEMPTS - 1:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+# -- fetch ---------------------------------------------------------------------------------
+
+
+def _fetch_arguments(parser: argparse.ArgumentParser) -> None:
+    _name_argument(parser)
+    parser.add_argument(
+        "--out", default="", metavar="FILE", help="'-' for standard output (default: NAME.crt)"
+    )
+    parser.add_argument(
+        "--wait", type=times.duration_of, default=60, metavar="1m", help="how long (default: 1m)"
+    )
+
+
+def _fetch(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    target = chosen.out or f"{file_name(chosen.name)}.crt"
+    found = wait_for(server, chosen.name, chosen.wait)
+    certificate = certificate_of(found)
+    if target == "-":
+        say(certificate.decode("ascii", "replace").rstrip("\n"))
+        return 0
+    try:
+        Path(target).write_bytes(certificate)
+    except OSError as error:
+        raise Complaint(f"cannot write {target}: {error.strerror}") from None
+    if not tell(chosen.output, found):
+        say(f"wrote {target}")
+    return 0
+
+
+def wait_for(server: ServerConnection, name: str, seconds: float) -> Json:
+    """Wait until a request has its certificate; a refusal ends the wait at once."""
+    found: Json = {}
+    for _ in polls(seconds):
+        found = server.get(place(server, name))
+        if _status(found).get("certificate"):
+            return found
+        for condition in _conditions(found):
+            if condition.get("type") in ("Denied", "Failed"):
+                title, told = _told(condition)
+                raise Complaint(f"{name} was {title.lower()}: {told or 'no reason is given'}")
+    why = "" if _conditions(found) else policy_reason.reason(server, found)
+    raise Complaint(_overdue(found, name, seconds, why))
+
+
+def _overdue(found: Json, name: str, seconds: float, why: str) -> str:
+    waited = f"{name} has no certificate after {times.span(seconds)}"
+    if not _conditions(found):
+        decided = f"no policy approves it ({why})" if why else "nobody has decided"
+        return f"{waited}: {decided}; approve it with: orchid csr approve {name}"
+    signer = found["spec"].get("signerName", "")
+    return f"{waited}: it is approved, but the signer {signer} has not signed; does it run?"
+
+
+# -- reading answers -----------------------------------------------------------------------
+
+
+def _status(request: Json) -> Json:
+    found: Json = request.get("status") or {}
+    return found
+
+
+def _conditions(request: Json) -> list[Json]:
+    return list(_status(request).get("conditions") or ())
+
+
+def _lifetime(request: Json) -> str:
+    seconds = request["spec"].get("expirationSeconds")
+    return times.span(seconds) if isinstance(seconds, int) else "as the signer likes"
+
+
+def _bytes(text: Any) -> bytes:
+    try:
+        return base64.b64decode(text or "")
+    except (binascii.Error, TypeError, ValueError):
+        return b""
+
+
+def certificate_of(request: Json) -> bytes:
+    """The PEM of the certificate that a request got."""
+    return _bytes(_status(request).get("certificate"))
+
+
+def _plain(value: Any) -> Any:
+    return value.text if isinstance(value, Cell) else value
+
+
+COLUMNS = (
+    ListColumn("NAME", name_of),
+    ListColumn("AGE", lambda one: times.age(one["metadata"].get("creationTimestamp"))),
+    ListColumn("SIGNER", lambda one: one["spec"].get("signerName", "")),
+    ListColumn("REQUESTED BY", lambda one: one["spec"].get("username", "")),
+    ListColumn("FOR", _lifetime),
+    ListColumn("STATE", state),
+    ListColumn("USAGES", lambda one: ", ".join(one["spec"].get("usages") or ()), is_wide=True),
+    ListColumn("UID", lambda one: one["metadata"].get("uid", ""), is_wide=True),
+)

@@ -1,0 +1,304 @@
+"""`orchid policy`: who gets which certificate by rule, and why.
+
+    orchid policy apply web.yaml              make a policy, or replace it
+    orchid policy explain alice               what every policy makes of a stored request
+    orchid policy test web.yaml --request alice.csr --signer example.com/web
+    orchid policy test web.yaml --since 30d   what it would have made of what was decided
+
+The server judges; `test` sends a policy along that is not stored. It ends with 0 if the policy
+would approve the request and with 1 if not, so that a pipeline can try policies before it applies
+them.
+"""
+
+import argparse
+import base64
+import sys
+from pathlib import Path
+from typing import Any
+
+from orchid.commands.certificates import policy_history
+from orchid.commands.terminal import times
+from orchid.commands.terminal.connection import (
+    NOT_FOUND,
+    CommandRefused,
+    Json,
+    ServerConnection,
+    path,
+)
+from orchid.commands.terminal.objects import ListColumn, completed, show_list
+from orchid.commands.terminal.output import (
+    REFUSED,
+    USAGE,
+    Cell,
+    Complaint,
+    facts,
+    name_of,
+    say,
+    table,
+    tell,
+)
+from orchid.commands.terminal.subcommands import add_subcommands, delete_each, run_subcommand
+
+KIND, VERSION = "ApprovalPolicy", "v1alpha1"
+LARGEST = 1 << 20
+STAR = "*"
+# A misspelt selector that is ignored would make the policy apply to everybody.
+STRICTLY = "?fieldValidation=Strict"
+MOODS = {"Approve": "good", "Deny": "bad", "Leave": "waiting"}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_subcommands(
+        parser,
+        (
+            ("list", "list policies", _no_arguments, _list),
+            ("show", "show the terms of a policy", _name_argument, _show),
+            ("apply", "make a policy from a file, or replace it", _file_argument, _apply),
+            ("delete", "delete policies", _names_argument, _delete),
+            ("explain", "say what policies make of a request", _explain_arguments, _explain),
+            ("test", "try a policy file on a request", _test_arguments, _test),
+        ),
+    )
+
+
+run = run_subcommand
+
+
+# -- list, show, apply, delete -------------------------------------------------------------
+
+
+def _no_arguments(parser: argparse.ArgumentParser) -> None:
+    """It takes none."""
+
+
+def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    return show_list(
+        chosen,
+        server,
+        _place(server, "approvalpolicies"),
+        COLUMNS,
+        empty="no policies: every request waits for a person",
+    )
+
+
+def _ready(policy: Json) -> Cell:
+    for condition in (policy.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "Ready":
+            is_ready = condition.get("status") == "True"
+            return Cell("yes", "good") if is_ready else Cell("no", "bad")
+    return Cell("no", "bad")
+
+
+def _name_argument(parser: argparse.ArgumentParser) -> None:
+    completed(parser.add_argument("name", metavar="NAME"), "policy")
+
+
+def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    from orchid.wire.codec import yaml_text
+
+    found = server.get(_place(server, "approvalpolicies", chosen.name))
+    if tell(chosen.output, found):
+        return 0
+    plain = {
+        "apiVersion": found["apiVersion"],
+        "kind": KIND,
+        "metadata": {"name": chosen.name},
+        "spec": found["spec"],
+    }
+    say(yaml_text.dump(plain).decode().rstrip("\n"))
+    return 0
+
+
+def _file_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="YAML or JSON; '-' is standard input")
+
+
+def _apply(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    policy = _policy(chosen.file)
+    name = (policy.get("metadata") or {}).get("name")
+    if not isinstance(name, str) or not name:
+        raise Complaint(f"{chosen.file}: the policy has no name", USAGE)
+    place = _place(server, "approvalpolicies", name)
+    try:
+        found = server.get(place)
+    except CommandRefused as refused:
+        if refused.status != NOT_FOUND:
+            raise
+        answer = server.post(_place(server, "approvalpolicies") + STRICTLY, policy)
+        done = "made"
+    else:
+        # With the version that was read, so that no change in between is lost.
+        answer = server.put(place + STRICTLY, {**found, "spec": policy.get("spec") or {}})
+        done = "replaced" if answer["spec"] != found["spec"] else "unchanged:"
+    if not tell(chosen.output, answer):
+        say(f"{done} {name}")
+    return 0
+
+
+def _names_argument(parser: argparse.ArgumentParser) -> None:
+    completed(parser.add_argument("names", metavar="NAME", nargs="+"), "policy")
+
+
+def _delete(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    return delete_each(
+        chosen, server, lambda server, name: _place(server, "approvalpolicies", name)
+    )
+
+
+# -- explain and test ----------------------------------------------------------------------
+
+
+def _explain_arguments(parser: argparse.ArgumentParser) -> None:
+    completed(parser.add_argument("name", metavar="REQUEST", help="a stored request"), "request")
+    _user_arguments(parser)
+
+
+def _user_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--user", default="", help="as if this user had asked")
+    parser.add_argument(
+        "--group", action="append", default=[], help="a group of that user; may be repeated"
+    )
+
+
+def _explain(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    _tell(chosen, _reviewed(server, {"requestName": chosen.name, **_user(chosen)}))
+    return 0
+
+
+def _test_arguments(parser: argparse.ArgumentParser) -> None:
+    _file_argument(parser)
+    of_what = parser.add_mutually_exclusive_group(required=True)
+    of_what.add_argument("--request", metavar="FILE", help="a request in PEM")
+    of_what.add_argument(
+        "--since",
+        type=times.duration_of,
+        metavar="30d",
+        help="everything that was decided in this time, as far as the server still knows of it",
+    )
+    parser.add_argument(
+        "--signer", default="", help="who would sign (default: the one that the policy names)"
+    )
+    parser.add_argument(
+        "--usage", action="append", default=[], help="what the key may do; may be repeated"
+    )
+    parser.add_argument(
+        "--for", dest="lifetime", type=times.duration_of, metavar="24h", help="how long it lasts"
+    )
+    _user_arguments(parser)
+
+
+def _test(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    terms = _policy(chosen.file).get("spec") or {}
+    if chosen.since is not None:
+        return policy_history.tried(chosen, server, terms, lambda spec: _reviewed(server, spec))
+    spec: Json = {
+        "request": base64.b64encode(_read(chosen.request)).decode(),
+        "signerName": chosen.signer or _only_signer(terms),
+        "usages": chosen.usage,
+        "policy": terms,
+        **_user(chosen),
+    }
+    if chosen.lifetime is not None:
+        spec["expirationSeconds"] = chosen.lifetime
+    status = _reviewed(server, spec)
+    _tell(chosen, status)
+    return 0 if status.get("outcome") == "Approve" else REFUSED
+
+
+def _only_signer(terms: Json) -> str:
+    names = [name for name in terms.get("signerNames") or () if STAR not in name]
+    if len(names) != 1:
+        raise Complaint("the policy does not name one signer alone: say which, --signer", USAGE)
+    found: str = names[0]
+    return found
+
+
+def _user(chosen: argparse.Namespace) -> Json:
+    if not chosen.user:
+        if chosen.group:
+            raise Complaint("--group goes with --user", USAGE)
+        return {}
+    return {"user": {"username": chosen.user, "groups": chosen.group}}
+
+
+def _reviewed(server: ServerConnection, spec: Json) -> Json:
+    body = {
+        "apiVersion": f"{server.names.identity}/{VERSION}",
+        "kind": "ApprovalReview",
+        "spec": spec,
+    }
+    status: Json = server.post(_place(server, "approvalreviews") + STRICTLY, body)["status"]
+    return status
+
+
+def _tell(chosen: argparse.Namespace, status: Json) -> None:
+    if tell(chosen.output, status):
+        return
+    outcome = status["outcome"]
+    facts(
+        [("Outcome", Cell(outcome, MOODS.get(outcome, ""))), ("Why", status.get("message") or "")]
+    )
+    rows = [row for policy in status.get("policies") or () for row in _rows(policy)]
+    table(("POLICY", "CHECK", "SEEN", "VERDICT", "WHY"), rows, empty="there are no policies")
+
+
+def _rows(policy: Json) -> list[tuple[object, ...]]:
+    """The checks of a policy, one row each; its name stands in the first row."""
+    rows: list[tuple[object, ...]] = []
+    if policy["selected"] and not policy["usable"]:
+        rows.append(("use", "", _verdict(False), "the requester may not use this policy"))
+    for check in policy.get("checks") or ():
+        verdict = _verdict(check["allowed"])
+        rows.append((check["field"], check.get("value", ""), verdict, check.get("message", "")))
+    if not rows:
+        rows.append(("", "", Cell("none", "waiting"), policy.get("message", "")))
+    return [(policy["name"] if first == 0 else "", *row) for first, row in enumerate(rows)]
+
+
+def _verdict(allowed: bool) -> Cell:
+    return Cell("yes", "good") if allowed else Cell("no", "bad")
+
+
+# -- reading -------------------------------------------------------------------------------
+
+
+def _policy(name: str) -> Json:
+    from orchid.wire.codec import yaml_text
+
+    try:
+        value, twice = yaml_text.load(_read(name))
+    except yaml_text.YamlError as error:
+        raise Complaint(f"{name}: {error}", USAGE) from None
+    if not isinstance(value, dict) or value.get("kind") != KIND:
+        raise Complaint(f"{name} holds no {KIND}", USAGE)
+    if twice:
+        raise Complaint(f"{name}: {', '.join(twice)} stands there twice", USAGE)
+    found: dict[str, Any] = value
+    return found
+
+
+def _read(name: str) -> bytes:
+    try:
+        if name == "-":
+            data = sys.stdin.buffer.read(LARGEST + 1)
+        else:
+            with Path(name).open("rb") as file:
+                data = file.read(LARGEST + 1)
+    except OSError as error:
+        raise Complaint(f"cannot read {name}: {error.strerror}", USAGE) from None
+    if len(data) > LARGEST:
+        raise Complaint(f"{name} is too large", USAGE)
+    return data
+
+
+def _place(server: ServerConnection, *parts: str) -> str:
+    return path("apis", server.names.identity, VERSION, *parts)
+
+
+COLUMNS = (
+    ListColumn("NAME", name_of),
+    ListColumn("SIGNERS", lambda one: ", ".join(one["spec"].get("signerNames") or ("any",))),
+    ListColumn("OTHERWISE", lambda one: one["spec"].get("otherwise") or "leave"),
+    ListColumn("READY", _ready),
+    ListColumn("AGE", lambda one: times.age(one["metadata"].get("creationTimestamp"))),
+)

@@ -1,0 +1,269 @@
+"""`orchid revoke`: revoke a credential, from now on and for good.
+
+    orchid revoke csr/alice --reason keyCompromise    every certificate issued for that request
+    orchid revoke cert/3f8a…                          one certificate, by its serial number
+    orchid revoke token < file                        one token of an account
+    orchid revoke account/ci/builder                  every token of an account issued until now
+    orchid revoke account/ci/builder --before 2026-11-15T10:00:00Z
+    orchid revoke authority/web                       every certificate of an authority until now
+    orchid revoke self --cert a.crt --key a.key       your own certificate; takes no right
+    orchid revoke lift certificate-5rd8l              release what is on hold (certificateHold)
+
+Prints what it will revoke, and asks first on a terminal. A token is read from standard input, and
+only its id and its end are sent. What is revoked already stays so; a hold is made final by another
+reason. `orchid revocations` lists the revocations there are.
+"""
+
+import argparse
+import base64
+import binascii
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+from orchid.commands.certificates import issued, revocations
+from orchid.commands.terminal import times
+from orchid.commands.terminal.connection import (
+    CONFLICT,
+    CommandRefused,
+    Json,
+    ServerConnection,
+    add_flags,
+    connect,
+    path,
+)
+from orchid.commands.terminal.output import USAGE, Complaint, printable, remark, say, tell
+from orchid.credentials.files import read_bounded, read_private
+from orchid.credentials.refusals import Refusal
+from orchid.credentials.secret import SecretValue
+from orchid.credentials.x509.revocation_list import REASONS
+
+KIND = "CredentialRevocation"
+LARGEST_TOKEN = 64 * 1024
+SUBJECT = "system:serviceaccount:"
+LARGEST_CERTIFICATE = 1 << 20
+LIFT = "lift"
+SELF = "self"
+HOLD = "certificateHold"
+FORMS_OF_WHAT = "csr/NAME, cert/SERIAL, token, account/NAMESPACE/NAME, authority/NAME or self"
+NO_TOKEN = (
+    ValueError, KeyError, IndexError, TypeError, OverflowError, binascii.Error, RecursionError,
+)  # fmt: skip
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", metavar="WHAT", help=f"{FORMS_OF_WHAT}; or lift")
+    parser.add_argument(
+        "name", metavar="NAME", nargs="?", default="", help="with lift: the revocation to delete"
+    )
+    parser.add_argument(
+        "--reason", choices=tuple(REASONS), default="unspecified", help="why, as CRLs name it"
+    )
+    parser.add_argument("--message", default="", help="why, in a sentence")
+    parser.add_argument(
+        "--before",
+        metavar="TIME",
+        default="",
+        help="of an account or an authority: only what was issued until then",
+    )
+    holder = parser.add_argument_group("with self")
+    holder.add_argument(
+        "--cert", type=Path, metavar="FILE", help="the certificate (default: of the kubeconfig)"
+    )
+    holder.add_argument("--key", type=Path, metavar="FILE", help="its private key")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    add_flags(parser)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    word, _, rest = chosen.what.partition("/")
+    if bool(chosen.name) != (chosen.what == LIFT):
+        raise Complaint("a second name goes with lift, and lift with one", USAGE)
+    if chosen.before and word not in ("account", "authority"):
+        raise Complaint("--before is for accounts and authorities", USAGE)
+    if (chosen.cert or chosen.key) and not (chosen.what == SELF and chosen.cert and chosen.key):
+        raise Complaint("--cert and --key go together, with self", USAGE)
+    server = connect(chosen, _identity(chosen))
+    if chosen.what == LIFT:
+        return _lift(server, chosen)
+    wanted = _wanted(server, chosen, word, rest)
+    _confirm(chosen, [f"will revoke: {text}" for text, _ in wanted])
+    return _create(server, chosen, wanted)
+
+
+def _wanted(
+    server: ServerConnection, chosen: argparse.Namespace, word: str, rest: str
+) -> list["Wanted"]:
+    if word == "csr" and rest:
+        return _of_request(server, rest)
+    if word == "cert" and rest:
+        return [_of_serial(server, rest)]
+    if chosen.what == "token":
+        return [_of_token(server, sys.stdin.buffer.read(LARGEST_TOKEN + 1))]
+    if chosen.what == SELF:
+        return [_of_holder(server.access.certificate)]
+    if word == "account" and rest.count("/") == 1:
+        namespace, name = rest.split("/")
+        return [_of_account(server, namespace, name, chosen.before)]
+    if word == "authority" and rest:
+        return [_of_authority(server, rest, chosen.before)]
+    raise Complaint(f"{chosen.what!r} is none of {FORMS_OF_WHAT}", USAGE)
+
+
+def _create(server: ServerConnection, chosen: argparse.Namespace, wanted: list["Wanted"]) -> int:
+    made = []
+    for _, spec in wanted:
+        try:
+            made.append(server.post(revocations.place(server), _body(server, chosen, spec)))
+        except CommandRefused as refused:
+            if refused.status != CONFLICT or not refused.about:
+                raise
+            remark(f"already revoked, by {printable(refused.about)}")
+    if tell(chosen.output, made):
+        return 0
+    for one in made:
+        say(f"revoked, by {one['metadata']['name']}")
+    return 0
+
+
+def _lift(server: ServerConnection, chosen: argparse.Namespace) -> int:
+    """Delete a revocation that is a hold; the server refuses any other."""
+    found = server.get(revocations.place(server, chosen.name))
+    if found["spec"].get("reason") != HOLD:
+        raise Complaint(f"{chosen.name} is final: only certificateHold can be lifted")
+    _confirm(chosen, [f"will release: {revocations.target_of(found)}"])
+    server.delete(revocations.place(server, chosen.name))
+    say(f"released {revocations.target_of(found)}")
+    return 0
+
+
+Wanted = tuple[str, Json]
+"""What will be hit, in words, and the part of a spec that names it."""
+
+
+def _of_request(server: ServerConnection, name: str) -> list[Wanted]:
+    query = {"fieldSelector": f"spec.request.name={issued.escaped(name)}"}
+    found = list(server.items(issued.place(server), query))
+    live = [one for one in found if issued.end_of(one) > times.now()]
+    if not live:
+        what = "is still valid" if found else "is recorded"
+        raise Complaint(f"no certificate of the request {name!r} {what}")
+    return [_certificate(one) for one in live]
+
+
+def _of_serial(server: ServerConnection, given: str) -> Wanted:
+    serial = given.replace(":", "").lower().lstrip("0") or "0"
+    if not all(digit in "0123456789abcdef" for digit in serial):
+        raise Complaint(f"{given!r} is no serial number in hex", USAGE)
+    return _certificate(server.get(issued.place(server, serial)))
+
+
+def _certificate(record: Json) -> Wanted:
+    spec = record["spec"]
+    whose = spec.get("subject") or ", ".join(spec.get("names", ())) or "nobody"
+    text = f"certificate {spec['serialNumber']} of {whose}, valid until {spec.get('notAfter', '?')}"
+    named = {"serialNumber": spec["serialNumber"], "signerName": spec["signerName"]}
+    return text, {"certificate": named}
+
+
+def _of_token(server: ServerConnection, data: bytes) -> Wanted:
+    """The id of a token, and its account or its outside issuer; the token itself goes nowhere."""
+    try:
+        if len(data) > LARGEST_TOKEN:
+            raise ValueError
+        payload = data.strip().split(b".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(payload + b"=" * (-len(payload) % 4)))
+        jti, subject, issuer = (str(claims[name]) for name in ("jti", "sub", "iss"))
+        ends = {"expires": times.text_of(claims["exp"])} if "exp" in claims else {}
+        if not _is_own(server, issuer):
+            whose = {"issuer": issuer}
+            text = f"token {jti} of the issuer {issuer}"
+        else:
+            _, _, namespace, name = subject.split(":")
+            if not subject.startswith(SUBJECT):
+                raise ValueError
+            whose = {"namespace": namespace, "name": name}
+            text = f"token {jti} of the account {namespace}/{name}"
+    except NO_TOKEN:
+        raise Complaint("standard input has no token with an id", USAGE) from None
+    return printable(text), {"token": {"jti": jti, **whose, **ends}}
+
+
+def _is_own(server: ServerConnection, issuer: str) -> bool:
+    """Whether the server itself issues such tokens; assumed of one that does not say."""
+    try:
+        found = server.get("/.well-known/openid-configuration").get("issuer")
+    except CommandRefused:
+        return True
+    return found in (None, issuer)
+
+
+def _of_account(server: ServerConnection, namespace: str, name: str, before: str) -> Wanted:
+    server.get(path("api", "v1", "namespaces", namespace, "serviceaccounts", name))
+    account = {"namespace": namespace, "name": name, **_issued_before(before)}
+    text = f"every token of the account {namespace}/{name} issued until {before or 'now'}"
+    return text, {"account": account}
+
+
+def _identity(chosen: argparse.Namespace) -> tuple[bytes, SecretValue] | None:
+    """The certificate and the key to act with, if they are named."""
+    if not chosen.cert:
+        return None
+    try:
+        key = read_private(chosen.key)
+        return read_bounded(chosen.cert, LARGEST_CERTIFICATE), SecretValue(key.decode("latin-1"))
+    except Refusal as refusal:
+        raise Complaint(str(refusal), USAGE) from None
+
+
+def _of_holder(chain: bytes) -> Wanted:
+    """The certificate that this command presents, by its fingerprint."""
+    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+    text = chain.decode("latin-1").partition(begin)[2].partition(end)[0]
+    try:
+        data = base64.b64decode("".join(text.split()), validate=True)
+    except ValueError:
+        data = b""
+    if not data:
+        raise Complaint("there is no client certificate: name one with --cert and --key", USAGE)
+    sha256 = hashlib.sha256(data).hexdigest()
+    return f"your own certificate, SHA-256 {sha256}", {"certificate": {"sha256": sha256}}
+
+
+def _of_authority(server: ServerConnection, name: str, before: str) -> Wanted:
+    """An authority by its name, or a signer by its own, which has a slash."""
+    signer = name
+    if "/" not in name:
+        place = path("apis", server.names.identity, "v1alpha1", "certificateauthorities", name)
+        signer = server.get(place)["spec"]["signerName"]
+    text = f"every certificate of the signer {signer} issued until {before or 'now'}"
+    return text, {"authority": {"signerName": signer, **_issued_before(before)}}
+
+
+def _issued_before(before: str) -> Json:
+    if before and times.parse(before) is None:
+        raise Complaint(f"{before!r} is no time, like 2026-11-15T10:00:00Z", USAGE)
+    return {"issuedBefore": before} if before else {}
+
+
+def _confirm(chosen: argparse.Namespace, texts: list[str]) -> None:
+    for text in texts:
+        remark(text)
+    if chosen.yes or chosen.what == "token" or not sys.stdin.isatty():
+        return
+    remark("Go on? [y/N] ")
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Complaint("nothing was changed")
+
+
+def _body(server: ServerConnection, chosen: argparse.Namespace, named: Json) -> Json:
+    spec = {**named, "reason": chosen.reason}
+    if chosen.message:
+        spec["message"] = chosen.message
+    return {
+        "apiVersion": f"{server.names.identity}/v1alpha1",
+        "kind": KIND,
+        "metadata": {"generateName": f"{next(iter(named))}-"},
+        "spec": spec,
+    }

@@ -1,0 +1,1 @@
+"""Commands for clients: kubeconfigs, exec credentials, shell completion."""

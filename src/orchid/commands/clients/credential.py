@@ -1,0 +1,140 @@
+"""`orchid credential`: a plugin by which other clients get a credential that renews by itself.
+
+A kubeconfig names it as a user's `exec` command (`orchid kubeconfig --exec` writes one); the client
+runs it, and again when the credential ends. It prints an ExecCredential with
+
+    --account NAMESPACE/NAME       a token of that account, asked for with --kubeconfig, or
+    --cert FILE --key FILE         that certificate; when a third of its life is left it is renewed
+                                   first: requested again, waited for, and written in its place
+
+Nothing is kept but the certificate's own files. A renewal that fails is told on standard error, and
+what is still valid is handed out.
+"""
+
+import argparse
+import datetime
+import json
+import os
+from pathlib import Path
+
+from cryptography import x509
+
+from orchid.commands.accounts import token
+from orchid.commands.certificates import certificate_request, csr, requesting
+from orchid.commands.terminal import times
+from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect
+from orchid.commands.terminal.objects import completed
+from orchid.commands.terminal.output import USAGE, Complaint, remark, say
+from orchid.credentials import files
+from orchid.credentials.refusals import Refusal
+from orchid.credentials.x509 import certificates
+from orchid.wire.naming import EXEC_GROUP, EXEC_INFO
+
+VERSIONS = ("v1", "v1beta1")
+WAIT = 10
+LEFT = 1 / 3  # of its life, when a certificate is renewed
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    account = parser.add_argument("--account", default="", metavar="NAMESPACE/NAME", help="whose")
+    completed(account, "account")
+    parser.add_argument(
+        "--for",
+        dest="lifetime",
+        type=times.duration_of,
+        metavar="1h",
+        help="how long a token is good",
+    )
+    parser.add_argument("--cert", type=Path, metavar="FILE", help="a certificate instead")
+    parser.add_argument("--key", type=Path, metavar="FILE", help="and its key")
+    parser.add_argument("--signer", default="", help="who renews it (default: who signed it)")
+    parser.add_argument(
+        "--wait", type=times.duration_of, default=WAIT, metavar="10s", help="for a renewal"
+    )
+    add_flags(parser, forms=())
+
+
+def run(chosen: argparse.Namespace) -> int:
+    version = asked_version(os.environ.get(EXEC_INFO, ""))
+    if bool(chosen.account) == bool(chosen.cert) or bool(chosen.cert) != bool(chosen.key):
+        raise Complaint("either --account, or --cert and --key, is needed", USAGE)
+    status = _of_account(chosen) if chosen.account else _of_certificate(chosen)
+    credential = {
+        "apiVersion": f"{EXEC_GROUP}/{version}",
+        "kind": "ExecCredential",
+        "status": status,
+    }
+    say(json.dumps(credential))
+    return 0
+
+
+def asked_version(text: str) -> str:
+    """The version in which the client wants its answer; the newest if it does not say."""
+    try:
+        group, _, version = (
+            str(json.loads(text)["apiVersion"]).partition("/") if text else ("", "", "")
+        )
+    except (ValueError, KeyError, TypeError):
+        raise Complaint(f"${EXEC_INFO} is no ExecCredential", USAGE) from None
+    if text and (group != EXEC_GROUP or version not in VERSIONS):
+        raise Complaint(f"${EXEC_INFO} asks for {group}/{version}, which is not known", USAGE)
+    return version or VERSIONS[0]
+
+
+def _of_account(chosen: argparse.Namespace) -> Json:
+    server = connect(chosen)
+    namespace, name = token.account_of(chosen.account, server.access.namespace)
+    answer = token.request(server, namespace, name, audiences=[], seconds=chosen.lifetime)
+    return {
+        "token": answer["status"]["token"],
+        "expirationTimestamp": answer["status"].get("expirationTimestamp"),
+    }
+
+
+def _of_certificate(chosen: argparse.Namespace) -> Json:
+    leaf = _leaf(chosen.cert)
+    if times.now() >= renewed_from(leaf):
+        try:
+            _renew(chosen, connect(chosen))
+        except Complaint as complaint:
+            if times.now() >= leaf.not_valid_after_utc:
+                raise
+            remark(f"orchid: {chosen.cert} was not renewed: {complaint}")
+        leaf = _leaf(chosen.cert)
+    try:
+        certificate, key = files.read_bounded(chosen.cert), files.read_private(chosen.key)
+    except Refusal as refusal:
+        raise Complaint(str(refusal), USAGE) from None
+    # The client comes back when the next renewal is due, not when it is too late.
+    end = leaf.not_valid_after_utc
+    back = renewed_from(leaf) if renewed_from(leaf) > times.now() else end
+    return {
+        "clientCertificateData": certificate.decode("ascii", "replace"),
+        "clientKeyData": key.decode("ascii", "replace"),
+        "expirationTimestamp": back.isoformat(timespec="seconds").replace("+00:00", "Z"),
+    }
+
+
+def renewed_from(leaf: x509.Certificate) -> datetime.datetime:
+    """When a certificate is to be renewed."""
+    life = leaf.not_valid_after_utc - leaf.not_valid_before_utc
+    return leaf.not_valid_after_utc - life * LEFT
+
+
+def _renew(chosen: argparse.Namespace, server: ServerConnection) -> None:
+    wanted = requesting.renewal_of(server, chosen.cert, chosen.signer)
+    key = certificate_request.load(chosen.key)
+    name = requesting.send_again(server, chosen.cert.stem, key, wanted)["metadata"]["name"]
+    found = csr.wait_for(server, name, chosen.wait)
+    try:
+        files.write_private(chosen.cert, csr.certificate_of(found))
+    except OSError as error:
+        raise Complaint(f"cannot write {chosen.cert}: {error.strerror}") from None
+
+
+def _leaf(path: Path) -> x509.Certificate:
+    try:
+        leaf, *_ = certificates.parse_blocks(files.read_bounded(path))
+    except (Refusal, ValueError) as problem:
+        raise Complaint(f"{path}: {problem}", USAGE) from None
+    return leaf

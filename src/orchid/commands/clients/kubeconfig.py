@@ -1,0 +1,168 @@
+"""`orchid kubeconfig`: a kubeconfig for a workload or a person, in one file.
+
+With --account it holds a token of that account, which expires; with --cert and --key a certificate.
+The server and its authority are those of the kubeconfig that the command itself uses. It goes to
+standard output, or with --out to a file that only its owner can read.
+"""
+
+import argparse
+import base64
+import shutil
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from orchid import helper_process
+from orchid.commands.accounts import token
+from orchid.commands.terminal import times
+from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect
+from orchid.commands.terminal.objects import completed
+from orchid.commands.terminal.output import USAGE, Complaint, remark, say
+from orchid.wire.naming import EXEC_GROUP
+
+LARGEST = 1 << 20
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    account = parser.add_argument(
+        "--account", default="", metavar="NAMESPACE/NAME", help="whose token"
+    )
+    completed(account, "account")
+    parser.add_argument(
+        "--for",
+        dest="lifetime",
+        type=times.duration_of,
+        metavar="24h",
+        help="how long the token is good (default: as the server likes, an hour)",
+    )
+    parser.add_argument("--cert", type=Path, metavar="FILE", help="a client certificate instead")
+    parser.add_argument("--key", type=Path, metavar="FILE", help="and its key")
+    parser.add_argument(
+        "--exec",
+        dest="is_plugin",
+        action="store_true",
+        help="name `orchid credential` in it, which gets and renews the credential when it is used",
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write it there, mode 0600")
+    add_flags(parser, forms=())
+
+
+def run(chosen: argparse.Namespace) -> int:
+    if bool(chosen.account) == bool(chosen.cert):
+        raise Complaint("either --account or --cert (with --key) is needed", USAGE)
+    server = connect(chosen)
+    if chosen.is_plugin:
+        text = _of_plugin(chosen, server)
+    else:
+        text = _of_account(chosen, server) if chosen.account else _of_certificate(chosen, server)
+    if chosen.out is None:
+        say(text.rstrip("\n"))
+        return 0
+    from orchid.credentials.files import write_private
+
+    try:
+        write_private(chosen.out, text.encode())
+    except OSError as error:
+        raise Complaint(f"cannot write {chosen.out}: {error.strerror}") from None
+    say(f"wrote {chosen.out}")
+    return 0
+
+
+def _of_account(chosen: argparse.Namespace, server: ServerConnection) -> str:
+    if chosen.key:
+        raise Complaint("--key goes with --cert", USAGE)
+    namespace, name = token.account_of(chosen.account, server.access.namespace)
+    answer = token.request(server, namespace, name, audiences=[], seconds=chosen.lifetime)
+    expires = times.parse(answer["status"].get("expirationTimestamp"))
+    if expires is not None:
+        remark(f"the token expires {times.until(expires)}")
+    credential = {"token": answer["status"]["token"]}
+    return document(server, f"{namespace}/{name}", credential, namespace)
+
+
+def _of_certificate(chosen: argparse.Namespace, server: ServerConnection) -> str:
+    from orchid.credentials import files, keys
+    from orchid.credentials.refusals import Refusal
+    from orchid.credentials.x509 import certificates
+
+    if chosen.key is None or chosen.lifetime is not None:
+        raise Complaint("--cert needs --key, and lasts as long as it lasts: no --for", USAGE)
+    try:
+        certificate, key = files.read_bounded(chosen.cert), files.read_private(chosen.key)
+        leaf, *_ = certificates.parse_blocks(certificate)
+        private = keys.read_private_key(key, str(chosen.key))
+    except Refusal as refusal:
+        raise Complaint(str(refusal), USAGE) from None
+    if leaf.public_key() != private.public_key():
+        raise Complaint(f"{chosen.key} is not the key of {chosen.cert}", USAGE)
+    credential = {"client-certificate-data": _b64(certificate), "client-key-data": _b64(key)}
+    return document(server, chosen.cert.stem, credential, server.access.namespace)
+
+
+def _of_plugin(chosen: argparse.Namespace, server: ServerConnection) -> str:
+    """A user by plugin: clients run `orchid credential`, with the kubeconfig that we use now."""
+    words = ["credential", "--kubeconfig", ":".join(str(path.resolve()) for path in server.files)]
+    if len(server.files) != 1:
+        raise Complaint("--exec needs one kubeconfig: name it with --kubeconfig", USAGE)
+    if chosen.context:
+        words += ["--context", chosen.context]
+    if chosen.account:
+        namespace, name = token.account_of(chosen.account, server.access.namespace)
+        user = f"{namespace}/{name}"
+        words += ["--account", user]
+        if chosen.lifetime is not None:
+            words += ["--for", f"{chosen.lifetime}s"]
+    else:
+        if chosen.key is None:
+            raise Complaint("--cert needs --key", USAGE)
+        namespace, user = server.access.namespace, chosen.cert.stem
+        words += ["--cert", str(chosen.cert.resolve()), "--key", str(chosen.key.resolve())]
+    program, *arguments = _our_command()
+    plugin = {
+        "apiVersion": f"{EXEC_GROUP}/v1",
+        "command": program,
+        "args": [*arguments, *words],
+        "interactiveMode": "Never",
+    }
+    return document(server, user, {"exec": plugin}, namespace)
+
+
+def _our_command() -> list[str]:
+    """How clients run this program, from whatever directory they are in.
+
+    A relative entry of PATH would give a path that means another file in each directory.
+    """
+    installed = shutil.which("orchid")
+    if installed is not None and Path(installed).is_absolute():
+        return [installed]
+    return helper_process.command("orchid")
+
+
+def document(server: ServerConnection, user: str, credential: Json, namespace: str) -> str:
+    """A kubeconfig with one cluster, one user and one context."""
+    from orchid.wire.codec import yaml_text
+
+    access = server.access
+    cluster: Json = {"server": access.server}
+    if access.authority:
+        cluster["certificate-authority-data"] = _b64(access.authority)
+    if access.server_name:
+        cluster["tls-server-name"] = access.server_name
+    place = urlsplit(access.server).netloc
+    name = f"{user}@{place}"
+    context = {"cluster": place, "user": user}
+    if namespace:
+        context["namespace"] = namespace
+    return yaml_text.dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": place, "cluster": cluster}],
+            "users": [{"name": user, "user": credential}],
+            "contexts": [{"name": name, "context": context}],
+            "current-context": name,
+        }
+    ).decode()
+
+
+def _b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

@@ -1,0 +1,1 @@
+"""Commands for backup, restore, migration, encryption at rest and the ledger."""

@@ -1,0 +1,291 @@
+"""`orchid ledger`: read the ledger, check it, and take proofs out of it.
+
+    checkpoint   print the signed head, to keep it: a later `verify --since` goes back to it
+    verify       read everything, and name the first entry that does not fit
+    entries      print the entries, one JSON object to a line
+    prove        write a file that shows an entry to be in the ledger
+    check        check such a file, without a server
+    export       write the whole ledger as files, which other programs can check too
+    accept       let a server sign a ledger that was rolled back, after a restore
+    tokens       show how many tokens each key and account has, and until when
+
+The server is asked; a stopped one's data directory (--data-dir) and an export (--from) do as well.
+"""
+
+import argparse
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from orchid.commands.records.ledger_logs import (
+    DirectoryLog,
+    OpenedLog,
+    add_source,
+    opened_log,
+    verifier_of,
+)
+from orchid.commands.terminal import times
+from orchid.commands.terminal.asking import confirmed
+from orchid.commands.terminal.connection import FORMS, add_flags, connect
+from orchid.commands.terminal.output import (
+    USAGE,
+    Complaint,
+    facts,
+    printable,
+    remark,
+    say,
+    table,
+    tell,
+)
+from orchid.ledger.entries import CERTIFICATE_ISSUED
+from orchid.tlog import audit
+from orchid.tlog.audit import LogRefused
+from orchid.tlog.checkpoints import Checkpoint
+from orchid.tlog.notes import NoteRefused
+from orchid.tlog.proof_file import ProofFile
+from orchid.tlog.proofs import ProofRefused
+from orchid.tlog.tiles import FULL, tiles_of
+
+Act = Callable[[argparse.Namespace, OpenedLog], Awaitable[None]]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    rows: tuple[tuple[str, str, Act], ...] = (
+        ("checkpoint", "print the signed head of the ledger", _checkpoint),
+        ("verify", "read everything and check it", _verify),
+        ("entries", "print the entries, one to a line", _entries),
+        ("prove", "write a proof that an entry is in the ledger", _prove),
+        ("export", "write the whole ledger as files", _export),
+        ("tokens", "show how many tokens each key and account has", _tokens),
+    )
+    added = {}
+    for name, words, act in rows:
+        added[name] = place = _action(actions, name, words)
+        add_source(place)
+        add_flags(place, forms=FORMS if name in ("checkpoint", "verify", "tokens") else ())
+        place.set_defaults(act=act)
+    added["verify"].add_argument(
+        "--since", type=Path, metavar="FILE", help="a checkpoint that was kept: it must fit too"
+    )
+    added["prove"].add_argument(
+        "serial", nargs="?", metavar="SERIAL", help="the certificate's serial number, in hex"
+    )
+    added["prove"].add_argument("--index", type=int, metavar="N", help="any entry, by its index")
+    added["prove"].add_argument("--to", type=Path, metavar="FILE", help="where to write the proof")
+    added["export"].add_argument("directory", type=Path, metavar="DIR", help="where to write")
+    accept = _action(actions, "accept", "let a server sign a ledger that was rolled back")
+    accept.add_argument(
+        "--data-dir",
+        type=Path,
+        default=Path("orchid-data"),
+        metavar="DIR",
+        help="the server's data directory (default: orchid-data)",
+    )
+    accept.add_argument("--yes", action="store_true", help="do not ask")
+    accept.set_defaults(act=None, whole=_accept)
+    check = _action(actions, "check", "check a proof, without a server")
+    check.add_argument("file", type=Path, metavar="FILE", help="a .tlog-proof")
+    check.add_argument("--key", required=True, metavar="KEY", help="the verifier key, or its file")
+    check.set_defaults(act=None, whole=_check)
+
+
+def _action(actions: Any, name: str, words: str) -> argparse.ArgumentParser:
+    place: argparse.ArgumentParser = actions.add_parser(
+        name, help=words, description=f"{words.capitalize()}.", allow_abbrev=False
+    )
+    return place
+
+
+def run(chosen: argparse.Namespace) -> int:
+    try:
+        if chosen.act is None:
+            chosen.whole(chosen)
+        else:
+            asyncio.run(_run(chosen))
+    except (LogRefused, ProofRefused, NoteRefused) as refusal:
+        raise Complaint(str(refusal)) from None
+    return 0
+
+
+async def _run(chosen: argparse.Namespace) -> None:
+    async with opened_log(chosen) as log:
+        await chosen.act(chosen, log)
+
+
+async def _checkpoint(chosen: argparse.Namespace, log: OpenedLog) -> None:
+    head = await audit.opened(log.source, log.verifier)
+    note = await log.source.checkpoint() or b""
+    if tell(chosen.output, _shown(head) | {"note": note.decode()}):
+        return
+    say(note.decode().rstrip("\n"))
+
+
+async def _verify(chosen: argparse.Namespace, log: OpenedLog) -> None:
+    since = None
+    if chosen.since:
+        since = Checkpoint.opened(_read(chosen.since), log.verifier)
+    head = await audit.audit(log.source, log.verifier, since)
+    if tell(chosen.output, _shown(head) | {"key": log.verifier.vkey}):
+        return
+    facts(
+        [
+            ("Ledger", head.origin),
+            ("Entries", f"{head.size}, and all of them fit"),
+            ("Root", head.root.hex()),
+            ("Signed by", log.verifier.vkey),
+            *([("Since", f"the {since.size} entries of then are unchanged")] if since else []),
+        ]
+    )
+
+
+async def _entries(chosen: argparse.Namespace, log: OpenedLog) -> None:
+    head = await audit.opened(log.source, log.verifier)
+    async for entry in audit.entries(log.source, head.size):
+        say(printable(entry.decode(errors="replace")))
+
+
+async def _prove(chosen: argparse.Namespace, log: OpenedLog) -> None:
+    if (chosen.serial is None) == (chosen.index is None):
+        raise Complaint("say which entry: a serial number, or --index", USAGE)
+    note = await log.source.checkpoint() or b""
+    head = Checkpoint.opened(note, log.verifier)
+    index = chosen.index
+    if index is None:
+        index = await _index_of(log, head.size, serial_of(chosen.serial))
+    if not 0 <= index < head.size:
+        raise Complaint(f"the ledger has {head.size} entries, and no entry {index}")
+    entry = await audit.entry_at(log.source, index, head.size)
+    proof = ProofFile(entry, index, await audit.inclusion_proof(log.source, index, head.size), note)
+    proof.opened(log.verifier)  # a proof that does not hold is not written
+    place = chosen.to or Path(f"{chosen.serial or index}.tlog-proof")
+    _write(place, proof.encode())
+    say(f"wrote {place}: entry {index} of {head.size}")
+    remark(f"anybody can check it: orchid ledger check {place} --key {log.verifier.vkey}")
+
+
+def serial_of(given: str) -> str:
+    """A serial number as entries have it, however it was copied."""
+    digits = given.replace(":", "").lower().removeprefix("0x").lstrip("0")
+    if not digits or set(digits) - set("0123456789abcdef"):
+        raise Complaint(f"{given!r} is no serial number in hex", USAGE)
+    return digits
+
+
+async def _index_of(log: OpenedLog, size: int, serial: str) -> int:
+    """Where the entry about a certificate is; the newest bundles are read first."""
+    for tile in reversed(audit.bundles_of(size)):
+        found = await audit.bundle_entries(log.source, tile)
+        for place, entry in enumerate(found):
+            content = _content(entry)
+            given = str(content.get("serial", "")).lstrip("0")
+            if content.get("type") == CERTIFICATE_ISSUED and given == serial:
+                return tile.index * FULL + place
+    raise Complaint(f"the ledger tells of no certificate with the serial number {serial}")
+
+
+def _check(chosen: argparse.Namespace) -> None:
+    proof = ProofFile.parse(_read(chosen.file))
+    head = proof.opened(verifier_of(chosen.key))
+    say(printable(proof.entry.decode(errors="replace")))
+    remark(f"it is entry {proof.index} of the {head.size} in {head.origin}")
+
+
+def _accept(chosen: argparse.Namespace) -> None:
+    """Rename the stored checkpoint, which the log in the store no longer fits."""
+    from orchid.ledger.standing import FILE, accept, read_kept
+
+    place = chosen.data_dir / FILE
+    known = read_kept(place)
+    if known is None:
+        raise Complaint(
+            f"there is no checkpoint in {place}: the server knows no other ledger", USAGE
+        )
+    say(f"the server has seen {known.size} entries of {known.origin}, root {known.root.hex()}")
+    remark(
+        "entries after those of the ledger in its store are lost; tell those who keep checkpoints"
+    )
+    if not chosen.yes and not confirmed("accept the ledger in the store as it is?"):
+        raise Complaint("nothing was changed; on a terminal it asks, elsewhere add --yes", USAGE)
+    try:
+        aside = accept(place, times.now())
+    except OSError as problem:
+        raise Complaint(f"{place}: {problem.strerror}") from None
+    say(f"accepted; the checkpoint is now {aside}")
+
+
+async def _export(chosen: argparse.Namespace, log: OpenedLog) -> None:
+    head = await audit.audit(log.source, log.verifier)
+    note = await log.source.checkpoint() or b""
+    written = DirectoryLog(chosen.directory)
+    tiles = [*audit.bundles_of(head.size), *tiles_of(head.size)]
+    for tile in tiles:
+        written.write(tile.path, await log.source.tile(tile) or b"")
+    written.write("checkpoint", note)
+    written.write("key", f"{log.verifier.vkey}\n".encode())
+    say(f"wrote {head.size} entries in {len(tiles)} files to {chosen.directory}")
+
+
+async def _tokens(chosen: argparse.Namespace, log: OpenedLog) -> None:
+    head = await audit.opened(log.source, log.verifier)
+    now = times.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    counts: Counter[tuple[str, str]] = Counter()
+    ends: dict[tuple[str, str], str] = {}
+    async for entry in audit.entries(log.source, head.size):
+        content = _content(entry)
+        for account, end, count in content.get("tokens", ()):
+            if end > now:
+                which = (content["key"], account)
+                counts[which] += count
+                ends[which] = max(ends.get(which, ""), end)
+    names = _account_names(chosen)
+    rows = [
+        {"key": key, "account": names.get(uid, uid), "tokens": count, "until": ends[key, uid]}
+        for (key, uid), count in sorted(counts.items())
+    ]
+    if tell(chosen.output, rows):
+        return
+    table(
+        ("KEY", "ACCOUNT", "TOKENS", "UNTIL"),
+        [tuple(row.values()) for row in rows],
+        empty="no token that was counted is still good",
+    )
+
+
+def _account_names(chosen: argparse.Namespace) -> dict[str, str]:
+    """Names of accounts by uid; without a server to ask, uids have to do."""
+    if chosen.data_dir or chosen.exported:
+        return {}
+    found = connect(chosen).items("/api/v1/serviceaccounts")
+    metas = (each["metadata"] for each in found)
+    return {meta["uid"]: f"{meta['namespace']}/{meta['name']}" for meta in metas}
+
+
+def _content(entry: bytes) -> dict[str, Any]:
+    try:
+        content = json.loads(entry)
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _shown(head: Checkpoint) -> dict[str, Any]:
+    return {"origin": head.origin, "size": head.size, "root": head.root.hex()}
+
+
+def _read(place: Path) -> bytes:
+    try:
+        with place.open("rb") as file:
+            return file.read(1 << 21)
+    except OSError as problem:
+        raise Complaint(f"{place}: {problem.strerror}", USAGE) from None
+
+
+def _write(place: Path, data: bytes) -> None:
+    try:
+        place.write_bytes(data)
+    except OSError as problem:
+        raise Complaint(f"{place}: {problem.strerror}", USAGE) from None

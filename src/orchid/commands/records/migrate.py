@@ -1,0 +1,119 @@
+"""`orchid migrate`: move all objects from the embedded store to etcd, or back.
+
+    orchid migrate --from orchid-data --to-etcd https://a:2379,https://b:2379
+    orchid migrate --from-etcd https://a:2379 --to orchid-data
+
+Sealed values stay sealed: whoever reads them next needs the same keys, and the command says so. No
+server may run on either side meanwhile, and the target must be empty. The source stays as it is.
+What is moved and how it is proved: store/migrate.py.
+"""
+
+import argparse
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchid.commands.records.backup import DATABASE, ENCRYPTION
+from orchid.commands.terminal.output import USAGE, Complaint, say
+from orchid.commands.terminal.progress import Bar
+from orchid.wire.naming import SEALED_VALUE
+
+if TYPE_CHECKING:
+    from orchid.store.interface import Store
+    from orchid.store.migrate import Migrated, Progress
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--from", dest="source", type=Path, metavar="DIR", help="data directory")
+    source.add_argument("--from-etcd", metavar="URL,URL", help="etcd endpoints")
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("--to", dest="target", type=Path, metavar="DIR", help="data directory")
+    target.add_argument("--to-etcd", metavar="URL,URL", help="etcd endpoints")
+    parser.add_argument(
+        "--etcd-prefix", default="/orchid", help="where in etcd (default: /orchid)", metavar="PATH"
+    )
+    parser.add_argument("--etcd-cafile", type=Path, metavar="FILE", help="authority of etcd")
+    parser.add_argument("--etcd-certfile", type=Path, metavar="FILE", help="our certificate")
+    parser.add_argument("--etcd-keyfile", type=Path, metavar="FILE", help="its key")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    if bool(chosen.source) == bool(chosen.target):
+        raise Complaint("one side must be a data directory and the other etcd", USAGE)
+    if chosen.source and not (chosen.source / DATABASE).is_file():
+        raise Complaint(f"there is no {chosen.source / DATABASE}", USAGE)
+    if chosen.target:
+        chosen.target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    from orchid.store.interface import StoreError
+
+    try:
+        done = asyncio.run(_migrate(chosen))
+    except StoreError as problem:
+        raise Complaint(str(problem)) from None
+    say(f"moved {done.records} objects (SHA-256 {done.digest}); begins at revision {done.target}")
+    if done.sealed:
+        say(f"sealed are {done.sealed} of them: {_with_their_key(chosen.source)}")
+    return 0
+
+
+def _with_their_key(source: Path | None) -> str:
+    """How a server is started that can read what was sealed."""
+    own = source / ENCRYPTION if source else None
+    if own is not None and own.is_file():
+        return f"start every server with --encryption-provider-config {own}"
+    return "start the server with the same --encryption-provider-config as before"
+
+
+async def _migrate(chosen: argparse.Namespace) -> "Migrated":
+    from orchid.store.migrate import migrate
+
+    async with AsyncExitStack() as opened:
+        embedded = await _embedded(chosen.source or chosen.target)
+        opened.push_async_callback(embedded.close)
+        etcd = await _etcd(chosen)
+        opened.push_async_callback(etcd.close)
+        source, target = (embedded, etcd) if chosen.source else (etcd, embedded)
+        with Bar() as bar:
+
+            def report(progress: "Progress") -> None:
+                bar.show(progress.step, progress.done, progress.total)
+
+            return await migrate(source, target, SEALED_VALUE, report=report)
+
+
+async def _embedded(directory: Path) -> "Store":
+    from orchid.store.first_revision import first_revision
+    from orchid.store.sqlite.store import SQLiteStore
+
+    return await SQLiteStore.open(directory / DATABASE, first=first_revision(time.time()))
+
+
+async def _etcd(chosen: argparse.Namespace) -> "Store":
+    try:
+        from orchid.store.etcd.store import EtcdStore
+    except ImportError:
+        raise Complaint(
+            "etcd needs two more packages: pip install 'orchid-identity[etcd]'", USAGE
+        ) from None
+    if chosen.etcd_keyfile:
+        _refuse_exposed(chosen.etcd_keyfile)
+    return await EtcdStore.open(
+        (chosen.from_etcd or chosen.to_etcd).split(","),
+        prefix=chosen.etcd_prefix,
+        ca=chosen.etcd_cafile,
+        certificate=chosen.etcd_certfile,
+        key=chosen.etcd_keyfile,
+    )
+
+
+def _refuse_exposed(key: Path) -> None:
+    from orchid.credentials.files import read_private
+    from orchid.credentials.refusals import Refusal
+
+    try:
+        read_private(key)
+    except Refusal as refusal:
+        raise Complaint(f"--etcd-keyfile: {refusal}", USAGE) from None

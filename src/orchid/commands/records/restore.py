@@ -1,0 +1,206 @@
+"""`orchid restore`: put a backup in the place of the embedded store.
+
+Refused while a server has the store open. The database that was there is kept aside, and clients
+that remember a later revision have to list again: see store/sqlite/restore.py. A restore brings
+back credentials that were deleted after the backup; records of certificates that were issued after
+it are kept, because those are still valid. The command reports them, as far as the
+database in place shows them, and can revoke their tokens (commands/records/revived.py).
+"""
+
+import argparse
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from orchid.commands.records import revived
+from orchid.commands.records.backup import (
+    CHECKPOINT,
+    DATABASE,
+    ENCRYPTION,
+    LARGEST_FILE,
+    PRIVATE,
+    PUBLIC,
+    REVOCATIONS,
+    add_data_dir,
+    beside,
+)
+from orchid.commands.terminal.output import USAGE, Complaint, remark, say
+
+ALL, DELETED = "all", "deleted"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "source",
+        type=Path,
+        metavar="SOURCE",
+        help="a file made by orchid backup, or a directory made by orchid backup --all",
+    )
+    parser.add_argument(
+        "--keys",
+        type=Path,
+        metavar="DIR",
+        help="the directory with the private keys, if they were saved apart",
+    )
+    parser.add_argument(
+        "--revoke-tokens",
+        choices=(DELETED, ALL),
+        metavar="WHICH",
+        help="revoke every token issued until now: `deleted`, of the accounts that were deleted "
+        "after the backup; `all`, of every account in the backup",
+    )
+    parser.add_argument(
+        "--accept-ledger",
+        action="store_true",
+        help="let the server sign the ledger of the backup, although it had a longer one",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="only report what the restore would bring back"
+    )
+    add_data_dir(parser)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    from orchid.store.interface import StoreError
+
+    database = chosen.source / DATABASE if chosen.source.is_dir() else chosen.source
+    if not database.is_file():
+        raise Complaint(f"there is no file {database}", USAGE)
+    directory: Path = chosen.data_dir
+    revoked = _revoked(directory)  # before anything is changed
+    unnoted = _unnoted(directory, revoked)
+    try:
+        found = revived.compare(database, directory / DATABASE)
+        if chosen.revoke_tokens == DELETED and found.deleted is None:
+            raise Complaint(
+                "which accounts were deleted after the backup is not known here: "
+                "there is no database in place to compare with; use --revoke-tokens all",
+                USAGE,
+            )
+        if not chosen.dry_run:
+            _restore(chosen, database, directory, unnoted)
+    except StoreError as problem:
+        raise Complaint(str(problem)) from None
+    revived.report(found)
+    if revoked is not None or unnoted:
+        _report_revocations({**unnoted, **(revoked or {})}, database)
+    if revoked is None:
+        remark(
+            f"revocations made after the backup are not known: there was no {REVOCATIONS} in "
+            f"{directory}. What they revoked works again: find them in the audit log, and revoke "
+            "it again"
+        )
+    _report_ledger(directory, database, accepts=chosen.accept_ledger and not chosen.dry_run)
+    if chosen.revoke_tokens and not chosen.dry_run:
+        which = found.accounts if chosen.revoke_tokens == ALL else found.deleted_accounts
+        revived.revoke(directory / REVOCATIONS, which, datetime.now(UTC))
+    return 0
+
+
+def _restore(
+    chosen: argparse.Namespace, database: Path, directory: Path, unnoted: dict[str, bytes]
+) -> None:
+    from orchid.issuance import kept_revocations
+    from orchid.store.first_revision import first_revision
+    from orchid.store.interface import AlreadyInUse
+    from orchid.store.sqlite import restore as sqlite_restore
+
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    now = time.time()
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+    try:
+        restored = sqlite_restore.restore(
+            database,
+            directory / DATABASE,
+            first=first_revision(now),
+            stamp=stamp,
+            keeps=revived.ISSUED,
+            drops=revived.LIFETIMES,
+        )
+    except AlreadyInUse as problem:
+        raise Complaint(f"{problem}; stop the server first") from None
+    _restore_file(beside(database), directory / ENCRYPTION)
+    if chosen.source.is_dir():
+        for name in (CHECKPOINT, REVOCATIONS, *PUBLIC, *PRIVATE):
+            _restore_file(chosen.source / name, directory / name)
+    for name in PRIVATE if chosen.keys else ():
+        _restore_file(chosen.keys / name, directory / name)
+    if unnoted:
+        lines = [kept_revocations.line(key, data) for key, data in unnoted.items()]
+        kept_revocations.append(directory / REVOCATIONS, lines)
+    contents = restored.contents
+    say(f"restored {contents.records} objects; the next revision is {contents.newest + 1}")
+    if restored.aside is not None:
+        say(f"what was there is now {restored.aside}")
+
+
+def _revoked(directory: Path) -> dict[str, bytes] | None:
+    """All revocations that the server has noted beside its database, by key; None: no file."""
+    from orchid.issuance import kept_revocations
+
+    place = directory / REVOCATIONS
+    try:
+        return kept_revocations.read(place) if place.is_file() else None
+    except kept_revocations.FileTooLarge as problem:
+        raise Complaint(str(problem)) from None
+
+
+def _unnoted(directory: Path, revoked: dict[str, bytes] | None) -> dict[str, bytes]:
+    """Revocations of the database in place that the file lacks: the disk was full, or a crash."""
+    from orchid.store.sqlite import restore as sqlite_restore
+
+    there = sqlite_restore.values_if_readable(directory / DATABASE, revived.REVOKED)
+    noted = revoked or {}
+    return {k: v for k, v in there.items() if k not in noted and revived.uid_of(v)}
+
+
+def _report_revocations(revoked: dict[str, bytes], database: Path) -> None:
+    """Name the revocations that the backup lacks; the server stores them when it starts."""
+    from orchid.store.sqlite import restore as sqlite_restore
+
+    then = sqlite_restore.uids(database, [revived.REVOKED])
+    made_since = [
+        k for k, data in revoked.items() if then.get(k) not in (b"", revived.uid_of(data))
+    ]
+    if made_since:
+        names = ", ".join(key.rpartition("/")[2] for key in made_since)
+        say(f"revocations made since, which the server keeps: {names}")
+
+
+def _report_ledger(directory: Path, database: Path, *, accepts: bool) -> None:
+    """Say that the ledger goes back; the server then signs nothing until that is accepted."""
+    from orchid.ledger import places
+    from orchid.ledger.standing import accept, read_kept
+    from orchid.store.sqlite import restore as sqlite_restore
+    from orchid.tlog.checkpoints import Checkpoint
+
+    known = read_kept(directory / CHECKPOINT)
+    note = sqlite_restore.value_of(database, places.HEAD)
+    size = Checkpoint.claimed(note).size if note else 0
+    if known is None or known.size <= size:
+        return
+    text = (
+        f"the ledger goes back from {known.size} to {size} entries: tell those who keep checkpoints"
+    )
+    if accepts:
+        accept(directory / CHECKPOINT, datetime.now(UTC))
+        say(f"{text}. Accepted")
+        return
+    remark(
+        f"{text}. The server signs it again when you have run: "
+        f"orchid ledger accept --data-dir {directory}"
+    )
+
+
+def _restore_file(source: Path, target: Path) -> None:
+    """Put a file of the backup in place, unless there is one: that is the newer one."""
+    from orchid.credentials.files import read_private, write_private
+    from orchid.credentials.refusals import Refusal
+
+    if not source.exists() or target.exists():
+        return
+    try:
+        write_private(target, read_private(source, LARGEST_FILE))
+    except (Refusal, OSError) as problem:
+        raise Complaint(f"the objects are restored, but not {target.name}: {problem}") from None
+    say(f"restored {target.name}")

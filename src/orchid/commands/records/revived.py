@@ -1,0 +1,144 @@
+"""Credentials that a restore makes valid again: found, reported, and revoked on request.
+
+An account that was deleted after the backup exists again after the restore, with the same uid, so
+that its old tokens are accepted until they expire. The same holds for tokens in Secrets, tokens
+bound to Pods, and rights of bindings. `compare` finds them by comparing the backup with the
+database that it replaces; without a readable one nothing is known. `revoke` adds revocations to the
+file beside the database, which the server stores at its next start.
+"""
+
+import uuid
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from orchid.commands.terminal.output import remark, say
+
+ACCOUNTS: Final = "core/serviceaccounts/"
+ISSUED: Final = "identity/issuedcertificates/"
+REVOKED: Final = "identity/credentialrevocations/"
+# The longest lifetime of tokens (issuance/token_lifetimes.py): after the backup there may have been
+# longer ones. Without it, the server knows no end of the tokens of the accounts there are.
+LIFETIMES: Final = tuple(
+    f"core/configmaps/{namespace}/token-lifetimes" for namespace in ("orch-system", "kube-system")
+)
+# Kinds whose deletion ends a credential or takes a right away.
+REVIVED: Final = {
+    ACCOUNTS: "service accounts, with their tokens",
+    "core/secrets/": "Secrets, with tokens in them",
+    "core/pods/": "Pods, with tokens bound to them",
+    "core/nodes/": "Nodes, with tokens bound to them",
+    "core/namespaces/": "namespaces",
+    "rbac/rolebindings/": "role bindings",
+    "rbac/clusterrolebindings/": "cluster role bindings",
+    "identity/certificateauthorities/": "certificate authorities",
+}
+MOST_NAMED: Final = 20
+
+
+class Revived(msgspec.Struct, frozen=True):
+    """Comparison of a backup with the database in place."""
+
+    accounts: list[str]  # of the backup, as namespace/name
+    deleted: dict[str, list[str]] | None  # after the backup, by prefix; None if not known
+    issued: list[str]  # serial numbers of certificates issued after the backup
+
+    @property
+    def deleted_accounts(self) -> list[str]:
+        return (self.deleted or {}).get(ACCOUNTS, [])
+
+
+def compare(backup: Path, in_place: Path) -> Revived:
+    """Find objects of the backup that the database in place lacks; raises StoreUnusable."""
+    from orchid.store.sqlite import restore as sqlite_restore
+
+    then = sqlite_restore.uids(backup, [*REVIVED, ISSUED])
+    now = sqlite_restore.uids_if_readable(in_place, [*REVIVED, ISSUED])
+    accounts = [key.removeprefix(ACCOUNTS) for key in then if key.startswith(ACCOUNTS)]
+    if now is None:
+        return Revived(accounts, None, [])
+    deleted: dict[str, list[str]] = {}
+    for key, uid in then.items():
+        prefix = next(prefix for prefix in [*REVIVED, ISSUED] if key.startswith(prefix))
+        if prefix != ISSUED and (key not in now or now[key] != uid):
+            deleted.setdefault(prefix, []).append(key.removeprefix(prefix))
+    new = [key.removeprefix(ISSUED) for key in now if key.startswith(ISSUED) and key not in then]
+    return Revived(accounts, deleted, new)
+
+
+def uid_of(data: bytes) -> bytes:
+    """The uid of an object as it is stored; empty if it is encrypted."""
+    try:
+        return msgspec.json.decode(data, type=_Identified).metadata.uid.encode()
+    except msgspec.MsgspecError:
+        return b""
+
+
+class _Meta(msgspec.Struct):
+    uid: str
+
+
+class _Identified(msgspec.Struct):
+    metadata: _Meta
+
+
+def report(found: Revived) -> None:
+    """Name what is valid again, and say what cannot be known."""
+    if found.deleted is None:
+        remark(
+            "which credentials were deleted after the backup is not known: there is no readable "
+            "database in place. Tokens of all accounts in the backup are valid until they expire; "
+            "--revoke-tokens all revokes them. Certificates issued after the backup are valid, but "
+            "not in the inventory"
+        )
+        return
+    if found.deleted:
+        say("deleted after the backup, and valid again:")
+        for prefix, names in sorted(found.deleted.items()):
+            say(f"  {REVIVED[prefix]}: {_some(names)}")
+    if found.deleted_accounts:
+        remark(
+            "revoke tokens of these accounts: --revoke-tokens deleted, or, when the server runs, "
+            "orchid revoke account/NAMESPACE/NAME"
+        )
+    if found.issued:
+        say(f"certificates issued after the backup, kept in the inventory: {_some(found.issued)}")
+
+
+def revoke(place: Path, accounts: Iterable[str], now: datetime) -> None:
+    """Have the server revoke every token of some accounts that was issued until now."""
+    from orchid.issuance import kept_revocations
+    from orchid.kinds import credential_revocation as revocations
+    from orchid.wire.codec.documents import encode
+    from orchid.wire.meta import ObjectMeta
+    from orchid.wire.naming import ORCH
+
+    kind, moment = revocations.declare(ORCH), now.replace(microsecond=0)
+    lines, stamp = [], f"{moment:%Y%m%dt%H%M%Sz}"
+    for number, account in enumerate(accounts, start=1):
+        namespace, _, name = account.partition("/")
+        target = revocations.RevokedAccount(namespace=namespace, name=name, issued_before=moment)
+        made = revocations.CredentialRevocation(
+            kind=kind.name,
+            api_version=kind.api_version,
+            metadata=ObjectMeta(
+                name=f"restore-{stamp}-{number}",
+                uid=str(uuid.uuid4()),
+                creation_timestamp=moment,
+                generation=1,
+            ),
+            spec=revocations.CredentialRevocationSpec(
+                account=target, reason="superseded", message="a backup was restored"
+            ),
+        )
+        lines.append(kept_revocations.line(kind.key("", made.name), encode(made)))
+    kept_revocations.append(place, lines)
+    say(f"the server will revoke the tokens of {len(lines)} accounts when it starts")
+
+
+def _some(names: list[str]) -> str:
+    rest = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(sorted(names)[:MOST_NAMED]) + rest

@@ -1,0 +1,1 @@
+"""Commands for roles and what callers may do."""

@@ -1,0 +1,152 @@
+"""Grants: who has which role, as bindings of the RBAC API say it.
+
+A subject is a user, a group or an account. `grant` makes a binding with a name of its own for each
+role and subject, so that granting twice changes nothing; `revoke` takes the subject out of every
+binding of that role, whoever made it, and deletes those that are empty then. A role is granted
+everywhere (ClusterRoleBinding) or in one namespace (RoleBinding).
+"""
+
+import argparse
+import hashlib
+from collections.abc import Iterator
+
+from orchid.commands.accounts.token import account_of
+from orchid.commands.terminal.connection import CONFLICT, CommandRefused, Json, ServerConnection
+from orchid.commands.terminal.objects import completed
+from orchid.commands.terminal.output import USAGE, Complaint, name_of
+from orchid.wire.user import AUTHENTICATED
+
+GROUP, VERSION = "rbac.authorization", "v1"
+ACCOUNTS = "system:serviceaccounts"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A role, to whom, and where."""
+    completed(parser.add_argument("role", metavar="ROLE", help="see: orchid roles"), "role")
+    for flag, words in (
+        ("--user", "a user, by name"),
+        ("--group", "a group of users"),
+        ("--account", "an account, NAMESPACE/NAME"),
+    ):
+        action = parser.add_argument(
+            flag, action="append", default=[], help=f"{words}; may be repeated"
+        )
+        if flag == "--account":
+            completed(action, "account")
+    parser.add_argument("--namespace", "-n", default="", help="there alone (default: everywhere)")
+
+
+def subjects_of(chosen: argparse.Namespace, server: ServerConnection) -> dict[str, Json]:
+    """Those whom the flags name, by what a person calls them."""
+    found = {f"user {name}": _subject("User", name, server) for name in chosen.user}
+    found |= {f"group {name}": _subject("Group", name, server) for name in chosen.group}
+    for given in chosen.account:
+        namespace, name = account_of(given, server.access.namespace)
+        found[f"account {namespace}/{name}"] = account(namespace, name)
+    if not found:
+        raise Complaint("to whom? give --user, --group or --account", USAGE)
+    return found
+
+
+def _subject(kind: str, name: str, server: ServerConnection) -> Json:
+    return {"kind": kind, "name": name, "apiGroup": server.names.rbac}
+
+
+def account(namespace: str, name: str) -> Json:
+    return {"kind": "ServiceAccount", "namespace": namespace, "name": name}
+
+
+def username(namespace: str, name: str) -> str:
+    """The user that an account is."""
+    return f"system:serviceaccount:{namespace}:{name}"
+
+
+def groups_of_account(namespace: str) -> list[str]:
+    return [ACCOUNTS, f"{ACCOUNTS}:{namespace}", AUTHENTICATED]
+
+
+def grant(server: ServerConnection, role: str, subject: Json, namespace: str) -> tuple[bool, Json]:
+    """Give a role to a subject; False if they had it by such a binding already."""
+    reference = _role(server, role, namespace)
+    name = _binding_name(reference, subject)
+    body: Json = {
+        "apiVersion": f"{server.names.rbac}/{VERSION}",
+        "kind": "RoleBinding" if namespace else "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": reference,
+        "subjects": [subject],
+    }
+    try:
+        return True, server.post(_bindings(server, namespace), body)
+    except CommandRefused as refused:
+        if refused.status != CONFLICT:
+            raise
+        return False, server.get(_bindings(server, namespace, name))
+
+
+def revoke(server: ServerConnection, role: str, subject: Json, namespace: str) -> list[str]:
+    """Take a role from a subject; gives the names of the bindings that were changed."""
+    changed = []
+    for binding in server.items(_bindings(server, namespace)):
+        left = [each for each in binding.get("subjects") or () if not _is(each, subject)]
+        if binding["roleRef"]["name"] != role or len(left) == len(binding.get("subjects") or ()):
+            continue
+        place = _bindings(server, namespace, binding["metadata"]["name"])
+        if left:
+            server.put(place, {**binding, "subjects": left})
+        else:
+            server.delete(place)
+        changed.append(binding["metadata"]["name"])
+    return changed
+
+
+def of_subject(server: ServerConnection, subject: Json) -> Iterator[Json]:
+    """The bindings that name a subject, everywhere and in all namespaces."""
+    for plural in ("clusterrolebindings", "rolebindings"):
+        for binding in server.items(server.group(GROUP, VERSION, plural)):
+            if any(_is(each, subject) for each in binding.get("subjects") or ()):
+                yield binding
+
+
+def described(binding: Json) -> str:
+    namespace = binding["metadata"].get("namespace", "")
+    where = f"in {namespace}" if namespace else "everywhere"
+    return f"{binding['roleRef']['name']} {where} (by {name_of(binding)})"
+
+
+def _is(one: Json, other: Json) -> bool:
+    return all(one.get(key, "") == other.get(key, "") for key in ("kind", "name", "namespace"))
+
+
+def _role(server: ServerConnection, role: str, namespace: str) -> Json:
+    """The role that is meant: one of the namespace, if there is one, else one of all."""
+    kinds = [("Role", namespace)] if namespace else []
+    for kind, within in (*kinds, ("ClusterRole", "")):
+        try:
+            server.get(roles(server, within, role))
+        except CommandRefused as refused:
+            if refused.status != 404:  # noqa: PLR2004 -- not found: look further
+                raise
+            continue
+        return {"apiGroup": server.names.rbac, "kind": kind, "name": role}
+    raise Complaint(f"there is no role {role!r}; see: orchid roles")
+
+
+def _binding_name(reference: Json, subject: Json) -> str:
+    """One name for a role and a subject; whatever their own names hold."""
+    whole = "\0".join(
+        (reference["kind"], subject["kind"], subject.get("namespace", ""), subject["name"])
+    )
+    return f"grant:{reference['name']}:{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
+
+
+def roles(server: ServerConnection, namespace: str, *parts: str) -> str:
+    if not namespace:
+        return server.group(GROUP, VERSION, "clusterroles", *parts)
+    return server.group(GROUP, VERSION, "namespaces", namespace, "roles", *parts)
+
+
+def _bindings(server: ServerConnection, namespace: str, *parts: str) -> str:
+    if not namespace:
+        return server.group(GROUP, VERSION, "clusterrolebindings", *parts)
+    return server.group(GROUP, VERSION, "namespaces", namespace, "rolebindings", *parts)

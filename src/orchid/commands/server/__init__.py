@@ -1,0 +1,1 @@
+"""Commands that start, set up and examine a server."""

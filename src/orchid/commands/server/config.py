@@ -1,0 +1,58 @@
+"""`orchid config show`: every setting, its value, and where it came from.
+
+It takes the flags of `orchid serve` and reads the same file, so that what it shows is what a server
+started like that would use. No server is asked.
+"""
+
+import argparse
+import typing
+
+import msgspec
+
+from orchid.commands.server.serving_flags import add_settings, flags_of, settings_of, shown
+from orchid.commands.terminal.connection import FORMS
+from orchid.commands.terminal.output import Cell, table, tell
+from orchid.settings.given import Given
+from orchid.settings.reading import written_in
+
+FLAG, FILE, DEFAULT = "flag", "file", "default"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    words = "show every setting, its value and where it came from"
+    showing = actions.add_parser("show", help=words, description=f"{words.capitalize()}.")
+    add_settings(showing)
+    showing.add_argument("-o", "--output", choices=FORMS, default="text", help="how to show it")
+    showing.add_argument("--changed", action="store_true", help="leave out what has its default")
+
+
+def run(chosen: argparse.Namespace) -> int:
+    is_changed_only = chosen.changed
+    del chosen.changed
+    given = settings_of(chosen).given
+    flags, written = flags_of(chosen), written_in(chosen.config)
+    found = []
+    for field in msgspec.structs.fields(Given):
+        name = field.encode_name
+        source = FLAG if name in flags else FILE if name in written else DEFAULT
+        if source != DEFAULT or not is_changed_only:
+            value: typing.Any = getattr(given, field.name)
+            plain = list(value) if isinstance(value, tuple) else value
+            found.append({"setting": name, "value": plain, "from": source})
+    if not tell(chosen.output, found):
+        rows = [
+            (
+                each["setting"],
+                Cell(each["from"], "" if each["from"] == DEFAULT else "good"),
+                _text(each["value"]),
+            )
+            for each in found
+        ]
+        titles = ("SETTING", "FROM", "VALUE")
+        table(titles, rows, empty="every setting has its default", is_wide=True)
+    return 0
+
+
+def _text(value: typing.Any) -> str:
+    return shown(tuple(value) if isinstance(value, list) else value)

@@ -1,0 +1,33 @@
+"""`orchid controllers`: run the controllers of a server in a process of their own.
+
+For a server that was started with `--controllers ''`. What they are and how they are run is
+assembly/ and controllers/.
+"""
+
+import argparse
+import asyncio
+from pathlib import Path
+
+from orchid.commands.server.serving_flags import add_settings, until_signal
+from orchid.settings.checking import Settings
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_settings(parser)
+    parser.add_argument(
+        "--kubeconfig",
+        type=Path,
+        metavar="FILE",
+        help="how to reach the server (default: admin.kubeconfig in the data directory)",
+    )
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Work until a signal asks for the end."""
+    from orchid.assembly import remote_controllers
+
+    async def control(settings: Settings, stop: asyncio.Event) -> None:
+        default = settings.data_dir / "admin.kubeconfig"
+        await remote_controllers.control(settings, chosen.kubeconfig or default, stop)
+
+    return until_signal(chosen, control)

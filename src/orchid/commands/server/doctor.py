@@ -1,0 +1,97 @@
+"""`orchid doctor`: what is wrong with an installation, or will be soon, and what to do about it.
+
+Takes the settings of `orchid serve` (most often just `--config FILE`), looks at the files that they
+name, and asks the server if it runs. Changes nothing. Exit code 1 when something is wrong; what
+will be wrong soon is a warning. A new check is one function in a list of diagnosis/.
+"""
+
+import argparse
+import os
+import pwd
+from typing import TYPE_CHECKING
+
+from orchid.commands.server.serving_flags import add_settings, settings_of
+from orchid.commands.terminal.connection import Json
+from orchid.commands.terminal.output import REFUSED, USAGE, Cell, Complaint, say, say_json, table
+
+if TYPE_CHECKING:
+    from orchid.commands.diagnosis.findings import Finding, Installation
+
+MOODS = {"good": "good", "note": "", "soon": "waiting", "wrong": "bad"}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-o", "--output", choices=("text", "json"), default="text", help="how to show it"
+    )
+    add_settings(parser)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    found = examined(installation(chosen))
+    number = {state: sum(each.state == state for _, each in found) for state in MOODS}
+    if chosen.output == "json":
+        say_json({"wrong": number["wrong"], "soon": number["soon"], "findings": _json(found)})
+    else:
+        _show(found)
+        say(f"{number['wrong']} wrong, {number['soon']} soon, {number['good']} good")
+    return REFUSED if number["wrong"] else 0
+
+
+def installation(chosen: argparse.Namespace) -> "Installation":
+    """The files that the settings name, and the server if it answers."""
+    from orchid.commands.diagnosis.findings import Installation
+    from orchid.commands.diagnosis.server_checks import connected
+    from orchid.commands.terminal import times
+    from orchid.data_directory import located
+
+    settings = settings_of(chosen)
+    root = settings.data_dir
+    if not root.is_dir():
+        raise Complaint(f"there is no directory {root}; say where it is with --data-dir", USAGE)
+    owner = root.stat().st_uid
+    if owner != os.geteuid():
+        raise Complaint(f"{root} belongs to {_other_user(owner)}", USAGE)
+    files = located(settings)
+    return Installation(settings, files, times.now(), connected(files.kubeconfig))
+
+
+def _other_user(uid: int) -> str:
+    """Another user who owns the files, and how to run this command as them."""
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}; look as that user"
+    return f"{name}; look as that user, as root with: runuser -u {name} -- orchid doctor"
+
+
+def examined(here: "Installation") -> list[tuple[str, "Finding"]]:
+    """Every finding with the name of its check; a check that fails is a finding too."""
+    from orchid.commands.diagnosis.file_checks import FILE_CHECKS
+    from orchid.commands.diagnosis.findings import wrong
+    from orchid.commands.diagnosis.outside_checks import OUTSIDE_CHECKS
+    from orchid.commands.diagnosis.server_checks import SERVER_CHECKS
+    from orchid.credentials.refusals import Refusal
+
+    found: list[tuple[str, Finding]] = []
+    for name, check in {**FILE_CHECKS, **SERVER_CHECKS, **OUTSIDE_CHECKS}.items():
+        try:
+            found += [(name, finding) for finding in check(here)]
+        except (Complaint, Refusal, OSError) as problem:
+            found.append((name, wrong(f"this could not be looked at: {problem}")))
+    return found
+
+
+def _json(found: list[tuple[str, "Finding"]]) -> list[Json]:
+    return [
+        {"check": name, "state": each.state, "text": each.text, "advice": each.advice}
+        for name, each in found
+    ]
+
+
+def _show(found: list[tuple[str, "Finding"]]) -> None:
+    rows = []
+    for name, each in found:
+        text = f"{each.text}; {each.advice}" if each.advice else each.text
+        rows.append((Cell(each.state, MOODS[each.state]), name, text))
+    table(("STATE", "CHECK", "WHAT WAS SEEN"), rows, "nothing was looked at")

@@ -1,0 +1,44 @@
+"""`orchid init`: make the keys and certificates of a server, and start nothing.
+
+For several servers that clients see as one: make the files once, and copy those that are shared
+into the data directory of each before it starts. What is there already is kept. Refused while a
+server runs on the directory.
+"""
+
+import argparse
+import os
+from datetime import UTC, datetime
+
+from orchid.commands.server.serving_flags import add_settings as configure
+from orchid.commands.server.serving_flags import settings_of
+from orchid.commands.terminal.output import USAGE, Complaint, say
+from orchid.settings.errors import BadSettings
+
+__all__ = ["configure", "run"]
+
+
+def run(chosen: argparse.Namespace) -> int:
+    from orchid import data_directory
+    from orchid.store.interface import AlreadyInUse
+    from orchid.store.sqlite.file import hold
+
+    settings = settings_of(chosen)
+    try:
+        data_directory.make(settings)
+        lock = hold(data_directory.located(settings).database)
+    except BadSettings as problem:
+        raise Complaint(str(problem), USAGE) from None
+    except AlreadyInUse as problem:
+        raise Complaint(f"{problem}; stop the server first") from None
+    try:
+        files = data_directory.prepare(settings, datetime.now(UTC))
+        data_directory.make_encryption(files, settings)
+    except BadSettings as problem:
+        raise Complaint(str(problem), USAGE) from None
+    finally:
+        os.close(lock)
+    shared = (files.ca_certificate, files.ca_key, files.signing_key, files.ledger_key)
+    names = " ".join(path.name for path in (*shared, files.encryption))
+    say(f"{files.path} is ready\nservers over one etcd share: {names}")
+    say(f"each of them needs: --encryption-provider-config {files.encryption}")
+    return 0

@@ -1,0 +1,62 @@
+"""`orchid serve`: start the server.
+
+Here it is only started and told what to say; what is built and run is assembly/. A systemd that
+waits for it (Type=notify) is told when it serves.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import shlex
+import socket
+from typing import Any
+
+from orchid.commands.server.serving_flags import add_settings as configure
+from orchid.commands.server.serving_flags import until_signal
+from orchid.commands.terminal.output import say
+from orchid.settings.checking import Settings
+from orchid.wire.naming import CLIENT
+
+__all__ = ["configure", "run"]
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Serve until a signal asks for the end."""
+    from orchid.assembly import memory
+
+    memory.prepare()  # before the imports, which are most of the start
+    from orchid.assembly import serving
+
+    async def serve(settings: Settings, stop: asyncio.Event) -> None:
+        await serving.serve(settings, stop, _announce)
+
+    return until_signal(chosen, serve)
+
+
+def _announce(settings: Any, files: Any) -> None:
+    """What to type next."""
+    kubeconfig, authority = (
+        shlex.quote(str(path)) for path in (files.kubeconfig, files.ca_certificate)
+    )
+    say(
+        f"orchid serves {settings.url}\n"
+        f"  orchid status --kubeconfig {kubeconfig}\n"
+        f"  {CLIENT} --kubeconfig {kubeconfig} get serviceaccounts -A\n"
+        f"  curl --cacert {authority} {settings.url}/readyz"
+    )
+    _notify_supervisor(os.environ.get("NOTIFY_SOCKET", ""))
+
+
+def _notify_supervisor(address: str) -> None:
+    """Tell systemd that the start is done (sd_notify(3)); it is no failure if nobody listens."""
+    if not address:
+        return
+    if address.startswith("@"):  # how an abstract socket is written
+        address = f"\0{address[1:]}"
+    with (
+        contextlib.suppress(OSError),
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor,
+    ):
+        supervisor.setblocking(False)
+        supervisor.sendto(b"READY=1", address)

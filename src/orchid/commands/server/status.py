@@ -1,0 +1,146 @@
+"""`orchid status`: is the server well, which version is it, who am I, how much is there.
+
+A server that is not ready is told by exit code 1. A count that the caller may not ask for is
+shown as such and is no failure. Which of the server's own certificates ends first is told to those
+who may read its metrics.
+"""
+
+import argparse
+import datetime
+import re
+
+from orchid.commands.accounts import whoami
+from orchid.commands.terminal import times
+from orchid.commands.terminal.connection import (
+    FORBIDDEN,
+    CommandRefused,
+    Json,
+    ServerConnection,
+    add_flags,
+    connect,
+    path,
+)
+from orchid.commands.terminal.output import REFUSED, Cell, facts, tell
+
+WELL = 200
+DECIDED = ("Approved", "Denied")
+SOON = datetime.timedelta(days=30)
+CERTIFICATE_END = re.compile(
+    r'^orchid_certificate_end_seconds\{certificate="([\w-]+)"\} (\d+)', re.MULTILINE
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_flags(parser)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    server = connect(chosen)
+    ready, failing = readiness(server)
+    found: Json = {
+        "server": server.access.server,
+        "version": server.get("/version").get("gitVersion", ""),
+        "ready": ready,
+        "failing": failing,
+        "naming": server.names.name,
+        "user": whoami.user_of(whoami.ask(server)),
+        "counts": counts(server),
+        "endsFirst": ends_first(server),
+        "kubeconfig": server.source,
+    }
+    if not tell(chosen.output, found):
+        show(found)
+    return 0 if ready else REFUSED
+
+
+def readiness(server: ServerConnection) -> tuple[bool, list[str]]:
+    """Whether /readyz says yes, and which checks do not."""
+    status, text = server.text("/readyz?verbose")
+    failing = [line[3:].split(" ")[0] for line in text.splitlines() if line.startswith("[-]")]
+    return status == WELL, failing
+
+
+def ends_first(server: ServerConnection) -> Json | None:
+    """The server's own certificate that ends first; None for those who may not see it."""
+    status, text = server.text("/metrics")
+    ends = CERTIFICATE_END.findall(text) if status == WELL else ()
+    if not ends:
+        return None
+    name, seconds = min(ends, key=lambda each: int(each[1]))
+    moment = datetime.datetime.fromtimestamp(int(seconds), datetime.UTC)
+    return {"certificate": name, "end": moment.isoformat()}
+
+
+def counts(server: ServerConnection) -> Json:
+    """How many of each there are; None where the caller may not ask."""
+    requests = server.group("certificates", "v1", "certificatesigningrequests")
+    return {
+        "namespaces": _count(server, path("api", "v1", "namespaces")),
+        "serviceaccounts": _count(server, path("api", "v1", "serviceaccounts")),
+        "certificatesigningrequests": _count(server, requests),
+        "undecided": _undecided(server, requests),
+        "clustertrustbundles": _count(
+            server, server.group("certificates", "v1beta1", "clustertrustbundles")
+        ),
+    }
+
+
+def _count(server: ServerConnection, place: str) -> int | None:
+    try:
+        return server.count(place)
+    except CommandRefused as refused:
+        if refused.status == FORBIDDEN:
+            return None
+        raise
+
+
+def _undecided(server: ServerConnection, place: str) -> int | None:
+    try:
+        return sum(not is_decided(each) for each in server.items(place))
+    except CommandRefused as refused:
+        if refused.status == FORBIDDEN:
+            return None
+        raise
+
+
+def is_decided(request: Json) -> bool:
+    conditions = request.get("status", {}).get("conditions") or ()
+    return any(each.get("type") in DECIDED for each in conditions)
+
+
+def show(found: Json) -> None:
+    ready = Cell("yes", "good")
+    if not found["ready"]:
+        ready = Cell(f"no: {', '.join(found['failing']) or 'the server does not say why'}", "bad")
+    counted = found["counts"]
+    requests = _shown(counted["certificatesigningrequests"])
+    if counted["undecided"]:
+        requests = f"{requests} ({counted['undecided']} to decide)"
+    facts(
+        [
+            ("Server", found["server"]),
+            ("Version", found["version"]),
+            ("Ready", ready),
+            ("Naming", found["naming"]),
+            ("You are", found["user"].get("username", "")),
+            ("Namespaces", _shown(counted["namespaces"])),
+            ("Accounts", _shown(counted["serviceaccounts"])),
+            ("Requests", requests),
+            ("Bundles", _shown(counted["clustertrustbundles"])),
+            *_shown_end(found["endsFirst"]),
+            ("Kubeconfig", found["kubeconfig"]),
+        ]
+    )
+
+
+def _shown_end(first: Json | None) -> list[tuple[str, Cell]]:
+    if first is None:
+        return []
+    end = datetime.datetime.fromisoformat(first["end"])
+    soon = end - times.now() < SOON
+    text = f"{first['certificate']} certificate, {times.until(end)}"
+    return [("Ends first", Cell(f"{text}: replace it" if soon else text, "bad" if soon else ""))]
+
+
+def _shown(number: int | None) -> str:
+    return "you may not list them" if number is None else str(number)

@@ -1,0 +1,1 @@
+"""Certificate authorities: their keys, chains, limits and profiles."""

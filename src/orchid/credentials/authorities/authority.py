@@ -1,0 +1,427 @@
+"""Certificate authorities: make one, load one, and sign with it only what was agreed.
+
+Start with `Authority.load(certificates, key)` or `Authority.create(name, ...)`, then `sign` a
+request under a profile, or `issue` a certificate for a key of our own. Which chains are fit to be
+an authority is said in issuer_chain.py, with which keys in authority_keys.py.
+
+A certificate is never a copy of its request: its bytes are written from a `Template`
+(credentials/x509/certificate_body.py), which holds only what may be in it. Then, before the key is
+used, those bytes are read back by the X.509 library, which did not write them, and compared with
+the template and the authority (credentials/x509/inspection.py) and with the profile. The signature
+goes over exactly the bytes that were looked at. What fails that check is never signed; nothing
+signed here is an authority except what `create` makes.
+"""
+
+import datetime
+import os
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from orchid.credentials import files
+from orchid.credentials.authorities import authority_keys
+from orchid.credentials.authorities.authority_keys import ECDSA_P256, AuthorityKey, generate, signer
+from orchid.credentials.authorities.issuer_chain import (
+    may_sign_lists,
+    purposes,
+    refuse_out_of_time,
+    refuse_unfit,
+    spki_of,
+    subject_key_id,
+)
+from orchid.credentials.authorities.issuer_limits import limits_of
+from orchid.credentials.authorities.profiles import Profile, refuse_bad_host
+from orchid.credentials.keys import encode_private, spki
+from orchid.credentials.refusals import (
+    AuthorityExpired,
+    AuthorityUnusable,
+    NotPermitted,
+    NotPermittedToSign,
+    Refusal,
+    UnsoundCertificate,
+)
+from orchid.credentials.secret import SecretValue
+from orchid.credentials.x509 import certificates, names, pem
+from orchid.credentials.x509.certificate_body import Template, assemble, encode_body, key_digest
+from orchid.credentials.x509.inspection import Inspector
+from orchid.credentials.x509.names import IPAddress
+from orchid.credentials.x509.revocation_list import (
+    Edition,
+    RevokedCertificates,
+    encode_list_body,
+    refuse_unsound_list,
+)
+from orchid.credentials.x509.signing_request import SigningRequest
+from orchid.credentials.x509.usages import (
+    CLIENT_AUTH,
+    DIGITAL_SIGNATURE,
+    SERVER_AUTH,
+    extended_usages,
+    key_usage_bits,
+)
+
+BACKDATE = datetime.timedelta(minutes=5)
+# Short lives are counted from now, so that back-dating does not eat them up.
+SHORT_LIFE = datetime.timedelta(hours=8)
+CA_LIFETIME = datetime.timedelta(days=3650)
+
+Random = Callable[[int], bytes]
+
+_SERIAL_TIME_BITS = 42  # milliseconds, until the year 2109
+_SERIAL_RANDOM_BITS = 84
+
+
+class SignedCertificate(msgspec.Struct, frozen=True):
+    """A certificate for a key of our own: the PEM chain and the PEM key."""
+
+    chain: bytes
+    key: SecretValue
+
+
+class Authority:
+    """A certificate, the chain above it, and its key."""
+
+    def __init__(
+        self,
+        chain: Sequence[x509.Certificate],
+        key: AuthorityKey,
+        *,
+        random: Random = os.urandom,
+    ) -> None:
+        refuse_unfit(chain, key)
+        self.chain = tuple(chain)
+        self.certificate = chain[0]
+        self.purposes = purposes(chain)
+        self.limits = limits_of(chain)
+        self._random = random
+        self._algorithm, self._sign = signer(key)
+        self._private = key
+        self._der = certificates.encode(self.certificate)
+        self._issuer = certificates.read_parts(self._der).subject
+        self._key_id = subject_key_id(self.certificate)
+        self._signs_lists = may_sign_lists(self.certificate)
+        # A verifier needs every certificate of the chain, so the first that ends is the end.
+        self._end = min(link.not_valid_after_utc for link in self.chain)
+        self._inspector = Inspector(end=self._end, authority_key=self._key_id)
+        self._intermediates = _encode_intermediates(self.chain)
+
+    @classmethod
+    def create(
+        cls,
+        subject: str | names.DistinguishedName,
+        *,
+        now: datetime.datetime,
+        lifetime: datetime.timedelta = CA_LIFETIME,
+        algorithm: str = ECDSA_P256,
+        random: Random = os.urandom,
+    ) -> "Authority":
+        """Make a key and a self-signed authority with it; a subject may be a common name alone."""
+        key = generate(algorithm)
+        identifier, sign = signer(key)
+        start = now.replace(microsecond=0)
+        name = names.subject(subject) if isinstance(subject, str) else subject
+        if not (encoded := name.encode())[2:]:
+            # RFC 5280 section 4.1.2.4: an issuer has a name.
+            raise AuthorityUnusable("the subject of an authority must not be empty")
+        template = Template(
+            subject=name,
+            spki=spki(key.public_key()),
+            not_before=start - BACKDATE,
+            not_after=start + lifetime,
+            key_usages=key_usage_bits(("cert sign", "crl sign")),
+            authority=True,
+        )
+        body = encode_body(template, _serial(now, random), identifier, encoded, b"")
+        certificate = certificates.parse(assemble(body, identifier, sign(body)))
+        return cls((certificate,), key, random=random)
+
+    @classmethod
+    def load(
+        cls,
+        chain: bytes,
+        key: bytes,
+        *,
+        now: datetime.datetime | None = None,
+        random: Random = os.urandom,
+        read_key: Callable[[bytes], AuthorityKey] = authority_keys.read,
+    ) -> "Authority":
+        """Read an authority from PEM: its certificate first, then those above it, and its key.
+
+        With `now`, a chain that is not valid then is refused too; otherwise signing will be.
+        """
+        try:
+            found = certificates.parse_blocks(chain)
+            private = read_key(key)
+        except Refusal as refusal:
+            raise AuthorityUnusable(str(refusal)) from None
+        if now is not None:
+            refuse_out_of_time(found, now)
+        return cls(found, private, random=random)
+
+    @classmethod
+    def load_given(
+        cls, chain: bytes, key: bytes, *, now: datetime.datetime | None = None
+    ) -> "Authority":
+        """`load` for what came by a request: no key keeps anybody waiting."""
+        return cls.load(chain, key, now=now, read_key=authority_keys.read_given)
+
+    @classmethod
+    def load_files(cls, chain: Path, key: Path, *, random: Random = os.urandom) -> "Authority":
+        """Read an authority from its two files; the key's must be readable by its owner only."""
+        try:
+            return cls.load(files.read_bounded(chain), files.read_private(key), random=random)
+        except Refusal as refusal:
+            raise AuthorityUnusable(f'error reading CA cert file "{chain}": {refusal}') from None
+
+    @classmethod
+    def following(
+        cls, chain: Path, key: Path, *, monotonic: Callable[[], float] | None = None
+    ) -> "files.Reloading[Authority]":
+        """Follow two files: a new pair is used once both are readable and fit together."""
+        return files.Reloading(
+            (chain, key), lambda: cls.load_files(chain, key), monotonic=monotonic
+        )
+
+    @property
+    def key_id(self) -> bytes:
+        """The identifier of its key, as it stands in what it issues; nothing if it has none."""
+        return self._key_id
+
+    @property
+    def certificate_pem(self) -> bytes:
+        """The authority's own certificate."""
+        return pem.encode(pem.CERTIFICATE, self._der)
+
+    @property
+    def chain_pem(self) -> bytes:
+        """The authority's certificate and those above it."""
+        return b"".join(
+            pem.encode(pem.CERTIFICATE, certificates.encode(link)) for link in self.chain
+        )
+
+    def key_pem(self) -> SecretValue:
+        """The authority's private key, to be written to a file of mode 0600 only."""
+        return SecretValue(encode_private(self._private))
+
+    def sign(
+        self,
+        request: SigningRequest,
+        usages: Sequence[str],
+        lifetime: datetime.timedelta,
+        *,
+        profile: Profile,
+        now: datetime.datetime,
+        crl_url: str = "",
+    ) -> bytes:
+        """Sign a request under a profile; give the PEM chain.
+
+        With `crl_url` the certificate names the URL of its authority's revocation list, if the
+        authority may sign one.
+        """
+        profile.check(request, usages)
+        if self.limits is not None:
+            self.limits.check(request, usages)
+        not_before, not_after = self._period(lifetime, now)
+        certified = profile.certified_usages(usages, request.key_algorithm)
+        bits, extended = _agreed_usages(tuple(certified))
+        template = Template(
+            subject=request.certified_subject,
+            # Our encoding of the key, not the sender's, which may be an unusual one.
+            spki=request.spki,
+            not_before=not_before,
+            not_after=not_after,
+            key_usages=bits,
+            extended_usages=extended,
+            dns_names=request.dns_names,
+            email_addresses=request.email_addresses,
+            ip_addresses=request.ip_addresses,
+            uris=request.uris,
+            crl_url=crl_url if self._signs_lists else "",
+        )
+
+        def review(contents: certificates.CertificateContents) -> None:
+            profile.check(contents, usages)
+
+        return self._seal(template, now, review)
+
+    def issue(
+        self,
+        common_name: str,
+        usages: Iterable[str],
+        *,
+        lifetime: datetime.timedelta,
+        now: datetime.datetime,
+        organizations: Iterable[str] = (),
+        dns_names: Iterable[str] = (),
+        ip_addresses: Iterable[IPAddress] = (),
+    ) -> SignedCertificate:
+        """Make a P-256 key and a certificate for it."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        not_before, not_after = self._period(lifetime, now)
+        asked = tuple(usages)
+        self._refuse_other_purposes(asked)
+        bits, extended = _agreed_usages(asked)
+        hosts = tuple(dns_names)
+        for host in hosts:
+            refuse_bad_host(host, wildcards=True)
+        template = Template(
+            subject=names.subject(common_name, organizations).permitted(),
+            spki=spki(key.public_key()),
+            not_before=not_before,
+            not_after=not_after,
+            key_usages=bits,
+            extended_usages=extended,
+            dns_names=hosts,
+            ip_addresses=tuple(ip_addresses),
+        )
+        chain = self._seal(template, now, _no_review)
+        return SignedCertificate(chain, SecretValue(encode_private(key)))
+
+    def issue_serving(
+        self,
+        common_name: str,
+        *,
+        lifetime: datetime.timedelta,
+        now: datetime.datetime,
+        dns_names: Iterable[str] = (),
+        ip_addresses: Iterable[IPAddress] = (),
+    ) -> SignedCertificate:
+        """Make a key and a certificate for a TLS server."""
+        return self.issue(
+            common_name,
+            (DIGITAL_SIGNATURE, SERVER_AUTH),
+            lifetime=lifetime,
+            now=now,
+            dns_names=dns_names,
+            ip_addresses=ip_addresses,
+        )
+
+    def issue_client(
+        self,
+        user: str,
+        *,
+        lifetime: datetime.timedelta,
+        now: datetime.datetime,
+        groups: Iterable[str] = (),
+    ) -> SignedCertificate:
+        """Make a key and a certificate by which a user with groups speaks to the API."""
+        return self.issue(
+            user,
+            (DIGITAL_SIGNATURE, CLIENT_AUTH),
+            lifetime=lifetime,
+            now=now,
+            organizations=groups,
+        )
+
+    def sign_revocation_list(self, revoked: RevokedCertificates, edition: Edition) -> bytes:
+        """Sign the complete list of what this authority has taken back; DER."""
+        if not self._signs_lists:
+            raise NotPermittedToSign("the authority's key usage does not permit revocation lists")
+        key_id = self._key_id or key_digest(spki_of(self.certificate))
+        body = encode_list_body(
+            revoked,
+            edition,
+            algorithm=self._algorithm,
+            issuer=self._issuer,
+            authority_key=key_id,
+        )
+        # As with certificates: the library, which did not write it, reads it before it is signed.
+        refuse_unsound_list(
+            assemble(body, self._algorithm, b""), revoked, edition, self.certificate, key_id
+        )
+        return assemble(body, self._algorithm, self._sign(body))
+
+    def _refuse_other_purposes(self, usages: Sequence[str]) -> None:
+        if self.purposes is None:
+            return
+        for usage in usages:
+            if not self.purposes.issuperset(extended_usages((usage,))):
+                raise NotPermitted(f"the authority may not issue for {usage}")
+
+    def _period(
+        self, lifetime: datetime.timedelta, now: datetime.datetime
+    ) -> tuple[datetime.datetime, datetime.datetime]:
+        """Work out the validity, never beyond the authority's own."""
+        start = now.replace(microsecond=0)
+        not_before = start - BACKDATE
+        not_after = (
+            start + lifetime - (BACKDATE if lifetime >= SHORT_LIFE else datetime.timedelta())
+        )
+        end = self._end
+        if end <= not_before:
+            raise AuthorityExpired(f"the signer has expired: NotAfter={end}")
+        if end <= now:
+            raise AuthorityExpired(
+                f"refusing to sign a certificate that expired in the past: NotAfter={end}"
+            )
+        return not_before, min(not_after, end)
+
+    def _seal(
+        self,
+        template: Template,
+        now: datetime.datetime,
+        review: Callable[[certificates.CertificateContents], None],
+    ) -> bytes:
+        """Write the body, have it checked by the X.509 library, then sign exactly those bytes."""
+        serial = _serial(now, self._random)
+        body = encode_body(template, serial, self._algorithm, self._issuer, self._key_id)
+        # The library reads a certificate only with a signature on it; this one is empty.
+        candidate = assemble(body, self._algorithm, b"")
+        contents = self._inspector.inspect(candidate, template, serial)
+        try:
+            review(contents)
+        except NotPermitted as refusal:
+            raise UnsoundCertificate(f"the certificate to be signed: {refusal}") from None
+        signed = assemble(body, self._algorithm, self._sign(body))
+        return pem.encode(pem.CERTIFICATE, signed) + self._intermediates
+
+    def __repr__(self) -> str:
+        return f"Authority({certificates.describe(self.certificate)})"
+
+    def __reduce__(self) -> str:
+        raise TypeError("an authority is not pickled")
+
+
+def _no_review(_contents: certificates.CertificateContents) -> None:
+    """Accept: what is issued to ourselves follows no signer's rules."""
+
+
+@lru_cache(maxsize=64)  # most certificates of a signer are for the same use
+def _agreed_usages(usages: tuple[str, ...]) -> tuple[frozenset[int], tuple[str, ...]]:
+    """Give the bits and the purposes that a certificate will have for some usages."""
+    bits = key_usage_bits(usages)
+    # RFC 5280 section 4.2.1.3: without key agreement these two mean nothing.
+    if {7, 8} & bits and 4 not in bits:  # noqa: PLR2004 - bit numbers of the RFC
+        raise NotPermitted("encipher only and decipher only need key agreement")
+    return bits, extended_usages(usages)
+
+
+def _encode_intermediates(chain: tuple[x509.Certificate, ...]) -> bytes:
+    """Give what a verifier needs between a leaf and the root: every link that has a parent."""
+    return b"".join(
+        pem.encode(pem.CERTIFICATE, data)
+        for data in map(certificates.encode, chain)
+        if (parts := certificates.read_parts(data)).issuer != parts.subject
+    )
+
+
+def _serial(now: datetime.datetime, random: Random) -> int:
+    """Make a serial number: the time, then 84 random bits; always positive, always 16 octets.
+
+    It names the certificate's record. Names that follow each other in time are written to the same
+    pages of the store, and are listed in the order in which the certificates were issued.
+    """
+    moment = int(now.timestamp() * 1000) & (1 << _SERIAL_TIME_BITS) - 1
+    number = int.from_bytes(random((_SERIAL_RANDOM_BITS + 7) // 8), "big")
+    number &= (1 << _SERIAL_RANDOM_BITS) - 1
+    return ((1 << _SERIAL_TIME_BITS | moment) << _SERIAL_RANDOM_BITS) | number
+
+
+def lifetime_of(not_before: datetime.datetime, not_after: datetime.datetime) -> datetime.timedelta:
+    """The life that a certificate of ours was asked for, from when it begins and ends."""
+    lasts = not_after - not_before
+    return lasts if lasts >= SHORT_LIFE else lasts - BACKDATE

@@ -1,0 +1,146 @@
+"""Is a certificate, with its key and the chain above it, fit to issue? (RFC 5280 section 4.2.1)
+
+`refuse_unfit` judges what does not change, `refuse_out_of_time` what does. A chain that passes is
+one by which a verifier could come from an issued certificate to the last link: each link is an
+authority that may sign, made by the next, and no limit on the way forbids what is below it. Who
+trusts the last link is not asked here.
+"""
+
+import datetime
+import itertools
+from collections.abc import Sequence
+from typing import TypeVar
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from orchid.credentials.authorities.authority_keys import AuthorityKey, refuse_unsupported
+from orchid.credentials.keys import spki
+from orchid.credentials.refusals import (
+    AuthorityExpired,
+    AuthorityUnusable,
+    BrokenChain,
+    KeyMismatch,
+    NoCommonPurpose,
+    NotAnAuthority,
+    NotPermittedToSign,
+    NotYetAuthority,
+    PathTooLong,
+    Refusal,
+    panics_as,
+)
+from orchid.credentials.x509.certificates import is_authority
+
+MAX_CHAIN = 8
+
+Extension = TypeVar("Extension", bound=x509.ExtensionType)
+
+
+def refuse_unfit(chain: Sequence[x509.Certificate], key: AuthorityKey) -> None:
+    """Refuse a chain, the issuing certificate first, that could not issue with this key."""
+    if not 0 < len(chain) <= MAX_CHAIN:
+        raise AuthorityUnusable(f"expected 1 to {MAX_CHAIN} certificates, found {len(chain)}")
+    try:
+        refuse_unsupported(key.public_key())
+    except Refusal as refusal:
+        raise AuthorityUnusable(str(refusal)) from None
+    if spki_of(chain[0]) != spki(key.public_key()):
+        raise KeyMismatch("tls: private key does not match public key")
+    for link in chain:
+        _refuse_no_authority(link)
+    for lower, upper in itertools.pairwise(chain):
+        _refuse_unconnected(lower, upper)
+    _refuse_long_path(chain)
+    if purposes(chain) == frozenset():
+        raise NoCommonPurpose("the certificates of the chain have no extended key usage in common")
+
+
+def refuse_out_of_time(chain: Sequence[x509.Certificate], now: datetime.datetime) -> None:
+    """Refuse a chain of which a certificate has not begun, or is over."""
+    for link in chain:
+        begin, end = link.not_valid_before_utc, link.not_valid_after_utc
+        if now < begin:
+            raise NotYetAuthority(f"a certificate of the chain is not yet valid: NotBefore={begin}")
+        if now >= end:
+            raise AuthorityExpired(f"a certificate of the chain has expired: NotAfter={end}")
+
+
+def purposes(chain: Sequence[x509.Certificate]) -> frozenset[str] | None:
+    """Give the extended key usages that the whole chain permits; None if nothing is limited."""
+    found: frozenset[str] | None = None
+    for link in chain:
+        usages = _extension(link, x509.ExtendedKeyUsage)
+        if usages is None or ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in usages:
+            continue
+        permitted = frozenset(usage.dotted_string for usage in usages)
+        found = permitted if found is None else found & permitted
+    return found
+
+
+def may_sign_lists(certificate: x509.Certificate) -> bool:
+    """Say whether an authority may sign revocation lists: only if it does not say otherwise."""
+    usage = _extension(certificate, x509.KeyUsage)
+    return usage is None or usage.crl_sign
+
+
+def subject_key_id(certificate: x509.Certificate) -> bytes:
+    """Give the subject key identifier, or nothing."""
+    found = _extension(certificate, x509.SubjectKeyIdentifier)
+    return b"" if found is None else found.digest
+
+
+def is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
+    """Whether the certificate names the issuer and has a signature by its key."""
+    try:
+        _refuse_unconnected(certificate, issuer)
+    except BrokenChain:
+        return False
+    return True
+
+
+def spki_of(certificate: x509.Certificate) -> bytes:
+    """Give the key of a certificate in its usual encoding, or nothing if it cannot be read."""
+    try:
+        return certificate.public_key().public_bytes(
+            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return b""
+
+
+def _refuse_no_authority(link: x509.Certificate) -> None:
+    if not is_authority(link):
+        raise NotAnAuthority("the certificate does not have the CA bit set")
+    usage = _extension(link, x509.KeyUsage)
+    if usage is not None and not usage.key_cert_sign:
+        raise NotPermittedToSign("the key usage of the certificate does not permit to sign others")
+
+
+def _refuse_unconnected(lower: x509.Certificate, upper: x509.Certificate) -> None:
+    with panics_as(BrokenChain, "the certificates do not form a chain"):
+        try:
+            lower.verify_directly_issued_by(upper)
+        except Exception:
+            # Whatever the library raises here, the answer is the same and nothing is signed.
+            raise BrokenChain("the certificates do not form a chain") from None
+
+
+def _refuse_long_path(chain: Sequence[x509.Certificate]) -> None:
+    below = 0  # authorities under the one that is looked at; those issued by themselves are free
+    for link in chain:
+        constraints = _extension(link, x509.BasicConstraints)
+        longest = None if constraints is None else constraints.path_length
+        if longest is not None and below > longest:
+            raise PathTooLong(
+                f"the chain has {below} authorities below one that permits {longest} (path length)"
+            )
+        below += link.subject != link.issuer
+
+
+def _extension(certificate: x509.Certificate, kind: type[Extension]) -> Extension | None:
+    for extension in certificate.extensions:
+        if isinstance(extension.value, kind):
+            return extension.value
+    return None

@@ -1,0 +1,377 @@
+"""What each signer permits, and for how long.
+
+The profile of a platform signer is made by `client`, `node_client`, `node_serving` or `legacy`,
+which take the names that carry meaning here (signer, groups, user prefix); that of somebody's own
+authority by `own_authority`, from lists of what it may issue. `Profile.check` reads as a checklist:
+first the signer's own rules, for platform signers in the reference's order and words, then what we
+add for every signer: no weak keys, no control characters or endless names, no malformed addresses,
+no malformed or wildcard host names, and no reserved group however it is spelled.
+
+The same check runs twice, on the request and on the bytes about to be signed (authority.py).
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from datetime import timedelta
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec.structs import replace
+
+from orchid.credentials.authorities.authority_keys import ML_DSA_65
+from orchid.credentials.authorities.issuer_limits import IssuerLimits
+from orchid.credentials.refusals import NotPermitted
+from orchid.credentials.x509.names import (
+    SUBJECT_PARTS,
+    Named,
+    has_control_characters,
+    reserved_among,
+)
+from orchid.credentials.x509.signing_request import SigningRequest
+from orchid.credentials.x509.usages import (
+    CLIENT_AUTH,
+    DIGITAL_SIGNATURE,
+    KEY_ENCIPHERMENT,
+    SERVER_AUTH,
+    fitting_usages,
+    refuse_unknown,
+)
+
+MINIMUM_LIFETIME = timedelta(minutes=10)
+
+# The kinds of alternative names, as settings call them and as messages do.
+ALTERNATIVE_NAMES = {"dns": "DNS", "ip": "IP", "uri": "URI", "email": "Email"}
+
+_MAX_DNS_NAME = 253
+# RFC 5280 says 64 for most, which the names of nodes and accounts exceed; no honest one is longer.
+_MAX_SUBJECT_VALUE = 1024
+_MAX_EMAIL = 254  # RFC 5321 section 4.5.3.1.3, without the brackets
+_MAX_URI = 2048
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+_DNS_LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
+
+Rules = Callable[[Named, Sequence[str]], None]
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """The rules of one signer."""
+
+    signer_name: str
+    rules: Rules
+    reserved_groups: tuple[str, ...] = ()
+    wildcards: bool = False
+    usual_usages: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()  # permitted algorithms; without any, all that TLS clients know
+    max_duration: timedelta = timedelta.max
+    default_duration: timedelta = timedelta.max
+    fits_usages: bool = False  # whether usages that the key cannot serve are omitted
+    limits: IssuerLimits | None = None  # of the certificates above
+
+    def within(self, limits: IssuerLimits | None) -> "Profile":
+        """The same rules under an authority whose chain has limits."""
+        if limits is None:
+            return self
+        usual = tuple(usage for usage in self.usual_usages if limits.permits_usage(usage))
+        return replace(self, limits=limits, usual_usages=usual)
+
+    def check(self, request: Named, usages: Sequence[str]) -> None:
+        """Return if the signer may sign this; raise NotPermitted with the first reason."""
+        self.rules(request, usages)
+        refuse_unknown(usages)
+        self._refuse_reserved(request)
+        if isinstance(request, SigningRequest):
+            # The key of what is signed is compared with this one, byte for byte (authority.py).
+            self._refuse_key(request)
+        _refuse_odd_names(request)
+        for name in request.dns_names:
+            refuse_bad_host(name, wildcards=self.wildcards)
+        for address in request.email_addresses:
+            _refuse_bad_email(address)
+        for uri in request.uris:
+            _refuse_bad_uri(uri)
+        if self.limits is not None:
+            self.limits.check(request, usages)
+
+    def usages(self, requested: Sequence[str]) -> Sequence[str]:
+        """Give the usages of a certificate: as asked, else those that this signer usually gives."""
+        return requested or self.usual_usages
+
+    def certified_usages(self, usages: Sequence[str], key: str) -> Sequence[str]:
+        """Give the usages that a certificate for a key of this algorithm will have."""
+        return fitting_usages(usages, key) if self.fits_usages else usages
+
+    def lifetime(
+        self, requested_seconds: int | None, maximum: timedelta = timedelta.max
+    ) -> timedelta:
+        """Give the life of a certificate: as asked, within ten minutes and the maximum."""
+        longest = min(maximum, self.max_duration)
+        if requested_seconds is None:
+            return min(self.default_duration, longest)
+        if timedelta(seconds=requested_seconds) > longest:
+            return longest
+        return max(timedelta(seconds=requested_seconds), MINIMUM_LIFETIME)
+
+    def _refuse_key(self, request: SigningRequest) -> None:
+        if request.weakness is not None:
+            raise NotPermitted(request.weakness)
+        algorithm = request.key_algorithm
+        if self.keys and algorithm not in self.keys:
+            allowed = ", ".join(self.keys)
+            raise NotPermitted(f"{algorithm} keys are not allowed; allowed are {allowed}")
+        if not self.keys and algorithm == ML_DSA_65:
+            raise NotPermitted(f"{algorithm} keys are not allowed")
+
+    def _refuse_reserved(self, request: Named) -> None:
+        group = reserved_among(request.subject.organizations, self.reserved_groups)
+        if group is not None:
+            raise NotPermitted(
+                f"use of {self.signer_name} signer with {group} group is not allowed"
+            )
+
+
+class RecognizedRequest(msgspec.Struct, frozen=True):
+    """A node's request, recognised: the access to ask for, and what to say when it is granted."""
+
+    subresource: str
+    message: str
+
+
+def client(signer_name: str, reserved_groups: Iterable[str]) -> Profile:
+    """Certificates by which anyone may speak to the API; the subject is the approver's concern."""
+    groups = tuple(reserved_groups)
+    return Profile(signer_name, _client_rules, groups, usual_usages=_usual(CLIENT_AUTH))
+
+
+def node_client(signer_name: str, *, nodes_group: str, node_user_prefix: str) -> Profile:
+    """Certificates by which a node's agent speaks to the API."""
+
+    def rules(request: Named, usages: Sequence[str]) -> None:
+        _require_nodes_group(request, nodes_group)
+        _refuse_alternative_names(request, "DNS", "Email", "IP", "URI")
+        _require_node_user(request, node_user_prefix)
+        _require_usages(usages, CLIENT_AUTH)
+
+    return Profile(signer_name, rules, usual_usages=_usual(CLIENT_AUTH))
+
+
+def node_serving(signer_name: str, *, nodes_group: str, node_user_prefix: str) -> Profile:
+    """Certificates by which a node's agent is known to those who call it."""
+
+    def rules(request: Named, usages: Sequence[str]) -> None:
+        _require_nodes_group(request, nodes_group)
+        if not request.dns_names and not request.ip_addresses:
+            raise NotPermitted("DNS or IP subjectAltName is required")
+        _refuse_alternative_names(request, "Email", "URI")
+        _require_usages(usages, SERVER_AUTH)
+        _require_node_user(request, node_user_prefix)
+
+    return Profile(signer_name, rules, usual_usages=_usual(SERVER_AUTH))
+
+
+def legacy(signer_name: str, reserved_groups: Iterable[str]) -> Profile:
+    """Certificates of no stated purpose, for requests older than signer names."""
+    groups = tuple(reserved_groups)
+    return Profile(signer_name, _no_rules, groups, wildcards=True, usual_usages=_usual())
+
+
+def own_authority(
+    signer_name: str,
+    *,
+    usages: Sequence[str],
+    names: Iterable[str],
+    keys: Iterable[str],
+    max_duration: timedelta,
+    default_duration: timedelta,
+    subject: Collection[str] = (),
+    reserved_groups: Iterable[str] = (),
+    wildcards: bool = False,
+) -> Profile:
+    """Certificates of an authority of one's own: nothing but what these lists allow.
+
+    `names` are of `ALTERNATIVE_NAMES`, `subject` of `SUBJECT_PARTS`; without any, all parts of a
+    subject are allowed. A request without usages gets all that are permitted. Usages that the key
+    cannot serve are omitted, which platform signers do not: the reference signs what was asked.
+    """
+    refuse_unknown(usages)
+    permitted = tuple(usages)
+    kinds = frozenset(names)
+    forbidden = tuple(name for kind, name in ALTERNATIVE_NAMES.items() if kind not in kinds)
+
+    def rules(request: Named, asked: Sequence[str]) -> None:
+        for usage in asked:
+            if usage not in permitted:
+                raise NotPermitted(f"usage is not allowed: {usage}")
+        _refuse_alternative_names(request, *forbidden)
+        for part, oid in SUBJECT_PARTS.items():
+            if subject and part not in subject and request.subject.values(oid):
+                raise NotPermitted(f"the subject may not have {part}")
+        _refuse_nameless(request)
+        if SERVER_AUTH in asked:
+            _refuse_hidden_host(request)
+
+    return Profile(
+        signer_name,
+        rules,
+        tuple(reserved_groups),
+        wildcards=wildcards,
+        usual_usages=permitted,
+        keys=tuple(keys),
+        max_duration=max_duration,
+        default_duration=default_duration,
+        fits_usages=True,
+    )
+
+
+def recognise_node_client(
+    profile: Profile,
+    request: SigningRequest,
+    usages: Sequence[str],
+    *,
+    signer_name: str,
+    username: str,
+    agent: str,
+) -> Iterator[RecognizedRequest]:
+    """Yield the ways in which a request may be approved by itself, in the order to try them.
+
+    `profile` is the node client profile and `agent` the name of the node's agent in messages.
+    """
+    if signer_name != profile.signer_name:
+        return
+    try:
+        profile.check(request, profile.usages(usages))
+    except NotPermitted:
+        return
+    if username == request.subject.common_name:
+        yield RecognizedRequest(
+            "selfnodeclient",
+            f"Auto approving self {agent} client certificate after SubjectAccessReview.",
+        )
+    yield RecognizedRequest(
+        "nodeclient", f"Auto approving {agent} client certificate after SubjectAccessReview."
+    )
+
+
+def _usual(*purposes: str) -> tuple[str, ...]:
+    """What a TLS certificate typically needs, by the specification, for some purposes."""
+    return (DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, *purposes)
+
+
+def _no_rules(_request: Named, _usages: Sequence[str]) -> None:
+    """Permit everything that the common checks permit."""
+
+
+def _client_rules(_request: Named, usages: Sequence[str]) -> None:
+    for usage in usages:
+        if usage not in (DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, CLIENT_AUTH):
+            raise NotPermitted(f"invalid usage for client certificate: {usage}")
+    if CLIENT_AUTH not in usages:
+        raise NotPermitted(f"missing required usage for client certificate: {CLIENT_AUTH}")
+
+
+def _require_nodes_group(request: Named, group: str) -> None:
+    if request.subject.organizations != (group,):
+        raise NotPermitted(f"subject organization is not {group}")
+
+
+def _require_node_user(request: Named, prefix: str) -> None:
+    if not request.subject.common_name.startswith(prefix):
+        raise NotPermitted(f"subject common name does not begin with {prefix}")
+
+
+def _refuse_alternative_names(request: Named, *kinds: str) -> None:
+    present: dict[str, Sequence[object]] = {
+        "DNS": request.dns_names,
+        "Email": request.email_addresses,
+        "IP": request.ip_addresses,
+        "URI": request.uris,
+    }
+    for kind in kinds:
+        if present[kind]:
+            raise NotPermitted(f"{kind} subjectAltNames are not allowed")
+
+
+def _refuse_nameless(request: Named) -> None:
+    named = (request.dns_names, request.ip_addresses, request.email_addresses, request.uris)
+    if not any(named) and not any(each.value for each in request.subject.attributes):
+        raise NotPermitted("a certificate needs a subject or a subjectAltName")
+
+
+def _refuse_hidden_host(request: Named) -> None:
+    """Old clients take the common name for the host, so it must be one that was asked for."""
+    name = request.subject.common_name
+    hosts = {host.lower() for host in request.dns_names}
+    hosts.update(str(address) for address in request.ip_addresses)
+    if ("." in name or ":" in name) and " " not in name and name.lower() not in hosts:
+        raise NotPermitted("the common name is not among the subjectAltNames")
+
+
+def _require_usages(usages: Sequence[str], purpose: str) -> None:
+    full = {DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, purpose}
+    # Keys that cannot encipher (elliptic curves) leave that usage out.
+    if set(usages) not in (full, full - {KEY_ENCIPHERMENT}):
+        raise NotPermitted(f"usages did not match [{' '.join(sorted(full))}]")
+
+
+def _refuse_odd_names(request: Named) -> None:
+    for attribute in request.subject.attributes:
+        if attribute.value is None:
+            continue
+        if len(attribute.value) > _MAX_SUBJECT_VALUE:
+            raise NotPermitted(
+                f"the subject has a value of more than {_MAX_SUBJECT_VALUE} characters"
+            )
+        if has_control_characters(attribute.value):
+            raise NotPermitted("the subject contains control characters")
+    for name in (*request.dns_names, *request.email_addresses, *request.uris):
+        if not name or has_control_characters(name):
+            raise NotPermitted("a subjectAltName is empty or contains control characters")
+
+
+def refuse_bad_host(name: str, *, wildcards: bool) -> None:
+    """Refuse a DNS name that is none: an address, a wildcard, bad characters, bad punycode."""
+    host = name.removeprefix("*.") if wildcards else name
+    labels = host.split(".")
+    good = len(name) <= _MAX_DNS_NAME and all(_DNS_LABEL.fullmatch(label) for label in labels)
+    if not good or _is_address(host):
+        raise NotPermitted("a DNS subjectAltName is not a host name")
+    if any(label[2:4] == "--" and not _is_idna(label) for label in labels):
+        raise NotPermitted("a DNS subjectAltName is not a valid internationalized name")
+
+
+def _refuse_bad_email(address: str) -> None:
+    user, _, host = address.rpartition("@")
+    if not user or "@" in user or len(address) > _MAX_EMAIL:
+        raise NotPermitted("an Email subjectAltName is not a mailbox")
+    refuse_bad_host(host, wildcards=False)
+
+
+def _refuse_bad_uri(uri: str) -> None:
+    """Refuse what does not name a host or a resource: relative ones, scripts, bad ports."""
+    try:
+        parts = urlsplit(uri)
+        good = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    else:
+        good = good or (parts.scheme == "urn" and bool(parts.path))
+    if not good or len(uri) > _MAX_URI or not _SCHEME.match(uri):
+        raise NotPermitted("a URI subjectAltName is not an absolute URI with a host")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_idna(label: str) -> bool:
+    """Say whether a label with reserved dashes is an A-label that decodes and encodes back."""
+    if not label.lower().startswith("xn--"):
+        return False
+    try:
+        return bool(label[4:].encode("ascii").decode("punycode"))
+    except (UnicodeError, ValueError):
+        return False

@@ -1,0 +1,1 @@
+"""Certificates, certificate requests and revocation lists as values."""

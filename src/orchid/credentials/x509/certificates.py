@@ -1,0 +1,355 @@
+"""Certificates as they reach us: read one, and say whom it names.
+
+`parse` reads one completely, `parse_blocks` the PEM of an issued one by the reference's rules.
+`identify` reads user, groups and uid out of a client's; certification_path.py proves them, and has
+to be asked first. By what a certificate is recognized is said in verified_chain.py.
+"""
+
+import contextlib
+import hashlib
+import warnings
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.utils import CryptographyDeprecationWarning
+
+from orchid.credentials.refusals import (
+    CertificateRefused,
+    MalformedCertificate,
+    is_panic,
+)
+from orchid.credentials.x509 import der, pem
+from orchid.credentials.x509.certificate_body import ALTERNATIVE_NAMES
+from orchid.credentials.x509.names import (
+    USER_UID,
+    BadString,
+    DistinguishedName,
+    IPAddress,
+    has_control_characters,
+    read_subject,
+)
+
+_MAX_CERTIFICATE = 128 * 1024
+_USUAL_SIZE, _USUAL_TEXT, _REMEMBERED = 4096, 8192, 64
+
+_UNREADABLE = "x509: malformed certificate"
+_UNREADABLE_FOR = (
+    ValueError,
+    TypeError,
+    Warning,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+)
+_VERSION = 0xA0
+_EC_KEY = der.encode_oid("1.2.840.10045.2.1")
+_KNOWN_CURVES = tuple(
+    der.encode_oid(curve)
+    for curve in ("1.3.132.0.33", "1.2.840.10045.3.1.7", "1.3.132.0.34", "1.3.132.0.35")
+)
+_BEFORE_ALGORITHM = 8  # the most that stands before it in a key
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Whom a client certificate names. An empty user name means: nobody, try another way."""
+
+    user: str
+    groups: tuple[str, ...]
+    uid: str
+    credential_id: str
+
+
+class CertificateContents(msgspec.Struct, frozen=True):
+    """The names inside a certificate, in the form that signers' rules read."""
+
+    subject: DistinguishedName
+    dns_names: tuple[str, ...] = ()
+    ip_addresses: tuple[IPAddress, ...] = ()
+    email_addresses: tuple[str, ...] = ()
+    uris: tuple[str, ...] = ()
+
+
+def parse(data: bytes) -> x509.Certificate:
+    """Read one DER certificate completely, extensions and names included."""
+    return read(data).certificate
+
+
+def read(data: bytes) -> "ReadCertificate":
+    """`parse`, with the parts that were read on the way."""
+    if len(data) > _MAX_CERTIFICATE:
+        raise MalformedCertificate(f"a certificate has at most {_MAX_CERTIFICATE} bytes")
+    parts = read_parts(data)
+    if parts.serial[:1] >= b"\x80":
+        raise MalformedCertificate("x509: negative serial number")
+    if parts.serial == b"\x00":
+        # Some old roots have this number; they pass, without the library's warning.
+        with warnings.catch_warnings(action="ignore", category=CryptographyDeprecationWarning):
+            certificate = _load(data)
+    else:
+        certificate = _load(data)
+    return ReadCertificate(certificate, parts, _readable_subject(parts))
+
+
+def read_once(data: bytes) -> "ReadCertificate":
+    """`read` with a cache of the last few: a certificate is validated first, and then recorded.
+
+    Never used by the check before signing (inspection.py).
+    """
+    return _read_cached(data) if len(data) <= _USUAL_SIZE else read(data)
+
+
+_read_cached = lru_cache(maxsize=_REMEMBERED)(read)
+
+
+def parse_blocks(text: bytes | str) -> list[x509.Certificate]:
+    """Read issued certificates from PEM text; the first problem ends the reading.
+
+    A block may hold several certificates one after the other; text outside blocks is ignored.
+    """
+    return [read_once(data).certificate for data in encoded_blocks(text)]
+
+
+def encoded_blocks(text: bytes | str) -> Iterable[bytes]:
+    """The same certificates in DER, not yet read; the last few texts are remembered."""
+    return _usual_blocks(text) if len(text) <= _USUAL_TEXT else _blocks(text)
+
+
+def _blocks(text: bytes | str) -> Iterator[bytes]:
+    """One at a time: a block of zeros is half a million elements, of which one is enough."""
+    blocks = pem.split(text)
+    if not blocks:
+        raise MalformedCertificate("must contain at least one CERTIFICATE PEM block")
+    for block in blocks:
+        if block.label != pem.CERTIFICATE:
+            raise MalformedCertificate(
+                f'only CERTIFICATE PEM blocks are allowed, found "{block.label}"'
+            )
+        if block.headers:
+            raise MalformedCertificate("no PEM block headers are permitted")
+        if not block.data:
+            raise MalformedCertificate("found CERTIFICATE PEM block containing 0 certificates")
+        yield from _concatenated(block.data)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _usual_blocks(text: bytes | str) -> tuple[bytes, ...]:
+    return tuple(_blocks(text))
+
+
+def encode(certificate: x509.Certificate) -> bytes:
+    """Give the DER bytes of a certificate."""
+    return certificate.public_bytes(serialization.Encoding.DER)
+
+
+def serial_name(number: bytes) -> str:
+    """A serial number as it names an object: lower-case hex without leading zeros."""
+    return number.hex().lstrip("0") or "0"
+
+
+def credential_id(data: bytes) -> str:
+    """Name a certificate in records and user attributes."""
+    return f"X509SHA256={hashlib.sha256(data).hexdigest()}"
+
+
+def read_subject_of(data: bytes) -> DistinguishedName:
+    """Read the subject of a DER certificate exactly as it stands there."""
+    return read_name(read_parts(data).subject)
+
+
+def identify(data: bytes) -> Identity:
+    """Read user, groups and uid from a verified DER certificate."""
+    subject = read_subject_of(data)
+    if any(map(has_control_characters, (subject.common_name, *subject.organizations))):
+        # Nobody has such a name; it could only be meant to look like another in a log.
+        raise CertificateRefused("the subject contains control characters")
+    return Identity(
+        user=subject.common_name,
+        groups=subject.organizations,
+        uid=_uid(subject),
+        credential_id=credential_id(data),
+    )
+
+
+def read_contents(found: "ReadCertificate") -> CertificateContents:
+    """Give the names of a certificate: the subject as read by us, the rest by the library."""
+    certificate, subject = found.certificate, found.subject
+    if ALTERNATIVE_NAMES not in found.parts.extensions:  # as in most certificates of users
+        return CertificateContents(subject)
+    names: Iterable[x509.GeneralName] = ()
+    with contextlib.suppress(x509.ExtensionNotFound):
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    values: dict[type, list[object]] = {}
+    for name in names:
+        values.setdefault(type(name), []).append(name.value)
+    addresses = values.get(x509.IPAddress, [])
+    return CertificateContents(
+        subject=subject,
+        dns_names=_texts(values.get(x509.DNSName, [])),
+        ip_addresses=tuple(address for address in addresses if isinstance(address, IPAddress)),
+        email_addresses=_texts(values.get(x509.RFC822Name, [])),
+        uris=_texts(values.get(x509.UniformResourceIdentifier, [])),
+    )
+
+
+def is_authority(certificate: x509.Certificate) -> bool:
+    """Say whether basic constraints are there and name an authority."""
+    for extension in certificate.extensions:
+        if isinstance(extension.value, x509.BasicConstraints):
+            return extension.value.ca
+    return False
+
+
+def describe(certificate: x509.Certificate) -> str:
+    """Name a certificate in a message: serial number and key ids, nothing a client wrote."""
+    subject_key = authority_key = b""
+    for extension in certificate.extensions:
+        if isinstance(extension.value, x509.SubjectKeyIdentifier):
+            subject_key = extension.value.digest
+        elif isinstance(extension.value, x509.AuthorityKeyIdentifier):
+            authority_key = extension.value.key_identifier or b""
+    # Read by us: the library warns about the number zero each time it is asked.
+    serial = int.from_bytes(read_parts(encode(certificate)).serial, "big")
+    return (
+        f"SN={serial}, SKID={subject_key.hex(':').upper()}, AKID={authority_key.hex(':').upper()}"
+    )
+
+
+class CertificateParts(NamedTuple):
+    """The parts of a certificate that we read ourselves, as the bytes that stand there."""
+
+    serial: bytes  # the number alone
+    algorithm: bytes  # of the signature
+    issuer: bytes
+    subject: bytes
+    key: bytes
+    extensions: bytes  # all that follows the key
+
+
+class ReadCertificate(NamedTuple):
+    """A certificate that was read completely, with what was read of it by us."""
+
+    certificate: x509.Certificate
+    parts: CertificateParts
+    subject: DistinguishedName
+
+
+def read_parts(data: bytes) -> CertificateParts:
+    """Find the parts of a DER certificate."""
+    try:
+        outer = der.element(data, 0, len(data), der.SEQUENCE)
+        body = der.element(data, outer.start, outer.stop, der.SEQUENCE)
+        return _read_body(data[body.start : body.stop])
+    except der.NotDer:
+        raise MalformedCertificate(_fault(data)) from None
+
+
+def _read_body(body: bytes) -> CertificateParts:
+    end = len(body)
+    serial = der.element(body, 0, end)
+    if serial.tag == _VERSION:
+        serial = der.element(body, serial.stop, end)
+    algorithm = der.element(body, serial.stop, end)
+    issuer = der.element(body, algorithm.stop, end, der.SEQUENCE)
+    validity = der.element(body, issuer.stop, end)
+    subject = der.element(body, validity.stop, end, der.SEQUENCE)
+    key = der.element(body, subject.stop, end, der.SEQUENCE)
+    return CertificateParts(
+        body[serial.start : serial.stop],
+        body[algorithm.begin : algorithm.stop],
+        body[issuer.begin : issuer.stop],
+        body[subject.begin : subject.stop],
+        body[key.begin : key.stop],
+        body[key.stop :],
+    )
+
+
+def _load(data: bytes) -> x509.Certificate:
+    try:
+        certificate = x509.load_der_x509_certificate(data)
+        # The library reads lazily; a certificate that cannot be read whole is none.
+        certificate.extensions  # noqa: B018 - read for its refusal
+    except _UNREADABLE_FOR:
+        # A warning arrives here only where warnings are errors: the library will refuse soon.
+        raise MalformedCertificate(_fault(data)) from None
+    except BaseException as problem:  # as `panics_as`, which costs as much as the reading itself
+        if is_panic(type(problem)):
+            raise MalformedCertificate(_UNREADABLE) from None
+        raise
+    return certificate
+
+
+def _readable_subject(parts: CertificateParts) -> DistinguishedName:
+    """Give the subject, if all can be read that the library reads only when asked.
+
+    Those are the names, and a key on a curve that few know.
+    """
+    subject = read_name(parts.subject)
+    if parts.issuer != parts.subject:
+        read_name(parts.issuer)
+    algorithm = parts.key.find(_EC_KEY, 0, _BEFORE_ALGORITHM + len(_EC_KEY))
+    if algorithm > 0 and not parts.key.startswith(_KNOWN_CURVES, algorithm + len(_EC_KEY)):
+        raise MalformedCertificate("x509: unsupported elliptic curve")
+    return subject
+
+
+def _fault(data: bytes) -> str:
+    """Say where bytes stop being a certificate, in the reference's words."""
+    part = "certificate"
+    try:
+        outer = der.element(data, 0, len(data), der.SEQUENCE)
+        part = "tbs certificate"
+        body = der.element(data, outer.start, outer.stop, der.SEQUENCE)
+        part = "serial number"
+        serial = der.element(data, body.start, body.stop)
+        if serial.tag == _VERSION:
+            serial = der.element(data, serial.stop, body.stop)
+        der.element(data, serial.begin, body.stop, der.INTEGER)
+        part = "signature algorithm identifier"
+        inner = der.element(data, serial.stop, body.stop, der.SEQUENCE)
+        part = "algorithm identifier"
+        algorithm = der.element(data, body.stop, outer.stop, der.SEQUENCE)
+    except der.NotDer:
+        return f"x509: malformed {part}"
+    if data[inner.begin : inner.stop] != data[algorithm.begin : algorithm.stop]:
+        return "x509: inner and outer signature algorithm identifiers don't match"
+    return _UNREADABLE
+
+
+def read_name(encoded: bytes) -> DistinguishedName:
+    """Read a DER Name of a certificate."""
+    try:
+        return read_subject(encoded, der.element(encoded, 0, len(encoded)))
+    except BadString as error:
+        raise MalformedCertificate(f"x509: invalid RDNSequence: {error}") from None
+    except der.NotDer:
+        raise MalformedCertificate("x509: invalid RDNSequence") from None
+
+
+def _uid(subject: DistinguishedName) -> str:
+    found = [attribute.value for attribute in subject.attributes if attribute.oid == USER_UID]
+    if not found:
+        return ""
+    if len(found) > 1:
+        raise CertificateRefused(f"expected 1 UID, but found multiple: {len(found)}")
+    if found[0] is None:
+        raise CertificateRefused("unable to parse UID into a string")
+    if not found[0]:
+        raise CertificateRefused("UID cannot be an empty string")
+    return found[0]
+
+
+def _texts(values: list[object]) -> tuple[str, ...]:
+    return tuple(value for value in values if isinstance(value, str))
+
+
+def _concatenated(data: bytes) -> Iterator[bytes]:
+    try:
+        for part in der.children(data, 0, len(data)):
+            yield data[part.begin : part.stop]
+    except der.NotDer:
+        raise MalformedCertificate(_UNREADABLE) from None

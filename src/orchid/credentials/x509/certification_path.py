@@ -1,0 +1,225 @@
+"""Certification paths (RFC 5280 section 6): does a chain prove a client?
+
+Start with `ClientVerifier`: it proves a chain up to a pool of authorities, at a moment that the
+caller gives. Whom the leaf names is read afterwards (`certificates.identify`).
+
+The X.509 library's verifier does the path building, the signatures and the name constraints. It
+knows no policy for certificates without alternative names except "permit everything", so what it
+would then let through is refused here by hand: authorities that are none or are limited to other
+purposes, a leaf of the wrong usage, weak keys. Revocation is not looked at.
+
+The library tries intermediates of one name in every order, and verifies up to two hundred
+signatures for eight certificates that anybody may send. So it gets those alone that the pool has
+issued, or one of those (`_issued_below`).
+"""
+
+import datetime
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.x509 import verification
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from orchid.credentials import files
+from orchid.credentials.keys import refuse_weak_rsa
+from orchid.credentials.refusals import CertificateRefused, Refusal, UnsupportedKey, panics_as
+from orchid.credentials.x509.certificates import describe, is_authority, parse, parse_blocks
+from orchid.credentials.x509.verified_chain import VerifiedChain, has_issued, refuse_other_encodings
+
+MAX_CHAIN = 8
+
+_CURVES = ("secp256r1", "secp384r1", "secp521r1")
+_FOR_CLIENTS = frozenset(
+    (ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE)
+)
+
+
+class ClientVerifier:
+    """Prove client certificates against a pool of authorities.
+
+    Made once per pool and never changed; give it to `files.Reloading` to follow a file. A leaf must
+    say "client auth" (or "any"); the reference lets one pass that says nothing.
+    """
+
+    def __init__(self, authorities: Iterable[x509.Certificate]) -> None:
+        self.authorities = tuple(authorities)
+        if not self.authorities:
+            raise CertificateRefused("the pool of client authorities is empty")
+        for authority in self.authorities:
+            _refuse_unfit_authority(authority)
+        self._store = verification.Store(list(self.authorities))
+        self._leaf_policy = verification.ExtensionPolicy.permit_all()
+        # A basic constraint is demanded of every issuer, the one in the pool included. Without the
+        # key usage extension an authority may sign (many older ones lack it), with it only if it
+        # says so; and one that is limited to some purposes makes no certificates for others.
+        self._issuer_policy = (
+            verification.ExtensionPolicy.permit_all()
+            .require_present(
+                x509.BasicConstraints, verification.Criticality.AGNOSTIC, _require_authority
+            )
+            .may_be_present(
+                x509.KeyUsage, verification.Criticality.AGNOSTIC, _require_certificate_signing
+            )
+            .may_be_present(
+                x509.ExtendedKeyUsage, verification.Criticality.AGNOSTIC, _require_client_purpose
+            )
+            .may_be_present(
+                x509.NameConstraints, verification.Criticality.AGNOSTIC, _refuse_subject_limits
+            )
+        )
+
+    @property
+    def end(self) -> datetime.datetime:
+        """When the last authority ends; from then on nothing that they signed proves a client."""
+        return max(authority.not_valid_after_utc for authority in self.authorities)
+
+    @classmethod
+    def load(cls, path: Path) -> "ClientVerifier":
+        """Read the pool from a PEM file."""
+        return cls(parse_blocks(files.read_bounded(path)))
+
+    def verify(
+        self, leaf: bytes, intermediates: Sequence[bytes], now: datetime.datetime
+    ) -> VerifiedChain:
+        """Return the chain if the leaf proves a client now; raise CertificateRefused otherwise."""
+        certificate = parse(leaf)
+        try:
+            # All of it: the library also reads keys only when they are asked for.
+            with panics_as(CertificateRefused, "x509: certificate cannot be verified"):
+                refuse_other_encodings(certificate, leaf)
+                others = [_parse_strictly(data) for data in intermediates[:MAX_CHAIN]]
+                return VerifiedChain(self._verify(certificate, others, now))
+        except Refusal as refusal:
+            raise CertificateRefused(
+                f"verifying certificate {describe(certificate)} failed: {refusal}"
+            ) from None
+
+    def _verify(
+        self,
+        leaf: x509.Certificate,
+        intermediates: list[x509.Certificate],
+        now: datetime.datetime,
+    ) -> Sequence[x509.Certificate]:
+        _refuse_out_of_time(leaf, now)
+        _refuse_wrong_usage(leaf)
+        for certificate in (leaf, *intermediates):
+            _refuse_weak_key(certificate)
+        verifier = (
+            verification.PolicyBuilder()
+            .store(self._store)
+            .time(now)
+            .max_chain_depth(MAX_CHAIN)
+            .extension_policies(ca_policy=self._issuer_policy, ee_policy=self._leaf_policy)
+            .build_client_verifier()
+        )
+        try:
+            return verifier.verify(leaf, _issued_below(self.authorities, intermediates)).chain
+        except (verification.VerificationError, ValueError, UnsupportedAlgorithm):
+            # The library's text names its own internals; ours says what it means.
+            raise CertificateRefused("x509: certificate signed by unknown authority") from None
+
+
+def _issued_below(
+    authorities: Sequence[x509.Certificate], intermediates: Iterable[x509.Certificate]
+) -> list[x509.Certificate]:
+    """The intermediates from which a path leads to an authority, each once."""
+    found: list[x509.Certificate] = []
+    issuers, rest = authorities, list(dict.fromkeys(intermediates))
+    while issuers:
+        issuers = [one for one in rest if any(has_issued(issuer, one) for issuer in issuers)]
+        rest = [one for one in rest if one not in issuers]
+        found += issuers
+    return found
+
+
+def _parse_strictly(data: bytes) -> x509.Certificate:
+    certificate = parse(data)
+    refuse_other_encodings(certificate, data)
+    return certificate
+
+
+def _refuse_out_of_time(leaf: x509.Certificate, now: datetime.datetime) -> None:
+    if now < leaf.not_valid_before_utc:
+        raise CertificateRefused("x509: certificate is not yet valid")
+    # The last second counts, to its end (RFC 5280 section 4.1.2.5).
+    if now.replace(microsecond=0) > leaf.not_valid_after_utc:
+        raise CertificateRefused("x509: certificate has expired")
+
+
+def _refuse_wrong_usage(leaf: x509.Certificate) -> None:
+    if is_authority(leaf):
+        raise CertificateRefused("x509: an authority's certificate does not prove a client")
+    try:
+        usages = leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        raise CertificateRefused("x509: certificate does not permit client auth") from None
+    if _FOR_CLIENTS.isdisjoint(usages):
+        raise CertificateRefused("x509: certificate specifies an incompatible key usage")
+
+
+def _refuse_unfit_authority(certificate: x509.Certificate) -> None:
+    if not is_authority(certificate):
+        raise CertificateRefused(
+            f"certificate {describe(certificate)} in the pool is not an authority's"
+        )
+    _refuse_weak_key(certificate)
+    if isinstance(certificate.public_key(), ed25519.Ed25519PublicKey):
+        # The path builder of the X.509 library knows no Ed25519 issuers: say so at start,
+        # not at the first client.
+        raise CertificateRefused("client authorities with Ed25519 keys are not supported")
+
+
+def _refuse_weak_key(certificate: x509.Certificate) -> None:
+    try:
+        key = certificate.public_key()
+        if isinstance(key, rsa.RSAPublicKey):
+            refuse_weak_rsa(key)
+            return
+    except (UnsupportedKey, UnsupportedAlgorithm, ValueError):
+        raise CertificateRefused("x509: the certificate's key is not acceptable") from None
+    if isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in _CURVES:
+        return
+    if not isinstance(key, ed25519.Ed25519PublicKey):
+        raise CertificateRefused("x509: the certificate's key is not acceptable")
+
+
+def _require_authority(
+    _policy: verification.Policy, _certificate: x509.Certificate, value: x509.BasicConstraints
+) -> None:
+    if not value.ca:
+        raise ValueError("not an authority")
+
+
+def _require_certificate_signing(
+    _policy: verification.Policy, _certificate: x509.Certificate, value: x509.KeyUsage | None
+) -> None:
+    if value is not None and not value.key_cert_sign:
+        raise ValueError("not permitted to sign certificates")
+
+
+def _require_client_purpose(
+    _policy: verification.Policy,
+    _certificate: x509.Certificate,
+    value: x509.ExtendedKeyUsage | None,
+) -> None:
+    if value is not None and _FOR_CLIENTS.isdisjoint(value):
+        raise ValueError("limited to other purposes than client auth")
+
+
+def _refuse_subject_limits(
+    _policy: verification.Policy,
+    _certificate: x509.Certificate,
+    value: x509.NameConstraints | None,
+) -> None:
+    """Refuse limits on subjects, which the library passes over if they are not critical.
+
+    It refuses critical ones itself. To us the subject is who the client is.
+    """
+    if value is None:
+        return
+    limits = (*(value.permitted_subtrees or ()), *(value.excluded_subtrees or ()))
+    if any(isinstance(limit, x509.DirectoryName) for limit in limits):
+        raise ValueError("limits on subjects are not supported")

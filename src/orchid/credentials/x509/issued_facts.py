@@ -1,0 +1,101 @@
+"""What an issued certificate says, for the inventory: read from its own bytes.
+
+`read_issued` takes the PEM chain that a signer issued and describes its first certificate. The
+chain was validated a moment ago, so its certificates are not parsed again. Nothing here judges a
+certificate.
+"""
+
+import datetime
+import hashlib
+from typing import Any, Final
+
+import msgspec
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+
+from orchid.credentials.authorities.authority_keys import algorithm_name, usual_algorithm
+from orchid.credentials.x509 import certificates
+from orchid.credentials.x509.inspection import bits_of, purposes_of
+from orchid.credentials.x509.usages import usages_of
+
+_NAMES: Final[tuple[type[Any], ...]] = (
+    x509.DNSName,
+    x509.IPAddress,
+    x509.RFC822Name,
+    x509.UniformResourceIdentifier,
+)
+
+
+class IssuedFacts(msgspec.Struct, frozen=True):
+    """One certificate, in words."""
+
+    certificate: x509.Certificate
+    data: bytes  # DER
+    serial: str  # lower-case hex
+    sha256: str  # of the DER
+    subject: str  # RFC 4514
+    names: tuple[str, ...]  # alternative names: hosts, addresses, e-mail addresses, URIs
+    usages: tuple[str, ...]
+    key_algorithm: str
+    key_sha256: str  # of the public key
+    authority_key: str  # the key identifier of whoever signed it, in hex
+    not_before: datetime.datetime
+    not_after: datetime.datetime
+
+
+class _Extended(msgspec.Struct, frozen=True):
+    """What the extensions of a certificate say."""
+
+    usages: tuple[str, ...]
+    authority_key: str
+    names: tuple[str, ...]
+
+
+def read_issued(chain: bytes) -> IssuedFacts:
+    """Read the first certificate of a PEM chain."""
+    data = next(iter(certificates.encoded_blocks(chain)))
+    certificate, parts, subject = certificates.read_once(data)
+    extended = _read_extensions(certificate)
+    return IssuedFacts(
+        certificate=certificate,
+        data=data,
+        serial=certificates.serial_name(parts.serial),
+        sha256=hashlib.sha256(data).hexdigest(),
+        subject=subject.text or certificate.subject.rfc4514_string(),
+        names=extended.names,
+        usages=extended.usages,
+        key_algorithm=usual_algorithm(parts.key) or _algorithm(certificate),
+        key_sha256=hashlib.sha256(parts.key).hexdigest(),
+        authority_key=extended.authority_key,
+        not_before=certificate.not_valid_before_utc,
+        not_after=certificate.not_valid_after_utc,
+    )
+
+
+def _read_extensions(certificate: x509.Certificate) -> _Extended:
+    found: dict[type, x509.ExtensionType] = {}
+    for extension in certificate.extensions:
+        value = extension.value
+        found[type(value)] = value
+    authority = found.get(x509.AuthorityKeyIdentifier)
+    key_id = getattr(authority, "key_identifier", None) or b""
+    usages = usages_of(
+        bits_of(found.get(x509.KeyUsage)), purposes_of(found.get(x509.ExtendedKeyUsage))
+    )
+    return _Extended(usages, key_id.hex(), _names(found.get(x509.SubjectAlternativeName)))
+
+
+def _names(alternative: x509.ExtensionType | None) -> tuple[str, ...]:
+    """Hosts, addresses, e-mail addresses and URIs, in that order."""
+    if not isinstance(alternative, x509.SubjectAlternativeName):
+        return ()
+    return tuple(str(name) for kind in _NAMES for name in alternative.get_values_for_type(kind))
+
+
+def _algorithm(certificate: x509.Certificate) -> str:
+    """The algorithm of the key; nothing if the key cannot be read."""
+    try:
+        key = certificate.public_key()
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return ""
+    return algorithm_name(key)  # type: ignore[arg-type]  # unknown kinds have a name there too

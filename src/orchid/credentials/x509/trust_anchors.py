@@ -1,0 +1,77 @@
+"""The content of a trust bundle: PEM blocks that are all certificates of authorities.
+
+`problems(text)` lists everything that is wrong, in the reference's words, for a kind's
+validation to turn into field errors; `anchors(text)` gives the certificates of a good bundle.
+Expired anchors and unusual key types are acceptable, so is text between the blocks. The work is
+linear in the size of the text.
+"""
+
+from itertools import islice
+
+import msgspec
+
+from orchid.credentials.refusals import MalformedCertificate, TooMuchPem
+from orchid.credentials.x509 import certificates, pem
+
+MAX_BUNDLE = 1 << 20
+MOST_PROBLEMS = 256  # four thousand empty blocks are not each explained
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing that is wrong; `too_long` asks for the error form of a size limit."""
+
+    detail: str
+    too_long: bool = False
+
+
+def problems(text: str) -> list[Problem]:
+    """Say everything that is wrong with the content of a bundle; nothing means it is good."""
+    try:
+        blocks = pem.split(text, max_bytes=MAX_BUNDLE)
+    except TooMuchPem as refusal:
+        if len(text.encode("utf-8", "surrogatepass")) > MAX_BUNDLE:
+            return [Problem(f"may not be more than {MAX_BUNDLE} bytes", too_long=True)]
+        return [Problem(str(refusal))]
+    complaints = (
+        Problem(f"entry {index} {complaint}")
+        for index, block in enumerate(blocks)
+        if (complaint := _complaint(block)) is not None
+    )
+    if found := list(islice(complaints, MOST_PROBLEMS)):
+        return found
+    if not blocks:
+        return [Problem("at least one trust anchor must be provided")]
+    return _duplicates(blocks)
+
+
+def anchors(text: str) -> list[bytes]:
+    """Give the DER certificates of a bundle, each once, in order."""
+    blocks = pem.split(text, max_bytes=MAX_BUNDLE)
+    return list(dict.fromkeys(block.data for block in blocks if block.label == pem.CERTIFICATE))
+
+
+def _complaint(block: pem.Block) -> str | None:
+    if block.label != pem.CERTIFICATE:
+        return f"has bad block type: {block.label}"
+    if block.headers:
+        return "has PEM block headers"
+    try:
+        certificate = certificates.parse(block.data)
+    except MalformedCertificate:
+        return "does not parse as X.509"
+    if not certificates.is_authority(certificate):
+        return "does not have the CA bit set"
+    return None
+
+
+def _duplicates(blocks: tuple[pem.Block, ...]) -> list[Problem]:
+    if len({block.data for block in blocks}) == len(blocks):
+        return []
+    places: dict[bytes, list[int]] = {}
+    for index, block in enumerate(blocks):
+        places.setdefault(block.data, []).append(index)
+    return [
+        Problem(f"duplicate trust anchor (indices [{' '.join(map(str, indices))}])")
+        for indices in places.values()
+        if len(indices) > 1
+    ]

@@ -1,0 +1,1 @@
+"""Issued and revoked credentials: tokens, records, revocation lists, and why policies decide."""

@@ -1,0 +1,47 @@
+"""Revocation lists as the store has them: found for whoever serves them.
+
+A list is put together from its ConfigMaps when it is first asked for, and kept until a newer one is
+stored. Nothing is signed here (controllers/publish_revocation_lists.py does).
+"""
+
+from orchid.engine.cache.feed import Feed
+from orchid.issuance import stored_list
+from orchid.kinds.config_map import ConfigMap
+from orchid.wire.naming import Naming
+
+
+class RevocationLists:
+    """The newest list of each authority."""
+
+    def __init__(self, feed: Feed, names: Naming) -> None:
+        self._maps = feed.of(ConfigMap)
+        self._home = names.system_namespace
+        self._known: dict[str, tuple[int, bytes]] = {}
+
+    def find(self, authority: str) -> bytes | None:
+        """The list of an authority, in DER; None if there is none."""
+        head = self._maps.get(self._home, stored_list.head_name(authority))
+        if head is None:
+            self._known.pop(authority, None)
+            return None
+        known = self._known.get(authority)
+        if known is None or known[0] != head.revision:
+            whole = self._joined(authority, head.object)
+            if whole is None:
+                return known[1] if known else None  # its parts have not arrived yet
+            known = self._known[authority] = (head.revision, whole)
+        return known[1]
+
+    def _joined(self, authority: str, head: ConfigMap) -> bytes | None:
+        try:
+            number = int(head.data.get(stored_list.NUMBER, ""))
+            count = int(head.data.get(stored_list.PARTS, ""))
+        except ValueError:
+            return None
+        parts = [head]
+        for index in range(1, count):
+            found = self._maps.get(self._home, stored_list.part_name(authority, number, index))
+            if found is None:
+                return None
+            parts.append(found.object)
+        return b"".join(part.binary_data.get(stored_list.DATA, b"") for part in parts)

@@ -1,0 +1,259 @@
+"""Issue tokens of service accounts: what they are bound to, what they claim, who signs.
+
+Start with `TokenIssuer`; kinds/token_request.py asks it step by step. It looks at the objects of
+this moment, makes the claims and signs them. It keeps no list of what it issued and writes nothing;
+who is to count tokens is handed in.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from orchid.access.revocations import Revocations
+from orchid.credentials.refusals import Refusal
+from orchid.credentials.tokens import AccountClaims, Claims, Reference, TokenSigner
+from orchid.engine.cache.entry import Entry
+from orchid.engine.cache.feed import Feed
+from orchid.engine.cache.kind_cache import KindCache
+from orchid.engine.interfaces import Randomness
+from orchid.issuance.token_lifetimes import TokenLifetimes
+from orchid.kinds.node import Node
+from orchid.kinds.pod.pod import Pod
+from orchid.kinds.secret import Secret
+from orchid.kinds.service_account import ServiceAccount
+from orchid.kinds.token_request import BoundObjectReference, IssuedToken, TokenRequest
+from orchid.wire.errors import (
+    BadRequest,
+    Conflict,
+    ErrorSubject,
+    InternalError,
+    NotFound,
+    Unavailable,
+)
+from orchid.wire.text import quote
+
+# Agents that never reload a token ask for exactly this lifetime; they get a year, or as long as
+# tokens may live at most, and a claim after which their use of it is noted.
+EXTENDED_WHEN = 3607
+LONGEST_WAIT = 5.0  # seconds, for tokens that are not revoked
+EXTENDED_SECONDS = 365 * 24 * 3600
+LEAST_MAXIMUM, GREATEST_MAXIMUM = 3600, 1 << 32
+
+
+class InvalidIssuingSettings(ValueError):
+    """The settings for issuing tokens cannot be used."""
+
+
+class IssuingSettings(msgspec.Struct, frozen=True):
+    """For whom tokens are made, and for how long at most."""
+
+    api_audiences: tuple[str, ...]
+    longest_seconds: int = 0  # 0: no limit of the server's own
+    extends_lifetime: bool = True
+
+    def __post_init__(self) -> None:
+        longest = self.longest_seconds
+        if longest and not LEAST_MAXIMUM <= longest <= GREATEST_MAXIMUM:
+            raise InvalidIssuingSettings(
+                "the service-account-max-token-expiration must be between 1 hour and 2^32 seconds"
+            )
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """What a token is bound to: a Pod (and where it runs), a Secret or a Node."""
+
+    pod: Reference | None = None
+    secret: Reference | None = None
+    node: Reference | None = None
+
+
+NOT_BOUND = Bound()
+
+
+class TokenIssuer:
+    """Make tokens for accounts that exist."""
+
+    def __init__(
+        self,
+        settings: IssuingSettings,
+        signer: Callable[[], TokenSigner],
+        feed: Feed,
+        randomness: Randomness,
+        *,
+        counted: Callable[[str, str, int], None] | None = None,
+        revocations: Revocations | None = None,
+        lifetimes: TokenLifetimes | None = None,
+    ) -> None:
+        self.api_audiences = settings.api_audiences
+        self.longest_seconds = settings.longest_seconds
+        self._extends = settings.extends_lifetime
+        self._extended_seconds = min(EXTENDED_SECONDS, settings.longest_seconds or EXTENDED_SECONDS)
+        self._signer = signer  # asked each time, so that a new key counts from the next token on
+        self._random = randomness
+        self._counted = counted  # told of each token's key, account (its uid) and expiry
+        self._revocations = revocations
+        self._lifetimes = lifetimes
+        self._feed = feed
+        self._accounts = feed.of(ServiceAccount)
+        self._pods = feed.of(Pod)
+        self._secrets = feed.of(Secret)
+        self._nodes = feed.of(Node)
+        self._threads: ThreadPoolExecutor | None = None
+
+    async def account_uid(self, namespace: str, name: str) -> str:
+        await self._feed.fresh()
+        entry = self._accounts.entries.get(self._accounts.kind.key(namespace, name))
+        if entry is None:
+            raise NotFound(ErrorSubject("", "serviceaccounts", name))
+        return entry.identity.uid
+
+    def bind(self, reference: BoundObjectReference, namespace: str, account: str) -> Bound:
+        """Find the object that a token is to be bound to, and see that it fits."""
+        group, version = group_and_version(reference.api_version)
+        if group == "" and reference.kind == "Pod":
+            return self._bind_pod(reference, namespace, account)
+        if group == "" and reference.kind == "Secret":
+            secret = _found(self._secrets, namespace, reference)
+            return Bound(secret=_same(reference, secret))
+        if group == "" and reference.kind == "Node":
+            node = _found(self._nodes, "", reference)
+            return Bound(node=_same(reference, node))
+        raise BadRequest(
+            f"cannot bind token to object of type {group}/{version}, Kind={reference.kind}"
+        )
+
+    def _bind_pod(self, reference: BoundObjectReference, namespace: str, account: str) -> Bound:
+        pod: Entry[Pod] = _found(self._pods, namespace, reference)
+        if pod.object.account != account:
+            raise BadRequest(
+                f"cannot bind token for serviceaccount {quote(account)} to pod running with "
+                "different serviceaccount name."
+            )
+        bound = _same(reference, pod)
+        node_name = pod.object.node
+        if not node_name:
+            return Bound(pod=bound)
+        node = self._nodes.get("", node_name)
+        return Bound(pod=bound, node=Reference(node_name, node.identity.uid if node else ""))
+
+    async def sign(self, wanted: TokenRequest, bound: Bound | None, now: datetime) -> IssuedToken:
+        """Make the token that a complete request asks for."""
+        if self._revocations is not None:
+            account_name = (wanted.metadata.namespace, wanted.metadata.name)
+            until = self._revocations.account_until(account_name)
+            if now.timestamp() < until + 1:
+                now = await _after(until, now)
+        signer = self._signer()
+        claims, account = self._claims(signer.issuer, wanted, bound or NOT_BOUND, now)
+        assert claims.exp is not None
+        assert claims.iat is not None
+        if self._lifetimes is not None and claims.exp - claims.iat > self._lifetimes.longest:
+            await self._lifetimes.note(claims.exp - claims.iat)
+        try:
+            if signer.slow:
+                # An RSA signature takes milliseconds in which the loop would serve nobody.
+                loop = asyncio.get_running_loop()
+                token = await loop.run_in_executor(self._pool(), signer.sign, claims, account)
+            else:
+                token = signer.sign(claims, account)
+        except Refusal as refusal:
+            raise InternalError(f"failed to generate token: {refusal}") from None
+        if self._counted is not None:
+            self._counted(signer.kid, wanted.metadata.uid, claims.exp)
+        return IssuedToken(token.reveal(), f"JTI={claims.jti}")
+
+    def close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _claims(
+        self, issuer: str, wanted: TokenRequest, bound: Bound, now: datetime
+    ) -> tuple[Claims, AccountClaims]:
+        meta, seconds = wanted.metadata, wanted.spec.expiration_seconds
+        assert seconds is not None
+        issued_at = int(now.timestamp())
+        extended = bound.pod is not None and self._is_extended(wanted)
+        claims = Claims(
+            aud=wanted.spec.audiences or (),
+            exp=issued_at + (self._extended_seconds if extended else seconds),
+            iat=issued_at,
+            iss=issuer,
+            jti=self._random.uid(),
+            nbf=issued_at,
+            sub=f"system:serviceaccount:{meta.namespace}:{meta.name}",
+        )
+        account = AccountClaims(
+            namespace=meta.namespace,
+            node=bound.node,
+            pod=bound.pod,
+            secret=bound.secret,
+            serviceaccount=Reference(meta.name, meta.uid),
+            warnafter=issued_at + seconds if extended else None,
+        )
+        return claims, account
+
+    def _is_extended(self, wanted: TokenRequest) -> bool:
+        """Whether a token that is bound to a Pod lasts longer than it was asked to."""
+        return (
+            self._extends
+            and wanted.spec.expiration_seconds == EXTENDED_WHEN
+            and all(audience in self.api_audiences for audience in wanted.spec.audiences or ())
+        )
+
+    def _pool(self) -> ThreadPoolExecutor:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sign-token")
+        return self._threads
+
+
+async def _after(until: int, now: datetime) -> datetime:
+    """Wait for the second after those whose tokens are revoked: `iat` counts whole seconds."""
+    wait = until + 1 - now.timestamp()
+    if wait > LONGEST_WAIT:  # the clock of whoever revoked is ahead of ours
+        raise Unavailable("tokens of this account were revoked just now; try again")
+    await asyncio.sleep(wait)
+    return now + timedelta(seconds=wait)
+
+
+def group_and_version(api_version: str) -> tuple[str, str]:
+    """Take an apiVersion apart; one that cannot be is as good as none, as in the reference."""
+    first, slash, second = api_version.partition("/")
+    if not slash:
+        return "", first
+    return ("", "") if "/" in second else (first, second)
+
+
+def _found(cache: KindCache[Any], namespace: str, reference: BoundObjectReference) -> Entry[Any]:
+    refuse_unfit_name(reference.name)
+    entry = cache.get(namespace, reference.name)
+    if entry is None:
+        raise NotFound(ErrorSubject("", cache.kind.plural, reference.name))
+    return entry
+
+
+def _same(reference: BoundObjectReference, entry: Entry[Any]) -> Reference:
+    """A named uid must be the object's: the token dies with that very object."""
+    live = entry.identity.uid
+    if reference.uid and reference.uid != live:
+        raise Conflict(
+            ErrorSubject("", reference.kind, reference.name),
+            f"the UID in the bound object reference ({reference.uid}) does not match "
+            "the UID in record. The object might have been deleted and then recreated",
+        )
+    return Reference(reference.name, live)
+
+
+def refuse_unfit_name(name: str) -> None:
+    """Refuse what could not be the name of any object, before it becomes part of a key."""
+    if not name:
+        raise BadRequest("Name parameter required.")
+    if name in (".", ".."):
+        problems = [f"may not be '{name}'"]
+    else:
+        problems = [f"may not contain '{mark}'" for mark in "/%" if mark in name]
+    if problems:
+        raise BadRequest(f"Name parameter invalid: {quote(name)}: {';'.join(problems)}")
