@@ -61,6 +61,30 @@ async def test_a_token_issued_under_a_longer_maximum_stays_revoked(tmp_path: Pat
         assert await known(server, token=token) == 401
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"immutable": True},
+        {"data": {"longestSeconds": "1", "x": "x" * ((1 << 20) - 3), "since": None}},
+    ],
+)
+async def test_nobody_stops_the_issuing_of_tokens_by_the_record_of_lifetimes(
+    server: Api, change: dict[str, Any]
+) -> None:
+    """The ConfigMap cannot be changed any more, or is full: no end is known then."""
+    await server.account("robot")
+    headers = {"content-type": "application/merge-patch+json"}
+    patched = await server.call("PATCH", LIFETIMES, change, headers=headers)
+
+    token = await server.token("robot", expirationSeconds=2 * DAY)
+
+    assert patched.status == 200, patched.text
+    assert await known(server, token=token) == 201
+    made = await revoked(server, "all", account=ROBOT)
+    assert "expires" not in made["status"]
+    assert await known(server, token=token) == 401
+
+
 async def test_revocations_of_tokens_have_an_end_without_a_maximum(server: Api) -> None:
     """By the longest lifetime that any token was issued with, or by the token itself."""
     await server.account("robot")

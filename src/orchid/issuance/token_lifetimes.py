@@ -7,7 +7,7 @@ is returned, and it never becomes shorter. Start with `TokenLifetimes.note`.
 
 It is stored in a ConfigMap of the system namespace, with the time of the first start that stored
 it: an account that is older may have tokens of any lifetime. Lifetimes are rounded up, so that
-there are few writes. Without the ConfigMap, no end is known.
+there are few writes. Without the ConfigMap, or if somebody made it immutable, no end is known.
 """
 
 import contextlib
@@ -77,8 +77,10 @@ class TokenLifetimes:
                 if there is None:
                     await self.begin()
                 elif seconds > self.longest:
-                    data = {**there.data, LONGEST: str(rounded(seconds))}
-                    await self._objects().update(replace(there, data=data))
+                    # Whatever else somebody has put there could leave no room.
+                    kept = {SINCE: there.data[SINCE]} if SINCE in there.data else {}
+                    data = {**kept, LONGEST: str(rounded(seconds))}
+                    await self._objects().update(replace(there, data=data, binary_data={}))
                     await self._feed.fresh()
             except (AlreadyExists, Conflict):
                 continue  # another server was faster
@@ -97,6 +99,9 @@ class TokenLifetimes:
     def _load(self, entry: Entry[ConfigMap] | None) -> None:
         self._read, self._longest, self._since = entry, 0, None
         if entry is None:
+            return
+        if entry.object.immutable:
+            self._longest = MOST  # nothing can be stored: no end is known, and tokens are issued
             return
         # Where somebody wrote something else, no lifetime or no end is known.
         data = entry.object.data
