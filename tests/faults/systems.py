@@ -267,7 +267,7 @@ class ServerOnSQLite(System):
         finally:
             await store.close()
         self._copied = ABSENT  # the restored store has no history before its restore
-        await self._orchid("restore", str(copy))
+        await self._orchid("restore", str(copy), "--accept-ledger")
 
     async def _orchid(self, *words: str) -> None:
         command = [sys.executable, "-m", "orchid", *words, "--data-dir", str(self.file_disk.place)]

@@ -159,16 +159,24 @@ def issuance(
     new: IssuedCertificate | None, old: IssuedCertificate | None, request: Request
 ) -> tuple[Fact, ...]:
     """For the ledger: each certificate, once; whom it names is sealed."""
-    if new is None or old is not None:
-        return ()
-    spec = new.spec
-    issued = Fact(
+    return () if new is None or old is not None else (_fact(new),)
+
+
+def restored(record: IssuedCertificate) -> Fact:
+    """For the ledger: a record that a restored backup lacked, and that was kept."""
+    return _fact(record, restored=True)
+
+
+def _fact(record: IssuedCertificate, **more: bool) -> Fact:
+    spec = record.spec
+    return Fact(
         ISSUED,
         {
             "serial": spec.serial_number,
             "signer": spec.signer_name,
             "sha256": spec.sha256,
             "notAfter": spec.not_after,
+            **more,
         },
         {
             "subject": spec.subject,
@@ -176,7 +184,6 @@ def issuance(
             "requester": spec.requester.username,
         },
     )
-    return (issued,)
 
 
 COLUMNS: Final = (

@@ -115,6 +115,7 @@ def _restore(
             first=first_revision(now),
             stamp=stamp,
             keeps=revived.ISSUED,
+            entries_of=revived.ledger_entries,
             drops=revived.LIFETIMES,
         )
     except AlreadyInUse as problem:

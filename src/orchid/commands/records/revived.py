@@ -9,7 +9,7 @@ file beside the database, which the server stores at its next start.
 
 import uuid
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -83,6 +83,21 @@ class _Meta(msgspec.Struct):
 
 class _Identified(msgspec.Struct):
     metadata: _Meta
+
+
+def ledger_entries(value: bytes) -> list[tuple[str, bytes]]:
+    """The entry of the ledger that goes with a kept record: the restore rolls the ledger back."""
+    from orchid.kinds import issued_certificate
+    from orchid.ledger import places
+    from orchid.wire.naming import ORCH
+
+    try:
+        record = issued_certificate.declare(ORCH).decoder.stored(value)
+    except msgspec.MsgspecError:
+        return []
+    now, fact = datetime.now(UTC), issued_certificate.restored(record)
+    changes = places.pending([fact], record.metadata.uid, now)
+    return [(change.key, change.value) for change in changes if change.value is not None]
 
 
 def report(found: Revived) -> None:

@@ -10,7 +10,7 @@ The file in place is kept aside. It is held meanwhile: nothing is restored under
 import os
 import re
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -32,6 +32,8 @@ _VALUES = (
 )
 _FORGET = "DELETE FROM log WHERE position = (SELECT position FROM current WHERE key = ?)"
 _UID = re.compile(rb'"uid":"([^"]+)"')  # the first is that of the object: metadata comes first
+
+EntriesOf = Callable[[bytes], Iterable[tuple[str, bytes]]]  # keys and values that go with a value
 
 
 class BackupContents(msgspec.Struct, frozen=True):
@@ -117,12 +119,14 @@ def restore(
     first: Revision,
     stamp: str,
     keeps: str = "",
+    entries_of: EntriesOf = lambda _: (),
     drops: Sequence[str] = (),
 ) -> Restored:
     """Check the backup, then replace the target by it. Raises StoreUnusable, AlreadyInUse.
 
     `first` is the least revision to go on from; `stamp` goes into the name of the file kept aside.
-    Values of the target below the prefix `keeps` that the backup lacks are kept; the keys `drops`
+    Values of the target below the prefix `keeps` that the backup lacks are kept, each with what
+    `entries_of` adds to it; the keys `drops`
     of the backup are left out.
     """
     if target.exists() and target.samefile(backup):
@@ -134,7 +138,8 @@ def restore(
         sqlite_file.copy(backup, partial)
         newest = max(first, _extent(backup).newest + 1, _newest_in_place(target) + 1)
         kept = _missing_values(partial, target, keeps) if keeps else []
-        _move_ahead(partial, newest, kept, drops)
+        entries = [entry for _, value in kept for entry in entries_of(value)]
+        _move_ahead(partial, newest, [*kept, *entries], drops)
         contents = inspect(partial)
         aside = _set_aside(target, stamp)
         partial.replace(target)
