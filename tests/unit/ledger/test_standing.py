@@ -8,7 +8,7 @@ import pytest
 from orchid.ledger import places
 from orchid.ledger.reading import StoredLog
 from orchid.ledger.sequencing import LedgerBroken, Sequencer
-from orchid.ledger.standing import LedgerStanding, read_kept, refuse_rolled_back
+from orchid.ledger.standing import LedgerStanding, keep_newest, read_kept, refuse_rolled_back
 from orchid.store.interface import ABSENT, Change, Span
 from orchid.store.memory import MemoryStore
 from orchid.tlog.checkpoints import Checkpoint
@@ -159,3 +159,35 @@ async def test_an_emptied_log_is_not_begun_again(tmp_path: Path) -> None:
 
     with pytest.raises(LedgerBroken, match="it had 2 entries and has 0"):
         await Sequencer(empty, KEY, ORIGIN, check).drain()
+
+
+async def test_a_server_that_knew_more_goes_by_what_was_accepted(tmp_path: Path) -> None:
+    """An accepted log is not told as rolled back, also by a server that saw the longer one."""
+    store = MemoryStore()
+    await grow(store, 0, 2)
+    looking = standing(store, tmp_path)
+    await looking.look(keeps=True)
+    [head] = (await store.read(Span.key(places.HEAD))).records
+    await store.commit([Change(head.key, None, head.revision)])
+    await looking.look(keeps=True)
+    before = number(looking.rolled_back)
+
+    (tmp_path / "kept").unlink()
+    await looking.look(keeps=True)
+
+    assert (before, number(looking.rolled_back)) == (1, 0)
+
+
+async def test_a_log_that_was_rolled_back_is_not_kept_at_a_stop(tmp_path: Path) -> None:
+    """Otherwise the next start would know nothing of the longer one."""
+    store, restored, kept = MemoryStore(), MemoryStore(), tmp_path / "kept"
+    await grow(store, 0, 5)
+    await keep_newest(store, kept)
+    await grow(restored, 0, 3)
+
+    with pytest.raises(LedgerBroken, match="it had 5 entries and has 3"):
+        await keep_newest(restored, kept)
+
+    found = read_kept(kept)
+    assert found is not None
+    assert found.size == 5
