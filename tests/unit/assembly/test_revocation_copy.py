@@ -91,6 +91,29 @@ async def test_a_lifted_hold_stays_lifted_unless_a_backup_was_restored(
     assert len((await store.read(Span.key(KIND.key("", "a")))).records) == restored
 
 
+@pytest.mark.parametrize(
+    ("key", "status"),
+    [
+        ("rbac/clusterrolebindings/admin", b"{}"),
+        (KIND.key("", "a"), b'{"expires":"2020-01-01T00:00:00Z"}'),
+    ],
+)
+async def test_only_revocations_that_have_not_expired_are_put_back(
+    tmp_path: Path, key: str, status: bytes
+) -> None:
+    """Whoever can write the file can revoke, and write no other object."""
+    path, store = tmp_path / kept_revocations.FILE, MemoryStore()
+    body = KIND.head + b'"metadata":{"name":"a","uid":"u"},"status":%b}' % status
+    kept_revocations.write(path, [kept_revocations.line(key, body)])
+    feed = Feed(store, Catalog([KIND]))
+    async with following(feed):
+        await feed.wait_loaded()
+
+        await RevocationCopy(path, feed, store, SystemClock()).put_back()
+
+    assert (await store.read(Span.all())).records == []
+
+
 @asynccontextmanager
 async def copied(path: Path, store: MemoryStore) -> AsyncIterator[None]:
     feed = Feed(store, Catalog([KIND]))
