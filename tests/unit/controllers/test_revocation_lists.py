@@ -13,6 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
 from orchid.client.client import ListSelection
+from orchid.controllers.publish_revocation_lists import PublishRevocationLists, platform_lists
 from orchid.credentials.authorities.authority import Authority
 from orchid.issuance import stored_list
 from orchid.kinds.certificate_authority import SIGNS_LISTS, CertificateAuthority
@@ -603,3 +604,14 @@ async def test_a_list_is_not_older_than_its_entries(world: Beside) -> None:
     [entry] = found
     assert found.last_update_utc >= entry.revocation_date_utc
     assert empty.last_update_utc < entry.revocation_date_utc
+
+
+async def test_no_list_is_signed_before_all_revocations_are_known(world: Beside) -> None:
+    """One that is due meanwhile would leave out what was not read yet."""
+    client, signers = world.server.clients("revocation-list-publisher"), world.context.signers
+    publisher = PublishRevocationLists(client, signers, ORCH, world.clock)
+    publisher._lists = platform_lists(signers)  # as it is while revocations are being read
+
+    await publisher.attend("cluster", None)
+
+    assert await world.admin.find(ConfigMap, HEAD, ORCH.system_namespace) is None
