@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from orchid.admission.four_eyes import FourEyes
+from orchid.approval.deciding import BY_POLICY
 from orchid.kinds.certificate_signing_request import (
     CertificateSigningRequest,
     CertificateSigningRequestSpec,
 )
-from orchid.wire.errors import Forbidden
+from orchid.wire.errors import Conflict, Forbidden
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
 from orchid.wire.user import MASTERS, UserInfo
@@ -97,3 +98,28 @@ async def test_only_an_approval_takes_another(
 ) -> None:
     """One's own request may be denied, and what is approved may be written again."""
     await judge(ALICE, None, new, old)
+
+
+class Behind(Stored):
+    """A feed that learns of a newer policy when it is asked to be fresh."""
+
+    revision = 7
+
+    def get(self, _namespace: str, name: str) -> Any:
+        return self if name == "p" else None
+
+    def noted(self) -> dict[str, str]:
+        return {}
+
+    async def fresh(self) -> None:
+        self.revision = 8
+
+
+async def test_a_policy_that_changed_elsewhere_approves_nothing() -> None:
+    """What another server has written counts, although it has not arrived here yet."""
+    claims = OLD.with_condition("Approved", BY_POLICY, "Approved by ApprovalPolicy p, revision 7.")
+    target = ask("update", "certificatesigningrequests/approval", name="r", group=ORCH.certificates)
+    feed: Any = Behind()
+
+    with pytest.raises(Conflict, match='policy "p" has changed or is gone'):
+        await FourEyes(feed).review(a_request(target, BOB), SIGNING_REQUESTS, claims, OLD)
