@@ -56,6 +56,21 @@ async def test_a_file_of_many_changes_is_written_again(
         await until(lambda: path.stat().st_size == 0)
 
 
+async def test_a_file_is_written_again_when_changes_were_missed(tmp_path: Path) -> None:
+    """Nobody tells of them later; what there is now is known."""
+    path, store = tmp_path / kept_revocations.FILE, MemoryStore()
+    await revoke(store, "a")
+    async with copied(path, store) as feed:
+        await until(path.exists)
+        path.write_bytes(b"")  # as if the change had never come
+
+        for listener in feed.of(credential_revocation.CredentialRevocation).listeners.values():
+            if listener.lost is not None:
+                listener.lost()
+
+        await until(lambda: list(kept_revocations.read(path)) == [KIND.key("", "a")])
+
+
 async def test_a_file_that_is_too_large_stops_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,14 +130,14 @@ async def test_only_revocations_that_have_not_expired_are_put_back(
 
 
 @asynccontextmanager
-async def copied(path: Path, store: MemoryStore) -> AsyncIterator[None]:
+async def copied(path: Path, store: MemoryStore) -> AsyncIterator[Feed]:
     feed = Feed(store, Catalog([KIND]))
     async with following(feed):
         await feed.wait_loaded()
         copy = RevocationCopy(path, feed, store, SystemClock(), retry_seconds=0.01)
         running = asyncio.create_task(copy.run())
         try:
-            yield
+            yield feed
         finally:
             running.cancel()
             with suppress(asyncio.CancelledError):
