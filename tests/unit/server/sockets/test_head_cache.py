@@ -270,3 +270,27 @@ def test_a_length_has_one_spelling(length: bytes) -> None:
 
         assert reader.refusal == 400
         assert reader.ready == []
+
+
+@pytest.mark.parametrize(
+    ("line", "rest", "length"),
+    [
+        (b"POST /p HTTP/1.1", b"Content-Length: 2\r\n\r\nhi", "2"),  # more than a head
+        (b"POST /p HTTP/1.1", b"Content-Length: 2\r\n\r\n", "20"),  # read as another length
+        (b"POST /p HTTP/1.1", b"X: y\r\n\r\n", "2"),
+        (b"POST /p HTTP/1.1", b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n", "2"),
+        (b"POST /p HTTP/1.0", b"Content-Length: 2\r\n\r\n", "2"),
+    ],
+)
+def test_a_head_that_the_parser_read_in_another_way_is_not_cached(
+    line: bytes, rest: bytes, length: str
+) -> None:
+    """The cache cuts bytes, and trusts its cut only if the parser has found the same."""
+    request = only_request(b"POST /p HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi")
+    request.headers["content-length"] = length
+    cache = HeadCache()
+
+    for _ in range(3):
+        cache.add(line + b"\r\nHost: h\r\n" + rest, request)
+
+    assert cache.heads == []

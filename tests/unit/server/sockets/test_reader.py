@@ -1,12 +1,14 @@
 """The reader: which bytes are requests, which are refused, and that splitting changes nothing."""
 
 from itertools import pairwise
+from typing import Any
 
+import httptools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchid.server.sockets.reader import BETWEEN, CLOSE_SILENTLY
+from orchid.server.sockets.reader import BETWEEN, CLOSE_SILENTLY, RequestReader
 from tests.unit.server.readers import CHUNKED, START, new_reader, only_request, read, told
 
 
@@ -392,3 +394,34 @@ def test_a_size_is_read_as_the_parser_reads_it_or_the_request_is_refused(line: b
         reader.feed(line[cut:] + rest)
 
         assert reader.refusal == 400 or [one.request.body for one in reader.ready] == [b"\n\n\n\n"]
+
+
+class OtherEnd:
+    """A parser that finds another end of a body than its length says."""
+
+    def __init__(self, reader: RequestReader, finds: bytes | None) -> None:
+        self._reader = reader
+        self._finds = finds  # None: no end yet
+
+    def feed_data(self, _data: bytes) -> None:
+        if self._finds is None:
+            return
+        try:
+            self._reader.on_body(self._finds)
+            self._reader.on_message_complete()
+        except Exception as stop:
+            raise httptools.HttpParserCallbackError from stop
+
+
+@pytest.mark.parametrize("finds", [None, b"hell", b"hello!"])
+def test_a_body_that_ends_elsewhere_for_the_parser_is_refused(finds: bytes | None) -> None:
+    """Two readings of one length are how requests are smuggled; nobody may rely on either."""
+    reader = new_reader()
+    reader.feed(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n")
+    parser: Any = OtherEnd(reader, finds)
+    reader._parser = parser
+
+    reader.feed(b"hello")
+
+    assert reader.ready == []
+    assert reader.refusal == 400
