@@ -12,6 +12,7 @@ import pytest
 import trustme
 
 from orchid.server.sockets.tls import TlsFiles
+from orchid.server.sockets.tls_channel import ServedProtocol
 from orchid.server.sockets.turns import Step
 from tests.security.key_updates import key_update
 from tests.unit.server.listening import PATIENCE, Running, echo, serving, until
@@ -282,3 +283,36 @@ async def test_large_record_in_small_pieces_is_no_record_without_data(by_hand: B
     await by_hand.deliver(by_hand.encrypted(head + b"x" * 160_000), piece=1000)
 
     assert await by_hand.read(15) == b"HTTP/1.1 200 OK"
+
+
+class Heard(ServedProtocol):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+
+
+async def test_a_protocol_that_paused_hears_nothing_until_it_goes_on(
+    running: Running, by_hand: ByHand
+) -> None:
+    """Then everything in its order, a short record behind long ones too."""
+    last = await by_hand.last_of_handshake()
+    [channel] = running.listener._shaking_hands
+    await by_hand.deliver(last)
+    await until(lambda: channel._protocol is not None)
+    served, heard = channel._protocol, Heard()
+    channel._protocol = heard
+
+    channel.pause_reading()
+    channel.data_received(by_hand.encrypted(b"a" * 3000))
+    channel.data_received(by_hand.encrypted(b"b"))
+    meanwhile = heard.data
+    channel.resume_reading()
+    await until(lambda: len(heard.data) == 3001 or channel.is_closing())
+    channel._protocol = served
+
+    assert meanwhile == b""
+    assert heard.data == b"a" * 3000 + b"b"
