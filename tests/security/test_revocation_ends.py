@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from orchid.issuance.token_lifetimes import NAME, rounded
+from orchid.store.interface import Change, Span
 from orchid.store.memory import MemoryStore
 from orchid.wire.naming import ORCH
 from tests.api.world import Api, api
@@ -170,6 +171,30 @@ async def test_a_signers_revocation_ends_with_its_last_certificate(
     made = await revoked(server, "all", authority={"signerName": ORCH.client_signer})
 
     assert made["status"]["expires"] == max(ends) == ends[1]
+
+
+async def test_a_signers_revocation_stays_although_the_records_are_gone(server: Api) -> None:
+    """A backup may not know them; what it knew when it was made is in the revocation."""
+    serial, _ = await on_record(server, "jane")
+    made = await revoked(server, "all", authority={"signerName": ORCH.client_signer})
+    key = f"identity/issuedcertificates/{serial}"
+    [record] = (await server.server.store.read(Span.key(key))).records
+    await server.server.store.commit([Change(key, None, record.revision)])
+
+    answer = await server.call("DELETE", f"{REVOCATIONS}/all")
+
+    assert answer.status == 403, answer.text
+    assert f"it stays until {made['status']['expires']}" in answer.json["message"]
+
+
+async def test_the_end_of_an_account_is_counted_from_the_moment_that_is_named(server: Api) -> None:
+    """Tokens that were issued later are not revoked, so nobody waits for them to end."""
+    await server.account("robot")
+    early = (datetime.now(UTC) - timedelta(hours=2)).replace(microsecond=0)
+
+    made = await revoked(server, "old", account={**ROBOT, "issuedBefore": early.isoformat()})
+
+    assert moment(made["status"]["expires"]) == early + timedelta(hours=1)
 
 
 @pytest.mark.parametrize(
