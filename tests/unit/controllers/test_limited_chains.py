@@ -22,7 +22,7 @@ from tests.unit.controllers.test_policy_approval import (
 )
 from tests.unit.controllers.test_signing_authorities import Files
 from tests.unit.credentials import samples
-from tests.unit.credentials.test_issuer_limits import authority, constraints
+from tests.unit.credentials.authorities.test_issuer_limits import authority, constraints
 
 SERVERS = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
 KEY = samples.P256.private_bytes(
