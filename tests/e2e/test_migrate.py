@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from orchid.issuance import kept_revocations
 from orchid.store.interface import ABSENT, Change, Span
 from orchid.store.sqlite.store import SQLiteStore
 from orchid.wire.naming import SEALED_VALUE
@@ -36,6 +37,19 @@ async def contents(directory: Path) -> list[tuple[str, bytes]]:
         return [(each.key, each.value) for each in (await store.read(Span.all())).records]
     finally:
         await store.close()
+
+
+async def test_revocations_that_wait_for_the_server_are_not_left_behind(tmp_path: Path) -> None:
+    """After a restore they are in the file beside the database alone."""
+    await fill(tmp_path / "first", 3)
+    key, waiting = "identity/credentialrevocations/", b'{"metadata":{"uid":"1"}}'
+    place = tmp_path / "first" / kept_revocations.FILE
+    kept_revocations.append(place, [kept_revocations.line(f"{key}stolen", waiting)])
+
+    words = ("--from", str(tmp_path / "first"), "--to-etcd", "http://127.0.0.1:1")
+    done = await asyncio.to_thread(migrate, *words, code=1)
+
+    assert "revocations that the database lacks: stolen" in done.stderr
 
 
 @pytest.mark.system_package("etcd")

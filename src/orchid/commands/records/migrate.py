@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchid.commands.records import revived
 from orchid.commands.records.backup import DATABASE, ENCRYPTION
 from orchid.commands.terminal.output import USAGE, Complaint, say
 from orchid.commands.terminal.progress import Bar
@@ -45,6 +46,8 @@ def run(chosen: argparse.Namespace) -> int:
         raise Complaint("one side must be a data directory and the other etcd", USAGE)
     if chosen.source and not (chosen.source / DATABASE).is_file():
         raise Complaint(f"there is no {chosen.source / DATABASE}", USAGE)
+    if chosen.source:
+        _refuse_unstored(chosen.source)
     if chosen.target:
         chosen.target.mkdir(mode=0o700, parents=True, exist_ok=True)
     from orchid.store.interface import StoreError
@@ -57,6 +60,23 @@ def run(chosen: argparse.Namespace) -> int:
     if done.sealed:
         say(f"sealed are {done.sealed} of them: {_with_their_key(chosen.source)}")
     return 0
+
+
+def _refuse_unstored(source: Path) -> None:
+    """Refuse if revocations are only in the file beside the database, as after a restore."""
+    from orchid.issuance import kept_revocations
+    from orchid.store.interface import StoreError
+
+    try:
+        found = kept_revocations.read(source / kept_revocations.FILE)
+        names = revived.lacking(found, source / DATABASE) if found else []
+    except (kept_revocations.FileTooLarge, StoreError) as problem:
+        raise Complaint(str(problem)) from None
+    if names:
+        raise Complaint(
+            f"{source / kept_revocations.FILE} has revocations that the database lacks: "
+            f"{', '.join(names[:10])}. Start the server on {source} once, so that it stores them"
+        )
 
 
 def _with_their_key(source: Path | None) -> str:

@@ -157,15 +157,9 @@ def _unnoted(directory: Path, revoked: dict[str, bytes] | None) -> dict[str, byt
 
 def _report_revocations(revoked: dict[str, bytes], database: Path) -> None:
     """Name the revocations that the backup lacks; the server stores them when it starts."""
-    from orchid.store.sqlite import restore as sqlite_restore
-
-    then = sqlite_restore.uids(database, [revived.REVOKED])
-    made_since = [
-        k for k, data in revoked.items() if then.get(k) not in (b"", revived.uid_of(data))
-    ]
+    made_since = revived.lacking(revoked, database)
     if made_since:
-        names = ", ".join(key.rpartition("/")[2] for key in made_since)
-        say(f"revocations made since, which the server keeps: {names}")
+        say(f"revocations made since, which the server keeps: {', '.join(made_since)}")
 
 
 def _report_ledger(directory: Path, database: Path, *, accepts: bool) -> None:

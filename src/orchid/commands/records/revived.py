@@ -77,6 +77,15 @@ def uid_of(data: bytes) -> bytes:
         return b""
 
 
+def lacking(revoked: dict[str, bytes], database: Path) -> list[str]:
+    """The names of revocations that a database does not have."""
+    from orchid.store.sqlite import restore as sqlite_restore
+
+    there = sqlite_restore.uids(database, [REVOKED])
+    keys = [key for key, data in revoked.items() if there.get(key) not in (b"", uid_of(data))]
+    return [key.rpartition("/")[2] for key in keys]
+
+
 class _Meta(msgspec.Struct):
     uid: str
 
