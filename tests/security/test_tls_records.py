@@ -98,23 +98,47 @@ def test_changes_of_keys_hold_nobody_up(
     assert sum(turns) < STRANGERS * CHANGES * 27 / 4
 
 
-async def turns_with_changing_keys(files: Path, read: Callable[[], int]) -> list[int]:
+def test_a_few_changes_of_keys_on_many_connections_hold_nobody_up(
+    server_files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2 kB on each of 150 connections held the loop for 0.6 s; each had its turn at once."""
+    decrypted: list[int] = []
+
+    def counted(channel: TlsChannel, data: bytes, protocol: ServedProtocol) -> None:
+        decrypted.append(len(data))
+        DECRYPT(channel, data, protocol)
+
+    monkeypatch.setattr(TlsChannel, "_decrypt", counted)
+    few = SMALL_PIECE // 27
+
+    turns = uvloop.run(
+        turns_with_changing_keys(server_files, lambda: taken(decrypted), strangers=20, changes=few)
+    )
+
+    assert max(turns) <= 2 * READINGS_AT_ONCE * SMALL_PIECE
+    assert sum(turns) == 20 * few * 27
+
+
+async def turns_with_changing_keys(
+    files: Path, read: Callable[[], int], *, strangers: int = STRANGERS, changes: int = CHANGES
+) -> list[int]:
     """Have strangers change their keys over and over; give what each turn has decrypted."""
     context = ssl.create_default_context(cafile=files / "ca.crt")
     async with api(files) as server, listening(server) as running:
         links = [
-            socket.create_connection(("127.0.0.1", running.listener.port)) for _ in range(STRANGERS)
+            socket.create_connection(("127.0.0.1", running.listener.port)) for _ in range(strangers)
         ]
         clients = [ByHand(link, context) for link in links]
         for link, client in zip(links, clients, strict=True):
             link.setblocking(False)
             await client.shake_hands()
-        await until(lambda: running.listener.connections == STRANGERS)
+        await until(lambda: running.listener.connections == strangers)
         read()
+        sent = 0
         for link, client in zip(links, clients, strict=True):
-            link.send(client.new_keys(CHANGES))
+            sent += link.send(client.new_keys(changes))
         turns = [0]
-        while running.listener.connections:
+        while running.listener.connections and sum(turns) < sent:
             await asyncio.sleep(0)
             turns.append(read())
         for link in links:

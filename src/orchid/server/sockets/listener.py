@@ -288,6 +288,7 @@ class Listener:
             self._handshake_failed,
             deadline=deadline,
             later=self._readings.wait,
+            soon=self._readings.ask,
             monotonic=self._service.monotonic,
         )
         self._shaking_hands.hold(channel, address)

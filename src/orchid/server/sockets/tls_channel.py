@@ -11,7 +11,9 @@ handshake.
 Records without data cost much and bring nothing: a change of keys (RFC 8446, 4.6.3) has 27 bytes
 and takes OpenSSL 20 us or more, and one call of it decrypts all that it was given. So it is given
 little at once, least on behalf of callers who were not authenticated; after a millisecond the
-connection waits for its next turn; and records without data that go on for too long end it.
+connection waits for its next turn; and records without data that go on for too long end it. Who has
+sent many, or sends much and was not authenticated, asks for a turn each time: thousands of
+connections with a little each would cost as much.
 """
 
 import asyncio
@@ -43,12 +45,16 @@ _PIECE: Final = 64 << 10
 # What is decrypted at once: of authenticated callers, and of all others.
 _PIECE_IN: Final = 8 << 10
 _SMALL_PIECE_IN: Final = 2 << 10
+_STRANGERS_PIECE_IN: Final = 512  # takes as long as a request
 _LARGE_READ: Final = 32 << 10  # after so much, other connections get their turn
 _LONGEST_TURN: Final = 0.001  # seconds of decrypting for one connection
 # Bytes that may come without data: more than one record, which has 16 KiB and its overhead at most.
 _MOST_EMPTY: Final = 24 << 10
 # Bytes on the line for one of data that are not too many: a record with one byte has 24 to 69.
 _SPARSE: Final = 80
+# The same, and some more, of those who need not ask for a turn.
+_THIN: Final = 8
+_SMALL_RECORDS: Final = 256
 _Bytes = bytes | bytearray | memoryview
 
 
@@ -65,6 +71,7 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         "_backlog",
         "_closing",
         "_connected",
+        "_direct",
         "_empty",
         "_failed",
         "_incoming",
@@ -75,6 +82,7 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         "_paused",
         "_protocol",
         "_queued",
+        "_soon",
         "_tls",
         "_transport",
         "_waits",
@@ -92,9 +100,12 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         *,
         deadline: float,
         later: Callable[[Step], None],
+        soon: Callable[[Step], None],
         monotonic: Monotonic,
     ) -> None:
-        """`later` has a step done in a next turn of the event loop, a few of them in each."""
+        """`later` has a step done in a next turn of the event loop, a few of them in each; `soon`
+        in this one, if there is room in it.
+        """
         super().__init__()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
@@ -102,6 +113,7 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         self._opened = opened
         self._failed = failed
         self._later = later
+        self._soon = soon
         self._monotonic = monotonic
         self._protocol: ServedProtocol | None = None
         self._closing = False
@@ -110,6 +122,7 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
         self._paused = False  # the protocol above wants to hear nothing for now
         self._backlog = bytearray()  # what has come and waits to be decrypted
         self._queued = False  # for its turn to do that
+        self._direct = _STRANGERS_PIECE_IN  # bytes that are decrypted without asking for a turn
         self._empty = 0  # bytes that came without data
         self.deadline = deadline  # for the handshake
 
@@ -129,12 +142,20 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
             incoming.write(data)
             self._wait_for_turn()
             return
-        if len(data) > _SMALL_PIECE_IN or self._backlog:
-            self._backlog += data
-            if not self._queued:
-                self._decrypt_backlog(rests=len(data) > _LARGE_READ)
+        if len(data) <= self._direct and not self._backlog:
+            self._decrypt(data, protocol)
             return
-        self._decrypt(data, protocol)
+        self._backlog += data
+        if self._queued:
+            return
+        if self._direct == _SMALL_PIECE_IN:
+            self._decrypt_backlog(rests=len(data) > _LARGE_READ)
+            return
+        # Of very many connections at once, a few have their turn.
+        self._queued = True
+        self._soon(self._decrypt_backlog)
+        if self._queued and not self._closing:
+            self._transport.pause_reading()
 
     def _decrypt(self, data: bytes, protocol: ServedProtocol) -> None:
         """Decrypt a piece, and hand over all that it says at once."""
@@ -155,6 +176,10 @@ class TlsChannel(asyncio.Protocol, asyncio.Transport):
             ended = True  # this is no TLS
         if self._outgoing.pending:
             self._flush()  # an answer of the protocol itself, as to a change of keys
+        if sent > _THIN * len(data) + _SMALL_RECORDS:
+            self._direct = 0
+        elif self._direct == _STRANGERS_PIECE_IN and protocol.known:
+            self._direct = _SMALL_PIECE_IN
         if self._empty or sent > _SPARSE * len(data):
             self._empty = max(0, self._empty + sent - _SPARSE * len(data))
             if self._empty > _MOST_EMPTY:
