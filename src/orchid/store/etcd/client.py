@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
+from google.protobuf.message import DecodeError
 
 from orchid.store.etcd.grpc_calls import (
     CANCELLED,
@@ -130,7 +131,10 @@ class EtcdEndpoint:
             answer = await connection.call(method.path, method.encode(request), seconds)
         except GrpcFailure as failure:
             raise _judge(failure, self.address) from None
-        return method.decode(answer)
+        try:
+            return method.decode(answer)
+        except DecodeError:
+            raise Undecided(f"etcd {self.address}: an answer that cannot be read") from None
 
     async def watch(self) -> GrpcStream:
         connection = self._connection

@@ -8,6 +8,7 @@ A call that fails raises one of these. The difference decides whether the store 
     └── OutcomeUnknown   it may have; the connection was lost, or the time was up
 """
 
+import re
 import urllib.parse
 from typing import Final
 
@@ -15,6 +16,7 @@ from orchid.store.etcd import frames
 
 CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, PERMISSION_DENIED = 1, 2, 4, 7
 UNIMPLEMENTED, INTERNAL, UNAVAILABLE, UNAUTHENTICATED = 12, 13, 14, 16
+_is_code = re.compile(rb"[0-9]{1,2}").fullmatch
 _OF_HTTP: Final = {  # gRPC's own table for answers of proxies
     b"400": INTERNAL,
     b"401": UNAUTHENTICATED,
@@ -85,4 +87,4 @@ def failure_of(http_status: bytes, headers: dict[bytes, bytes]) -> GrpcFailure |
         text = f"an answer with HTTP status {http_status.decode(errors='replace')}"
         return StatusReceived(_OF_HTTP.get(http_status, UNKNOWN), text)
     text = urllib.parse.unquote(headers.get(b"grpc-message", b"").decode(errors="replace"))
-    return StatusReceived(int(code) if code.isdigit() else UNKNOWN, text)
+    return StatusReceived(int(code) if _is_code(code) else UNKNOWN, text)

@@ -20,7 +20,7 @@ from orchid.store.etcd.grpc_calls import (
     OutcomeUnknown,
     StatusReceived,
 )
-from orchid.store.etcd.messages import STATUS, StatusRequest
+from orchid.store.etcd.messages import STATUS, TXN, StatusRequest, TxnRequest
 from orchid.store.etcd.store import EtcdStore
 from orchid.store.interface import StoreFull, StoreUnavailable, StoreUnusable, ValueTooLarge
 from tests.unit.store.asking import ALL, events_until, put
@@ -201,3 +201,21 @@ async def test_certificate_files_are_checked_at_the_start(
         await EtcdStore.open(["https://127.0.0.1:1"], ca=tmp_path / "nowhere.pem")
     with pytest.raises(StoreUnusable, match="not https"):
         await EtcdStore.open(["http://127.0.0.1:1"], certificate=certificate, key=key)
+
+
+async def test_answer_that_cannot_be_read_leaves_the_outcome_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The call may have been carried out; so it is not repeated, and the store looks for it."""
+
+    class Broken:
+        is_ready = True
+
+        async def call(self, _path: str, _message: bytes, _seconds: float) -> bytes:
+            return b"\xff" * 5
+
+    client = EtcdClient(["http://etcd:2379"], TLSFiles(), timeout=1)
+    monkeypatch.setattr(client._endpoints[0], "_connection", Broken())
+
+    with pytest.raises(Undecided, match="cannot be read"):
+        await client.once(TXN, TxnRequest())

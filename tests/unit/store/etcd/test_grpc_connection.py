@@ -175,6 +175,7 @@ async def test_a_message_arrives_in_any_portions(peer: Peer) -> None:
     [
         ([(b"grpc-status", b"8"), (b"grpc-message", b"too%20many")], 8, "too many"),
         ([(b":status", b"200"), (b"grpc-status", b"nine")], 2, "^$"),
+        ([(b":status", b"200"), (b"grpc-status", b"9" * 5000)], 2, "^$"),
         ([(b":status", b"503")], 14, "HTTP status 503"),
         ([(b":status", b"418")], 2, "HTTP status 418"),
     ],
