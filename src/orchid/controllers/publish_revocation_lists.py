@@ -57,6 +57,7 @@ LASTS: Final = timedelta(days=7)
 BACKDATE: Final = timedelta(minutes=5)  # clocks differ
 REVOCATIONS: Final = ListSelection(CredentialRevocation)
 CANNOT_AGAIN: Final = 3600.0  # seconds until an authority that may not sign lists is asked again
+LONGEST_NUMBER: Final = 40  # digits; the number of a list takes 20 bytes at most
 KEY_AGAIN: Final = 30.0  # seconds until the key of an authority is looked for again
 
 
@@ -244,7 +245,7 @@ class PublishRevocationLists(Worker[str, None]):
         self._revoked.forget_ended(now)
         authority, entries = wanted.authority(), self._revoked.of(wanted.groups())
         before = await self._client.find(ConfigMap, stored_list.head_name(key), self._home)
-        last = int(before.data.get(stored_list.NUMBER, "0")) if before else 0
+        last = _told(before, stored_list.NUMBER) if before else 0
         try:
             edition, data = await asyncio.to_thread(_signed, authority, entries, now, last)
         except NotPermittedToSign as refusal:
@@ -268,20 +269,31 @@ class PublishRevocationLists(Worker[str, None]):
         if before is None:
             await self._client.create(replace(head, data=told))
             return
-        await self._client.update(replace(before, data=told, binary_data=head.binary_data))
+        if before.immutable:  # by somebody else; revocations have to get into the list all the same
+            await self._client.delete_gone(ConfigMap, before)
+            await self._client.create(replace(head, data=told))
+        else:
+            await self._client.update(replace(before, data=told, binary_data=head.binary_data))
         await self._remove_parts(name, before)
 
     async def _remove_parts(self, name: str, before: ConfigMap) -> None:
-        number = int(before.data.get(stored_list.NUMBER, "0"))
-        for index in range(1, int(before.data.get(stored_list.PARTS, "1"))):
+        number = _told(before, stored_list.NUMBER)
+        for index in range(1, _told(before, stored_list.PARTS)):
             place = stored_list.part_name(name, number, index)
             found = await self._client.find(ConfigMap, place, self._home)
-            if found is not None:
-                await self._client.delete_gone(ConfigMap, found)
+            if found is None:
+                return
+            await self._client.delete_gone(ConfigMap, found)
 
     def _part(self, name: str, data: bytes) -> ConfigMap:
         meta = ObjectMeta(name=name, namespace=self._home)
         return ConfigMap(metadata=meta, binary_data={stored_list.DATA: data})
+
+
+def _told(head: ConfigMap, field: str) -> int:
+    """A number in the head of a list; 0 if somebody has written something else there."""
+    text = head.data.get(field, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < LONGEST_NUMBER else 0
 
 
 def _signed(

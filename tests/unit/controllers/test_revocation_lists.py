@@ -499,6 +499,26 @@ async def test_a_certificate_of_a_replaced_authority_is_revoked_with_a_warning(
     assert warned == {"old": True, "new": False}
 
 
+@pytest.mark.parametrize("spoilt", ["immutable", "no number", "huge number"])
+async def test_a_list_is_published_whatever_somebody_made_of_its_config_map(
+    world: Beside, spoilt: str
+) -> None:
+    """Nobody keeps revocations off a list by writing to the ConfigMap of the last one."""
+    async with world.running(*CONTROLLERS):
+        await issued(world, "alice")
+        await list_of(world, 0)
+        place = stored_list.head_name("cluster")
+        head = await world.admin.find(ConfigMap, place, ORCH.system_namespace)
+        assert head is not None
+        number = {"no number": "x", "huge number": "9" * 99}.get(spoilt, "1")
+        changed = {**head.data, stored_list.NUMBER: number}
+        await world.admin.update(replace(head, data=changed, immutable=spoilt == "immutable"))
+
+        await revoke(world, "alice", "keyCompromise")
+
+        await list_of(world, 1)
+
+
 async def test_a_list_is_not_sent_to_clients_that_have_it(world: Beside) -> None:
     """304 for its entity tag, in both forms; HEAD says how long it is."""
     async with world.running("revocation-list-publisher"):
