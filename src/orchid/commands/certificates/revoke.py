@@ -174,7 +174,9 @@ def _of_token(server: ServerConnection, data: bytes) -> Wanted:
             raise ValueError
         payload = data.strip().split(b".")[1]
         claims = json.loads(base64.urlsafe_b64decode(payload + b"=" * (-len(payload) % 4)))
-        jti, subject, issuer = (str(claims[name]) for name in ("jti", "sub", "iss"))
+        jti, subject, issuer = (claims[name] for name in ("jti", "sub", "iss"))
+        if not all(isinstance(one, str) for one in (jti, subject, issuer)):
+            raise ValueError  # an id that is a number names no token
         ends = {"expires": times.text_of(claims["exp"])} if "exp" in claims else {}
         if not _is_own(server, issuer):
             whose = {"issuer": issuer}
