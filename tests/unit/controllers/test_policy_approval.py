@@ -227,6 +227,44 @@ async def test_a_decision_never_rests_on_an_old_policy(
     assert await world.admin.get(Request, "r") == made
 
 
+async def test_a_request_whose_slow_rules_could_not_be_judged_is_looked_at_again(
+    world: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is in no other queue any more, so that nobody else would come back to it."""
+    await may_request(world)
+    await may_use(world, "web")
+    policy = await write(world, "web")
+    await ask(world, "r")
+    controller, again = controller_of(world), []
+    monkeypatch.setattr(controller.queue, "add_after", lambda *given: again.append(given))
+    await told_of_policies(controller)
+    await world.admin.delete(ApprovalPolicy, policy.name)
+
+    await controller._decide_slowly("r")
+
+    assert again == [(("", "r"), LOOK_AGAIN_SECONDS)]
+
+
+async def test_what_was_decided_meanwhile_is_left_to_whoever_decided(
+    world: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slow rules may be judged long after a person has approved the request."""
+    await may_request(world)
+    await may_use(world, "web")
+    await write(world, "web")
+    made = await ask(world, "r")
+    await world.admin.update(made.with_condition("Approved", "ByHand"), "approval")
+    by_hand = await world.admin.get(Request, "r")
+    controller, again = controller_of(world), []
+    monkeypatch.setattr(controller.queue, "add_after", lambda *given: again.append(given))
+    await told_of_policies(controller)
+
+    await controller._decide_slowly("r")
+
+    assert again == []
+    assert await world.admin.get(Request, "r") == by_hand
+
+
 async def test_a_new_policy_is_applied_to_what_waits(world: Beside) -> None:
     """Nobody has to ask again."""
     await may_request(world)

@@ -2,16 +2,16 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from cryptography import x509
 
 from orchid.admission.revocation_permission import RevocationPermission
-from orchid.client.client import ListSelection
+from orchid.client.client import ListSelection, WatchedChange
 from orchid.controllers.confirm_revocations import ConfirmRevocations
 from orchid.controllers.mark_revoked import MarkRevoked
 from orchid.controllers.report_applied import LASTS, ReportApplied, applied_annotation, server_label
@@ -31,7 +31,7 @@ from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
 from orchid.wire.struct import replace
-from tests.unit.controllers.beside import Beside
+from tests.unit.controllers.beside import Beside, MovingClock
 from tests.unit.controllers.test_issued_certificates import issued
 from tests.unit.controllers.test_keep_authorities import SIGNER, until_ready
 from tests.unit.controllers.test_keep_authorities import create as create_authority
@@ -394,3 +394,32 @@ async def test_revocations_of_an_account_go_with_it(world: Beside) -> None:
 
     left = await world.admin.page(ListSelection(CredentialRevocation))
     assert sorted(one.name for one in left.items) == ["account-stays", "token-stays"]
+
+
+class Paged:
+    """A client that gives revocations in two pages."""
+
+    def __init__(self) -> None:
+        self.listed = asyncio.Event()
+        self.listed_early = False
+
+    async def follow(
+        self, _wanted: object
+    ) -> AsyncGenerator[list[WatchedChange[CredentialRevocation]], None]:
+        for name in ("a", "b"):
+            spec = CredentialRevocationSpec(certificate=unseen())
+            found = CredentialRevocation(metadata=ObjectMeta(name=name), spec=spec)
+            yield [WatchedChange("ADDED", b"", None, None, found)]
+            self.listed_early |= self.listed.is_set()
+        yield []
+
+
+async def test_marks_are_compared_when_all_revocations_are_read() -> None:
+    """Half of them would remove the marks of the other half."""
+    client = Paged()
+    marker = MarkRevoked(cast(Any, client), MovingClock())
+
+    await marker._follow_revocations(client.listed)
+
+    assert not client.listed_early
+    assert client.listed.is_set()
