@@ -1,5 +1,7 @@
 """The client of etcd: addresses, certificates, and what becomes of errors."""
 
+import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -89,6 +91,17 @@ def test_failures_are_classified(failure: GrpcFailure, expected: type[Exception]
         raise etcd_client._judge(failure, "member:1")
 
     assert type(caught.value) is expected
+
+
+async def test_calls_that_fail_together_leave_a_member_once() -> None:
+    """Otherwise the second one would go back to the member that has just failed."""
+    client = EtcdClient(["http://a:1", "http://b:1"], TLSFiles(), timeout=1)
+    failed = client._endpoint()
+
+    client._leave(failed)
+    client._leave(failed)
+
+    assert client._endpoint().address == "b:1"
 
 
 # TLS
@@ -188,6 +201,23 @@ async def test_renewed_certificate_is_used_for_the_next_connection(
 
     assert (await client.call(STATUS, StatusRequest())).version.startswith("3.")
     await client.close()
+
+
+async def test_a_server_that_does_not_speak_http2_is_told(authority: Authority) -> None:
+    """Such as a proxy at the port of etcd: nothing is sent to it."""
+    certificate, key = authority.issue("server", "127.0.0.1")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    server = await asyncio.start_server(lambda _in, _out: None, "127.0.0.1", 0, ssl=context)
+    port = server.sockets[0].getsockname()[1]
+    client = EtcdClient([f"https://127.0.0.1:{port}"], TLSFiles(authority.ca), timeout=0.5)
+
+    try:
+        with pytest.raises(Lost, match="does not speak HTTP/2"):
+            await client.call(STATUS, StatusRequest())
+    finally:
+        await client.close()
+        server.close()
 
 
 async def test_certificate_files_are_checked_at_the_start(
