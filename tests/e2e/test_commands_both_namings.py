@@ -1,6 +1,7 @@
 """No dead ends: what `orchid` alone can do, in both namings, against a real server."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from orchid.credentials.files import write_private
 from tests.e2e.person import Person
 from tests.e2e.serving import Server, running_server
 from tests.system_packages import require_program
+
+FIRST_WITH_V1 = 22  # the minor version of kubectl that has v1 of exec plugins
 
 
 @pytest.fixture(scope="module", params=["orch", "kubernetes"])
@@ -207,6 +210,7 @@ def test_credential_of_an_account_is_used_by_kubectl_and_by_orchid(person: Perso
         "--out",
         "p.kubeconfig",
     )
+    as_kubectl_reads_it(person.home / "p.kubeconfig")
 
     listed = subprocess.run(
         ["kubectl", "--kubeconfig", "p.kubeconfig", "get", "serviceaccounts", "-o", "name"],
@@ -221,6 +225,18 @@ def test_credential_of_an_account_is_used_by_kubectl_and_by_orchid(person: Perso
     assert "serviceaccount/builder" in listed.stdout.split()
     known = person.types("whoami", "--kubeconfig", "p.kubeconfig").stdout
     assert "system:serviceaccount:plugin:builder" in known
+
+
+def as_kubectl_reads_it(kubeconfig: Path) -> None:
+    """Name the older API of plugins for a kubectl before 1.22, which does not know v1."""
+    told = subprocess.run(
+        ["kubectl", "version", "--client", "-o", "json"], capture_output=True, check=True
+    )
+    minor = int(re.sub(r"\D", "", json.loads(told.stdout)["clientVersion"]["minor"]))
+    if minor < FIRST_WITH_V1:
+        group = "client.authentication.k8s.io"
+        text = kubeconfig.read_text().replace(f"{group}/v1\n", f"{group}/v1beta1\n")
+        kubeconfig.write_text(text)
 
 
 def test_credential_is_renewed_when_a_third_of_its_life_is_left(

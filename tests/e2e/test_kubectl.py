@@ -93,7 +93,7 @@ spec:
 apiVersion: identity.orch.io/v1alpha1
 kind: CredentialRevocation
 metadata: {{name: {name}}}
-spec: {{token: {{jti: 6c1f3f6e-0000-4000-8000-000000000000}}, reason: keyCompromise}}
+spec: {{token: {{jti: token-of-{name}}}, reason: keyCompromise}}
 """
 
 COLUMNS = {

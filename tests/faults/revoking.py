@@ -301,8 +301,11 @@ class Revoking:
         wrong: list[str] = []
         statuses = {one.sha256: found.status(one) for one in known}
         received = [one for one in self._received() if one.signer == SIGNER]
+        received = [one for one in received if one.facts.sha256 in statuses]  # since the comparison
         used = [one for one in received if statuses[one.facts.sha256] != REVOKED]
-        newest = [one.issued for one in self.subjects[-ASKED:] if one.issued.signer == SIGNER]
+        newest = [
+            one for one in received if one.name in {s.issued.name for s in self.subjects[-ASKED:]}
+        ]
         others = self._rng.sample(received, min(len(received), ASKED))
         for one in {one.name: one for one in (*used[-ASKED:], *newest, *others)}.values():
             status = statuses[one.facts.sha256]
