@@ -123,6 +123,7 @@ class _Writer:
         self._people()
         self._delegates()
         self._certificates()
+        self._identity_staff()
         self._controller_manager()
         self._certificate_controller()
         self._controllers(controllers)
@@ -237,6 +238,37 @@ class _Writer:
         self._bind(revoker, self._group(AUTHENTICATED))
         self._role("system:node", *node_rules(names))
         self._bind("system:node")
+
+    def _identity_staff(self) -> None:
+        """Roles for people who request, approve, look up and revoke credentials; nobody has them.
+
+        A role of your own with resourceNames narrows approving and revoking to some signers.
+        """
+        group, identity = self._names.certificates, self._names.identity
+        requests = "certificatesigningrequests"
+        asking = (
+            rule(("create", *READ), group, (requests,)),
+            rule(("create",), identity, ("approvalreviews",)),
+        )
+        inventory = rule(READ, identity, ("credentialrevocations", "issuedcertificates"))
+        self._role("certificate-requester", *asking)
+        self._role(
+            "certificate-approver",
+            rule(READ, group, (requests,)),
+            rule(("update",), group, (f"{requests}/approval",)),
+            rule(("approve",), group, ("signers",)),
+            rule(("create",), identity, ("approvalreviews",)),
+            rule(READ, identity, ("approvalpolicies", "certificateauthorities")),
+        )
+        self._role("certificate-inventory-viewer", inventory)
+        self._role(
+            "credential-revoker",
+            inventory,
+            rule(("create", "delete"), identity, ("credentialrevocations",)),
+            rule(("revoke",), group, ("signers",)),
+            rule(("revoke",), CORE, ("serviceaccounts",)),
+        )
+        self._role("ledger-viewer", urls("/ledger/*"))
 
     def _controller_manager(self) -> None:
         names = self._names
