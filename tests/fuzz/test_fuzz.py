@@ -3,10 +3,12 @@
 import pytest
 
 from tests.extras import needs_atheris
+from tests.fuzz import blind
 from tests.fuzz.run import CORPUS, TARGETS, started, told
 from tests.fuzz.targets import TARGETS as FUNCTIONS
 
 SECONDS = 4
+BLIND_SECONDS = 0.5
 
 
 def test_every_target_has_a_corpus_and_every_corpus_a_target() -> None:
@@ -20,6 +22,12 @@ def test_known_inputs_are_answered_or_refused(target: str) -> None:
     """Whatever was found once stays mended."""
     for path in sorted((CORPUS / target).iterdir()):
         FUNCTIONS[target](path.read_bytes())
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_changed_inputs_are_answered_or_refused(target: str) -> None:
+    """A moment of random changes of the corpus finds nothing."""
+    assert blind.run(FUNCTIONS[target], CORPUS / target, BLIND_SECONDS, seed=7) == ""
 
 
 def test_new_inputs_are_answered_or_refused() -> None:
