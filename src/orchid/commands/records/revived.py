@@ -20,11 +20,6 @@ from orchid.commands.terminal.output import remark, say
 ACCOUNTS: Final = "core/serviceaccounts/"
 ISSUED: Final = "identity/issuedcertificates/"
 REVOKED: Final = "identity/credentialrevocations/"
-# The longest lifetime of tokens (issuance/token_lifetimes.py): after the backup there may have been
-# longer ones. Without it, the server knows no end of the tokens of the accounts there are.
-LIFETIMES: Final = tuple(
-    f"core/configmaps/{namespace}/token-lifetimes" for namespace in ("orch-system", "kube-system")
-)
 # Kinds whose deletion ends a credential or takes a right away.
 REVIVED: Final = {
     ACCOUNTS: "service accounts, with their tokens",
@@ -92,6 +87,19 @@ class _Meta(msgspec.Struct):
 
 class _Identified(msgspec.Struct):
     metadata: _Meta
+
+
+def token_lifetimes() -> list[str]:
+    """The keys of the longest lifetime of tokens, in both namings (issuance/token_lifetimes.py).
+
+    After the backup there may have been longer ones. Without it, the server knows no end of the
+    tokens of the accounts there are.
+    """
+    from orchid.wire.naming import KUBERNETES, ORCH
+
+    return [
+        f"core/configmaps/{names.system_namespace}/token-lifetimes" for names in (ORCH, KUBERNETES)
+    ]
 
 
 def ledger_entries(value: bytes) -> list[tuple[str, bytes]]:

@@ -6,7 +6,8 @@ from time import monotonic
 
 import pytest
 
-from orchid.access.impersonation.impersonation import Impersonated, Impersonation, impersonation
+from orchid.access.impersonation import impersonation
+from orchid.access.impersonation.impersonation import Impersonated, Impersonation
 from orchid.engine.interfaces import Decision, Verdict
 from orchid.engine.request import Target
 from orchid.wire.errors import Forbidden
