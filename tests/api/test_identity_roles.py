@@ -52,7 +52,7 @@ async def granted(server: Api, role: str) -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 async def test_a_role_allows_its_work_and_no_other(server: Api, role: str) -> None:
-    """Whoever has one of them needs no role of their own for that work."""
+    """A user with one of them needs no other role for that work."""
     await server.account("a0")
     old: dict[str, Any] = {**REQUEST, "metadata": {"name": "old"}}
     await server.make(REQUESTS, old)

@@ -229,10 +229,10 @@ def test_credential_of_an_account_is_used_by_kubectl_and_by_orchid(person: Perso
 
 def as_kubectl_reads_it(kubeconfig: Path) -> None:
     """Name the older API of plugins for a kubectl before 1.22, which does not know v1."""
-    told = subprocess.run(
+    answer = subprocess.run(
         ["kubectl", "version", "--client", "-o", "json"], capture_output=True, check=True
     )
-    minor = int(re.sub(r"\D", "", json.loads(told.stdout)["clientVersion"]["minor"]))
+    minor = int(re.sub(r"\D", "", json.loads(answer.stdout)["clientVersion"]["minor"]))
     if minor < FIRST_WITH_V1:
         group = "client.authentication.k8s.io"
         text = kubeconfig.read_text().replace(f"{group}/v1\n", f"{group}/v1beta1\n")

@@ -120,9 +120,9 @@ def blindly(targets: Sequence[str], seconds: float) -> int:
     print("atheris is not installed: inputs are changed at random, no coverage is followed")
     seed, found = time.time_ns() % 1_000_000, 0
     for target in targets:
-        told = blind.run(FUNCTIONS[target], CORPUS / target, seconds, seed)
-        print(f"{target}: {f'FOUND, {told}' if told else 'nothing found'}", flush=True)
-        found += bool(told)
+        finding = blind.run(FUNCTIONS[target], CORPUS / target, seconds, seed)
+        print(f"{target}: {f'FOUND, {finding}' if finding else 'nothing found'}", flush=True)
+        found += bool(finding)
     return 1 if found else 0
 
 

@@ -3,8 +3,8 @@
 Start with `ApprovalPolicySpec`. Both the kind that stores policies and the review that tries one
 carry these. What they mean is in compiled.py, what is wrong with them in term_errors.py.
 
-A pattern is a text in which `*` stands for any characters, also for none and for dots. In URIs and
-mail addresses it does not stand for `/`, `@` and `:`.
+A pattern is a text in which `*` matches any characters, also none and dots. In URIs and
+mail addresses it does not match `/`, `@` and `:`.
 """
 
 from typing import Annotated, Final

@@ -80,7 +80,7 @@ def run(chosen: argparse.Namespace) -> int:
     _copy_database(chosen.data_dir / DATABASE, chosen.target)
     if chosen.with_encryption_key:
         copy_private(chosen.data_dir / ENCRYPTION, beside(chosen.target))
-        say("whoever has both can read the secrets")
+        say("a person who has both can read the secrets")
     missing = ", ".join((*PRIVATE, *PUBLIC, REVOCATIONS, CHECKPOINT))
     remark(f"a restore also needs these files of {chosen.data_dir}, which are not in it: {missing}")
     remark("orchid backup --all DIR saves everything")

@@ -124,7 +124,7 @@ def _dns_touches(name: str, limit: str) -> bool:
     # Some verifiers ignore a dot at the end: it keeps no name out of an excluded domain.
     if _dns_fits(name.removesuffix("."), limit):
         return True
-    # A wildcard stands for each name with one label more, so also for the excluded one.
+    # A wildcard covers each name with one label more, so also the excluded one.
     return name.startswith("*.") and limit.lower().partition(".")[2] == name[2:].lower()
 
 

@@ -38,7 +38,7 @@ class IssuedFacts(msgspec.Struct, frozen=True):
     usages: tuple[str, ...]
     key_algorithm: str
     key_sha256: str  # of the public key
-    authority_key: str  # the key identifier of whoever signed it, in hex
+    authority_key: str  # the key identifier of the issuer, in hex
     not_before: datetime.datetime
     not_after: datetime.datetime
 

@@ -297,7 +297,7 @@ async def test_a_cancelled_call_resets_its_stream(peer: Peer) -> None:
     ],
 )
 async def test_a_peer_that_breaks_the_protocol_is_left(peer: Peer, sent: bytes) -> None:
-    """It is told so, and the outcome of calls that were sent is unknown."""
+    """It gets a GOAWAY, and the outcome of calls that were sent is unknown."""
     call = begin(peer)
     await peer.wire.received()
     peer.send(sent)
