@@ -8,14 +8,13 @@ workers.
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from orchid.access.authenticators.service_account_token import issuer_keys
-from orchid.access.authenticators.union import KEPT
 from orchid.credentials.keys import generate
 from orchid.credentials.tokens import KeySet
+from orchid.server.memory.head_memo import HeadMemo
 from orchid.server.sockets.messages import HttpRequest, Peer
 from tests.api.world import ADMIN, ISSUER, Api
 from tests.unit.controllers.beside import MovingClock
@@ -37,17 +36,15 @@ class Warm:
         self._chain = server.server.chain
         self._headers = {"authorization": f"Bearer {token}"}
         self._peer = peer or Peer("127.0.0.1:1")
-        self._memo: dict[str, Any] = {}
+        self._memo = HeadMemo()
 
     @property
     def knows(self) -> bool:
         """Whether the caller is remembered."""
-        return KEPT in self._memo
+        return self._memo.caller is not None
 
     async def status(self, path: str = "/version") -> int:
-        request = HttpRequest(
-            "GET", path, path, "", self._headers, self._peer, head_memo=self._memo
-        )
+        request = HttpRequest("GET", path, path, "", self._headers, self._peer, memo=self._memo)
         answer = await self._chain(request)
         return int(answer.status)
 

@@ -27,7 +27,12 @@ class PresentedPeer(Protocol):
     certificate: bytes | None
     chain: tuple[bytes, ...]
     verified_by_tls: bool
-    memo: dict[str, object]
+
+
+class CallerMemo(Protocol):
+    """Cache of the caller, shared by requests with the same headers on one connection."""
+
+    caller: "Authenticated | None"
 
 
 class Presented(Protocol):
@@ -36,8 +41,10 @@ class Presented(Protocol):
     method: str
     path: str
     headers: Mapping[str, str]
-    head_memo: dict[str, Any]  # a cache of what follows from these headers
     peer: Any  # a PresentedPeer
+
+    @property
+    def memo(self) -> CallerMemo: ...
 
     def all(self, name: str) -> list[str]: ...
 
@@ -49,9 +56,9 @@ class Authenticated(NamedTuple):
     audiences: tuple[str, ...] | None = None  # None: the credential knows no audiences
     warnings: tuple[str, ...] = ()  # for the caller, as Warning headers
     notes: tuple[tuple[str, str], ...] = ()  # annotations for the audit record
-    # Whether the same headers without a certificate may be answered with this again: never, for as
-    # long as the server runs, or whenever this says yes, which it is asked in every request.
-    stands: Callable[[], Awaitable[bool]] | bool = False
+    # Whether this result may be cached per header set: False, True, or a check that runs in every
+    # request. Results for client certificates are never cached.
+    still_valid: Callable[[], Awaitable[bool]] | bool = False
     certificate: OwnCertificate | None = None
 
 

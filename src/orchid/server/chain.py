@@ -22,7 +22,7 @@ from orchid.server.authorize import AuthorizerFailed, refuse_unless_allowed
 from orchid.server.dispatch import Dispatch
 from orchid.server.exchange import Exchange, audit_ids
 from orchid.server.fairness import READ_VERBS, Fairness, Flow, Overloaded
-from orchid.server.head_facts import FACTS, facts_of
+from orchid.server.memory.head_memo import facts_of
 from orchid.server.metrics.requests import RequestMetrics
 from orchid.server.open_watches import OpenWatches
 from orchid.server.pages import Pages, not_found_text
@@ -78,7 +78,7 @@ class Chain:
 
     async def __call__(self, http: HttpRequest) -> Response | Stream:
         started = self._monotonic()
-        head = http.head_memo.get(FACTS) or facts_of(http)
+        head = http.memo.facts or facts_of(http)
         # The client's own id, so that it finds its request again.
         audit_id = head.audit_id or next(self._audit_ids)
         exchange = Exchange(http, head, audit_id, self._clock.now())

@@ -14,7 +14,7 @@ import msgspec
 from orchid.engine.interfaces import Authenticated, Decision, SystemRandomness
 from orchid.engine.request import Request, Target
 from orchid.server.audit.policy import Plan
-from orchid.server.head_facts import HeadFacts
+from orchid.server.memory.head_memo import HeadFacts
 from orchid.server.negotiate import PLAIN, Form, wants_pretty
 from orchid.server.parse import NO_QUERY, Located, Query
 from orchid.server.sockets.messages import HttpRequest

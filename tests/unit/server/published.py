@@ -16,7 +16,7 @@ from orchid.engine.catalog import Catalog
 from orchid.engine.kind import Endpoint, Kind, Scope
 from orchid.engine.request import Request, Target
 from orchid.server.exchange import Exchange
-from orchid.server.head_facts import facts_of
+from orchid.server.memory.head_memo import facts_of
 from orchid.server.openapi.endpoints import V2, V3, OpenApi
 from orchid.server.parse import Located
 from orchid.server.sockets.messages import HttpRequest, Peer, Response

@@ -6,7 +6,7 @@ import pytest
 
 from orchid.server.conditional import StaticDocument, answer
 from orchid.server.exchange import Exchange
-from orchid.server.head_facts import facts_of
+from orchid.server.memory.head_memo import facts_of
 from orchid.server.sockets.messages import HttpRequest, Peer, Response
 from tests.unit.server.published import header
 

@@ -14,6 +14,7 @@ alone must answer also while the store does not; they go by what has arrived her
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -59,13 +60,13 @@ class CertificateProof:
 
     def __init__(
         self,
-        name: str,
         pool: Callable[[], ClientVerifier],
         clock: Clock,
         extra: str,
         revocations: Revocations | None = None,
     ) -> None:
-        self._name = name  # of the memo, so that two pools never share a proof
+        # By connection; an entry ends with it.
+        self._results: WeakKeyDictionary[PresentedPeer, Proven | Disproven] = WeakKeyDictionary()
         self._pool = pool
         self._clock = clock
         self._extra = extra
@@ -77,22 +78,18 @@ class CertificateProof:
         if peer.certificate is None:
             return None
         pool, now = self._pool(), self._clock.now()
-        known = peer.memo.get(self._name)
-        if (
-            not isinstance(known, Proven | Disproven)
-            or known.pool is not pool
-            or not known.begins <= now <= known.ends
-        ):
-            known = peer.memo[self._name] = self._judged(peer, pool, now)
-        if isinstance(known, Disproven):
-            raise Rejected(known.reason)
+        result = self._results.get(peer)
+        if result is None or result.pool is not pool or not result.begins <= now <= result.ends:
+            result = self._results[peer] = self._checked(peer, pool, now)
+        if isinstance(result, Disproven):
+            raise Rejected(result.reason)
         if self._revocations is not None:
             if not presented.path.startswith(HEALTH_PAGES):
                 await self._revocations.fresh()
-            self._revocations.refuse_certificate(known.chain)
-        return known
+            self._revocations.refuse_certificate(result.chain)
+        return result
 
-    def _judged(
+    def _checked(
         self, peer: PresentedPeer, pool: ClientVerifier, now: datetime
     ) -> Proven | Disproven:
         assert peer.certificate is not None
@@ -129,9 +126,7 @@ class ClientCertificateAuthenticator:
         names: Naming,
         revocations: Revocations | None = None,
     ) -> None:
-        self._proof = CertificateProof(
-            "client-certificate", pool, clock, names.credential_id, revocations
-        )
+        self._proof = CertificateProof(pool, clock, names.credential_id, revocations)
 
     async def authenticate(self, presented: Presented) -> Authenticated | None:
         proven = await self._proof.prove(presented)

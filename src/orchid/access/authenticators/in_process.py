@@ -19,7 +19,7 @@ class InProcessCallers:
 
     def introduce(self, peer: object, user: UserInfo) -> None:
         """From now on, a request with this very peer is this user's."""
-        self._known[id(peer)] = (peer, Authenticated(user, stands=True))
+        self._known[id(peer)] = (peer, Authenticated(user, still_valid=True))
 
     def introduce_account(self, peer: object, namespace: str, name: str) -> None:
         """The same for a service account."""

@@ -65,7 +65,7 @@ class RequestHeaderAuthenticator:
         names: Naming,
         revocations: Revocations | None = None,
     ) -> None:
-        self._proof = CertificateProof("front-proxy", pool, clock, names.credential_id, revocations)
+        self._proof = CertificateProof(pool, clock, names.credential_id, revocations)
         self._revocations = revocations
         self._id_key = names.credential_id
         self._allowed = frozenset(settings.allowed_names)

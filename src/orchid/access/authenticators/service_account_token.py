@@ -6,8 +6,8 @@ looked at in every use: times, audiences, whether the account and the bound obje
 the uid that the token names, and whether it was taken back (access/revocations.py). `Grounds` are
 what an acceptance depends on: while the time is within bounds, the same objects exist and nothing
 was revoked since, the token is accepted again. So a deletion or a revocation takes effect at once.
-Where the same headers come again, `stands` looks at all of this once more; only the token itself is
-not read again.
+Where the same headers come again, `still_valid` checks all of this once more; only the token itself
+is not read again.
 """
 
 import functools
@@ -147,7 +147,9 @@ class ServiceAccountTokenAuthenticator:
         if notes or good != meant:
             return Authenticated(found.user, good, notes=notes)
         if found.accepted is None:
-            found.accepted = Authenticated(found.user, good, stands=self._standing(verified, found))
+            found.accepted = Authenticated(
+                found.user, good, still_valid=self._standing(verified, found)
+            )
         return found.accepted
 
     async def refuse_ended(
@@ -180,7 +182,7 @@ class ServiceAccountTokenAuthenticator:
         since, until = verified.valid_times()
         return Grounds(since, until, there, taken_back, generation)
 
-    async def stands(self, verified: Verified[Any], found: BoundToken) -> bool:
+    async def still_valid(self, verified: Verified[Any], found: BoundToken) -> bool:
         """Whether a token that was accepted would be accepted again, at this moment."""
         if verified.generation != self._verifier.generation:
             return False
@@ -199,7 +201,7 @@ class ServiceAccountTokenAuthenticator:
             return False
         # Copies that do not refer to each other, so that there is no reference cycle.
         bare = BoundToken(found.claims, found.account, found.user)
-        return functools.partial(self.stands, replace(verified, claims=None), bare)
+        return functools.partial(self.still_valid, replace(verified, claims=None), bare)
 
     async def _authenticate_legacy(
         self, claims: LegacyClaims, token: str, audiences: Audiences

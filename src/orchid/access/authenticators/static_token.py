@@ -35,7 +35,7 @@ class StaticTokenAuthenticator:
         self._lengths = frozenset(len(token) for token in users)
         self._audiences = api_audiences
         self._known = {
-            self._hash(token): Authenticated(with_group(user), api_audiences, stands=True)
+            self._hash(token): Authenticated(with_group(user), api_audiences, still_valid=True)
             for token, user in users.items()
         }
 

@@ -8,10 +8,10 @@
 - Without a yes, the refusals are the answer. Anonymous is reached only when nobody refused
   anything: a wrong credential is never worth more than none.
 
-A yes that says so (`Authenticated.stands`) is kept for the next request with the very same headers,
-and asked there whether it still stands. It is kept beside the headers, so that no token is stored
-or compared for it, and it ends with them. A refusal is never kept, nor is anonymous, nor anything
-on a connection with a certificate, whose proof has a memory of its own.
+An accepted caller is cached for the next request with exactly the same headers on the connection,
+if `Authenticated.still_valid` allows it, and each request checks it again. The cache is beside the
+headers (`Presented.memo`): no token is stored or compared for it, and it ends with them. Refusals,
+anonymous, and callers with a client certificate are never cached here.
 """
 
 from collections.abc import Sequence
@@ -25,8 +25,6 @@ from orchid.engine.interfaces import (
     TokenAuthenticator,
 )
 from orchid.wire.user import AUTHENTICATED
-
-KEPT = "caller"
 
 
 class UnionTokenAuthenticator:
@@ -68,16 +66,16 @@ class UnionAuthenticator:
 
     async def authenticate(self, presented: Presented) -> Authenticated | None:
         """Say who sent a request; None means: nobody we let in, answer 401."""
-        memo = presented.head_memo
-        kept: Authenticated | None = memo.get(KEPT)
-        if kept is not None:
-            stands = kept.stands
-            if stands is True or (stands and await stands()):
-                return kept
-            memo.pop(KEPT, None)  # unless another request with this head was quicker
+        memo = presented.memo
+        cached = memo.caller
+        if cached is not None:
+            still_valid = cached.still_valid
+            if still_valid is True or (still_valid and await still_valid()):
+                return cached
+            memo.caller = None
         found = await self._ask_all(presented)
-        if found is not None and found.stands and presented.peer.certificate is None:
-            memo[KEPT] = found
+        if found is not None and found.still_valid and presented.peer.certificate is None:
+            memo.caller = found
         return found
 
     async def _ask_all(self, presented: Presented) -> Authenticated | None:

@@ -15,9 +15,8 @@ from math import inf
 from typing import cast
 
 from orchid.server.sockets.budget import network_of
-from orchid.server.sockets.head_cache import Arrived
 from orchid.server.sockets.listener_state import ListenerState, plain
-from orchid.server.sockets.messages import CallerStanding, Response, Stream
+from orchid.server.sockets.messages import Arrived, CallerStanding, Response, Stream
 from orchid.server.sockets.peer import peer_of
 from orchid.server.sockets.reader import BETWEEN, BODY, CLOSE_SILENTLY, HEAD, RequestReader
 from orchid.server.sockets.streaming import (

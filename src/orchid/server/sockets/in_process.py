@@ -12,12 +12,12 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 from orchid.client.transport import Events, Transport
 from orchid.outbound.answer import Answer
 from orchid.outbound.failures import AnswerRefused, ServerUnreachable, TimedOut
 from orchid.outbound.https_client import JSON, ServerRefused
+from orchid.server.memory.head_memo import HeadMemo
 from orchid.server.sockets.messages import Chunk, Handler, HttpRequest, Peer, Response, Sink
 
 MAX_UNREAD = 64 << 20  # one batch of a busy server fits many times over
@@ -31,8 +31,8 @@ class InProcessTransport:
         self._handler = handler
         self._peer = peer
         self._user_agent = user_agent
-        # Headers, and what others found out from them, by the media type of the body: a few.
-        self._heads: dict[str, tuple[dict[str, str], dict[str, Any]]] = {}
+        # Headers and their memo, by the media type of the body: a few.
+        self._heads: dict[str, tuple[dict[str, str], HeadMemo]] = {}
 
     async def send(self, method: str, target: str, body: bytes = b"", media: str = JSON) -> Answer:
         request = self._request(method, target, body, media)
@@ -65,10 +65,10 @@ class InProcessTransport:
         path, _, query = target.partition("?")
         head = self._heads.get(media)
         if head is None:
-            head = ({"user-agent": self._user_agent, "content-type": media}, {})
+            head = ({"user-agent": self._user_agent, "content-type": media}, HeadMemo())
             self._heads[media] = head
         return HttpRequest(
-            method, target, path, query, head[0], self._peer, body=body, head_memo=head[1]
+            method, target, path, query, head[0], self._peer, body=body, memo=head[1]
         )
 
 

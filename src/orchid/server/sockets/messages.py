@@ -21,11 +21,13 @@ from typing import Any, Protocol
 
 import msgspec
 
+from orchid.server.memory.head_memo import HeadMemo
+
 
 class Peer:
     """The other end of one connection; lives as long as the connection does."""
 
-    __slots__ = ("address", "certificate", "chain", "known", "memo", "verified_by_tls")
+    __slots__ = ("__weakref__", "address", "certificate", "chain", "known", "verified_by_tls")
 
     def __init__(
         self,
@@ -43,8 +45,6 @@ class Peer:
         self.verified_by_tls = verified_by_tls
         # Somebody was authenticated on this connection. It says nothing about any request.
         self.known = False
-        # Here authentication may keep what this TLS session proves, to prove it once.
-        self.memo: dict[str, object] = {}
 
 
 class HttpRequest(msgspec.Struct, eq=False):
@@ -64,8 +64,8 @@ class HttpRequest(msgspec.Struct, eq=False):
     # Seconds the handler may take once it suspends; it may change this until then.
     timeout: float = 60.0
     # A cache for what follows from the headers alone. Requests share it if they came on the same
-    # connection with exactly the same header bytes, but for the value of Content-Length.
-    head_memo: dict[str, Any] = {}
+    # connection with exactly the same header bytes, except the value of Content-Length.
+    memo: HeadMemo = msgspec.field(default_factory=HeadMemo)
 
     __repr__ = object.__repr__  # shows no field: there are tokens in it
 
@@ -75,6 +75,16 @@ class HttpRequest(msgspec.Struct, eq=False):
         if first is None:
             return []
         return [first, *(value for other, value in self.repeated if other == name)]
+
+
+class Arrived(msgspec.Struct, eq=False):
+    """A request, and what its sender expects of the connection afterwards."""
+
+    request: HttpRequest
+    keep_alive: bool
+    chunked: bool  # the client understands chunked answers: HTTP/1.1
+    answered: bool = False  # the answer was given, or nobody is there to get it
+    lingers: bool = False  # the client may still be sending a body that is not read
 
 
 class Response(msgspec.Struct, eq=False):

@@ -6,19 +6,20 @@ module adds what a grammar does not know: limits, one Host, one way to say how l
 It never touches a socket, keeps no time-outs and never guesses: two readings of the same bytes is
 how requests are smuggled past a proxy (RFC 9112, 11.2), so whatever is ambiguous is refused.
 
-Headers that came before on the connection are not made into objects again (head_cache.py). The
-parser reads such a head, too; it merely reports no header of it.
+Headers that arrived before on the connection are not made into objects again: see
+server/memory/head_cache.py. The parser reads such a head, too; it only reports no header of it.
 """
 
 import re
 from collections.abc import Sized
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Final
 
 import httptools
 
-from orchid.server.sockets.head_cache import CONTENT_LENGTH, Arrived, FoundHead, HeadCache
-from orchid.server.sockets.messages import HttpRequest, Peer
+from orchid.server.memory.head_cache import CONTENT_LENGTH, FoundHead, HeadCache
+from orchid.server.memory.head_memo import HeadMemo
+from orchid.server.sockets.messages import Arrived, HttpRequest, Peer
 from orchid.wire.naming import CLIENT_HEADERS
 
 CLOSE_SILENTLY: Final = -1  # a refusal without an answer, for those who do not speak HTTP/1
@@ -466,10 +467,10 @@ class RequestReader:
             return _BAD_REQUEST
         if not CONTENT_LENGTH.fullmatch(headers.get("content-length", "0").encode("latin-1")):
             return _BAD_REQUEST  # other readers may see another length in it, or none
-        return self._begin_request({}, modern=modern)
+        return self._begin_request(HeadMemo(), modern=modern)
 
-    def _begin_request(self, memo: dict[str, Any], *, modern: bool) -> int:
-        """Prepare the request of a head whose headers are sound; `memo`: what follows from them."""
+    def _begin_request(self, memo: HeadMemo, *, modern: bool) -> int:
+        """Prepare the request of a head with valid headers; `memo` is the cache beside them."""
         parser, headers = self._parser, self._headers
         if parser is None:
             return _BAD_REQUEST
@@ -492,7 +493,7 @@ class RequestReader:
             self.peer,
             repeated=self._repeated or [],
             timeout=self._timeout,
-            head_memo=memo,
+            memo=memo,
         )
         keep_alive = parser.should_keep_alive() if "connection" in headers else modern
         arrived = Arrived(request, keep_alive=keep_alive, chunked=modern)

@@ -12,9 +12,8 @@ from contextvars import Context
 from types import coroutine
 from typing import Any, Protocol, TypeVar
 
-from orchid.server.sockets.head_cache import Arrived
 from orchid.server.sockets.listener_state import ListenerState
-from orchid.server.sockets.messages import CallerStanding, Chunk, Response, Sink, Stream
+from orchid.server.sockets.messages import Arrived, CallerStanding, Chunk, Response, Sink, Stream
 from orchid.server.sockets.turns import Step
 
 log = logging.getLogger(__name__)

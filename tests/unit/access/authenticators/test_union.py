@@ -11,7 +11,7 @@ from orchid.access.authenticators.request_header import (
     RequestHeaderAuthenticator,
     RequestHeaderSettings,
 )
-from orchid.access.authenticators.union import KEPT, UnionAuthenticator, UnionTokenAuthenticator
+from orchid.access.authenticators.union import UnionAuthenticator, UnionTokenAuthenticator
 from orchid.engine.interfaces import Authenticated, Presented, Rejected
 from orchid.server.sockets.messages import Peer
 from orchid.wire.naming import ORCH
@@ -225,12 +225,12 @@ async def test_two_requests_that_find_a_caller_gone_are_both_refused() -> None:
         await asyncio.sleep(0)
         return False
 
-    kept = Authenticated(UserInfo(username="jane"), stands=gone)
+    kept = Authenticated(UserInfo(username="jane"), still_valid=gone)
     requests = [presented(("Authorization", "Bearer bad")) for _ in range(2)]
-    requests[0].head_memo[KEPT] = kept
-    requests[1].head_memo = requests[0].head_memo
+    requests[0].memo.caller = kept
+    requests[1].memo = requests[0].memo
 
     found = await asyncio.gather(*map(name, requests), return_exceptions=True)
 
     assert [type(each) for each in found] == [Rejected, Rejected]
-    assert KEPT not in requests[0].head_memo
+    assert requests[0].memo.caller is None

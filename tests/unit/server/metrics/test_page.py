@@ -17,7 +17,7 @@ from orchid.kinds import config_map, service_account
 from orchid.metrics import packed, unpacked
 from orchid.server.exchange import Exchange
 from orchid.server.fairness import Fairness
-from orchid.server.head_facts import facts_of
+from orchid.server.memory.head_memo import facts_of
 from orchid.server.metrics.page import Family, MetricsPage, Sample, rendered
 from orchid.server.metrics.requests import COUNTED_TOGETHER, CountedRequests, Histogram
 from orchid.server.parse import Targets

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from orchid.server.sockets.head_cache import HeadCache
+from orchid.server.memory.head_cache import HeadCache
 from orchid.server.sockets.messages import HttpRequest
 from orchid.server.sockets.reader import BODY, HEAD, RequestReader
 from tests.unit.server.readers import new_reader, told

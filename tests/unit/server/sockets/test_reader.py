@@ -362,8 +362,8 @@ def test_what_is_kept_beside_headers_is_shared_by_the_same_headers_alone() -> No
         reader.feed(head % number)
         elsewhere.feed(head % number)
 
-    memos = [arrived.request.head_memo for arrived in reader.ready]
-    memos_elsewhere = [arrived.request.head_memo for arrived in elsewhere.ready]
+    memos = [arrived.request.memo for arrived in reader.ready]
+    memos_elsewhere = [arrived.request.memo for arrived in elsewhere.ready]
 
     assert memos[2] is memos[3]
     assert memos[4] is not memos[3]
@@ -376,13 +376,13 @@ def test_what_is_kept_beside_headers_goes_with_them() -> None:
     reader = new_reader()
     for _ in range(3):
         reader.feed(head)
-    kept = reader.ready[-1].request.head_memo
+    kept = reader.ready[-1].request.memo
 
     reader.forget()
     for _ in range(3):
         reader.feed(head)
 
-    assert all(arrived.request.head_memo is not kept for arrived in reader.ready[3:])
+    assert all(arrived.request.memo is not kept for arrived in reader.ready[3:])
 
 
 @pytest.mark.parametrize("line", [b"4\t", b"4 ", b"0" * 40 + b"4", b"4;a=4\n", b"4\n", b"4;\x00"])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchid.server.sockets.head_cache import HeadCache
+from orchid.server.memory.head_cache import HeadCache
 from orchid.server.sockets.reader import BETWEEN, BODY, RequestReader
 from tests.unit.server.readers import START, new_reader, only_request, told
 
@@ -44,7 +44,7 @@ def test_a_cached_head_is_found_with_a_body_of_another_length() -> None:
         reader.feed(POST % len(body) + body)
 
     told_lengths = [arrived.request.headers["content-length"] for arrived in reader.ready]
-    memos = {id(arrived.request.head_memo) for arrived in reader.ready}
+    memos = {id(arrived.request.memo) for arrived in reader.ready}
     assert told_lengths == ["0", "2", "999"]
     assert [len(arrived.request.body) for arrived in reader.ready] == [0, 2, 999]
     assert len(memos) == 1
@@ -218,7 +218,7 @@ def test_heads_that_come_in_turn_are_all_cached() -> None:
         for token in (b"A", b"B", b"C"):
             reader.feed(sent(token))
 
-    memos = [id(arrived.request.head_memo) for arrived in reader.ready]
+    memos = [id(arrived.request.memo) for arrived in reader.ready]
     assert memos[6:9] == memos[9:]
     assert len(set(memos[9:])) == 3
 

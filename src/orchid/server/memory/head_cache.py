@@ -4,31 +4,20 @@ Clients repeat their headers: only the request line and the body differ. `HeadCa
 bytes and nothing else. It reads no HTTP: the parser (reader.py) reads every byte of every request,
 and it alone decides where a request ends and what its request line says. A head goes into the
 cache as the parser reported it, and only if the cache cuts its bytes in the same way.
-
-`Arrived` is a request that the reader has read.
 """
 
 import re
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from orchid.server.memory.head_memo import HeadMemo
 from orchid.server.sockets.messages import HttpRequest
 
 # The only spelling of a Content-Length that is accepted, with nothing before or after it.
 CONTENT_LENGTH: Final = re.compile(rb"0|[1-9][0-9]*")
 _LENGTH_LINE: Final = re.compile(rb"(?i)(\r\ncontent-length:[ \t]*)([^\r\n]*)")
 _VERSION_AND_CR: Final = b" HTTP/1.1\r"  # the end of a request line, compared with the headers
-
-
-class Arrived(msgspec.Struct, eq=False):
-    """A request, and what its sender expects of the connection afterwards."""
-
-    request: HttpRequest
-    keep_alive: bool
-    chunked: bool  # the client understands chunked answers: HTTP/1.1
-    answered: bool = False  # the answer was given, or nobody is there to get it
-    lingers: bool = False  # the client may still be sending a body that nobody will read
 
 
 class CachedHead(msgspec.Struct, eq=False):
@@ -40,7 +29,7 @@ class CachedHead(msgspec.Struct, eq=False):
     length: str  # that value
     headers: dict[str, str]
     repeated: list[tuple[str, str]]
-    memo: dict[str, Any]
+    memo: HeadMemo
 
     @property
     def size(self) -> int:
@@ -56,7 +45,7 @@ class FoundHead(msgspec.Struct, eq=False):
 
 
 class HeadCache:
-    """The last few heads of one connection, each of which came at least twice."""
+    """The last few heads of one connection, each of which arrived at least twice."""
 
     __slots__ = ("_seen", "_size", "heads")
 
@@ -113,7 +102,7 @@ class HeadCache:
             reported,
             dict(request.headers),
             request.repeated,
-            request.head_memo,
+            request.memo,
         )
         self.heads.append(cached)
         self._size += cached.size

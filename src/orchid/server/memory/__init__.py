@@ -1,0 +1,21 @@
+"""Caches of earlier requests that a request may use.
+
+| Cached                | Key                 | At most           | Ended by           | Saves     |
+|-----------------------|---------------------|-------------------|--------------------|-----------|
+| headers, as objects   | their bytes, except | 4 per connection, | its end, a stream, | 2/3 of    |
+| (head_cache.py)       | the length, and the | 4 KiB together    | or newer heads     | reading a |
+|                       | connection          |                   |                    | request   |
+| values of headers,    | the same            | the same          | the same           | 3 µs      |
+| forms (head_memo.py)  |                     |                   |                    |           |
+| caller (head_memo.py) | the same            | the same          | the same, or a     | hashing   |
+|                       |                     |                   | check that fails   | the token |
+
+The parser reads every request, also with a cached head: request line, length and framing never come
+from a cache. Paths are read in every request, and rights are decided in every request. A cached
+caller is checked in every request (`Authenticated.still_valid`).
+
+Caches that belong to one check are inside it: the chain of a client certificate, by connection
+(access/authenticators/client_certificate.py); verified signatures (credentials/tokens.py); grants,
+by the generation of roles and bindings (access/authorizers/rbac.py); results of webhooks, for the
+configured time (webhook.py and webhook_token.py); parsed Accept headers (server/negotiate.py).
+"""
