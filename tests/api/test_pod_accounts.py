@@ -9,7 +9,7 @@ import pytest
 
 from orchid.admission import service_account
 from orchid.kinds.pod.pod import PodFields
-from orchid.kinds.pod.references import PLACES
+from orchid.kinds.pod.references import REFERENCE_PATHS
 from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.schema import Fields, Node, Sequence, schema_of
 from tests.api.world import Api, api
@@ -253,7 +253,7 @@ DECLARED = sorted(secret_places(schema_of(PodFields)))
 
 def test_the_list_is_that_of_the_declaration() -> None:
     """Every field of a Pod that can name a Secret is looked at, and none is forgotten later."""
-    assert sorted(PLACES["secrets"]) == DECLARED
+    assert sorted(REFERENCE_PATHS["secrets"]) == DECLARED
     assert len(DECLARED) == 18
 
 

@@ -43,7 +43,6 @@ REMAINING: tuple[str, ...] = (
     "src/orchid/engine",
     "src/orchid/expressions",
     "src/orchid/issuance",
-    "src/orchid/kinds",
     "src/orchid/ledger",
     "src/orchid/metrics.py",
     "src/orchid/outbound",

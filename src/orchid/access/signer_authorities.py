@@ -14,7 +14,7 @@ from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.kind_cache import KindCache
-from orchid.kinds.certificate_authority import CertificateAuthority, SecretPlace, secret_place
+from orchid.kinds.certificate_authority import CertificateAuthority, SecretLocation, secret_location
 from orchid.wire.naming import Naming
 
 _NONE: Final[dict[str, CertificateAuthority]] = {}
@@ -24,7 +24,7 @@ class _Keys(NamedTuple):
     """The keys under which the index has an authority."""
 
     signer: str
-    place: SecretPlace
+    place: SecretLocation
 
 
 class SignerAuthorities:
@@ -41,7 +41,7 @@ class SignerAuthorities:
         found = self._by_signer.get(signer, _NONE).values()
         return sorted(found, key=lambda authority: authority.seniority)
 
-    def is_named(self, place: SecretPlace) -> bool:
+    def is_named(self, place: SecretLocation) -> bool:
         """Whether an authority has its key in that Secret."""
         self._index.catch_up()
         return place in self._by_place
@@ -60,7 +60,7 @@ class SignerAuthorities:
 
     def _cleared(self) -> None:
         self._by_signer: dict[str, dict[str, CertificateAuthority]] = {}
-        self._by_place: dict[SecretPlace, set[str]] = {}
+        self._by_place: dict[SecretLocation, set[str]] = {}
         self._keys: dict[str, _Keys] = {}
 
     def _changed(self, key: str, entry: Entry[CertificateAuthority] | None) -> None:
@@ -74,7 +74,7 @@ class SignerAuthorities:
                 del self._by_place[before.place]
         if entry is not None:
             authority = entry.object
-            found = _Keys(authority.spec.signer_name, secret_place(authority, self._names))
+            found = _Keys(authority.spec.signer_name, secret_location(authority, self._names))
             self._keys[key] = found
             self._by_signer.setdefault(found.signer, {})[key] = authority
             self._by_place.setdefault(found.place, set()).add(key)

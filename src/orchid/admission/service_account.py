@@ -22,7 +22,7 @@ from orchid.engine.interfaces import AdmissionPolicy, Randomness
 from orchid.engine.kind import Kind
 from orchid.engine.request import Request
 from orchid.kinds.pod.pod import Pod
-from orchid.kinds.pod.references import PLACES, items, leaves, located
+from orchid.kinds.pod.references import REFERENCE_PATHS, items, leaves, located
 from orchid.kinds.service_account import DEFAULT_ACCOUNT, ServiceAccount
 from orchid.wire.errors import ErrorSubject, Forbidden
 from orchid.wire.naming import Naming
@@ -168,7 +168,7 @@ class NamedSecret(NamedTuple):
 def named_secrets(pod: Pod) -> frozenset[NamedSecret]:
     return frozenset(
         NamedSecret(path[0] == PULL_SECRETS, name)
-        for path in PLACES["secrets"]
+        for path in REFERENCE_PATHS["secrets"]
         for name in leaves(pod.spec, path)
     )
 
@@ -180,7 +180,7 @@ def refuse_unlisted(
     listed = {NamedSecret(True, secret.name) for secret in account.image_pull_secrets}
     listed |= {NamedSecret(False, secret.name) for secret in account.secrets}
     unlisted = named_secrets(pod) - before - listed
-    for path in PLACES["secrets"] if unlisted else ():
+    for path in REFERENCE_PATHS["secrets"] if unlisted else ():
         pulls = path[0] == PULL_SECRETS
         for place, name in located(pod.spec, path):
             if NamedSecret(pulls, name) in unlisted:

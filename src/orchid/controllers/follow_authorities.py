@@ -22,7 +22,7 @@ from orchid.credentials.refusals import AuthorityUnusable
 from orchid.kinds.certificate_authority import (
     CertificateAuthority,
     profile,
-    secret_place,
+    secret_location,
 )
 from orchid.kinds.secret import Secret
 from orchid.wire.naming import Naming
@@ -162,7 +162,7 @@ async def read_authority(
     client: Client, authority: CertificateAuthority, names: Naming
 ) -> Authority:
     """The authority with its key; raises a Refusal that says what is wrong with it."""
-    place = secret_place(authority, names)
+    place = secret_location(authority, names)
     secret = await client.find(Secret, place.name, place.namespace)
     if secret is None:
         raise SecretMissing(f"there is no Secret {place}, which should hold the key")

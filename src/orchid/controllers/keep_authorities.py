@@ -44,8 +44,8 @@ from orchid.kinds.certificate_authority import (
     SIGNS_LISTS,
     UNSEALED_STORE,
     CertificateAuthority,
-    SecretPlace,
-    secret_place,
+    SecretLocation,
+    secret_location,
 )
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle, ClusterTrustBundleSpec
 from orchid.kinds.role import CORE, READ, may_record_events, rule
@@ -87,8 +87,8 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         self._clock = clock
         self._events = events
         self._index = AuthoritiesBySigner()
-        self._places: dict[str, SecretPlace] = {}  # by the name of the authority
-        self._kept: dict[SecretPlace, set[str]] = {}  # the names of the authorities by place
+        self._places: dict[str, SecretLocation] = {}  # by the name of the authority
+        self._kept: dict[SecretLocation, set[str]] = {}  # the names of the authorities by place
         self._bundles: dict[str, set[str]] = {}  # names of bundles by the uid of their owner
         self.listed = asyncio.Event()  # set once every authority is in the index
         self._home = home = names.system_namespace
@@ -113,7 +113,9 @@ class KeepAuthorities(Controller[CertificateAuthority]):
     def take(self, event: WatchedChange[CertificateAuthority]) -> None:
         found = event.object
         self._index.take(event)
-        self._move(found.name, None if event.type == DELETED else secret_place(found, self._names))
+        self._move(
+            found.name, None if event.type == DELETED else secret_location(found, self._names)
+        )
         if not self.listed.is_set():
             return  # which authority has a signer is not yet known
         super().take(event)
@@ -121,7 +123,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             if rival.name != found.name:  # it may have got the signer, or lost it
                 self.queue.add(("", rival.name))
 
-    def _move(self, name: str, place: SecretPlace | None) -> None:
+    def _move(self, name: str, place: SecretLocation | None) -> None:
         """Index the place of an authority's key."""
         before = self._places.pop(name, None)
         if before is not None:
@@ -163,7 +165,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
 
     def _pause(self, found: CertificateAuthority, chain: str, now: datetime) -> float:
         """Seconds until the authority is checked again without an event."""
-        is_watched = secret_place(found, self._names).namespace == self._home
+        is_watched = secret_location(found, self._names).namespace == self._home
         least = LONGEST_PAUSE_SECONDS if is_watched else LOOK_AGAIN_SECONDS
         pause = max(least, len(self._places) * SECONDS_EACH)
         moments = (moment - now for moment in _turning_points(chain))
@@ -197,7 +199,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
             lifetime=found.lifetime,
             algorithm=found.spec.key.algorithm,
         )
-        place = secret_place(found, self._names)
+        place = secret_location(found, self._names)
         notes = {self._names.description_annotation: f"Key of CertificateAuthority {found.name}"}
         secret = Secret(
             metadata=ObjectMeta(
@@ -274,7 +276,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
                 del self._bundles[owner]
 
     async def _kept_in(self, event: WatchedChange[Secret]) -> AsyncIterator[Key]:
-        changed = SecretPlace(event.object.namespace, event.object.name)
+        changed = SecretLocation(event.object.namespace, event.object.name)
         for name in tuple(self._kept.get(changed, ())):
             yield "", name
 

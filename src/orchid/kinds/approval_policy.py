@@ -1,11 +1,11 @@
-"""ApprovalPolicy: who gets which certificate, by rule instead of by hand.
+"""ApprovalPolicy: rules that approve certificate requests without a person.
 
-    main      the terms (approval/terms.py), judged when they are written     Rules
+    main      the terms (approval/terms.py), compiled on every write          Rules
     status    the condition Ready                                             StatusRules
 
-A policy is Ready once it is stored, since one that does not compile is refused; whoever finds later
-that it cannot use the policy says so in its status (`with_usability`). How terms decide is in
-approval/; the controller that acts on them is controllers/approve_requests.py.
+A policy that does not compile is refused, so a stored policy is Ready. The approving controller
+sets Ready to False if it cannot use the policy later (`with_usability`). The evaluation of terms
+is in approval/, the controller in controllers/approve_requests.py.
 """
 
 from collections.abc import Iterator, Mapping
@@ -54,17 +54,19 @@ class ApprovalPolicyStatus(Wire):
         tuple[Condition, ...],
         merge_key("type"),
         proto(1),
-        describe("Ready: the policy decides."),
+        describe("Ready: the policy is in force."),
     ] = ()
 
 
 class ApprovalPolicy(Object):
-    """Says which requests are approved without a person. Whoever asks must be allowed to use it."""
+    """Approves certificate requests by rule. A requester needs the verb `use` on it."""
 
     spec: Annotated[
-        ApprovalPolicySpec, proto(2), describe("What it selects and allows.", required=True)
+        ApprovalPolicySpec,
+        proto(2),
+        describe("Selected requests and allowed values.", required=True),
     ] = field(default_factory=ApprovalPolicySpec)
-    status: Annotated[ApprovalPolicyStatus, proto(3), describe("Whether it is in force.")] = field(
+    status: Annotated[ApprovalPolicyStatus, proto(3), describe("The conditions.")] = field(
         default_factory=ApprovalPolicyStatus
     )
 
@@ -93,7 +95,7 @@ class Rules(Strategy[ApprovalPolicy]):
         yield from term_errors(new.spec, SPEC, self._compiler)
 
     def validate_update(self, new: ApprovalPolicy, old: ApprovalPolicy) -> Iterator[FieldError]:
-        # What is stored stays writable, also where the library for expressions is missing.
+        # Stored specs stay writable, also where the expression library is not installed.
         if new.spec != old.spec:
             yield from self.validate(new)
 
@@ -125,17 +127,17 @@ def declare(names: Naming) -> Kind[ApprovalPolicy]:
             Column(
                 "Signers",
                 lambda policy, now: ",".join(policy.spec.signer_names) or "<any>",
-                description="The signers whose requests it selects.",
+                description="Signers of the selected requests.",
             ),
             Column(
                 "Otherwise",
                 lambda policy, now: policy.spec.otherwise or LEAVE,
-                description="What becomes of a request that no policy allows.",
+                description="Effect on a request that no policy allows.",
             ),
             Column(
                 "Ready",
                 lambda policy, now: str(policy.is_ready),
-                description="Whether it is in force.",
+                description="Whether the policy is in force.",
             ),
             AGE,
         ),
@@ -160,12 +162,12 @@ def writers(
 
 
 def writers_in(noted: Mapping[str, str]) -> frozenset[str]:
-    """The users who last wrote the spec of a policy, from its notes."""
+    """Users who last wrote the spec of a policy, from its notes."""
     return frozenset(filter(None, (noted.get(WRITER), noted.get(IMPERSONATOR))))
 
 
 def accepted(new: ApprovalPolicy, request: Request) -> ApprovalPolicy:
-    """The policy with the condition that it is in force; it is refused if it does not compile."""
+    """The policy with Ready set; a policy that does not compile is refused later, by `validate`."""
     if new.spec.rules:
         request.body_weight += LARGE_BYTES  # a short expression may take long to compile
     return with_ready(new, TRUE, COMPILED, "The policy is in force.", request.now)
@@ -186,7 +188,7 @@ def with_ready(
 
 
 def with_usability(policy: ApprovalPolicy, problem: str, now: datetime) -> ApprovalPolicy:
-    """The policy as whoever acts on it found it; what somebody else says of it stays."""
+    """Set Ready from the compile result; leave a condition set by others alone."""
     if problem and policy.is_ready:
         return with_ready(policy, FALSE, CANNOT_COMPILE, problem, now)
     ours = any(one.reason == CANNOT_COMPILE for one in policy.status.conditions)
@@ -202,6 +204,6 @@ def too_slow(policy: ApprovalPolicy, problem: str, now: datetime) -> ApprovalPol
 
 
 def compiled(policy: ApprovalPolicy, compiler: Compiler) -> CompiledPolicy:
-    """The policy, ready to judge; one that is not Ready only knows whom it selects."""
+    """The compiled policy; a policy that is not Ready only has its selection."""
     meta, problem = policy.metadata, "" if policy.is_ready else NOT_READY
     return CompiledPolicy(meta.name, meta.resource_version, policy.spec, compiler, problem)

@@ -1,8 +1,8 @@
-"""ApprovalReview: ask what policies make of a certificate request, and why. Nothing is stored.
+"""ApprovalReview: evaluate policies for a certificate request, with reasons. Nothing is stored.
 
-Start with `Explaining.create`. The request is a stored one, by its name, or one that is sent along;
-the user is whoever created it, or whom one names, or the caller. With a policy in the question that
-one is asked alone, so that it can be tried before it is stored.
+Start with `Explaining.create`. The request is stored (given by name) or part of the review. The
+user is the one in the spec, else the creator of the stored request, else the caller. A policy in
+the spec is evaluated alone, so that it can be tried before it is stored.
 """
 
 import dataclasses
@@ -33,26 +33,24 @@ SPEC: Final = Path() / "spec"
 
 
 class ApprovalReviewSpec(Wire):
-    """Which request, by whom, and by which policy."""
+    """The request, the requester and, optionally, the policy."""
 
     request_name: Annotated[str, proto(1), describe("The name of a stored request.")] = ""
-    request: Annotated[bytes, proto(2), describe("Or a PKCS #10 request, in PEM, in base64.")] = b""
-    signer_name: Annotated[str, proto(3), describe("Who would sign; with `request`.")] = ""
-    usages: Annotated[
-        tuple[str, ...], proto(4), describe("What the key is to be used for; with `request`.")
-    ] = ()
+    request: Annotated[bytes, proto(2), describe("Or a PKCS #10 request: PEM, in base64.")] = b""
+    signer_name: Annotated[str, proto(3), describe("The signer; with `request`.")] = ""
+    usages: Annotated[tuple[str, ...], proto(4), describe("The key usages; with `request`.")] = ()
     expiration_seconds: Annotated[
-        int | None, proto(5), describe("How long it is to last; with `request`.")
+        int | None, proto(5), describe("The requested lifetime; with `request`.")
     ] = None
     user: Annotated[
         UserInfo | None,
         proto(6),
-        describe("Who asks. Else whoever created the stored request, or the caller."),
+        describe("The requester. Default: the creator of the stored request, or the caller."),
     ] = None
     policy: Annotated[
         ApprovalPolicySpec | None,
         proto(7),
-        describe("A policy to try, alone, as if everybody might use it."),
+        describe("A policy to try alone, as if every requester had `use` on it."),
     ] = None
     certificate_name: Annotated[
         str, proto(8), describe("Or the name of an IssuedCertificate: would it be issued again?")
@@ -60,32 +58,30 @@ class ApprovalReviewSpec(Wire):
 
 
 class ApprovalCheck(Wire):
-    """One thing that a policy looked at."""
+    """A single check of a policy."""
 
-    field: Annotated[str, proto(1), describe("Where it stands in the policy.")] = always(str)
-    value: Annotated[str, proto(2), describe("The value that was seen.")] = ""
+    field: Annotated[str, proto(1), describe("The field of the policy.")] = always(str)
+    value: Annotated[str, proto(2), describe("The value that was checked.")] = ""
     allowed: Annotated[bool, proto(3), describe("Whether the policy allows it.")] = always(bool)
     message: Annotated[str, proto(4), describe("Why not.")] = ""
 
 
 class PolicyVerdict(Wire):
-    """What one policy says."""
+    """The result of one policy."""
 
     name: Annotated[str, proto(1), describe("The name of the policy.")] = always(str)
     revision: Annotated[str, proto(2), describe("Its resourceVersion.")] = ""
     selected: Annotated[bool, proto(3), describe("Whether it selects the request.")] = always(bool)
     usable: Annotated[
-        bool, proto(4), describe("Whether the requester may use it; asked if it selects.")
+        bool, proto(4), describe("Whether the requester may use it; checked if it selects.")
     ] = always(bool)
     allowed: Annotated[bool, proto(5), describe("Whether it allows the request.")] = always(bool)
     message: Annotated[str, proto(6), describe("Why not.")] = ""
-    checks: Annotated[
-        tuple[ApprovalCheck, ...], proto(7), describe("Everything that it looked at.")
-    ] = ()
+    checks: Annotated[tuple[ApprovalCheck, ...], proto(7), describe("All checks.")] = ()
 
 
 class ApprovalReviewStatus(Wire):
-    """What would become of the request."""
+    """The outcome for the request."""
 
     outcome: Annotated[str, proto(1), describe("Approve, Deny or Leave.")] = always(str)
     message: Annotated[str, proto(2), describe("Why.")] = ""
@@ -95,18 +91,18 @@ class ApprovalReviewStatus(Wire):
 
 
 class ApprovalReview(Object):
-    """Asks what policies make of a certificate request. Nothing is stored."""
+    """Evaluates policies for a certificate request. Nothing is stored."""
 
-    spec: Annotated[ApprovalReviewSpec, proto(2), describe("The question.", required=True)] = field(
-        default_factory=ApprovalReviewSpec
-    )
-    status: Annotated[ApprovalReviewStatus, proto(3), describe("The answer.")] = field(
+    spec: Annotated[
+        ApprovalReviewSpec, proto(2), describe("The request to evaluate.", required=True)
+    ] = field(default_factory=ApprovalReviewSpec)
+    status: Annotated[ApprovalReviewStatus, proto(3), describe("The result.")] = field(
         default_factory=ApprovalReviewStatus
     )
 
 
 class Explaining:
-    """Answer with every policy and every check."""
+    """Evaluate the request against every policy."""
 
     def __init__(self, group: str, explainer: Explainer, offload: Offload) -> None:
         self._about = ErrorSubject(group, "ApprovalReview", "")
@@ -118,7 +114,7 @@ class Explaining:
         spec = new.spec
         refuse_if_any(self._about, [*self._errors(spec), *await self._policy_errors(spec)])
         try:
-            asked = await self._asked(spec, request)
+            asked = await self._subject(spec, request)
             found = await self._explainer.explain(asked, spec.policy)
         except Refusal as refusal:
             ((name, value),) = _sources(spec).items()
@@ -127,11 +123,11 @@ class Explaining:
         status = ApprovalReviewStatus(
             outcome=found.decision.outcome,
             message=found.decision.message,
-            policies=tuple(map(told, found.answers)),
+            policies=tuple(map(verdict_of, found.answers)),
         )
         return replace(new, status=status)
 
-    async def _asked(self, spec: ApprovalReviewSpec, request: Request) -> RequestedTerms | Case:
+    async def _subject(self, spec: ApprovalReviewSpec, request: Request) -> RequestedTerms | Case:
         if spec.certificate_name:
             issued = await self._explainer.issued_certificate(spec.certificate_name, request.user)
             return dataclasses.replace(issued, user=spec.user or issued.user)
@@ -166,7 +162,7 @@ class Explaining:
 
 
 def _sources(spec: ApprovalReviewSpec) -> dict[str, str | bytes]:
-    """What the question is about: one of three."""
+    """The given sources of the request by field name; exactly one is allowed."""
     given: dict[str, str | bytes] = {
         "requestName": spec.request_name,
         "request": spec.request,
@@ -188,7 +184,7 @@ def declare(names: Naming, explainer: Explainer, offload: Offload) -> Kind[Appro
     )
 
 
-def told(answer: PolicyAnswer) -> PolicyVerdict:
+def verdict_of(answer: PolicyAnswer) -> PolicyVerdict:
     verdict = answer.verdict
     return PolicyVerdict(
         name=verdict.policy.name,

@@ -1,12 +1,12 @@
-"""CertificateAuthority: a signer of one's own, as an object.
+"""CertificateAuthority: a custom signer.
 
-    main      who it signs as, where its key comes from, what it issues      Rules
-    status    whether it is ready, its certificate, its trust bundle         StatusRules
+    main      signer name, source of its key, what it issues                 Rules
+    status    conditions, certificate, trust bundle                          StatusRules
 
-Requests name it by its `signerName` and go the ordinary way: created, approved, then signed under
-the profile that `issues` describes (`profile`). The key is made by the server, or stands in a
-Secret that somebody brings. Neither is ever here: see controllers/keep_authorities.py. That a
-signer has one authority, and who may make it, is an admission question: admission/own_signers.py.
+Requests select it by `signerName` and take the normal path: created, approved, then signed under
+the profile that `issues` describes (`profile`). The server creates the key, or the user stores it
+in a Secret; this object never holds it: see controllers/keep_authorities.py. That a signer has one
+authority, and who may create it, is an admission question: admission/own_signers.py.
 """
 
 import hashlib
@@ -77,7 +77,7 @@ LONGEST_AUTHORITY: Final = timedelta(days=36525)  # a hundred years
 
 
 class AuthorityKeySpec(Wire):
-    """A key that the server makes."""
+    """A key that the server creates."""
 
     algorithm: Annotated[
         str,
@@ -87,14 +87,14 @@ class AuthorityKeySpec(Wire):
 
 
 class SecretReference(Wire):
-    """A Secret, wherever it is."""
+    """A Secret in any namespace."""
 
     name: Annotated[str, proto(1), describe("The name of the Secret.")] = ""
     namespace: Annotated[str, proto(2), describe("The namespace of the Secret.")] = ""
 
 
 class AuthoritySubject(Wire):
-    """The name of an authority, as its certificate says it."""
+    """The subject of an authority's certificate."""
 
     common_name: Annotated[str, proto(1), describe("The common name.")] = ""
     organizations: Annotated[
@@ -103,47 +103,47 @@ class AuthoritySubject(Wire):
 
 
 class CertificateAuthoritySpec(Wire):
-    """A signer, its key and its terms."""
+    """The signer name, the key and the issuing terms."""
 
     signer_name: Annotated[
         str,
         proto(1),
         describe(
-            "The signer that requests name: example.com/web. Not one of the platform's; no other "
-            "authority has it; it never changes.",
+            "The signer name: example.com/web. Not a signer of the platform, not used by another "
+            "authority, immutable.",
             required=True,
         ),
     ] = always(str)
     key: Annotated[
         AuthorityKeySpec | None,
         proto(2),
-        describe("Have the server make the key; or give a secretRef. It never changes."),
+        describe("A key that the server creates; or set secretRef. Immutable."),
     ] = None
     secret_ref: Annotated[
         SecretReference | None,
         proto(3),
         describe(
-            "A Secret with an authority that exists: tls.crt, its certificate and those above it, "
+            "A Secret with an existing authority: tls.crt (its certificate and the chain above) "
             "and tls.key."
         ),
     ] = None
     subject: Annotated[
         AuthoritySubject | None,
         proto(4),
-        describe("The name in the certificate, if the server makes it. It never changes."),
+        describe("The subject, if the server creates the certificate. Immutable."),
     ] = None
     duration: Annotated[
         str,
         proto(5),
-        describe("How long the authority lasts, if the server makes it: 87600h if left out."),
+        describe("The lifetime, if the server creates the certificate. Default: 87600h."),
     ] = ""
-    issues: Annotated[IssuingTerms, proto(6), describe("What it issues.")] = field(
+    issues: Annotated[IssuingTerms, proto(6), describe("Profile of issued certificates.")] = field(
         default_factory=IssuingTerms
     )
 
 
 class CertificateAuthorityStatus(Wire):
-    """Whether an authority issues, and how to verify what it issued."""
+    """The conditions of an authority and the material to verify its certificates."""
 
     conditions: Annotated[
         tuple[Condition, ...],
@@ -151,28 +151,28 @@ class CertificateAuthorityStatus(Wire):
         proto(1),
         describe(
             "Ready: it issues. Expiring: the last third of its life has begun. "
-            "SignsRevocationLists: its certificate permits that."
+            "SignsRevocationLists: its key usage permits it."
         ),
     ] = ()
     certificate: Annotated[
-        str, proto(2), describe("Its certificate and those above it, in PEM.")
+        str, proto(2), describe("Its certificate and the chain above it, in PEM.")
     ] = ""
-    not_after: Annotated[
-        Time | None, proto(3), describe("When the first certificate of that chain ends.")
-    ] = None
+    not_after: Annotated[Time | None, proto(3), describe("The earliest expiry in that chain.")] = (
+        None
+    )
     trust_bundle: Annotated[
-        str, proto(4), describe("The ClusterTrustBundle by which others verify what it issued.")
+        str, proto(4), describe("The ClusterTrustBundle that verifies its certificates.")
     ] = ""
 
 
 class CertificateAuthority(Object):
-    """Issues certificates for a signer name of one's own."""
+    """Issues certificates for a custom signer name."""
 
     spec: Annotated[
-        CertificateAuthoritySpec, proto(2), describe("What it is to be.", required=True)
+        CertificateAuthoritySpec, proto(2), describe("The desired authority.", required=True)
     ] = field(default_factory=CertificateAuthoritySpec)
-    status: Annotated[CertificateAuthorityStatus, proto(3), describe("What became of it.")] = field(
-        default_factory=CertificateAuthorityStatus
+    status: Annotated[CertificateAuthorityStatus, proto(3), describe("The observed authority.")] = (
+        field(default_factory=CertificateAuthorityStatus)
     )
 
     @property
@@ -181,13 +181,13 @@ class CertificateAuthority(Object):
 
     @property
     def seniority(self) -> tuple[datetime, str]:
-        """By what the first of two authorities for one signer is told: the smaller one stays."""
+        """Sort key: the oldest authority for a signer wins."""
         meta = self.metadata
         return meta.creation_timestamp or datetime.max.replace(tzinfo=UTC), meta.uid
 
     @property
     def lifetime(self) -> timedelta:
-        """How long an authority that the server makes is to last."""
+        """The lifetime of an authority that the server creates."""
         return duration_of(self.spec.duration) or SHORTEST_AUTHORITY
 
     @property
@@ -197,7 +197,7 @@ class CertificateAuthority(Object):
 
 
 class Rules(Strategy[CertificateAuthority]):
-    """The main endpoint: what made the certificate stays as it is; what is issued may change."""
+    """The main endpoint: signer, key and subject are immutable; the issuing terms may change."""
 
     def prepare_for_create(
         self, new: CertificateAuthority, request: Request
@@ -269,8 +269,7 @@ def declare(names: Naming) -> Kind[CertificateAuthority]:
 
 
 def with_defaults(new: CertificateAuthority) -> CertificateAuthority:
-    """What may be left out: a server's certificate for three months, from an authority for ten
-    years."""
+    """Defaults: server certificates for 90 days, from an authority for ten years."""
     spec = new.spec
     made = spec.key is not None and spec.secret_ref is None
     key = replace(spec.key, algorithm=spec.key.algorithm or ECDSA_P256) if spec.key else None
@@ -280,7 +279,7 @@ def with_defaults(new: CertificateAuthority) -> CertificateAuthority:
 
 
 def profile(authority: CertificateAuthority) -> Profile:
-    """What the authority permits, as the signing controller applies it."""
+    """The signing profile of the authority."""
     spec, chain = authority.spec, authority.status.certificate
     return profile_of(spec.signer_name, spec.issues, chain)
 
@@ -288,7 +287,7 @@ def profile(authority: CertificateAuthority) -> Profile:
 def certificate_changes(
     new: CertificateAuthority | None, old: CertificateAuthority | None, request: Request
 ) -> Iterator[Fact]:
-    """For the ledger: each certificate that an authority comes to have, or has no more."""
+    """For the ledger: each certificate that an authority gets or loses."""
     after, before = _fingerprint(new), _fingerprint(old)
     if after == before:
         return
@@ -299,18 +298,18 @@ def certificate_changes(
 
 
 def _fingerprint(authority: CertificateAuthority | None) -> str:
-    """The SHA-256 of the issuing certificate, or nothing while there is none."""
+    """SHA-256 of the issuing certificate, or "" if there is none."""
     if authority is None or not authority.status.certificate:
         return ""
     issuing = certificates.parse_blocks(authority.status.certificate)[0]
     return hashlib.sha256(certificates.encode(issuing)).hexdigest()
 
 
-# --- who it is and where its key comes from ---------------------------------------------------
+# --- signer and key ---------------------------------------------------------------------------
 
 
 def own_signer_errors(name: str) -> Iterator[FieldError]:
-    """Judge the name of the signer; those of the platform are nobody's to take, in any naming."""
+    """Validate the signer name; signers of the platform are reserved, under either naming."""
     yield from signer_name_errors(SPEC / "signerName", name)
     domain = name.partition("/")[0]
     if any(domain == taken or domain.endswith(f".{taken}") for taken in PLATFORM_DOMAINS):
@@ -319,7 +318,7 @@ def own_signer_errors(name: str) -> Iterator[FieldError]:
 
 
 def source_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:
-    """Judge the key, or the Secret, and what goes with either."""
+    """Validate the key or the Secret, and the fields that depend on it."""
     if (spec.key is None) == (spec.secret_ref is None):
         yield required(SPEC, "exactly one of key and secretRef")
     elif spec.key is not None:
@@ -332,7 +331,7 @@ def source_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:
     else:
         assert spec.secret_ref is not None
         yield from reference_errors(spec.secret_ref)
-        text = "the certificate in the Secret says it"
+        text = "given by the certificate in the Secret"
         if spec.subject is not None:
             yield forbidden(SPEC / "subject", text)
         if spec.duration:
@@ -357,8 +356,8 @@ def subject_errors(named: AuthoritySubject) -> Iterator[FieldError]:
             yield required(path)
 
 
-class SecretPlace(NamedTuple):
-    """Where a Secret is."""
+class SecretLocation(NamedTuple):
+    """Namespace and name of a Secret."""
 
     namespace: str
     name: str
@@ -367,12 +366,12 @@ class SecretPlace(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
-def secret_place(authority: CertificateAuthority, names: Naming) -> SecretPlace:
-    """Where the key of an authority is, or is to be."""
+def secret_location(authority: CertificateAuthority, names: Naming) -> SecretLocation:
+    """The Secret that holds, or will hold, the key of an authority."""
     reference = authority.spec.secret_ref
     if reference is not None:
-        return SecretPlace(reference.namespace, reference.name)
-    return SecretPlace(names.system_namespace, f"authority-{authority.metadata.uid}")
+        return SecretLocation(reference.namespace, reference.name)
+    return SecretLocation(names.system_namespace, f"authority-{authority.metadata.uid}")
 
 
 def reference_errors(reference: SecretReference) -> Iterator[FieldError]:
@@ -390,7 +389,7 @@ def reference_errors(reference: SecretReference) -> Iterator[FieldError]:
 def issued_errors(spec: CertificateAuthoritySpec) -> Iterator[FieldError]:
     yield from listed_errors(spec.issues, ISSUES)
     life = duration_of(spec.duration) or LONGEST_AUTHORITY
-    if life >= SHORTEST_AUTHORITY:  # a shorter one has been told already
+    if life >= SHORTEST_AUTHORITY:  # a shorter one is already reported
         yield from lifetime_errors(spec.issues, ISSUES, life)
 
 
@@ -413,9 +412,9 @@ def _end_cell(authority: CertificateAuthority, now: datetime) -> str:
 
 COLUMNS: Final = (
     NAME,
-    Column("Signer", lambda one, now: one.spec.signer_name, description="Whom requests name."),
-    Column("Key", _key_cell, description="The algorithm of its key, or where the key is."),
+    Column("Signer", lambda one, now: one.spec.signer_name, description="The signer name."),
+    Column("Key", _key_cell, description="The key algorithm, or the Secret of the key."),
     Column("Ready", lambda one, now: str(one.is_ready), description="Whether it issues."),
-    Column("Expires", _end_cell, description="How long until it ends."),
+    Column("Expires", _end_cell, description="Time until it expires."),
     AGE,
 )

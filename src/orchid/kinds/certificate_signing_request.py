@@ -1,20 +1,19 @@
-"""CertificateSigningRequest: somebody asks a signer for a certificate; it is approved, then issued.
+"""CertificateSigningRequest: a request to a signer, which is approved and then issued.
 
 Three endpoints write to it, each with rules of its own:
 
-    main        create: what is asked for; later metadata alone             Rules
-    approval    the decision: the conditions Approved and Denied            ApprovalRules
-    status      the outcome: the certificate, or the condition Failed       SigningRules
+    main      create: the request; later only metadata                Rules
+    approval  the decision: the conditions Approved and Denied        ApprovalRules
+    status    the outcome: the certificate, or the condition Failed   SigningRules
 
     none --Denied--> denied
       └---Approved--> approved --certificate--> issued
                          └------Failed--------> failed
 
-Who asked is written down by the server, and who approved is noted where no client sees it, for the
-inventory (admission/record_issued.py). A decision or an outcome, once there, stays. Who may decide
-and sign is an admission question: see admission/signer_permission.py. Whether a signer permits what
-is asked for is the signer's: see credentials/authorities/profiles.py. What may be done to
-conditions is in wire/request_conditions.py.
+The server records the requester in the spec, and the approver in notes that no client sees, for
+the inventory (admission/record_issued.py). A decision or an outcome is final. The right to decide
+and to sign is checked by admission/signer_permission.py, the limits of a signer by
+credentials/authorities/profiles.py, changes of conditions by wire/request_conditions.py.
 """
 
 import hashlib
@@ -79,63 +78,63 @@ Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class CertificateSigningRequestSpec(Wire):
-    """What is asked for, and by whom. It never changes."""
+    """The request and its requester. Immutable."""
 
     request: Annotated[
-        bytes | None, proto(1), describe("The PKCS #10 request, in PEM, in base64.", required=True)
+        bytes | None, proto(1), describe("The PKCS #10 request: PEM, in base64.", required=True)
     ] = always(null)
-    signer_name: Annotated[str, proto(7), describe("Who is asked to sign.")] = always(str)
+    signer_name: Annotated[str, proto(7), describe("The signer.")] = always(str)
     expiration_seconds: Annotated[
         Int32 | None,
         proto(8, "int32"),
-        describe("How long the certificate is to last; the signer may decide otherwise."),
+        describe("The requested lifetime; the signer may shorten it."),
     ] = None
     usages: Annotated[
         tuple[str, ...],
         proto(5),
-        describe("What the key is to be used for. Left out, the signer decides."),
+        describe("The key usages. Default: chosen by the signer."),
     ] = ()
-    # Who asked; set by the server.
+    # The requester; set by the server.
     username: Annotated[
-        str, proto(2), describe("The name of the one who asked. Set by the server.")
+        str, proto(2), describe("The name of the requester. Set by the server.")
     ] = ""
-    uid: Annotated[str, proto(3), describe("The uid of the one who asked. Set by the server.")] = ""
+    uid: Annotated[str, proto(3), describe("The uid of the requester. Set by the server.")] = ""
     groups: Annotated[
-        tuple[str, ...], proto(4), describe("The groups of the one who asked. Set by the server.")
+        tuple[str, ...], proto(4), describe("The groups of the requester. Set by the server.")
     ] = ()
     extra: Annotated[
         dict[str, tuple[str, ...]],
         proto(6),
-        describe("What else is known of the one who asked. Set by the server."),
+        describe("Extra attributes of the requester. Set by the server."),
     ] = field(default_factory=dict)
 
 
 class CertificateSigningRequestStatus(Wire):
-    """What became of the request."""
+    """The decision and the outcome."""
 
     conditions: Annotated[
         Conditions,
         merge_key("type", appends=True),
         proto(1),
-        describe("The decision and the outcome."),
+        describe("The conditions."),
     ] = ()
     certificate: Annotated[
-        bytes, proto(2), describe("The issued certificate with its chain, in PEM, in base64.")
+        bytes, proto(2), describe("The issued certificate and its chain: PEM, in base64.")
     ] = b""
 
     def has(self, type_: str) -> bool:
-        """Whether a condition of this type is there; its status is not looked at."""
+        """Whether there is a condition of this type, with any status."""
         return type_ in map(TYPE, self.conditions)
 
 
 class CertificateSigningRequest(Object):
-    """Asks a signer for a certificate. Somebody approves it, then the signer issues it."""
+    """A request for a certificate from a signer. The signer issues it after an approval."""
 
     spec: Annotated[
-        CertificateSigningRequestSpec, proto(2), describe("What is asked for.", required=True)
+        CertificateSigningRequestSpec, proto(2), describe("The request.", required=True)
     ] = field(default_factory=CertificateSigningRequestSpec)
-    status: Annotated[CertificateSigningRequestStatus, proto(3), describe("What became of it.")] = (
-        field(default_factory=CertificateSigningRequestStatus)
+    status: Annotated[CertificateSigningRequestStatus, proto(3), describe("The outcome.")] = field(
+        default_factory=CertificateSigningRequestStatus
     )
 
     def has(self, type_: str) -> bool:
@@ -152,7 +151,7 @@ class CertificateSigningRequest(Object):
 
     @property
     def approving_policy(self) -> tuple[str, str] | None:
-        """Name and revision of the policy that the approval claims to rest on."""
+        """Name and revision of the policy in the approval's condition."""
         for one in self.status.conditions:
             if one.type == APPROVED:
                 return approving_policy(one.reason, one.message)
@@ -165,9 +164,9 @@ class CertificateSigningRequest(Object):
     def with_condition(
         self, type_: str, reason: str, message: str = ""
     ) -> "CertificateSigningRequest":
-        """The request with this condition true, in place of one of its type; the server adds times.
+        """The request with this condition set to True; the server adds times.
 
-        Nothing is stored by this: send the result to the `approval` or `status` endpoint.
+        Stores nothing: send the result to the `approval` or `status` endpoint.
         """
         said = CertificateSigningRequestCondition(
             type=type_, status=TRUE, reason=reason, message=message
@@ -188,7 +187,7 @@ def with_conditions(
 
 
 class Rules(Strategy[CertificateSigningRequest]):
-    """The main endpoint: a create asks, an update changes metadata alone."""
+    """The main endpoint: create takes a request, update changes metadata only."""
 
     def __init__(self, names: Naming) -> None:
         self._legacy_signer = names.legacy_signer
@@ -209,7 +208,7 @@ class Rules(Strategy[CertificateSigningRequest]):
         spec = new.spec
         yield from request_errors(spec.request)
         if not (spec.request or spec.signer_name or spec.usages):
-            # Who asks for nothing is told all that one usually says.
+            # An empty spec also reports the missing usages.
             yield required(USAGES)
         yield from usage_errors(spec.usages)
         yield from self._signer_errors(spec.signer_name)
@@ -218,7 +217,7 @@ class Rules(Strategy[CertificateSigningRequest]):
     def validate_update(
         self, new: CertificateSigningRequest, old: CertificateSigningRequest
     ) -> Iterator[FieldError]:
-        # Spec and status are as stored, and what is stored stays writable.
+        # Spec and status are unchanged, and stored values stay writable.
         yield from ()
 
     def _signer_errors(self, name: str) -> Iterator[FieldError]:
@@ -230,7 +229,7 @@ class Rules(Strategy[CertificateSigningRequest]):
 
 
 class ApprovalRules(Strategy[CertificateSigningRequest]):
-    """The `approval` endpoint: conditions may be added and edited, but Failed is the signer's."""
+    """The `approval` endpoint: adds and edits conditions, except Failed, which is the signer's."""
 
     def prepare_for_update(
         self, new: CertificateSigningRequest, old: CertificateSigningRequest, request: Request
@@ -248,7 +247,7 @@ class ApprovalRules(Strategy[CertificateSigningRequest]):
 
 
 class SigningRules(Strategy[CertificateSigningRequest]):
-    """The `status` endpoint: an outcome may be added, a decision may not."""
+    """The `status` endpoint: adds an outcome, never a decision."""
 
     def prepare_for_update(
         self, new: CertificateSigningRequest, old: CertificateSigningRequest, request: Request
@@ -262,7 +261,7 @@ class SigningRules(Strategy[CertificateSigningRequest]):
     ) -> Iterator[FieldError]:
         conditions, stored = new.status.conditions, old.status.conditions
         yield from condition_errors(conditions, stored)
-        # Also a stored certificate that today's parser would refuse may stay.
+        # A stored certificate may stay even if today's parser refuses it.
         if new.status.certificate != old.status.certificate:
             yield from certificate_errors(new.status.certificate)
         if conditions != stored:
@@ -320,7 +319,7 @@ def decisions(
     known, spec = [*map(TYPE, stored)], new.spec
     return [
         Fact(
-            told,
+            entry_type,
             {
                 "signer": spec.signer_name,
                 "request": hashlib.sha256(spec.request or b"").hexdigest(),
@@ -331,13 +330,13 @@ def decisions(
                 "decider": request.user.username,
             },
         )
-        for type_, told in DECISIONS.items()
+        for type_, entry_type in DECISIONS.items()
         if new.has(type_) and type_ not in known
     ]
 
 
 def creators_in(csr: CertificateSigningRequest, noted: Mapping[str, str]) -> frozenset[str]:
-    """The users who created a request: the requester, and their impersonator if there was one."""
+    """Users who created a request: the requester and, if any, their impersonator."""
     return frozenset(filter(None, (csr.spec.username, noted.get(CREATED_BY))))
 
 
@@ -362,7 +361,7 @@ def notes(names: Naming) -> Note[CertificateSigningRequest]:
     return note
 
 
-# --- what is asked for ------------------------------------------------------------------------
+# --- the request ------------------------------------------------------------------------------
 
 
 def request_errors(request: bytes | None) -> Iterator[FieldError]:
@@ -393,7 +392,7 @@ def lifetime_errors(seconds: int | None) -> Iterator[FieldError]:
 
 
 def certificate_errors(certificate: bytes) -> Iterator[FieldError]:
-    """Judge the form of an issued certificate; whether it fits the request is the signer's."""
+    """Validate the format of an issued certificate; the signer ensures that it fits the request."""
     if not certificate:
         return
     try:
@@ -405,7 +404,7 @@ def certificate_errors(certificate: bytes) -> Iterator[FieldError]:
 def outcome_errors(
     new: CertificateSigningRequestStatus, old: CertificateSigningRequestStatus
 ) -> Iterator[FieldError]:
-    """Only an approved request has an outcome, and only one: a certificate, or Failed."""
+    """Only an approved request has an outcome, and only one: a certificate or Failed."""
     if new.certificate and not old.certificate:
         if not new.has(APPROVED):
             yield forbidden(CERTIFICATE, "a request without approval may not have a certificate")
@@ -427,7 +426,7 @@ def outcome_errors(
 
 
 def state_text(csr: CertificateSigningRequest) -> str:
-    """Where a request stands, for a table cell: `Approved,Issued`."""
+    """The state of a request for a table cell: `Approved,Issued`."""
     state = DENIED if csr.has(DENIED) else APPROVED if csr.has(APPROVED) else "Pending"
     if csr.has(FAILED):
         state += ",Failed"
@@ -444,17 +443,17 @@ COLUMNS: Final = (
     Column(
         "SignerName",
         lambda csr, now: csr.spec.signer_name or "<none>",
-        description="The signer that is asked.",
+        description="The signer.",
     ),
-    Column("Requestor", lambda csr, now: csr.spec.username, description="Who asked."),
+    Column("Requestor", lambda csr, now: csr.spec.username, description="The requester."),
     Column(
         "RequestedDuration",
         lambda csr, now: lifetime_text(csr.spec.expiration_seconds),
-        description="How long the certificate is asked to be valid.",
+        description="The requested lifetime.",
     ),
     Column(
         "Condition",
         lambda csr, now: state_text(csr),
-        description="Whether the request is decided, and what came of it.",
+        description="The decision and the outcome.",
     ),
 )

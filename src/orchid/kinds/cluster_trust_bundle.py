@@ -1,9 +1,8 @@
-"""ClusterTrustBundle: X.509 trust anchors for the whole cluster, optionally tied to a signer.
+"""ClusterTrustBundle: X.509 trust anchors for the cluster, optionally of one signer.
 
-Start with `Rules`. A signer's bundles carry its name in their own, so that none can pose as
-another's, and belong to it for ever. What a bundle may hold is judged by
-credentials/x509/trust_anchors.py; who may write a signer's bundle is an admission question: see
-admission/signer_permission.py.
+Start with `Rules`. The name of a signer's bundle begins with the signer name, so that a bundle
+cannot claim another signer, and its signer is immutable. credentials/x509/trust_anchors.py
+validates the anchors; admission/signer_permission.py checks the right to write a signer's bundle.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,22 +26,22 @@ GENERATE_NAME: Final = METADATA / "generateName"
 SIGNER: Final = Path() / "spec" / "signerName"
 BUNDLE: Final = Path() / "spec" / "trustBundle"
 
-NOT_SHOWN: Final = "<value omitted>"  # a bundle may be a megabyte; a refusal does not repeat it
+NOT_SHOWN: Final = "<value omitted>"  # a bundle may be a megabyte; errors do not repeat it
 
 
 class ClusterTrustBundleSpec(Wire):
-    """Trust anchors, and the signer that they belong to."""
+    """Trust anchors and, optionally, their signer."""
 
     signer_name: Annotated[
-        str, proto(1), describe("The signer whose anchors these are; empty if they belong to none.")
+        str, proto(1), describe("The signer of the anchors; empty for none.")
     ] = ""
     trust_bundle: Annotated[
-        str, proto(2), describe("The anchors: X.509 certificates in PEM, one after the other.")
+        str, proto(2), describe("The anchors: concatenated X.509 certificates in PEM.")
     ] = always(str)
 
 
 class ClusterTrustBundle(Object):
-    """Trust anchors that everyone may read."""
+    """Trust anchors that all authenticated users may read."""
 
     spec: Annotated[ClusterTrustBundleSpec, proto(2), describe("The anchors.", required=True)] = (
         field(default_factory=ClusterTrustBundleSpec)
@@ -51,7 +50,7 @@ class ClusterTrustBundle(Object):
 
 class Rules(Strategy[ClusterTrustBundle]):
     def name_errors(self, name: str, prefix: bool) -> Iterable[str]:
-        # The rule for a name depends on the signer, so `validate` judges both together.
+        # The rule for a name depends on the signer: `validate` checks both together.
         return any_name(name, prefix)
 
     def validate(self, new: ClusterTrustBundle) -> Iterator[FieldError]:
@@ -62,7 +61,7 @@ class Rules(Strategy[ClusterTrustBundle]):
         self, new: ClusterTrustBundle, old: ClusterTrustBundle
     ) -> Iterator[FieldError]:
         yield from placement_errors(new)
-        # What is stored stays writable even if today's parser is stricter.
+        # Stored values stay writable even if today's parser is stricter.
         if new.spec.trust_bundle != old.spec.trust_bundle:
             yield from bundle_errors(new.spec.trust_bundle)
         yield from immutable(SIGNER, new.spec.signer_name, old.spec.signer_name)
@@ -78,7 +77,7 @@ def declare(names: Naming) -> Kind[ClusterTrustBundle]:
         plural="clustertrustbundles",
         scope=Scope.CLUSTER,
         rules=Rules(),
-        # Two writers who each replace the other's anchors must notice.
+        # Concurrent writers must not overwrite each other's anchors.
         may_update_unconditionally=False,
         columns=(
             NAME_COLUMN,
@@ -93,7 +92,7 @@ def declare(names: Naming) -> Kind[ClusterTrustBundle]:
 
 
 def placement_errors(new: ClusterTrustBundle) -> Iterator[FieldError]:
-    """Judge the name and the signer, which belong together."""
+    """Validate the name together with the signer."""
     signer = new.spec.signer_name
     if len(signer) <= LONGEST_SHOWN:
         yield from name_errors(new.metadata, signer)
@@ -102,7 +101,7 @@ def placement_errors(new: ClusterTrustBundle) -> Iterator[FieldError]:
 
 
 def name_errors(meta: ObjectMeta, signer: str) -> Iterator[FieldError]:
-    """Judge both the name and what it was generated from. That one is there is asked elsewhere."""
+    """Validate name and generateName. Presence is checked elsewhere."""
     for path, name, prefix in (
         (GENERATE_NAME, meta.generate_name, True),
         (NAME, meta.name, False),
@@ -113,7 +112,7 @@ def name_errors(meta: ObjectMeta, signer: str) -> Iterator[FieldError]:
 
 
 def name_problems(name: str, signer: str, *, prefix: bool) -> tuple[str, ...]:
-    """Say what is wrong with the name of a bundle of this signer, or of no signer."""
+    """Problems of a bundle name for this signer, or for no signer."""
     if not signer:
         if ":" in name:
             return ('ClusterTrustBundle without signer name must not have ":" in its name',)
@@ -127,7 +126,7 @@ def name_problems(name: str, signer: str, *, prefix: bool) -> tuple[str, ...]:
 
 
 def name_prefix(signer: str) -> str:
-    """How the names of a signer's bundles begin: `example.com/foo` gives `example.com:foo:`."""
+    """Prefix of a signer's bundle names: `example.com/foo` gives `example.com:foo:`."""
     return signer.replace("/", ":") + ":"
 
 

@@ -1,6 +1,6 @@
 """ConfigMap: configuration data by key. Here it carries CA bundles to every namespace.
 
-Its data counts as confidential: what is configured is often a password too.
+Its data is confidential, because configuration often contains passwords.
 """
 
 from collections.abc import Iterator
@@ -23,9 +23,7 @@ DATA, BINARY_DATA = Path() / "data", Path() / "binaryData"
 class ConfigMap(Object):
     """Configuration data by key."""
 
-    immutable: Annotated[
-        bool | None, proto(4), describe("If true, the data can never change again.")
-    ] = None
+    immutable: Annotated[bool | None, proto(4), describe("If true, the data is immutable.")] = None
     data: Annotated[dict[str, str], proto(2), confidential(), describe("Text by key.")] = field(
         default_factory=dict
     )
@@ -33,7 +31,7 @@ class ConfigMap(Object):
         dict[str, bytes],
         proto(3),
         confidential(),
-        describe("Other data by key, in base64; no key stands in both."),
+        describe("Binary data by key, in base64; its keys differ from those of data."),
     ] = field(default_factory=dict)
 
 
@@ -70,7 +68,7 @@ def declare(names: Naming) -> Kind[ConfigMap]:
             Column(
                 "Data",
                 lambda config, now: len(config.data) + len(config.binary_data),
-                description="How many keys there are.",
+                description="The number of keys.",
             ),
             AGE,
         ),

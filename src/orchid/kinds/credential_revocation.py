@@ -1,14 +1,14 @@
-"""CredentialRevocation: takes a credential back, at once.
+"""CredentialRevocation: revokes a credential, immediately.
 
-    main      what is taken back, and why; it never changes     Rules
-    status    the condition Effective, and until when it counts
+    main      the credential and the reason; immutable         Rules
+    status    the condition Effective and the time of expiry
 
-Exactly one of `certificate`, `token`, `account` and `authority` is named. The credential is refused
-from the next request on, wherever the change has arrived (access/revocations.py). Who may create
-one, and what the server fills in, is an admission question (admission/revocation_permission.py).
-One with the reason certificateHold is lifted by deleting it; any other stays until what it takes
-back has ended by itself. One revocation of a credential is enough: a second one is created only if
-it revokes more, or for a more serious reason, and supersedes the first (`is_superseded_by`).
+Exactly one of `certificate`, `token`, `account` and `authority` is set. A server refuses the
+credential from the next request after it received the change (access/revocations.py). Permission
+and the fields that the server fills in are admission (admission/revocation_permission.py).
+Deleting a revocation with the reason certificateHold lifts it; all others stay until the
+credential has expired. A second revocation of the same credential is only accepted if it revokes
+more or has a more serious reason; it supersedes the first (`is_superseded_by`).
 """
 
 import re
@@ -52,78 +52,76 @@ _is_serial = re.compile(r"(?:0|[1-9a-f][0-9a-f]{0,39})").fullmatch
 
 
 class RevokedCertificate(Wire):
-    """One certificate: by fingerprint, by signer and number, or by the request it was issued for.
+    """One certificate: by fingerprint, by signer and serial number, or by its request.
 
-    The server adds what it knows of the certificate.
+    The server fills in the other fields if it can.
     """
 
     sha256: Annotated[str, proto(1), describe("SHA-256 of the certificate (DER), in hex.")] = ""
-    signer_name: Annotated[str, proto(2), describe("Who signed it.")] = ""
-    serial_number: Annotated[str, proto(3), describe("Its number, in hex.")] = ""
-    request_name: Annotated[
-        str, proto(4), describe("The request that it was issued for, if there is one such.")
-    ] = ""
+    signer_name: Annotated[str, proto(2), describe("The signer.")] = ""
+    serial_number: Annotated[str, proto(3), describe("The serial number, in hex.")] = ""
+    request_name: Annotated[str, proto(4), describe("The request that it was issued for.")] = ""
     authority_key: Annotated[
         str, proto(5), describe("The identifier of the key that signed it, in hex.")
     ] = ""
 
 
 class RevokedToken(Wire):
-    """One token of an account or of an issuer, by its id. With neither: any token with that id."""
+    """A token of an account or of an issuer, by its id. With neither: any token with that id."""
 
     jti: Annotated[
-        str, proto(1), describe("Its id, as audit records and reviews have it behind `JTI=`.")
+        str, proto(1), describe("Its id, shown behind `JTI=` in audit records and reviews.")
     ] = ""
     namespace: Annotated[str, proto(2), describe("The namespace of its account.")] = ""
     name: Annotated[str, proto(3), describe("The name of its account.")] = ""
     expires: Annotated[
         Time | None,
         proto(4),
-        describe("When the token ends, as its claim `exp` says; the revocation ends then, too."),
+        describe("The expiry of the token (claim `exp`); the revocation ends then, too."),
     ] = None
     issuer: Annotated[
         str,
         proto(5),
         describe(
-            "The issuer of the token, as its claim `iss` says: one whose tokens this server "
+            "The issuer of the token (claim `iss`), one that this server "
             "accepts. Not together with an account."
         ),
     ] = ""
 
 
 class RevokedAccount(Wire):
-    """Every token of an account that was issued until some moment."""
+    """All tokens of an account that were issued up to a time."""
 
     namespace: Annotated[str, proto(1), describe("The namespace of the account.")] = ""
     name: Annotated[str, proto(2), describe("The name of the account.")] = ""
     issued_before: Annotated[
         Time | None,
         proto(3),
-        describe("Tokens issued until then, that second included. By default: until now."),
+        describe("Tokens issued up to and including this second. Default: now."),
     ] = None
 
 
 class RevokedAuthority(Wire):
-    """Every certificate of a signer that was issued until some moment."""
+    """All certificates of a signer that were issued up to a time."""
 
     signer_name: Annotated[str, proto(1), describe("The signer.")] = ""
     issued_before: Annotated[
         Time | None,
         proto(2),
-        describe("Certificates issued until then, that second included. By default: until now."),
+        describe("Certificates issued up to and including this second. Default: now."),
     ] = None
     keys: Annotated[
         tuple[str, ...],
         proto(3),
         describe(
-            "SHA-256 of the public keys (SPKI) that sign for it, in hex. The server fills it in, "
-            "and refuses by it certificates that are not in the inventory."
+            "SHA-256 of the signer's public keys (SPKI), in hex. Filled in by the server, which "
+            "uses it to refuse certificates that are not in the inventory."
         ),
     ] = ()
 
 
 class CredentialRevocationSpec(Wire):
-    """What is taken back, and why. Exactly one of the four; it never changes."""
+    """The revoked credential and the reason. Exactly one of the four is set. Immutable."""
 
     certificate: Annotated[RevokedCertificate | None, proto(1), describe("A certificate.")] = None
     token: Annotated[RevokedToken | None, proto(2), describe("A token.")] = None
@@ -134,13 +132,13 @@ class CredentialRevocationSpec(Wire):
         RevokedAuthority | None, proto(4), describe("All certificates of a signer.")
     ] = None
     reason: Annotated[
-        str, proto(5), describe("Why, by the names of RFC 5280. certificateHold can be lifted.")
+        str, proto(5), describe("The reason, as named in RFC 5280. certificateHold can be lifted.")
     ] = ""
-    message: Annotated[str, proto(6), describe("Why, in a sentence.")] = ""
+    message: Annotated[str, proto(6), describe("The reason as a sentence.")] = ""
 
     @property
     def targets(self) -> dict[str, Any]:
-        """What is named, by the name of its field."""
+        """The fields that are set, by name."""
         found = {
             "certificate": self.certificate,
             "token": self.token,
@@ -151,7 +149,7 @@ class CredentialRevocationSpec(Wire):
 
 
 class CredentialRevocationStatus(Wire):
-    """How far the revocation has come, and when it has done its work."""
+    """Progress and expiry of the revocation."""
 
     conditions: Annotated[
         tuple[Condition, ...],
@@ -162,17 +160,17 @@ class CredentialRevocationStatus(Wire):
     expires: Annotated[
         Time | None,
         proto(2),
-        describe("When what is revoked has ended by itself; unset if nobody knows."),
+        describe("When the revoked credential expires; unset if unknown."),
     ] = None
 
 
 class CredentialRevocation(Object):
-    """Takes a certificate, a token, or all of an account or signer back, at once."""
+    """Revokes a certificate, a token, all tokens of an account or all certificates of a signer."""
 
     spec: Annotated[
-        CredentialRevocationSpec, proto(2), describe("What is taken back.", required=True)
+        CredentialRevocationSpec, proto(2), describe("The revoked credential.", required=True)
     ] = field(default_factory=CredentialRevocationSpec)
-    status: Annotated[CredentialRevocationStatus, proto(3), describe("How far it has come.")] = (
+    status: Annotated[CredentialRevocationStatus, proto(3), describe("Progress and expiry.")] = (
         field(default_factory=CredentialRevocationStatus)
     )
 
@@ -194,14 +192,14 @@ class CredentialRevocation(Object):
 
     @property
     def account(self) -> tuple[str, str] | None:
-        """Namespace and name of the account whose tokens are taken back, if one is named."""
+        """Namespace and name of the account whose tokens are revoked, or None."""
         named = self.spec.account or self.spec.token
         return (named.namespace, named.name) if named and named.name else None
 
     def has_expired(self, now: Time) -> bool:
-        """Whether nothing needs it any more; lists name a certificate for some days after its end.
+        """Whether it may be deleted; CRLs list a certificate for some days after its expiry.
 
-        False if its end is not known.
+        False if its expiry is unknown.
         """
         is_listed = self.spec.certificate is not None or self.spec.authority is not None
         kept = LISTED_AFTER_END if is_listed else timedelta()
@@ -209,7 +207,7 @@ class CredentialRevocation(Object):
 
     @property
     def target(self) -> tuple[str, ...]:
-        """What is revoked, apart from the time of issue. One revocation of it is enough."""
+        """Identity of the revoked credential, without the time of issue."""
         spec = self.spec
         if spec.certificate:
             return "certificate", spec.certificate.sha256
@@ -221,7 +219,7 @@ class CredentialRevocation(Object):
         return "authority", spec.authority.signer_name if spec.authority else ""
 
     def covers(self, other: "CredentialRevocation") -> bool:
-        """Whether all that `other` revokes is revoked by this one, for no lesser reason."""
+        """Whether this revokes all that `other` revokes, for a reason at least as serious."""
         return (
             self.target == other.target
             and self.gravity >= other.gravity
@@ -232,9 +230,9 @@ class CredentialRevocation(Object):
         )
 
     def is_superseded_by(self, other: "CredentialRevocation") -> bool:
-        """Whether removing this one changes nothing as long as `other` is there.
+        """Whether this one can be removed without effect while `other` exists.
 
-        Of two that are alike, only the later one is superseded: never each by the other.
+        Of two equal ones only the later is superseded, so never each by the other.
         """
         if not other.covers(self) or not _not_before(other.status.expires, self.status.expires):
             return False
@@ -243,15 +241,15 @@ class CredentialRevocation(Object):
 
     @property
     def _end_of_credential(self) -> Time | None:
-        """When one credential ends, as far as the revocation depends on it."""
+        """Expiry of a single credential, if the revocation depends on it."""
         if self.spec.token:
             return self.spec.token.expires
         return self.status.expires if self.spec.certificate else None
 
     def outlives_account(self, made: Time | None) -> bool:
-        """Whether every token it means is refused anyway, by when the account of today was made.
+        """Whether all its tokens are invalid anyway because the account was created later.
 
-        None: there is no such account. A token counts for the account it was issued to alone.
+        None: there is no such account. A token is only valid for the account it was issued to.
         """
         until = self.metadata.creation_timestamp
         if self.spec.account:
@@ -260,7 +258,7 @@ class CredentialRevocation(Object):
 
 
 class Rules(Strategy[CredentialRevocation]):
-    """The main endpoint: what is taken back is said once."""
+    """The main endpoint: the spec is immutable."""
 
     def prepare_for_create(
         self, new: CredentialRevocation, request: Request
@@ -305,7 +303,7 @@ class StatusRules(Strategy[CredentialRevocation]):
 
 
 def gravity_of(reason: str) -> int:
-    """How serious a reason is; one that is given counts more than none, a hold least."""
+    """Severity of a reason: a hold is least, no reason less than any other reason."""
     if reason == HOLD:
         return 0
     if reason == UNSPECIFIED:
@@ -314,7 +312,7 @@ def gravity_of(reason: str) -> int:
 
 
 def completed(spec: CredentialRevocationSpec, now: Time) -> CredentialRevocationSpec:
-    """The spec with its defaults: what was issued until now."""
+    """The spec with its defaults: issued up to now."""
     now = whole_seconds(now)
     if spec.account and spec.account.issued_before is None:
         spec = replace(spec, account=replace(spec.account, issued_before=now))
@@ -333,7 +331,7 @@ def certificate_errors(named: RevokedCertificate, path: Path) -> Iterator[FieldE
             text = "must be up to 40 lower-case hexadecimal digits without leading zeros"
             yield invalid(path / "serialNumber", named.serial_number, text)
         if not named.signer_name:
-            yield required(path / "signerName", "a number means something to its signer alone")
+            yield required(path / "signerName", "serial numbers are unique per signer only")
 
 
 def token_errors(named: RevokedToken, path: Path) -> Iterator[FieldError]:
@@ -356,7 +354,7 @@ def account_errors(named: RevokedAccount, path: Path) -> Iterator[FieldError]:
 def future_errors(
     moment: Time | None, path: Path, new: CredentialRevocation
 ) -> Iterator[FieldError]:
-    """What is yet to be issued cannot be taken back: creation is the present."""
+    """Validate that the time of issue is not after the creation of the revocation."""
     now = new.metadata.creation_timestamp
     if moment is not None and now is not None and moment > now:
         yield invalid(path / "issuedBefore", moment, "must not be in the future")
@@ -371,7 +369,7 @@ def declare(names: Naming) -> Kind[CredentialRevocation]:
         scope=Scope.CLUSTER,
         rules=Rules(),
         writes=("metadata", "spec"),
-        # Filled in by the server whatever was sent: see admission/revocation_permission.py.
+        # The server always fills this in: see admission/revocation_permission.py.
         creates=("metadata", "spec", "status.expires"),
         columns=COLUMNS,
         selectable={"spec.certificate.sha256": lambda one: _certificate(one).sha256},
@@ -383,19 +381,19 @@ def declare(names: Naming) -> Kind[CredentialRevocation]:
 def revocations(
     new: CredentialRevocation | None, old: CredentialRevocation | None, request: Request
 ) -> Iterator[Fact]:
-    """For the ledger: what was taken back, and which hold was lifted; accounts are sealed."""
+    """For the ledger: each revocation and each lifted hold; account names are sealed."""
     if new is not None and old is not None:
         return
-    told = new or old
-    assert told is not None
-    ended = told.status.expires is not None and told.status.expires <= request.now
-    if new is None and (ended or not told.is_hold):
-        return  # it has done its work: any other is not deleted before
-    yield _fact(told, "released" if new is None else "revoked", request.user.username)
+    revocation = new or old
+    assert revocation is not None
+    ended = revocation.status.expires is not None and revocation.status.expires <= request.now
+    if new is None and (ended or not revocation.is_hold):
+        return  # expired; others cannot be deleted earlier
+    yield _fact(revocation, "released" if new is None else "revoked", request.user.username)
 
 
 def restored(found: CredentialRevocation) -> Fact:
-    """For the ledger: a revocation that a restored backup lacked and the server put back."""
+    """For the ledger: a revocation that was missing in a restored backup and was added again."""
     return _fact(found, "revoked", "", restored=True)
 
 
@@ -418,7 +416,7 @@ def _fact(found: CredentialRevocation, event: str, by: str, **more: Any) -> Fact
 
 
 def shown(spec: CredentialRevocationSpec) -> str:
-    """What is taken back, for a table cell."""
+    """The revoked credential, for a table cell."""
     if spec.certificate:
         found = spec.certificate
         return f"cert/{found.serial_number or found.sha256}"
@@ -439,12 +437,12 @@ def _keys(spec: CredentialRevocationSpec) -> frozenset[str]:
 
 
 def _is_listed(spec: CredentialRevocationSpec) -> bool:
-    """Whether a revocation list can name the certificate, which takes its number."""
+    """Whether a CRL can list the certificate, which needs its serial number."""
     return spec.certificate is not None and bool(spec.certificate.serial_number)
 
 
 def _not_before(one: Time | None, other: Time | None) -> bool:
-    """Whether a moment is no earlier than another; None is after all others."""
+    """Whether a time is not earlier than another; None is later than all."""
     return one is None or (other is not None and one >= other)
 
 
@@ -459,8 +457,8 @@ def _certificate(one: CredentialRevocation) -> RevokedCertificate:
 
 COLUMNS: Final = (
     NAME,
-    Column("Revokes", lambda one, now: shown(one.spec), description="What is taken back."),
-    Column("Reason", lambda one, now: one.spec.reason or "unspecified", description="Why it is."),
+    Column("Revokes", lambda one, now: shown(one.spec), description="The revoked credential."),
+    Column("Reason", lambda one, now: one.spec.reason or "unspecified", description="The reason."),
     Column(
         "Effective",
         lambda one, now: str(one.is_effective),

@@ -1,9 +1,8 @@
-"""Event: what a controller did, kept for a while so that `describe` can tell.
+"""Event: a report of a controller about an object, stored for a while for `describe`.
 
-The same events are served in two groups: by the older names in the core group (`Event`), by the
-newer ones in a group of their own (`ReportedEvent`), where the rules are stricter too. Start with
-`declare`. Both types have the same Python names; only what travels differs. They are stored as
-`Event`.
+The same events are served in two groups: `Event` in the core group, with the older field names,
+and `ReportedEvent` in a group of its own, with newer names and stricter rules. Start with
+`declare`. Both types have the same Python names and differ on the wire. Stored as `Event`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +25,7 @@ from orchid.wire.text import age
 WIDE = 1  # a column that is shown with -o wide
 LONGEST_WORD, LONGEST_MESSAGE = 128, 1024  # bytes
 INVOLVED_NAMESPACE = Path() / "involvedObject" / "namespace"
-# A refusal names the stored field, in either group; but for who tells.
+# Errors use the stored field names in both groups, except for the reporting controller.
 REPORTER, CONTROLLER = Path() / "reportingComponent", Path() / "reportingController"
 EVENT_TIME, TYPE, SERIES = Path() / "eventTime", Path() / "type", Path() / "series"
 TYPES = ("Normal", "Warning")
@@ -50,7 +49,7 @@ FIXED = {
 
 
 class EventSource(Wire):
-    """Who tells of an event."""
+    """The reporter of an event."""
 
     published_as = "core.v1.EventSource"
 
@@ -59,115 +58,109 @@ class EventSource(Wire):
 
 
 class EventSeries(Wire):
-    """The same event, many times over, told as one."""
+    """Repetitions of an event, counted."""
 
-    count: Annotated[int, proto(1, "int32"), describe("How often so far.")] = 0
+    count: Annotated[int, proto(1, "int32"), describe("The number of repetitions.")] = 0
     last_observed_time: Annotated[
-        str | None, proto(2, "micro-time", embedded=True), describe("When it was noticed last.")
+        str | None, proto(2, "micro-time", embedded=True), describe("The time of the last one.")
     ] = always(null)
 
 
 class Event(Object):
-    """Something that happened to an object, kept for a while so that people can look it up."""
+    """A report about an object, stored for a while."""
 
     involved_object: Annotated[
         ObjectReference,
         proto(2),
-        describe("What it happened to.", required=True),
+        describe("The object.", required=True),
     ] = field(default_factory=ObjectReference)
-    reason: Annotated[str, proto(3), describe("What happened, in one word.")] = ""
-    message: Annotated[str, proto(4), describe("What happened, in a sentence.")] = ""
-    source: Annotated[EventSource, proto(5), describe("Who tells.")] = field(
+    reason: Annotated[str, proto(3), describe("The reason as one word.")] = ""
+    message: Annotated[str, proto(4), describe("The event as a sentence.")] = ""
+    source: Annotated[EventSource, proto(5), describe("The reporter.")] = field(
         default_factory=EventSource
     )
     first_timestamp: Annotated[
         Time | None,
         proto(6, embedded=True),
-        describe("When it happened first.", required=False),
+        describe("The time of the first occurrence.", required=False),
     ] = always(null)
     last_timestamp: Annotated[
         Time | None,
         proto(7, embedded=True),
-        describe("When it happened last.", required=False),
+        describe("The time of the last occurrence.", required=False),
     ] = always(null)
-    count: Annotated[int, proto(8, "int32"), describe("How often it happened.")] = 0
+    count: Annotated[int, proto(8, "int32"), describe("The number of occurrences.")] = 0
     type: Annotated[str, proto(9), describe("Normal or Warning.")] = ""
     event_time: Annotated[
-        str | None, proto(10, "micro-time", embedded=True), describe("When it was noticed.")
+        str | None, proto(10, "micro-time", embedded=True), describe("The time of the event.")
     ] = always(null)
-    series: Annotated[
-        EventSeries | None, proto(11), describe("What it is one of, if it keeps happening.")
-    ] = None
-    action: Annotated[str, proto(12), describe("What was done about it.")] = ""
+    series: Annotated[EventSeries | None, proto(11), describe("Its repetitions, if any.")] = None
+    action: Annotated[str, proto(12), describe("The action of the controller.")] = ""
     related: Annotated[
-        ObjectReference | None, proto(13), describe("What else had a part in it.")
+        ObjectReference | None, proto(13), describe("A second object that is involved.")
     ] = None
     reporting_component: Annotated[
-        str, proto(14), describe("The controller that tells.", required=False)
+        str, proto(14), describe("The reporting controller.", required=False)
     ] = field(default_factory=str)
     reporting_instance: Annotated[
-        str, proto(15), describe("Which instance of that controller.", required=False)
+        str, proto(15), describe("The instance of that controller.", required=False)
     ] = field(default_factory=str)
 
 
 class ReportedSeries(Wire):
-    """The same event, many times over, told as one."""
+    """Repetitions of an event, counted."""
 
     published_as = "events.v1.EventSeries"
 
-    count: Annotated[int, proto(1, "int32"), describe("How often so far.")] = always(int)
+    count: Annotated[int, proto(1, "int32"), describe("The number of repetitions.")] = always(int)
     last_observed_time: Annotated[
         str | None,
         proto(2, "micro-time", embedded=True),
-        describe("When it was noticed last.", required=True),
+        describe("The time of the last one.", required=True),
     ] = always(null)
 
 
 class ReportedEvent(Object):
-    """Something that happened to an object, as the controller that tells of it has noticed it."""
+    """A report about an object, in the newer group."""
 
     published_as = "events.v1.Event"
 
     event_time: Annotated[
         str | None,
         proto(2, "micro-time", embedded=True),
-        describe("When it was noticed.", required=True),
+        describe("The time of the event.", required=True),
     ] = always(null)
-    series: Annotated[
-        ReportedSeries | None, proto(3), describe("What it is one of, if it keeps happening.")
-    ] = None
-    reporting_component: Annotated[str, proto(4), describe("The controller that tells.")] = field(
+    series: Annotated[ReportedSeries | None, proto(3), describe("Its repetitions, if any.")] = None
+    reporting_component: Annotated[str, proto(4), describe("The reporting controller.")] = field(
         default="", name="reportingController"
     )
-    reporting_instance: Annotated[str, proto(5), describe("Which instance of that controller.")] = (
-        ""
-    )
-    action: Annotated[str, proto(6), describe("What was done about it.")] = ""
-    reason: Annotated[str, proto(7), describe("What happened, in one word.")] = ""
-    involved_object: Annotated[ObjectReference, proto(8), describe("What it happened to.")] = field(
+    reporting_instance: Annotated[str, proto(5), describe("The instance of that controller.")] = ""
+    action: Annotated[str, proto(6), describe("The action of the controller.")] = ""
+    reason: Annotated[str, proto(7), describe("The reason as one word.")] = ""
+    involved_object: Annotated[ObjectReference, proto(8), describe("The object.")] = field(
         default_factory=ObjectReference, name="regarding"
     )
     related: Annotated[
-        ObjectReference | None, proto(9), describe("What else had a part in it.")
+        ObjectReference | None, proto(9), describe("A second object that is involved.")
     ] = None
-    message: Annotated[str, proto(10), describe("What happened, in a sentence.")] = field(
+    message: Annotated[str, proto(10), describe("The event as a sentence.")] = field(
         default="", name="note"
     )
     type: Annotated[str, proto(11), describe("Normal or Warning.")] = ""
-    source: Annotated[EventSource, proto(12), describe("Who tells, of an older event.")] = field(
+    source: Annotated[EventSource, proto(12), describe("The reporter of an older event.")] = field(
         default_factory=EventSource, name="deprecatedSource"
     )
     first_timestamp: Annotated[
         Time | None,
         proto(13, embedded=True),
-        describe("When an older event happened first.", required=False),
+        describe("The first occurrence of an older event.", required=False),
     ] = always(null, name="deprecatedFirstTimestamp")
     last_timestamp: Annotated[
         Time | None,
         proto(14, embedded=True),
-        describe("When an older event happened last.", required=False),
+        describe("The last occurrence of an older event.", required=False),
     ] = always(null, name="deprecatedLastTimestamp")
-    count: Annotated[int, proto(15, "int32"), describe("How often an older event happened.")] = (
+    count: Annotated[int, proto(15, "int32"), describe("The number of occurrences, if older.")] = (
         field(default=0, name="deprecatedCount")
     )
 
@@ -176,29 +169,29 @@ AnyEvent = Event | ReportedEvent
 
 
 class Rules(Strategy[Event]):
-    """An event that says when it was noticed (`eventTime`) must say more than an older one."""
+    """Rules of the core group: an event with `eventTime` needs more fields than an older one."""
 
     def __init__(self, names: Naming) -> None:
-        self._places_of_all = ("default", names.system_namespace)
+        self._cluster_namespaces = ("default", names.system_namespace)
 
     def name_errors(self, name: str, prefix: bool) -> Iterable[str]:
         return path_segment_errors(name, prefix)
 
     def validate(self, new: Event) -> Iterator[FieldError]:
-        yield from telling_errors(new, self._places_of_all, REPORTER)
+        yield from report_errors(new, self._cluster_namespaces, REPORTER)
 
 
 class StrictRules(Strategy[ReportedEvent]):
-    """In its own group an event says all of it, and nothing of it changes but its series."""
+    """Rules of the newer group: all fields are required, and only the series may change."""
 
     def __init__(self, names: Naming) -> None:
-        self._places_of_all = ("default", names.system_namespace)
+        self._cluster_namespaces = ("default", names.system_namespace)
 
     def name_errors_on_update(self, name: str, prefix: bool) -> Iterable[str]:
-        return path_segment_errors(name, prefix)  # it may come from the core group
+        return path_segment_errors(name, prefix)  # it may have been created in the core group
 
     def validate(self, new: ReportedEvent) -> Iterator[FieldError]:
-        yield from telling_errors(new, self._places_of_all, CONTROLLER)
+        yield from report_errors(new, self._cluster_namespaces, CONTROLLER)
         yield from series_errors(new.series)
         if new.event_time is None:
             yield required(EVENT_TIME)
@@ -210,30 +203,30 @@ class StrictRules(Strategy[ReportedEvent]):
                 yield invalid(Path() / name, "", "needs to be unset")
 
     def validate_update(self, new: ReportedEvent, old: ReportedEvent) -> Iterator[FieldError]:
-        yield from telling_errors(new, self._places_of_all, CONTROLLER)
+        yield from report_errors(new, self._cluster_namespaces, CONTROLLER)
         if new.series != old.series:
             yield from series_errors(new.series)
         for name, path in FIXED.items():
             yield from immutable(path, getattr(new, name), getattr(old, name))
 
 
-def telling_errors(
-    new: AnyEvent, places_of_all: tuple[str, str], reporter: Path
+def report_errors(
+    new: AnyEvent, cluster_namespaces: tuple[str, str], reporter: Path
 ) -> Iterator[FieldError]:
-    """Judge where the event stands and, if it says when it was noticed, what else it says."""
+    """Validate the namespace and, if `eventTime` is set, the required fields."""
     about = new.involved_object.namespace
     if new.event_time is None:
         fits = new.namespace == (about or "default")
     else:
-        fits = bool(about) or new.namespace in places_of_all
+        fits = bool(about) or new.namespace in cluster_namespaces
     if not fits:
         yield invalid(INVOLVED_NAMESPACE, about, "does not match event.namespace")
     if new.event_time is not None:
-        yield from _wording_errors(new, reporter)
+        yield from _text_errors(new, reporter)
 
 
-def _wording_errors(new: AnyEvent, reporter: Path) -> Iterator[FieldError]:
-    """Who tells, what was done and why must be said, and briefly."""
+def _text_errors(new: AnyEvent, reporter: Path) -> Iterator[FieldError]:
+    """Reporter, action and reason are required and limited in length."""
     if not new.reporting_component:
         yield required(reporter)
     for problem in qualified_name_errors(new.reporting_component):
@@ -304,7 +297,7 @@ def _reported(names: Naming) -> Kind[ReportedEvent]:
 
 
 def _about(field_name: str) -> dict[str, Callable[[AnyEvent], str]]:
-    """What an event is about, to be selected by."""
+    """Selectable fields of the object that an event is about."""
     return {
         f"{field_name}.kind": lambda event: event.involved_object.kind,
         f"{field_name}.namespace": lambda event: event.involved_object.namespace,
@@ -353,19 +346,21 @@ def source(event: AnyEvent, now: datetime) -> str:
 
 
 COLUMNS = (
-    Column("Last Seen", last_seen, description="When it happened last."),
+    Column("Last Seen", last_seen, description="The time of the last occurrence."),
     Column("Type", lambda event, now: event.type, description="Normal or Warning."),
-    Column("Reason", lambda event, now: event.reason, description="In one word."),
-    Column("Object", about, description="What it happened to."),
+    Column("Reason", lambda event, now: event.reason, description="The reason as one word."),
+    Column("Object", about, description="The object."),
     Column(
         "Subobject",
         lambda event, now: event.involved_object.field_path,
-        description="Which part of it.",
+        description="The part of the object.",
         priority=WIDE,
     ),
-    Column("Source", source, description="Who tells.", priority=WIDE),
-    Column("Message", lambda event, now: event.message.strip(), description="In a sentence."),
-    Column("First Seen", first_seen, description="When it happened first.", priority=WIDE),
-    Column("Count", count, description="How often it happened.", priority=WIDE),
+    Column("Source", source, description="The reporter.", priority=WIDE),
+    Column(
+        "Message", lambda event, now: event.message.strip(), description="The event as a sentence."
+    ),
+    Column("First Seen", first_seen, description="The time of the first one.", priority=WIDE),
+    Column("Count", count, description="The number of occurrences.", priority=WIDE),
     replace(NAME, priority=WIDE),
 )

@@ -1,10 +1,10 @@
-"""IssuedCertificate: the inventory. One object for each certificate that a signer of ours made.
+"""IssuedCertificate: the inventory. One object per certificate issued by this server.
 
-Its name is the serial number in lower-case hex. The server writes it in the same commit as the
-certificate goes into its request (admission/record_issued.py), so that nothing is handed out that
-is not recorded. Nobody creates or edits one; `status` says whether the certificate was taken back
-and is written by controllers/mark_revoked.py. It goes some time after the certificate's end
-(controllers/clean_issued.py). There is no secret in it.
+Its name is the serial number in lower-case hex. It is written in the same commit as the
+certificate of the request (admission/record_issued.py), so that every certificate is recorded.
+Clients cannot create or edit it. controllers/mark_revoked.py writes `status`, and
+controllers/clean_issued.py deletes it some time after the certificate has expired. It holds no
+secret.
 """
 
 from typing import Annotated, Final
@@ -26,7 +26,7 @@ ISSUED: Final = "certificate.issued"
 class CertificateKey(Wire):
     """The public key of a certificate."""
 
-    algorithm: Annotated[str, proto(1), describe("Sort and size: ECDSA-P256, RSA-2048.")] = ""
+    algorithm: Annotated[str, proto(1), describe("Algorithm and size: ECDSA-P256, RSA-2048.")] = ""
     sha256: Annotated[str, proto(2), describe("SHA-256 of the public key (SPKI), in hex.")] = ""
 
 
@@ -38,97 +38,97 @@ class IssuedFor(Wire):
 
 
 class Requester(Wire):
-    """Who asked for the certificate."""
+    """The requester of the certificate."""
 
-    username: Annotated[str, proto(1), describe("The name of the one who asked.")] = ""
-    uid: Annotated[str, proto(2), describe("The uid of the one who asked.")] = ""
-    groups: Annotated[tuple[str, ...], proto(3), describe("Their groups.")] = ()
+    username: Annotated[str, proto(1), describe("The name of the requester.")] = ""
+    uid: Annotated[str, proto(2), describe("The uid of the requester.")] = ""
+    groups: Annotated[tuple[str, ...], proto(3), describe("The groups of the requester.")] = ()
 
 
 class Approver(Wire):
-    """Who approved the request."""
+    """The approver of the request."""
 
     username: Annotated[
-        str, proto(1), describe("The name of the one who approved; a controller's if a policy did.")
+        str, proto(1), describe("The name of the approver; of a controller if by policy.")
     ] = ""
     policy: Annotated[
         str,
         proto(2),
-        describe("The ApprovalPolicy that approved, as the approving controller said."),
+        describe("The ApprovalPolicy, as reported by the approving controller."),
     ] = ""
     impersonator: Annotated[
-        str, proto(3), describe("Who acted under that name, if somebody impersonated them.")
+        str, proto(3), describe("The impersonator of the approver, if any.")
     ] = ""
 
 
 class Approval(Wire):
-    """Why the request was approved, as its condition says."""
+    """The condition Approved of the request."""
 
     reason: Annotated[str, proto(1), describe("The reason in the condition.")] = ""
     message: Annotated[
-        str, proto(2), describe("The message in the condition; it names the policy, if one did.")
+        str, proto(2), describe("The message in the condition; it names the policy, if any.")
     ] = ""
 
 
 class IssuedCertificateSpec(Wire):
-    """What was issued, to whom, and why. It never changes."""
+    """The certificate, its requester and its approval. Immutable."""
 
-    signer_name: Annotated[str, proto(1), describe("Who signed it.")] = always(str)
-    serial_number: Annotated[str, proto(2), describe("Its number, in hex.")] = always(str)
+    signer_name: Annotated[str, proto(1), describe("The signer.")] = always(str)
+    serial_number: Annotated[str, proto(2), describe("The serial number, in hex.")] = always(str)
     sha256: Annotated[str, proto(3), describe("SHA-256 of the certificate, in hex.")] = always(str)
-    subject: Annotated[str, proto(4), describe("Whom it names.")] = ""
-    names: Annotated[
-        tuple[str, ...], proto(5), describe("Hosts, addresses and URIs that it is for.")
-    ] = ()
-    usages: Annotated[tuple[str, ...], proto(6), describe("What its key may do.")] = ()
+    subject: Annotated[str, proto(4), describe("The subject.")] = ""
+    names: Annotated[tuple[str, ...], proto(5), describe("DNS names, addresses and URIs.")] = ()
+    usages: Annotated[tuple[str, ...], proto(6), describe("The key usages.")] = ()
     key: Annotated[CertificateKey, proto(7), describe("Its public key.")] = field(
         default_factory=CertificateKey
     )
     authority_key: Annotated[
         str, proto(8), describe("The identifier of the key that signed it, in hex.")
     ] = ""
-    not_before: Annotated[Time | None, proto(9), describe("When it begins.")] = always(null)
-    not_after: Annotated[Time | None, proto(10), describe("When it ends.")] = always(null)
-    request: Annotated[IssuedFor, proto(11), describe("The request that led to it.")] = field(
+    not_before: Annotated[Time | None, proto(9), describe("The start of its validity.")] = always(
+        null
+    )
+    not_after: Annotated[Time | None, proto(10), describe("The end of its validity.")] = always(
+        null
+    )
+    request: Annotated[IssuedFor, proto(11), describe("The request.")] = field(
         default_factory=IssuedFor
     )
-    requester: Annotated[Requester, proto(12), describe("Who asked for it.")] = field(
+    requester: Annotated[Requester, proto(12), describe("The requester.")] = field(
         default_factory=Requester
     )
-    approver: Annotated[Approver, proto(15), describe("Who approved it.")] = field(
+    approver: Annotated[Approver, proto(15), describe("The approver.")] = field(
         default_factory=Approver
     )
-    approval: Annotated[Approval, proto(13), describe("Why it was approved.")] = field(
+    approval: Annotated[Approval, proto(13), describe("The approval.")] = field(
         default_factory=Approval
     )
-    certificate: Annotated[
-        bytes, proto(14), describe("The certificate itself, in DER, in base64.")
-    ] = b""
+    certificate: Annotated[bytes, proto(14), describe("The certificate: DER, in base64.")] = b""
 
 
 class Revoked(Wire):
-    """That the certificate was taken back."""
+    """Time and reason of a revocation."""
 
-    time: Annotated[Time | None, proto(1), describe("Since when.")] = always(null)
-    reason: Annotated[str, proto(2), describe("Why, by the names of RFC 5280.")] = ""
+    time: Annotated[Time | None, proto(1), describe("The time of the revocation.")] = always(null)
+    reason: Annotated[str, proto(2), describe("The reason, as named in RFC 5280.")] = ""
 
 
 class IssuedCertificateStatus(Wire):
-    """What became of the certificate."""
+    """The revocation, if any."""
 
-    revoked: Annotated[
-        Revoked | None, proto(1), describe("Since when and why it is no longer good.")
-    ] = None
+    revoked: Annotated[Revoked | None, proto(1), describe("Time and reason of the revocation.")] = (
+        None
+    )
 
 
 class IssuedCertificate(Object):
-    """A certificate that a signer of this server issued. Written by the server alone."""
+    """A certificate issued by this server. Written only by the server."""
 
-    spec: Annotated[IssuedCertificateSpec, proto(2), describe("What was issued.")] = field(
+    spec: Annotated[IssuedCertificateSpec, proto(2), describe("The certificate.")] = field(
         default_factory=IssuedCertificateSpec
     )
-    status: Annotated[IssuedCertificateStatus, proto(3), describe("What became of it.")] = field(
-        default_factory=IssuedCertificateStatus
+    status: Annotated[IssuedCertificateStatus, proto(3), describe("The revocation, if any.")] = (
+        field(default_factory=IssuedCertificateStatus)
     )
 
 
@@ -158,12 +158,12 @@ def declare(names: Naming) -> Kind[IssuedCertificate]:
 def issuance(
     new: IssuedCertificate | None, old: IssuedCertificate | None, request: Request
 ) -> tuple[Fact, ...]:
-    """For the ledger: each certificate, once; whom it names is sealed."""
+    """For the ledger: each certificate once; its subject is sealed."""
     return () if new is None or old is not None else (_fact(new),)
 
 
 def restored(record: IssuedCertificate) -> Fact:
-    """For the ledger: a record that a restored backup lacked, and that was kept."""
+    """For the ledger: a record that was missing in a restored backup and was added again."""
     return _fact(record, restored=True)
 
 
@@ -188,24 +188,22 @@ def _fact(record: IssuedCertificate, **more: bool) -> Fact:
 
 COLUMNS: Final = (
     NAME,
-    Column("Signer", lambda one, now: one.spec.signer_name, description="Who signed it."),
+    Column("Signer", lambda one, now: one.spec.signer_name, description="The signer."),
     Column(
         "Subject",
         lambda one, now: one.spec.subject or next(iter(one.spec.names), ""),
-        description="Whom it names: the subject, or the first alternative name if it has none.",
+        description="The subject, or the first alternative name if it is empty.",
     ),
-    Column(
-        "Requester", lambda one, now: one.spec.requester.username, description="Who asked for it."
-    ),
+    Column("Requester", lambda one, now: one.spec.requester.username, description="The requester."),
     Column(
         "Expires",
         lambda one, now: _until(one.spec.not_after, now),
-        description="How long it is still valid.",
+        description="The time until it expires.",
     ),
     Column(
         "Revoked",
         lambda one, now: one.status.revoked.reason if one.status.revoked else "",
-        description="Why it was taken back, if it was.",
+        description="The reason of the revocation.",
     ),
     AGE,
 )

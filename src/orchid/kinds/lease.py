@@ -1,4 +1,4 @@
-"""Lease: a claim that somebody renews while they live. Leaders and node agents hold them."""
+"""Lease: a lock that its holder renews. Used by leaders and node agents."""
 
 from collections.abc import Iterable, Iterator
 from typing import Annotated
@@ -19,31 +19,31 @@ SPEC = Path() / "spec"
 
 
 class LeaseSpec(Wire):
-    """Who holds a lease, and since when."""
+    """The holder of a lease and its times."""
 
-    holder_identity: Annotated[str | None, proto(1), describe("Who holds it.")] = None
+    holder_identity: Annotated[str | None, proto(1), describe("The holder.")] = None
     lease_duration_seconds: Annotated[
         int | None,
         proto(2, "int32"),
-        describe("After how long without renewal others may take it."),
+        describe("Seconds without renewal after which others may acquire it."),
     ] = None
     acquire_time: Annotated[
-        str | None, proto(3, "micro-time"), describe("When the holder took it.")
+        str | None, proto(3, "micro-time"), describe("When the holder acquired it.")
     ] = None
     renew_time: Annotated[
         str | None, proto(4, "micro-time"), describe("When the holder last renewed it.")
     ] = None
     lease_transitions: Annotated[
-        int | None, proto(5, "int32"), describe("How often it changed hands.")
+        int | None, proto(5, "int32"), describe("The number of changes of the holder.")
     ] = None
-    strategy: Annotated[str | None, proto(6), describe("How the next holder is chosen.")] = None
-    preferred_holder: Annotated[str | None, proto(7), describe("Who should take it next.")] = None
+    strategy: Annotated[str | None, proto(6), describe("The election strategy.")] = None
+    preferred_holder: Annotated[str | None, proto(7), describe("The preferred next holder.")] = None
 
 
 class Lease(Object):
-    """A claim that somebody renews while they live."""
+    """A lock that its holder renews."""
 
-    spec: Annotated[LeaseSpec, proto(2), describe("Who holds the lease.")] = field(
+    spec: Annotated[LeaseSpec, proto(2), describe("The holder and the times.")] = field(
         default_factory=LeaseSpec
     )
 
@@ -77,7 +77,7 @@ class Rules(Strategy[Lease]):
 
 
 def _without_election(new: Lease, before: LeaseSpec) -> Lease:
-    """Coordinated leader election is not supported, so its fields are not kept."""
+    """Drop the fields of coordinated leader election, which is not supported."""
     strategy = new.spec.strategy if before.strategy else None
     preferred = new.spec.preferred_holder if before.preferred_holder else None
     if (strategy, preferred) == (new.spec.strategy, new.spec.preferred_holder):
@@ -101,7 +101,7 @@ def declare(names: Naming) -> Kind[Lease]:
             Column(
                 "Holder",
                 lambda lease, now: lease.spec.holder_identity or "",
-                description="Who holds it.",
+                description="The holder.",
             ),
             AGE,
         ),

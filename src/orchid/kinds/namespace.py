@@ -1,7 +1,7 @@
-"""Namespace: a place for names. It comes into being with the first object written into it.
+"""Namespace: a scope for names, created with the first object in it.
 
-Deleting one only marks it: controllers/finish_namespaces.py empties it and then takes away the
-`spec.finalizers` entry through the `finalize` endpoint, after which it goes.
+DELETE only marks it. controllers/finish_namespaces.py deletes its objects and then removes the
+`spec.finalizers` entry through the `finalize` endpoint, which removes the namespace.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,19 +26,19 @@ PHASE = Path() / "status" / "Phase"
 
 
 class NamespaceSpec(Wire):
-    """What a namespace needs."""
+    """The finalizers of a namespace."""
 
     finalizers: Annotated[
         tuple[str, ...],
         proto(1),
-        describe("Who still has to do something before the namespace may go."),
+        describe("Finalizers that block the removal of the namespace."),
     ] = ()
 
 
 class NamespaceCondition(Wire):
-    """One thing that is known about a namespace."""
+    """A condition of a namespace."""
 
-    type: Annotated[str, proto(1), describe("What the condition is about.")] = field(
+    type: Annotated[str, proto(1), describe("The type of the condition.")] = field(
         default_factory=str
     )
     status: Annotated[str, proto(2), describe("True, False or Unknown.")] = field(
@@ -47,29 +47,29 @@ class NamespaceCondition(Wire):
     last_transition_time: Annotated[
         Time | None, proto(4, embedded=True), describe("When the status last changed.")
     ] = always(null)
-    reason: Annotated[str, proto(5), describe("Why, in one word.")] = ""
-    message: Annotated[str, proto(6), describe("Why, in a sentence.")] = ""
+    reason: Annotated[str, proto(5), describe("The reason as one word.")] = ""
+    message: Annotated[str, proto(6), describe("The reason as a sentence.")] = ""
 
 
 class NamespaceStatus(Wire):
-    """How a namespace is doing."""
+    """The phase and the conditions of a namespace."""
 
     phase: Annotated[str, proto(1), describe("Active or Terminating.")] = ""
     conditions: Annotated[
         tuple[NamespaceCondition, ...],
         merge_key("type"),
         proto(2),
-        describe("What else is known about the namespace."),
+        describe("The conditions."),
     ] = ()
 
 
 class Namespace(Object):
-    """A place for names: objects in different namespaces may have the same one."""
+    """A scope for names: two namespaces may have objects of the same name."""
 
-    spec: Annotated[NamespaceSpec, proto(2), describe("What the namespace needs.")] = field(
+    spec: Annotated[NamespaceSpec, proto(2), describe("The finalizers.")] = field(
         default_factory=NamespaceSpec
     )
-    status: Annotated[NamespaceStatus, proto(3), describe("How the namespace is doing.")] = field(
+    status: Annotated[NamespaceStatus, proto(3), describe("The phase and the conditions.")] = field(
         default_factory=NamespaceStatus
     )
 
@@ -108,9 +108,9 @@ class Rules(Strategy[Namespace]):
     def prepare_for_deletion(
         self, marked: Namespace, old: Namespace, request: Request
     ) -> Namespace:
-        """A namespace has no grace period: its finalizers decide when it goes.
+        """A namespace has no grace period: its finalizers decide when it is removed.
 
-        Until then another deletion changes nothing, whatever it wants of dependents.
+        Until then another DELETE changes nothing, whatever its propagation policy.
         """
         if old.metadata.deletion_timestamp is not None and self.holds_deletion(old):
             return old
@@ -124,7 +124,7 @@ class Rules(Strategy[Namespace]):
         return replace(self.labelled(new), status=status)
 
     def labelled(self, new: Namespace) -> Namespace:
-        """Every namespace carries its own name as a label, so that selectors can find it."""
+        """Label each namespace with its own name for selectors."""
         labels = new.metadata.labels
         if not new.name or labels.get(self._name_label) == new.name:
             return new
@@ -132,7 +132,7 @@ class Rules(Strategy[Namespace]):
 
 
 class StatusRules(Rules):
-    """What may be said of a namespace depends on whether it is on its way out."""
+    """The `status` endpoint: the phase must agree with the deletion timestamp."""
 
     def validate_update(self, new: Namespace, old: Namespace) -> Iterator[FieldError]:
         going = new.metadata.deletion_timestamp is not None
@@ -147,7 +147,7 @@ class StatusRules(Rules):
 
 
 class FinalizeRules(Rules):
-    """The endpoint that writes the finalizers of the namespace itself."""
+    """The `finalize` endpoint writes the finalizers of the namespace."""
 
     def validate_update(self, new: Namespace, old: Namespace) -> Iterator[FieldError]:
         for index, name in enumerate(new.spec.finalizers):
@@ -172,7 +172,7 @@ def declare(names: Naming) -> Kind[Namespace]:
         plural="namespaces",
         scope=Scope.CLUSTER,
         rules=rules,
-        defaults=rules.defaulted,  # so that whoever names the namespace owns the label
+        defaults=rules.defaulted,  # the first writer owns the label
         short_names=("ns",),
         verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
         writes=("metadata",),

@@ -1,4 +1,4 @@
-"""Node: a machine whose agent has an identity. It keeps any field it is given."""
+"""Node: a machine whose agent has an identity. Unknown fields are stored as sent."""
 
 from typing import Annotated, Any
 
@@ -12,18 +12,18 @@ from orchid.wire.struct import Wire, as_set, describe, merge_key, proto, shaped_
 
 
 class Taint(Wire):
-    """A mark that keeps workloads away unless they tolerate it."""
+    """A taint: repels workloads that do not tolerate it."""
 
-    key: Annotated[str, proto(1), describe("The name of the mark.")] = field(default_factory=str)
+    key: Annotated[str, proto(1), describe("The key of the taint.")] = field(default_factory=str)
     value: Annotated[str, proto(2), describe("Its value.")] = ""
     effect: Annotated[str, proto(3), describe("NoSchedule, PreferNoSchedule or NoExecute.")] = (
         field(default_factory=str)
     )
-    time_added: Annotated[Time | None, proto(4), describe("When it was put on.")] = None
+    time_added: Annotated[Time | None, proto(4), describe("The time at which it was added.")] = None
 
 
 class NodeFields(Wire):
-    """What a node is to be. Fields that are not listed are kept as given."""
+    """The spec of a node. Fields that are not listed are stored as sent."""
 
     published_as = "core.v1.NodeSpec"
 
@@ -33,16 +33,16 @@ class NodeFields(Wire):
     external_id: Annotated[str, proto(2), describe("Deprecated, and without effect.")] = field(
         default="", name="externalID"
     )
-    provider_id: Annotated[str, proto(3), describe("The node's name with whoever provides it.")] = (
-        field(default="", name="providerID")
+    provider_id: Annotated[str, proto(3), describe("The node's name at its provider.")] = field(
+        default="", name="providerID"
     )
-    unschedulable: Annotated[bool, proto(4), describe("Whether new workloads shall stay away.")] = (
+    unschedulable: Annotated[bool, proto(4), describe("Whether new workloads are kept away.")] = (
         False
     )
     taints: Annotated[
         tuple[Annotated[dict[str, Any], shaped_like(Taint)], ...],
         proto(5),
-        describe("Marks that keep workloads away."),
+        describe("Taints that repel workloads."),
     ] = ()
     pod_cidrs: Annotated[
         tuple[str, ...],
@@ -53,26 +53,26 @@ class NodeFields(Wire):
 
 
 class NodeCondition(Wire):
-    """One thing that is known about a node."""
+    """A condition of a node."""
 
-    type: Annotated[
-        str, proto(1), describe("What the condition is about; `Ready` is the one that counts.")
-    ] = field(default_factory=str)
+    type: Annotated[str, proto(1), describe("The type of the condition; `Ready` matters most.")] = (
+        field(default_factory=str)
+    )
     status: Annotated[str, proto(2), describe("True, False or Unknown.")] = field(
         default_factory=str
     )
     last_heartbeat_time: Annotated[
-        Time | None, proto(3, embedded=True), describe("When the agent last said so.")
+        Time | None, proto(3, embedded=True), describe("When the agent last reported it.")
     ] = None
     last_transition_time: Annotated[
         Time | None, proto(4, embedded=True), describe("When the status last changed.")
     ] = None
-    reason: Annotated[str, proto(5), describe("Why it is so, in one word.")] = ""
-    message: Annotated[str, proto(6), describe("Why it is so, in a sentence.")] = ""
+    reason: Annotated[str, proto(5), describe("The reason as one word.")] = ""
+    message: Annotated[str, proto(6), describe("The reason as a sentence.")] = ""
 
 
 class NodeAddress(Wire):
-    """A name or number under which a node is reached."""
+    """A host name or IP address of a node."""
 
     type: Annotated[str, proto(1), describe("Hostname, InternalIP, ExternalDNS and the like.")] = (
         field(default_factory=str)
@@ -81,27 +81,27 @@ class NodeAddress(Wire):
 
 
 class NodeStatusFields(Wire):
-    """How a node is doing, as its agent tells. Fields that are not listed are kept as given."""
+    """The status of a node, from its agent. Fields that are not listed are stored as sent."""
 
     published_as = "core.v1.NodeStatus"
 
     capacity: Annotated[
-        dict[str, Any], proto(1, "quantities"), describe("What the node has, by resource.")
+        dict[str, Any], proto(1, "quantities"), describe("The capacity by resource.")
     ] = field(default_factory=dict)
     allocatable: Annotated[
-        dict[str, Any], proto(2, "quantities"), describe("What of that Pods may have.")
+        dict[str, Any], proto(2, "quantities"), describe("The part of it for Pods, by resource.")
     ] = field(default_factory=dict)
     conditions: Annotated[
         tuple[Annotated[dict[str, Any], shaped_like(NodeCondition)], ...],
         merge_key("type"),
         proto(4),
-        describe("What is known about the node."),
+        describe("The conditions."),
     ] = ()
     addresses: Annotated[
         tuple[Annotated[dict[str, Any], shaped_like(NodeAddress)], ...],
         merge_key("type"),
         proto(5),
-        describe("Where the node is reached."),
+        describe("The addresses of the node."),
     ] = ()
 
 
@@ -109,15 +109,15 @@ class Node(Object):
     """A machine whose agent has an identity."""
 
     spec: Annotated[
-        dict[str, Any], shaped_like(NodeFields), proto(2), describe("What the node is to be.")
+        dict[str, Any], shaped_like(NodeFields), proto(2), describe("The desired node.")
     ] = field(default_factory=lambda: {})
     status: Annotated[
-        dict[str, Any], shaped_like(NodeStatusFields), proto(3), describe("How the node is doing.")
+        dict[str, Any], shaped_like(NodeStatusFields), proto(3), describe("The observed node.")
     ] = field(default_factory=lambda: {})
 
 
 def readiness(node: Node) -> str:
-    """Ready, NotReady or Unknown, from the condition that the agent keeps."""
+    """Ready, NotReady or Unknown, from the condition that the agent reports."""
     conditions = node.status.get("conditions")
     for condition in conditions if isinstance(conditions, list | tuple) else ():
         if isinstance(condition, dict) and condition.get("type") == "Ready":
@@ -136,7 +136,9 @@ def declare(names: Naming) -> Kind[Node]:
         writes=("metadata", "spec"),
         columns=(
             NAME,
-            Column("Status", lambda node, now: readiness(node), description="As the agent says."),
+            Column(
+                "Status", lambda node, now: readiness(node), description="As the agent reports."
+            ),
             AGE,
         ),
         selectable={

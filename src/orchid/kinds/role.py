@@ -1,12 +1,12 @@
-"""Role and ClusterRole: what may be done, without saying by whom.
+"""Role and ClusterRole: rules that permit verbs, without subjects.
 
-Start with `PolicyRule`. A Role holds in its namespace, a ClusterRole everywhere it is bound. A
-ClusterRole with an `aggregationRule` has no rules of its own: it has those of every role its
-selectors find. `aggregate` says which these are; the evaluator asks it when it reads a role, so
-that a right is there as soon as the role that brings it, whatever is stored in `rules`.
+Start with `PolicyRule`. A Role applies in its namespace, a ClusterRole wherever it is bound. A
+ClusterRole with an `aggregationRule` has the rules of all roles that its selectors match.
+`aggregate` computes them; the evaluator calls it on read, so that a new role takes effect without
+a delay, whatever is stored in `rules`.
 
-Who holds a role is a binding's matter (role_binding.py). That nobody hands out more than they hold
-is an admission question: see admission/role_escalation.py.
+Subjects are in role_binding.py. That users cannot grant more rights than they hold is an admission
+question: see admission/role_escalation.py.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -33,21 +33,20 @@ ALL = "*"  # any verb, any group, any resource, any path
 CORE = ""  # the group without a name
 READ = ("get", "list", "watch")
 
-# Of one aggregationRule: selectors, their conditions, and values. Each is looked at for every role,
-# whenever a role changes.
+# Limits of an aggregationRule; all of it is evaluated for every role whenever a role changes.
 MOST_CONDITIONS = 200
 
 
 class PolicyRule(Wire):
-    """Verbs on resources, or verbs on paths that are no resources; never both."""
+    """Verbs on resources, or verbs on non-resource paths; never both."""
 
-    verbs: Annotated[
-        tuple[str, ...], proto(1), describe("What may be done; `*` is everything.")
-    ] = always(lambda: ())
+    verbs: Annotated[tuple[str, ...], proto(1), describe("The verbs; `*` means all.")] = always(
+        lambda: ()
+    )
     api_groups: Annotated[
         tuple[str, ...],
         proto(2),
-        describe("The groups of the resources; the empty name is the core group."),
+        describe('The groups of the resources; "" is the core group.'),
     ] = ()
     resources: Annotated[
         tuple[str, ...], proto(3), describe("The resources, as `plural` or `plural/subresource`.")
@@ -58,7 +57,7 @@ class PolicyRule(Wire):
     non_resource_urls: Annotated[
         tuple[str, ...],
         proto(5),
-        describe("Paths that are no resources; `*` at the end stands for the rest."),
+        describe("Non-resource paths; a final `*` matches any suffix."),
     ] = field(default=(), name="nonResourceURLs")
 
 
@@ -71,7 +70,7 @@ FULL_AUTHORITY = (
 def rule(
     verbs: Iterable[str], group: str | Iterable[str], resources: Iterable[str], *called: str
 ) -> PolicyRule:
-    """One rule on resources, its lists in order."""
+    """A rule on resources, with sorted lists."""
     return PolicyRule(
         verbs=tuple(sorted(verbs)),
         api_groups=(group,) if isinstance(group, str) else tuple(sorted(group)),
@@ -85,7 +84,7 @@ def may_record_events(names: Naming) -> PolicyRule:
 
 
 class LabelSelector(Wire):
-    """Conditions on labels, all of which must hold; without any, everything is selected."""
+    """Conditions on labels that must all hold; without any, it selects everything."""
 
     published_as = "meta.v1.LabelSelector"
     atomic = True
@@ -99,31 +98,27 @@ class LabelSelector(Wire):
 
 
 class AggregationRule(Wire):
-    """Which roles to gather: those that one of the selectors finds."""
+    """Selectors of the roles whose rules are aggregated."""
 
     cluster_role_selectors: Annotated[
-        tuple[LabelSelector, ...], proto(1), describe("Which roles to gather.")
+        tuple[LabelSelector, ...], proto(1), describe("The selectors; one match suffices.")
     ] = ()
 
 
 class Role(Object):
-    """What may be done in one namespace."""
+    """Permissions in one namespace."""
 
-    rules: Annotated[tuple[PolicyRule, ...] | None, proto(2), describe("What may be done.")] = (
-        always(null)
-    )
+    rules: Annotated[tuple[PolicyRule, ...] | None, proto(2), describe("The rules.")] = always(null)
 
 
 class ClusterRole(Object):
-    """What may be done, in every namespace or outside of any."""
+    """Permissions in all namespaces or on cluster-scoped resources."""
 
-    rules: Annotated[tuple[PolicyRule, ...] | None, proto(2), describe("What may be done.")] = (
-        always(null)
-    )
+    rules: Annotated[tuple[PolicyRule, ...] | None, proto(2), describe("The rules.")] = always(null)
     aggregation_rule: Annotated[
         AggregationRule | None,
         proto(3),
-        describe("Gather the rules of other roles; then `rules` is kept by the server."),
+        describe("Aggregate the rules of other roles; the server then maintains `rules`."),
     ] = None
 
 
@@ -131,7 +126,7 @@ R = TypeVar("R", Role, ClusterRole)
 
 
 class StoredRules(Strategy[R]):
-    """No rules are stored as null, also where an empty list was sent, which its sender owns."""
+    """Empty rules are stored as null, also if an empty list was sent and is owned by its sender."""
 
     def prepare_for_create(self, new: R, request: Request) -> R:
         return replace(new, rules=None) if new.rules == () else new
@@ -271,10 +266,10 @@ def requirement_errors(requirement: LabelSelectorRequirement, path: Path) -> Ite
 def aggregate(
     role: ClusterRole, matching: Callable[[LabelSelector], Iterable[ClusterRole]]
 ) -> tuple[PolicyRule, ...]:
-    """Give the rules an aggregated role stands for: those of every role it reaches, none twice.
+    """Rules of an aggregated role: those of every role it reaches, without duplicates.
 
-    `matching` finds the roles of a selector, in the order of their names. Roles that aggregate
-    each other in a circle all end up with the same rules.
+    `matching` returns the roles of a selector, sorted by name. Roles that aggregate each other in a
+    circle all get the same rules.
     """
     gathered: dict[PolicyRule, None] = {}
     reached, waiting = {role.name}, [role]
@@ -316,4 +311,4 @@ def meets(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> b
         case "DoesNotExist":
             return not there
         case _:
-            return False  # what cannot be read selects nothing
+            return False  # an invalid selector matches nothing

@@ -1,9 +1,8 @@
-"""RoleBinding and ClusterRoleBinding: who holds a role, in one namespace or everywhere.
+"""RoleBinding and ClusterRoleBinding: subjects of a role, in one namespace or everywhere.
 
-Start with `Subject` and `RoleRef`. A binding's roleRef never changes: a binding that pointed
-elsewhere would hand the old subjects rights that nobody decided to give them. That nobody binds a
-role that holds more than they hold themselves is an admission question: see
-admission/role_escalation.py.
+Start with `Subject` and `RoleRef`. A roleRef is immutable: with another role, the old subjects
+would get rights that were not granted to them. That users cannot bind a role with more rights than
+they hold is an admission question: see admission/role_escalation.py.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,7 +28,7 @@ ROLE_REF = Path() / "roleRef"
 
 
 class Subject(Wire):
-    """Who: a user or a group by name, or a service account by namespace and name."""
+    """A user or a group by name, or a service account by namespace and name."""
 
     atomic = True
 
@@ -46,7 +45,7 @@ class Subject(Wire):
 
 
 class RoleRef(Wire):
-    """Which role: one of the same namespace, or a ClusterRole."""
+    """A reference to a Role in the same namespace or to a ClusterRole."""
 
     atomic = True
 
@@ -58,21 +57,21 @@ class RoleRef(Wire):
 
 
 class RoleBinding(Object):
-    """Who holds a role in one namespace."""
+    """Subjects of a role in one namespace."""
 
-    subjects: Annotated[tuple[Subject, ...], proto(2), describe("Who holds the role.")] = ()
-    role_ref: Annotated[
-        RoleRef, proto(3), describe("The role; it never changes.", required=True)
-    ] = field(default_factory=RoleRef)
+    subjects: Annotated[tuple[Subject, ...], proto(2), describe("The subjects.")] = ()
+    role_ref: Annotated[RoleRef, proto(3), describe("The role. Immutable.", required=True)] = field(
+        default_factory=RoleRef
+    )
 
 
 class ClusterRoleBinding(Object):
-    """Who holds a role everywhere."""
+    """Subjects of a role everywhere."""
 
-    subjects: Annotated[tuple[Subject, ...], proto(2), describe("Who holds the role.")] = ()
-    role_ref: Annotated[
-        RoleRef, proto(3), describe("The role; it never changes.", required=True)
-    ] = field(default_factory=RoleRef)
+    subjects: Annotated[tuple[Subject, ...], proto(2), describe("The subjects.")] = ()
+    role_ref: Annotated[RoleRef, proto(3), describe("The role. Immutable.", required=True)] = field(
+        default_factory=RoleRef
+    )
 
 
 Binding = RoleBinding | ClusterRoleBinding
@@ -80,7 +79,7 @@ B = TypeVar("B", RoleBinding, ClusterRoleBinding)
 
 
 class Rules(Strategy[B]):
-    """The rules of both kinds; they differ in the roles one may refer to."""
+    """The rules of both kinds; they differ in the allowed roles."""
 
     def __init__(self, names: Naming, *, namespaced: bool) -> None:
         self._group = names.rbac
@@ -160,7 +159,7 @@ def declare(names: Naming) -> tuple[Kind[RoleBinding], Kind[ClusterRoleBinding]]
 
 
 def with_groups(sent: B, group: str) -> B:
-    """Fill in the API group of the role, and of the users and groups, where it was left out."""
+    """Fill in the API group of the role, users and groups where it is missing."""
     role = sent.role_ref
     if not role.api_group:
         role = replace(role, api_group=group)
@@ -174,7 +173,7 @@ def with_groups(sent: B, group: str) -> B:
 
 
 def capitalised(role: RoleRef) -> dict[str, str]:
-    """The form in which the reference prints a roleRef in an error."""
+    """A roleRef as Kubernetes prints it in an error."""
     return {"APIGroup": role.api_group, "Kind": role.kind, "Name": role.name}
 
 

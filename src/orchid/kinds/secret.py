@@ -1,7 +1,7 @@
 """Secret: small confidential data by key. Its values appear in no log, error or audit record.
 
-Tokens of service accounts and bootstrap tokens are Secrets of their own types; who fills and checks
-them is elsewhere (controllers/fill_token_secrets.py, access/authenticators/).
+Service account tokens and bootstrap tokens are Secrets with a type of their own; they are filled
+and checked elsewhere (controllers/fill_token_secrets.py, access/authenticators/).
 """
 
 from collections.abc import Iterator
@@ -28,9 +28,7 @@ DATA = Path() / "data"
 class Secret(Object):
     """Small confidential data by key."""
 
-    immutable: Annotated[
-        bool | None, proto(5), describe("If true, the data can never change again.")
-    ] = None
+    immutable: Annotated[bool | None, proto(5), describe("If true, the data is immutable.")] = None
     data: Annotated[
         dict[str, bytes], proto(2), confidential(), describe("The data by key, in base64.")
     ] = field(default_factory=dict)
@@ -38,10 +36,10 @@ class Secret(Object):
         dict[str, str],
         proto(4),
         confidential(),
-        describe("Data to be written as plain text; it ends up in `data` and is never read back."),
+        describe("Write-only data as plain text; the server moves it to `data`."),
     ] = field(default_factory=dict)
     type: Annotated[
-        str, proto(3), describe("What the data is for; some types demand certain keys.")
+        str, proto(3), describe("The type of the data; some types require certain keys.")
     ] = ""
 
 
@@ -84,7 +82,7 @@ class Rules(Strategy[Secret]):
 
 
 def object_errors(path: Path, text: bytes) -> Iterator[FieldError]:
-    """A registry's credentials are a JSON object. What stands there instead is not repeated."""
+    """Registry credentials must be a JSON object. The error does not repeat the value."""
     try:
         found = plain(text)
     except Undecodable:
@@ -94,7 +92,7 @@ def object_errors(path: Path, text: bytes) -> Iterator[FieldError]:
 
 
 def with_defaults(new: Secret) -> Secret:
-    """What a client may write more simply: text instead of base64, and no type."""
+    """Convert stringData and set the default type."""
     if not new.string_data and new.type:
         return new
     data = {**new.data, **{key: text.encode() for key, text in new.string_data.items()}}
@@ -112,11 +110,11 @@ def declare(names: Naming) -> Kind[Secret]:
         defaults=with_defaults,
         columns=(
             NAME,
-            Column("Type", lambda secret, now: secret.type, description="What the data is for."),
+            Column("Type", lambda secret, now: secret.type, description="The type of the data."),
             Column(
                 "Data",
                 lambda secret, now: len(secret.data),
-                description="How many keys there are.",
+                description="The number of keys.",
             ),
             AGE,
         ),

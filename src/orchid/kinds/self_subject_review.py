@@ -1,7 +1,4 @@
-"""SelfSubjectReview: asks the server who the caller is, after impersonation.
-
-Nothing in the request counts; the answer is a new object with the caller as the server knows it.
-"""
+"""SelfSubjectReview: returns the caller's identity, after impersonation. The body is ignored."""
 
 from typing import Annotated
 
@@ -17,22 +14,22 @@ from orchid.wire.user import UserInfo
 
 
 class SelfSubjectReviewStatus(Wire):
-    """Who is asking."""
+    """The identity of the caller."""
 
-    user_info: Annotated[UserInfo, proto(1), describe("The caller as the server knows them.")] = (
-        field(default_factory=UserInfo)
+    user_info: Annotated[UserInfo, proto(1), describe("The caller as authenticated.")] = field(
+        default_factory=UserInfo
     )
 
 
 class SelfSubjectReview(Object):
-    """Asks who one is. Nothing is stored."""
+    """Returns the caller's identity. Nothing is stored."""
 
-    status: Annotated[SelfSubjectReviewStatus, proto(2), describe("The answer.")] = field(
+    status: Annotated[SelfSubjectReviewStatus, proto(2), describe("The result.")] = field(
         default_factory=SelfSubjectReviewStatus
     )
 
 
-class TellWhoIsCalling:
+class AnswerCaller:
     """Answer with the caller."""
 
     async def create(self, new: SelfSubjectReview, request: Request) -> SelfSubjectReview:
@@ -52,7 +49,7 @@ def declare(names: Naming) -> Kind[SelfSubjectReview]:
         known_versions=("v1alpha1", "v1beta1"),
         plural="selfsubjectreviews",
         scope=Scope.CLUSTER,
-        acts=TellWhoIsCalling(),
+        acts=AnswerCaller(),
         answers_what_was_sent=False,
         creates=("metadata",),
         verbs=("create",),

@@ -1,7 +1,7 @@
-"""SelfSubjectRulesReview: asks for everything the caller may do in a namespace. Nothing is stored.
+"""SelfSubjectRulesReview: lists the caller's permissions in a namespace. Nothing is stored.
 
-The list is for showing, not for deciding: an authorizer that cannot list its rules says so through
-`incomplete`. To decide, ask a SelfSubjectAccessReview.
+The list is for display, not for decisions: `incomplete` is set if an authorizer cannot list its
+rules. For a decision use a SelfSubjectAccessReview.
 """
 
 from typing import Annotated, Protocol
@@ -20,9 +20,9 @@ from orchid.wire.user import UserInfo
 class ResourceRule(Wire):
     """Verbs on resources."""
 
-    verbs: Annotated[
-        tuple[str, ...], proto(1), describe("What may be done; `*` is everything.")
-    ] = always(lambda: ())
+    verbs: Annotated[tuple[str, ...], proto(1), describe("The verbs; `*` means all.")] = always(
+        lambda: ()
+    )
     api_groups: Annotated[tuple[str, ...], proto(2), describe("The groups of the resources.")] = ()
     resources: Annotated[tuple[str, ...], proto(3), describe("The resources.")] = ()
     resource_names: Annotated[
@@ -31,58 +31,56 @@ class ResourceRule(Wire):
 
 
 class NonResourceRule(Wire):
-    """Verbs on paths that are no resources."""
+    """Verbs on non-resource paths."""
 
-    verbs: Annotated[
-        tuple[str, ...], proto(1), describe("What may be done; `*` is everything.")
-    ] = always(lambda: ())
+    verbs: Annotated[tuple[str, ...], proto(1), describe("The verbs; `*` means all.")] = always(
+        lambda: ()
+    )
     non_resource_urls: Annotated[
-        tuple[str, ...], proto(2), describe("The paths; `*` at the end stands for the rest.")
+        tuple[str, ...], proto(2), describe("The paths; a final `*` matches any suffix.")
     ] = field(default=(), name="nonResourceURLs")
 
 
 class SelfSubjectRulesReviewSpec(Wire):
-    """The namespace in question."""
+    """The namespace to evaluate."""
 
     namespace: Annotated[str, proto(1), describe("The namespace.")] = ""
 
 
 class SubjectRulesReviewStatus(Wire):
-    """What one may do."""
+    """The permissions."""
 
     resource_rules: Annotated[
-        tuple[ResourceRule, ...], proto(1), describe("What may be done to resources, in no order.")
+        tuple[ResourceRule, ...], proto(1), describe("Rules for resources, unordered.")
     ] = always(lambda: ())
     non_resource_rules: Annotated[
         tuple[NonResourceRule, ...],
         proto(2),
-        describe("What may be done to other paths, in no order."),
+        describe("Rules for other paths, unordered."),
     ] = always(lambda: ())
-    incomplete: Annotated[
-        bool, proto(3), describe("Whether there may be more that is not listed.")
-    ] = always(bool)
-    evaluation_error: Annotated[str, proto(4), describe("What went wrong on the way.")] = ""
+    incomplete: Annotated[bool, proto(3), describe("Whether rules may be missing.")] = always(bool)
+    evaluation_error: Annotated[str, proto(4), describe("Errors during evaluation.")] = ""
 
 
 class SelfSubjectRulesReview(Object):
-    """Asks for everything the caller may do in a namespace. Nothing is stored."""
+    """Lists the caller's permissions in a namespace. Nothing is stored."""
 
     spec: Annotated[
-        SelfSubjectRulesReviewSpec, proto(2), describe("The namespace in question.", required=True)
+        SelfSubjectRulesReviewSpec, proto(2), describe("The namespace to evaluate.", required=True)
     ] = field(default_factory=SelfSubjectRulesReviewSpec)
-    status: Annotated[SubjectRulesReviewStatus, proto(3), describe("The answer.")] = field(
+    status: Annotated[SubjectRulesReviewStatus, proto(3), describe("The result.")] = field(
         default_factory=SubjectRulesReviewStatus
     )
 
 
 class RuleLister(Protocol):
-    """An authorizer that can say what somebody may do, or that it cannot."""
+    """An authorizer that lists a user's rules, or reports that it cannot."""
 
     def rules_for(self, user: UserInfo, namespace: str) -> SubjectRulesReviewStatus: ...
 
 
 class ListRules:
-    """Answer with the caller's rules; what was sent does not come back."""
+    """Answer with the caller's rules; the sent spec is dropped."""
 
     def __init__(self, rules: RuleLister) -> None:
         self._rules = rules

@@ -1,8 +1,8 @@
-"""ServiceAccount: an identity for a workload, named by namespace and name, told apart by its uid.
+"""ServiceAccount: an identity for a workload, named by namespace and name, identified by its uid.
 
-Start with `declare`; the assembly adds the `token` endpoint (kinds/token_request.py).
-An account holds no credential: its tokens are made on request and stored nowhere. What its fields
-mean for the Pods that run as it is an admission question: see admission/service_account.py.
+Start with `declare`; the assembly adds the `token` endpoint (kinds/token_request.py). An account
+holds no credential: its tokens are issued on request and never stored. The effects of its fields
+on Pods are an admission question: see admission/service_account.py.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from orchid.wire.naming import Naming
 from orchid.wire.references import LocalObjectReference, ObjectReference
 from orchid.wire.struct import describe, merge_key, proto, replace
 
-DEFAULT_ACCOUNT = "default"  # as which a Pod runs that names no other
+DEFAULT_ACCOUNT = "default"  # for Pods that name no account
 
 
 class ServiceAccount(Object):
@@ -29,13 +29,13 @@ class ServiceAccount(Object):
         proto(2),
         describe(
             "Secrets that belong to the account, by name; its Pods may be limited to these. "
-            "Tokens need none: they are made on request."
+            "Tokens need none: they are issued on request."
         ),
     ] = ()
     image_pull_secrets: Annotated[
         tuple[LocalObjectReference, ...],
         proto(3),
-        describe("Secrets with which workloads of this account fetch images."),
+        describe("Secrets with which its workloads fetch images."),
     ] = ()
     automount_service_account_token: Annotated[
         bool | None,
@@ -80,7 +80,7 @@ def declare(names: Naming) -> Kind[ServiceAccount]:
 
 
 def with_secret_names_only(account: ServiceAccount) -> ServiceAccount:
-    """Cut every secret reference down to its name: it can only mean this namespace."""
+    """Reduce every secret reference to its name: only this namespace is possible."""
     if not account.secrets:
         return account
     named = tuple(ObjectReference(name=secret.name) for secret in account.secrets)

@@ -1,11 +1,11 @@
-"""SubjectAccessReview and its sisters: ask whether somebody may do something. Nothing is stored.
+"""SubjectAccessReview, Local… and Self…: ask whether a user may do something. Nothing is stored.
 
-SubjectAccessReview       may that user?                    anywhere
-LocalSubjectAccessReview  may that user, in this namespace?
-SelfSubjectAccessReview   may I?
+SubjectAccessReview       a named user, anywhere
+LocalSubjectAccessReview  a named user, in one namespace
+SelfSubjectAccessReview   the caller
 
-Start with `Reviewing.create`. The question goes unchanged to the authorizer that also judges
-requests: nobody checks that the user exists, and no groups are added to those that were named.
+Start with `Reviewing.create`. The authorizer of requests also answers reviews. The user need not
+exist, and no groups are added to those in the spec.
 """
 
 from collections.abc import Callable, Iterator
@@ -68,7 +68,7 @@ class LabelSelectorAttributes(Wire):
 
 
 class ResourceAttributes(Wire):
-    """What one would do to a resource. An empty name, group or namespace is just that."""
+    """Attributes of a request for a resource. Empty values are taken literally."""
 
     namespace: Annotated[
         str, proto(1), describe("The namespace; empty for all of them, or for none.")
@@ -77,7 +77,7 @@ class ResourceAttributes(Wire):
     group: Annotated[str, proto(3), describe("The API group.")] = ""
     version: Annotated[str, proto(4), describe("The API version.")] = ""
     resource: Annotated[str, proto(5), describe("The resource, in the plural.")] = ""
-    subresource: Annotated[str, proto(6), describe("The endpoint below it.")] = ""
+    subresource: Annotated[str, proto(6), describe("The subresource.")] = ""
     name: Annotated[str, proto(7), describe("The name of the object; empty for all.")] = ""
     field_selector: Annotated[
         FieldSelectorAttributes | None, proto(8), describe("Only objects with these field values.")
@@ -88,52 +88,52 @@ class ResourceAttributes(Wire):
 
 
 class NonResourceAttributes(Wire):
-    """What one would do to a path that is no resource."""
+    """Attributes of a request for a non-resource path."""
 
     path: Annotated[str, proto(1), describe("The path.")] = ""
     verb: Annotated[str, proto(2), describe("The HTTP method, in lower case.")] = ""
 
 
 class SubjectAccessReviewSpec(Wire):
-    """Who would do what."""
+    """A user and the attributes of a request."""
 
     resource_attributes: Annotated[
-        ResourceAttributes | None, proto(1), describe("What one would do to a resource.")
+        ResourceAttributes | None, proto(1), describe("A request for a resource.")
     ] = None
     non_resource_attributes: Annotated[
-        NonResourceAttributes | None, proto(2), describe("What one would do to another path.")
+        NonResourceAttributes | None, proto(2), describe("A request for another path.")
     ] = None
     user: Annotated[str, proto(3), describe("The name of the user.")] = ""
     groups: Annotated[tuple[str, ...], proto(4), describe("The groups of the user.")] = ()
     extra: Annotated[
-        dict[str, tuple[str, ...]], proto(5), describe("What else is known of the user.")
+        dict[str, tuple[str, ...]], proto(5), describe("Extra attributes of the user.")
     ] = field(default_factory=dict)
     uid: Annotated[str, proto(6), describe("The uid of the user.")] = ""
 
 
 class SelfSubjectAccessReviewSpec(Wire):
-    """What the caller would do."""
+    """Attributes of a request of the caller."""
 
     resource_attributes: Annotated[
-        ResourceAttributes | None, proto(1), describe("What one would do to a resource.")
+        ResourceAttributes | None, proto(1), describe("A request for a resource.")
     ] = None
     non_resource_attributes: Annotated[
-        NonResourceAttributes | None, proto(2), describe("What one would do to another path.")
+        NonResourceAttributes | None, proto(2), describe("A request for another path.")
     ] = None
 
 
 class SubjectAccessReviewStatus(Wire):
-    """Whether it is allowed."""
+    """The decision."""
 
     allowed: Annotated[bool, proto(1), describe("Whether it is allowed.")] = field(
         default_factory=bool
     )
     denied: Annotated[
-        bool, proto(4), describe("Whether it is forbidden, whatever others may say.")
+        bool, proto(4), describe("Whether it is denied; no other authorizer can allow it.")
     ] = False
     reason: Annotated[str, proto(2), describe("Why.")] = ""
     evaluation_error: Annotated[
-        str, proto(3), describe("What went wrong on the way; the answer may still be right.")
+        str, proto(3), describe("Errors during evaluation; the decision may still be right.")
     ] = ""
 
 
@@ -141,9 +141,9 @@ class SubjectAccessReview(Object):
     """Asks whether a user may do something. Nothing is stored."""
 
     spec: Annotated[
-        SubjectAccessReviewSpec, proto(2), describe("Who would do what.", required=True)
+        SubjectAccessReviewSpec, proto(2), describe("The user and the request.", required=True)
     ] = field(default_factory=SubjectAccessReviewSpec)
-    status: Annotated[SubjectAccessReviewStatus, proto(3), describe("The answer.")] = field(
+    status: Annotated[SubjectAccessReviewStatus, proto(3), describe("The decision.")] = field(
         default_factory=SubjectAccessReviewStatus
     )
 
@@ -152,9 +152,9 @@ class LocalSubjectAccessReview(Object):
     """Asks whether a user may do something in one namespace. Nothing is stored."""
 
     spec: Annotated[
-        SubjectAccessReviewSpec, proto(2), describe("Who would do what.", required=True)
+        SubjectAccessReviewSpec, proto(2), describe("The user and the request.", required=True)
     ] = field(default_factory=SubjectAccessReviewSpec)
-    status: Annotated[SubjectAccessReviewStatus, proto(3), describe("The answer.")] = field(
+    status: Annotated[SubjectAccessReviewStatus, proto(3), describe("The decision.")] = field(
         default_factory=SubjectAccessReviewStatus
     )
 
@@ -163,15 +163,15 @@ class SelfSubjectAccessReview(Object):
     """Asks whether the caller may do something. Nothing is stored."""
 
     spec: Annotated[
-        SelfSubjectAccessReviewSpec, proto(2), describe("What the caller would do.", required=True)
+        SelfSubjectAccessReviewSpec, proto(2), describe("The request.", required=True)
     ] = field(default_factory=SelfSubjectAccessReviewSpec)
-    status: Annotated[SubjectAccessReviewStatus, proto(3), describe("The answer.")] = field(
+    status: Annotated[SubjectAccessReviewStatus, proto(3), describe("The decision.")] = field(
         default_factory=SubjectAccessReviewStatus
     )
 
 
-class Asked(Protocol):
-    """The part of a spec that all three have."""
+class AccessQuestion(Protocol):
+    """The part that all three specs share."""
 
     @property
     def resource_attributes(self) -> ResourceAttributes | None: ...
@@ -183,7 +183,7 @@ R = TypeVar("R", SubjectAccessReview, LocalSubjectAccessReview, SelfSubjectAcces
 
 
 class Reviewing(Generic[R]):
-    """Check the question, ask the authorizer, answer with its words."""
+    """Validate the spec, ask the authorizer and return its decision."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class Reviewing(Generic[R]):
         errors: Callable[[R], Iterator[FieldError]],
         subject: Callable[[R, Request], UserInfo],
     ) -> None:
-        # The reference leaves the kind out of these errors, and clients see it so.
+        # Kubernetes omits the kind in these errors.
         self._about = ErrorSubject(group, "")
         self._authorizer = authorizer
         self._errors: Callable[[R], Iterator[FieldError]] = errors
@@ -281,14 +281,14 @@ def metadata_errors(sent: ObjectMeta) -> Iterator[FieldError]:
 
 
 def named_errors(spec: SubjectAccessReviewSpec) -> Iterator[FieldError]:
-    """What is wrong with a question about a user who is named in it."""
+    """Errors in a spec that names a user."""
     yield from choice_errors(spec)
     if not spec.user and not spec.groups:
         yield invalid(SPEC / "user", spec.user, "at least one of user or group must be specified")
     yield from selectors_errors(spec.resource_attributes)
 
 
-def choice_errors(spec: Asked) -> Iterator[FieldError]:
+def choice_errors(spec: AccessQuestion) -> Iterator[FieldError]:
     resource, other = spec.resource_attributes, spec.non_resource_attributes
     if resource is not None and other is not None:
         text = "cannot be specified in combination with resourceAttributes"
@@ -342,7 +342,7 @@ def label_requirement_errors(requirement: SelectorRequirement, path: Path) -> It
 
 
 def presence_errors(requirement: SelectorRequirement, path: Path) -> Iterator[FieldError]:
-    """Values where the operator takes none, or none where it takes some."""
+    """Values for an operator that takes none, or missing values."""
     if requirement.operator in ("In", "NotIn") and not requirement.values:
         text = "must be specified when `operator` is 'In' or 'NotIn'"
         yield required(path / "values", text)
@@ -352,12 +352,12 @@ def presence_errors(requirement: SelectorRequirement, path: Path) -> Iterator[Fi
 
 
 def capitalised(other: NonResourceAttributes) -> dict[str, str]:
-    """The form in which the reference prints these attributes in an error."""
+    """The attributes as Kubernetes prints them in an error."""
     return {"Path": other.path, "Verb": other.verb}
 
 
-def target_of(spec: Asked) -> tuple[Target, list[str]]:
-    """The question as authorizers know it, and what of it could not be read."""
+def target_of(spec: AccessQuestion) -> tuple[Target, list[str]]:
+    """The target for authorizers, and parse errors."""
     other, resource = spec.non_resource_attributes, spec.resource_attributes
     if resource is None:
         assert other is not None
@@ -389,9 +389,9 @@ def selector_text(
     member: str,
     problems: list[str],
 ) -> str:
-    """Write a selector as text, leaving out what has no meaning.
+    """Write a selector as text without the invalid parts.
 
-    That errs on the safe side: it asks for more objects, which fewer callers may have.
+    This is safe: the question then covers more objects, which fewer callers may access.
     """
     if selector is None:
         return ""

@@ -1,9 +1,9 @@
-"""TokenRequest: asks for a token of a service account, under the account as `.../token`.
+"""TokenRequest: issues a token for a service account, at `.../token` of the account.
 
-Start with `RequestToken.create`, which holds the order of the checks: first failure wins. What is
-bound, claimed and signed is the issuer's work (issuance/token_issuer.py), handed in as `Issuer`.
-Nothing is stored: a token lives until it expires or the object it is bound to goes. The token
-itself stands in the answer and nowhere else: not in an error, a warning or the audit record.
+Start with `RequestToken.create`, which has the checks in order; the first failure wins. The issuer
+binds and signs (issuance/token_issuer.py, passed in as `Issuer`). Nothing is stored: a token is
+valid until it expires or its bound object is deleted. The token appears only in the response:
+never in an error, a warning or the audit record.
 """
 
 from collections.abc import Iterator
@@ -30,32 +30,32 @@ EXPIRATION = Path() / "spec" / "expirationSeconds"
 
 
 class BoundObjectReference(Wire):
-    """The object whose deletion ends the token."""
+    """The object whose deletion invalidates the token."""
 
     kind: Annotated[str, proto(1), describe("The kind: Pod, Secret or Node.")] = ""
     api_version: Annotated[str, proto(2), describe("The API version of the object.")] = ""
     name: Annotated[str, proto(3), describe("The name of the object.")] = ""
-    uid: Annotated[
-        str, proto(4), describe("The uid of the object; if given, it must be this one.")
-    ] = ""
+    uid: Annotated[str, proto(4), describe("The uid of the object; if set, it must match.")] = ""
 
 
 class TokenRequestSpec(Wire):
-    """What the token is to be."""
+    """Properties of the requested token."""
 
     audiences: Annotated[
         tuple[str, ...] | None,
         proto(1),
-        # As in the reference, although an empty list is accepted.
-        describe("For whom the token is good. By default, for this server.", required=True),
+        # As in Kubernetes, although an empty list is accepted.
+        describe("The audiences of the token. Default: this server.", required=True),
     ] = always(null)
     expiration_seconds: Annotated[
         int | None,
         proto(4),
-        describe("How long the token is to last; the server may make it shorter."),
+        describe("The requested lifetime; the server may shorten it."),
     ] = always(null)
     bound_object_ref: Annotated[
-        BoundObjectReference | None, proto(3), describe("An object with which the token ends.")
+        BoundObjectReference | None,
+        proto(3),
+        describe("An object whose deletion invalidates the token."),
     ] = always(null)
 
 
@@ -66,15 +66,15 @@ class TokenRequestStatus(Wire):
         str, proto(1), confidential(), describe("The token itself, a JSON Web Token.")
     ] = always(str)
     expiration_timestamp: Annotated[
-        Time | None, proto(2, embedded=True), describe("When the token ends.", required=True)
+        Time | None, proto(2, embedded=True), describe("When the token expires.", required=True)
     ] = always(null)
 
 
 class TokenRequest(Object):
-    """Asks for a token of a service account. Nothing is stored."""
+    """Issues a token for a service account. Nothing is stored."""
 
     spec: Annotated[
-        TokenRequestSpec, proto(2), describe("What the token is to be.", required=True)
+        TokenRequestSpec, proto(2), describe("Properties of the requested token.", required=True)
     ] = field(default_factory=TokenRequestSpec)
     status: Annotated[
         TokenRequestStatus, proto(3), describe("The token; filled in by the server.")
@@ -82,7 +82,7 @@ class TokenRequest(Object):
 
 
 class IssuedToken(msgspec.Struct, frozen=True):
-    """A signed token, and the id under which later audit records will name it."""
+    """A signed token, and its id for audit records."""
 
     token: str
     credential_id: str
@@ -92,23 +92,23 @@ class IssuedToken(msgspec.Struct, frozen=True):
 
 
 class Issuer(Protocol):
-    """Who binds and signs. Its methods raise the ApiError that the caller shall see."""
+    """Binds and signs tokens. Raises the ApiError for the caller."""
 
     api_audiences: tuple[str, ...]
-    longest_seconds: int  # 0: no limit of the server's own
+    longest_seconds: int  # 0: no limit
 
     async def account_uid(self, namespace: str, name: str) -> str:
-        """The uid of an account that exists now."""
+        """The uid of an existing account."""
 
     def bind(self, reference: BoundObjectReference, namespace: str, account: str) -> Any:
-        """What the token is to be bound to; handed back to `sign` as it is."""
+        """Resolve the bound object; the result is passed to `sign` unchanged."""
 
     async def sign(self, wanted: TokenRequest, bound: Any, now: Time) -> IssuedToken:
-        """Make the token that a complete request asks for."""
+        """Sign a token for a complete request."""
 
 
 class RequestToken:
-    """Check a request step by step, then have the token made."""
+    """Check a request step by step, then issue the token."""
 
     def __init__(self, names: Naming, issuer: Issuer) -> None:
         self._group = names.authentication
@@ -124,7 +124,7 @@ class RequestToken:
             refuse_other_uid(about, new.metadata.uid, uid)
         new = self._filled_in(new, request, uid)
         if errors := tuple(spec_errors(new.spec)):
-            # The reference leaves the name out of this one error.
+            # Kubernetes omits the name in this error only.
             raise Invalid(ErrorSubject(self._group, "TokenRequest"), errors)
         bound = None
         if new.spec.bound_object_ref is not None:
@@ -186,7 +186,7 @@ def with_default_lifetime(sent: TokenRequest) -> TokenRequest:
 
 
 def refuse_other_name(about: ErrorSubject, sent: ObjectMeta, namespace: str, name: str) -> None:
-    """A body that names an account must name the one in the path."""
+    """Refuse a body that names another account than the path."""
     errors = []
     if sent.name and sent.name != name:
         text = "must match the service account name if specified"
@@ -199,7 +199,7 @@ def refuse_other_name(about: ErrorSubject, sent: ObjectMeta, namespace: str, nam
 
 
 def refuse_other_uid(about: ErrorSubject, sent: str, uid: str) -> None:
-    """Whoever names a uid means that very account, not a later one of the same name."""
+    """Refuse a uid that differs from the account's: it means an earlier or later account."""
     if sent != uid:
         raise Conflict(
             about,

@@ -1,8 +1,8 @@
-"""TokenReview: asks the server whose token this is, and for which audiences it is good.
+"""TokenReview: authenticates a token and returns its user and audiences.
 
-Every token that the server itself would accept can be reviewed, by the same authenticators. A
-refused token is a normal answer: `authenticated` stays out and `error` says why. A review never
-comes out as anonymous: a token of blanks alone is no token, and that is a bad request.
+Uses the authenticators of the server. A refused token is a normal response: `authenticated` is
+missing and `error` has the reason. A review never results in the anonymous user: a blank token is
+a bad request.
 """
 
 from typing import Annotated
@@ -18,55 +18,55 @@ from orchid.wire.naming import Naming
 from orchid.wire.struct import Wire, confidential, describe, proto, replace
 from orchid.wire.user import UserInfo
 
-# Every refusal begins with this; a token that nobody knows has no other reason.
+# Prefix of every refusal, and the whole message for an unknown token.
 UNKNOWN_TOKEN = "invalid bearer token"  # noqa: S105 - a message, not a token
 BLANKS = " \t\r\n"
 
 
 class TokenReviewSpec(Wire):
-    """The token in question."""
+    """The token to review."""
 
     token: Annotated[str, proto(1), confidential(), describe("The token.")] = ""
     audiences: Annotated[
         tuple[str, ...],
         proto(2),
-        describe("For whom it should be good. By default, for this server."),
+        describe("The required audiences. Default: this server."),
     ] = ()
 
 
 class TokenReviewStatus(Wire):
-    """Whose token it is."""
+    """The user of the token."""
 
-    authenticated: Annotated[bool, proto(1), describe("Whether the token is good.")] = False
-    user: Annotated[UserInfo, proto(2), describe("Whose token it is.")] = field(
+    authenticated: Annotated[bool, proto(1), describe("Whether the token is valid.")] = False
+    user: Annotated[UserInfo, proto(2), describe("The user of the token.")] = field(
         default_factory=UserInfo
     )
     audiences: Annotated[
-        tuple[str, ...], proto(4), describe("For whom of those asked about it is good.")
+        tuple[str, ...], proto(4), describe("The requested audiences for which it is valid.")
     ] = ()
-    error: Annotated[str, proto(3), describe("Why it is not good.")] = ""
+    error: Annotated[str, proto(3), describe("The reason for a refusal.")] = ""
 
 
 class TokenReview(Object):
-    """Asks whose token this is. Nothing is stored."""
+    """Authenticates a token. Nothing is stored."""
 
-    spec: Annotated[
-        TokenReviewSpec, proto(2), describe("The token in question.", required=True)
-    ] = field(default_factory=TokenReviewSpec)
-    status: Annotated[TokenReviewStatus, proto(3), describe("The answer.")] = field(
+    spec: Annotated[TokenReviewSpec, proto(2), describe("The token to review.", required=True)] = (
+        field(default_factory=TokenReviewSpec)
+    )
+    status: Annotated[TokenReviewStatus, proto(3), describe("The result.")] = field(
         default_factory=TokenReviewStatus
     )
 
 
 class ReviewToken:
-    """Judge a token by the authenticators that guard the front door."""
+    """Authenticate a token with the authenticators of the server."""
 
     def __init__(self, tokens: TokenAuthenticator, api_audiences: tuple[str, ...]) -> None:
         self._tokens = tokens
         self._api_audiences = api_audiences
 
     async def create(self, new: TokenReview, request: Request) -> TokenReview:
-        # Only the first word counts, as it would in an Authorization header.
+        # Only the first word counts, as in an Authorization header.
         token = new.spec.token.strip(BLANKS).partition(" ")[0]
         if not token:
             raise BadRequest("token is required for TokenReview in authentication")

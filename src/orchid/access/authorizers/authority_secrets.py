@@ -11,7 +11,7 @@ from orchid.access.signer_authorities import SignerAuthorities
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import Authorizer, Decision, Verdict
 from orchid.engine.request import Target
-from orchid.kinds.certificate_authority import SecretPlace
+from orchid.kinds.certificate_authority import SecretLocation
 from orchid.kinds.self_subject_rules_review import RuleLister, SubjectRulesReviewStatus
 from orchid.wire.user import UserInfo
 
@@ -30,7 +30,7 @@ class AuthoritySecrets:
         if user.username not in self._readers or not _is_get_of_secret(target):
             return NOT_ASKED
         await self._feed.fresh()
-        place = SecretPlace(target.namespace, target.name)
+        place = SecretLocation(target.namespace, target.name)
         return ALLOWED if self._authorities.is_named(place) else NOT_ASKED
 
     def rules_for(self, user: UserInfo, namespace: str) -> SubjectRulesReviewStatus:

@@ -24,7 +24,7 @@ from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import Authorizer, Decision, Verdict
 from orchid.engine.request import Target
 from orchid.kinds.pod.pod import Pod
-from orchid.kinds.pod.references import PLACES, leaves
+from orchid.kinds.pod.references import REFERENCE_PATHS, leaves
 from orchid.kinds.self_subject_rules_review import RuleLister, SubjectRulesReviewStatus
 from orchid.wire.errors import BadRequest
 from orchid.wire.naming import Naming
@@ -198,7 +198,7 @@ class PodReferences:
         if node and self._mirror not in entry.meta.annotations:
             references |= {
                 (resource, namespace, found)
-                for resource, paths in PLACES.items()
+                for resource, paths in REFERENCE_PATHS.items()
                 for path in paths
                 for found in leaves(spec, path)
             }

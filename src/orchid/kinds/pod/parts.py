@@ -1,9 +1,9 @@
 """Volumes and containers of a Pod as a table: the fields that name Secrets, config maps, tokens.
 
-A Pod keeps any field that it is given. These are the fields that matter to identity: they decide
-which Secrets, config maps, tokens and trust bundles a node may read for the Pod. They are checked,
-published in OpenAPI and travel as protobuf; all other fields are kept as given and travel as JSON
-only. Nothing ever creates a value of these types, so each one is a row of data.
+These fields matter to identity: they decide which Secrets, config maps, tokens and trust bundles a
+node may read for the Pod. They are validated, published in OpenAPI and encoded as protobuf; all
+other fields are stored as sent and exist in JSON only. No value of these types is ever created, so
+each type is a row of data.
 
 Some fields are in a protobuf message of their own that JSON does not show; `inside` is the number
 of that message.
@@ -180,11 +180,11 @@ def storage(name: str, number: int, published: str, secret: int, meaning: str) -
 
 Volume = message(
     "Volume",
-    "A volume; fields of sources that are not listed are kept as given.",
+    "A volume; fields of sources that are not listed are stored as sent.",
     text("name", 1, "The name by which containers mount it.", always=True),
     part("secret", 6, SECRET_VOLUME, "A Secret.", inside=2),
     part("config_map", 19, CONFIG_MAP_VOLUME, "A config map.", inside=2),
-    part("projected", 26, PROJECTED_VOLUME, "Several sources at once.", inside=2),
+    part("projected", 26, PROJECTED_VOLUME, "Several sources.", inside=2),
     part("azure_file", 18, AZURE_FILE_VOLUME, "A share of Azure.", inside=2),
     part("csi", 28, CSI_VOLUME, "A volume of a CSI driver, created for this Pod.", inside=2),
     *(storage(*row) for row in STORAGE),
@@ -217,14 +217,14 @@ ENV = message(
 )
 ENV_FROM = message(
     "EnvFromSource",
-    "Many variables at once.",
+    "Variables from all keys of an object.",
     text("prefix", 1, "The prefix of each name."),
     part("config_map_ref", 2, CONFIG_KEYS, "A config map."),
     part("secret_ref", 3, SECRET_KEYS, "A Secret."),
 )
 MOUNT = message(
     "VolumeMount",
-    "Where a container sees a volume.",
+    "The mount of a volume in a container.",
     text("name", 1, "The name of the volume.", always=True),
     ("read_only", Annotated[bool, proto(2), describe("Whether it is read-only.")], False),
     text("mount_path", 3, "The directory or file in the container.", always=True),
@@ -233,7 +233,7 @@ MOUNT = message(
 
 
 def container(*, inside: int = 0) -> tuple[Field, ...]:
-    """The fields that all sorts of containers share."""
+    """Fields that all types of containers share."""
     return (
         text("name", 1, "The name of the container.", always=True, inside=inside),
         text("image", 2, "The image that it runs.", inside=inside),
@@ -244,9 +244,9 @@ def container(*, inside: int = 0) -> tuple[Field, ...]:
 
 Container = message(
     "Container",
-    "A program of a Pod; fields that are not listed are kept as given.",
+    "A program of a Pod; fields that are not listed are stored as sent.",
     *container(),
-    parts("volume_mounts", 9, MOUNT, "Where it sees which volumes.", merge_key("mountPath")),
+    parts("volume_mounts", 9, MOUNT, "The mounted volumes.", merge_key("mountPath")),
 )
 EphemeralContainer = message(
     "EphemeralContainer",

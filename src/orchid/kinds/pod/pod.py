@@ -1,8 +1,8 @@
-"""Pod: a workload that tokens are bound to. Nothing here runs one.
+"""Pod: a workload that tokens are bound to. This server runs none.
 
-A Pod keeps any field it is given; only the fields that matter to identity are declared and have
-rules: which account it runs as, on which node, and what it mounts. What the account means for it is
-an admission question: see admission/service_account.py.
+Only the fields that matter to identity are declared and validated: account, node and mounts.
+Unknown fields are stored as sent. The effects of the account are an admission question: see
+admission/service_account.py.
 """
 
 from collections.abc import Iterator
@@ -23,11 +23,11 @@ from orchid.wire.rules.names import subdomain_errors
 from orchid.wire.struct import Wire, at_most, describe, merge_key, proto, replace, shaped_like
 
 SPEC = Path() / "spec"
-MOST_PARTS = 1000  # containers of one sort, volumes, secrets
+MOST_PARTS = 1000  # containers of one type, volumes, secrets
 
 
 class PodFields(Wire):
-    """How a Pod is to run. Fields that are not listed are kept as given."""
+    """The spec of a Pod. Fields that are not listed are stored as sent."""
 
     published_as = "core.v1.PodSpec"
 
@@ -36,48 +36,44 @@ class PodFields(Wire):
         merge_key("name"),
         at_most(MOST_PARTS),
         proto(1),
-        describe("What containers may mount."),
+        describe("Volumes for its containers."),
     ] = ()
     containers: Annotated[
         tuple[Annotated[dict[str, Any], shaped_like(Container)], ...],
         merge_key("name"),
         at_most(MOST_PARTS),
         proto(2),
-        describe("The programs that run."),
+        describe("The containers."),
     ] = ()
-    service_account_name: Annotated[
-        str, proto(8), describe("The account as which the Pod runs.")
-    ] = ""
+    service_account_name: Annotated[str, proto(8), describe("The account of the Pod.")] = ""
     service_account: Annotated[
         str, proto(9), describe("The older spelling of serviceAccountName; both always agree.")
     ] = ""
     node_name: Annotated[
-        str, proto(10), describe("The node on which the Pod runs; empty until somebody decides.")
+        str, proto(10), describe("The node of the Pod; empty until it is scheduled.")
     ] = ""
     image_pull_secrets: Annotated[
         tuple[LocalObjectReference, ...],
         merge_key("name"),
         at_most(MOST_PARTS),
         proto(15),
-        describe("Secrets with which images are fetched."),
+        describe("Secrets for fetching images."),
     ] = ()
     init_containers: Annotated[
         tuple[Annotated[dict[str, Any], shaped_like(Container)], ...],
         merge_key("name"),
         at_most(MOST_PARTS),
         proto(20),
-        describe("The programs that run before those."),
+        describe("The containers that run first."),
     ] = ()
     ephemeral_containers: Annotated[
         tuple[Annotated[dict[str, Any], shaped_like(EphemeralContainer)], ...],
         merge_key("name"),
         at_most(MOST_PARTS),
         proto(34),
-        describe("Programs that somebody added for a while."),
+        describe("Containers for debugging."),
     ] = ()
-    hostname: Annotated[str, proto(16), describe("The name of the Pod as its programs see it.")] = (
-        ""
-    )
+    hostname: Annotated[str, proto(16), describe("The host name in its containers.")] = ""
     subdomain: Annotated[str, proto(17), describe("The domain of that name.")] = ""
     automount_service_account_token: Annotated[
         bool | None, proto(21), describe("Whether containers get a token of the account.")
@@ -85,24 +81,24 @@ class PodFields(Wire):
 
 
 class PodCondition(Wire):
-    """One thing that is known about a Pod."""
+    """A condition of a Pod."""
 
-    type: Annotated[str, proto(1), describe("What the condition is about: Ready, for one.")] = (
-        field(default_factory=str)
+    type: Annotated[str, proto(1), describe("The type of the condition, such as Ready.")] = field(
+        default_factory=str
     )
     status: Annotated[str, proto(2), describe("True, False or Unknown.")] = field(
         default_factory=str
     )
     last_probe_time: Annotated[
-        Time | None, proto(3, embedded=True), describe("When somebody last looked.")
+        Time | None, proto(3, embedded=True), describe("The time of the last probe.")
     ] = None
     last_transition_time: Annotated[
         Time | None, proto(4, embedded=True), describe("When the status last changed.")
     ] = None
-    reason: Annotated[str, proto(5), describe("Why it is so, in one word.")] = ""
-    message: Annotated[str, proto(6), describe("Why it is so, in a sentence.")] = ""
+    reason: Annotated[str, proto(5), describe("The reason as one word.")] = ""
+    message: Annotated[str, proto(6), describe("The reason as a sentence.")] = ""
     observed_generation: Annotated[
-        int, proto(7), describe("The generation of the Pod that was looked at.")
+        int, proto(7), describe("The generation of the Pod it refers to.")
     ] = 0
 
 
@@ -115,7 +111,7 @@ class PodAddress(Wire):
 
 
 class PodStatusFields(Wire):
-    """How a Pod is doing, as its node tells. Fields that are not listed are kept as given."""
+    """The status of a Pod, reported by its node. Fields that are not listed are stored as sent."""
 
     published_as = "core.v1.PodStatus"
 
@@ -126,15 +122,15 @@ class PodStatusFields(Wire):
         tuple[Annotated[dict[str, Any], shaped_like(PodCondition)], ...],
         merge_key("type"),
         proto(2),
-        describe("What is known about the Pod."),
+        describe("The conditions."),
     ] = ()
-    message: Annotated[str, proto(3), describe("Why it is in this phase, in a sentence.")] = ""
-    reason: Annotated[str, proto(4), describe("Why it is in this phase, in one word.")] = ""
+    message: Annotated[str, proto(3), describe("The reason of the phase as a sentence.")] = ""
+    reason: Annotated[str, proto(4), describe("The reason of the phase as one word.")] = ""
     host_ip: Annotated[str, proto(5), describe("The address of its node.")] = field(
         default="", name="hostIP"
     )
     pod_ip: Annotated[str, proto(6), describe("Its own address.")] = field(default="", name="podIP")
-    start_time: Annotated[Time | None, proto(7), describe("When its node took it on.")] = None
+    start_time: Annotated[Time | None, proto(7), describe("When its node accepted it.")] = None
     pod_ips: Annotated[
         tuple[Annotated[dict[str, Any], shaped_like(PodAddress)], ...],
         merge_key("ip"),
@@ -150,10 +146,10 @@ class Pod(Object):
     """A workload to which tokens are bound. This server runs none."""
 
     spec: Annotated[
-        dict[str, Any], shaped_like(PodFields), proto(2), describe("How the Pod is to run.")
+        dict[str, Any], shaped_like(PodFields), proto(2), describe("The desired Pod.")
     ] = field(default_factory=lambda: {})
     status: Annotated[
-        dict[str, Any], shaped_like(PodStatusFields), proto(3), describe("How the Pod is doing.")
+        dict[str, Any], shaped_like(PodStatusFields), proto(3), describe("The observed Pod.")
     ] = field(default_factory=lambda: {})
 
     @property
@@ -184,7 +180,7 @@ class Rules(Strategy[Pod]):
 
     def validate_update(self, new: Pod, old: Pod) -> Iterator[FieldError]:
         yield from self.validate(new)
-        # A token is bound to what the Pod is; that may not turn into something else.
+        # Tokens are bound to the account and node of a Pod: both are immutable.
         if new.account != old.account:
             yield forbidden(SPEC / "serviceAccountName", "a Pod's account may not change")
         if old.node and new.node != old.node:
@@ -192,14 +188,14 @@ class Rules(Strategy[Pod]):
 
 
 class StatusRules(Strategy[Pod]):
-    """The status is the node agent's business."""
+    """The `status` endpoint, for node agents."""
 
     def validate_update(self, new: Pod, old: Pod) -> Iterator[FieldError]:
         yield from ()
 
 
 def with_defaults(new: Pod) -> Pod:
-    """Both spellings of the account agree."""
+    """Copy the account into both spellings."""
     account = new.account or text_of(new.spec, "serviceAccount")
     odd = not isinstance(new.spec.get("serviceAccountName", ""), str)
     return new if odd or not account else new.running_as(account)
@@ -226,8 +222,8 @@ def declare(names: Naming) -> Kind[Pod]:
         answers_deleted_object=True,
         columns=(
             NAME,
-            Column("Account", lambda pod, now: pod.account, description="Who it runs as."),
-            Column("Node", lambda pod, now: pod.node or "<none>", description="Where it runs."),
+            Column("Account", lambda pod, now: pod.account, description="The account."),
+            Column("Node", lambda pod, now: pod.node or "<none>", description="The node."),
             AGE,
         ),
         selectable={

@@ -1,9 +1,9 @@
-"""What a Pod refers to: the other objects of the API that it cannot run without.
+"""References of a Pod to other objects: Secrets, config maps, accounts, volumes.
 
-`PLACES` says where in a spec the names of Secrets, config maps and accounts stand, `leaves` finds
-them there. `reference_of` tells whether there is any reference at all, by a name or without one.
+`REFERENCE_PATHS` lists the paths in a spec that hold names, `leaves` reads them. `reference_of`
+returns any reference, also one without a name.
 
-A spec may hold anything anywhere: a value of an unexpected shape refers to nothing.
+A spec may hold anything anywhere: a value of an unexpected type refers to nothing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,8 +14,8 @@ from orchid.wire.fields import Path
 ROOT: Final = Path()
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _SECRET_VOLUMES = ("cephfs", "cinder", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos")
-# Where in a Pod's spec the names of other objects stand.
-PLACES: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
+# Paths in a Pod's spec that hold names of other objects.
+REFERENCE_PATHS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "secrets": (
         ("imagePullSecrets", "name"),
         ("volumes", "secret", "secretName"),
@@ -38,7 +38,7 @@ PLACES: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "serviceaccounts": (("serviceAccountName",),),
 }
 
-# Volumes that stand for an object of the API, even if they do not name one.
+# Volumes that refer to an API object, even without a name.
 VOLUMES: Final = {
     "configMap": "configmaps (via configmap volumes)",
     "secret": "secrets (via secret volumes)",
@@ -58,7 +58,7 @@ PROJECTED: Final = {
 
 
 def leaves(value: Any, path: tuple[str, ...]) -> list[str]:
-    """The texts at the end of a path, through lists where there are any; odd shapes have none."""
+    """Strings at the end of a path, through lists; values of an unexpected type are skipped."""
     found = [value]
     for word in path:
         inner = [one[word] for one in found if isinstance(one, dict) and word in one]
@@ -67,7 +67,7 @@ def leaves(value: Any, path: tuple[str, ...]) -> list[str]:
 
 
 def located(value: Any, path: tuple[str, ...], at: Path = ROOT) -> Iterator[tuple[Path, str]]:
-    """The same, each with the place where it stands; slow, so only for what is to be told."""
+    """The same with the index of each; slower, so only for error messages."""
     if not path:
         if isinstance(value, str) and value:
             yield at, value
@@ -81,15 +81,15 @@ def located(value: Any, path: tuple[str, ...], at: Path = ROOT) -> Iterator[tupl
 
 
 def items(value: Any) -> Iterator[dict[str, Any]]:
-    """The objects in a list; a Pod may hold anything in its place."""
+    """The objects in a list; other values are skipped."""
     if isinstance(value, list | tuple):
         yield from (item for item in value if isinstance(item, dict))
 
 
 def reference_of(spec: dict[str, Any]) -> str:
-    """What a Pod refers to, besides the account it runs as; nothing if it stands alone."""
+    """The first reference of a Pod besides its account, or "" if there is none."""
     for resource in ("secrets", "configmaps"):
-        if any(leaves(spec, path) for path in PLACES[resource]):
+        if any(leaves(spec, path) for path in REFERENCE_PATHS[resource]):
             return resource
     if spec.get("resourceClaims"):
         return "resourceclaims"
