@@ -51,7 +51,6 @@ REMAINING: tuple[str, ...] = (
     "src/orchid/store",
     "src/orchid/telemetry.py",
     "src/orchid/tlog",
-    "src/orchid/wire",
     "src/orchid/worker.py",
     "src/orchid/workers",
     "tests/api",

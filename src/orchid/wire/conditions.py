@@ -1,7 +1,7 @@
-"""Conditions: what is true of an object, each of a type of its own, with reason and time.
+"""Conditions of an object: type, status, reason and time.
 
-Start with `Condition`. `with_condition` puts one into a list in place of the one of its type; the
-time of the last change stays while the status does. `condition_errors` judges what a client sent.
+Start with `Condition`. `with_condition` replaces the condition of its type in a list; the time of
+the last transition only changes with the status. `condition_errors` validates client input.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,20 +20,20 @@ UNKNOWN: Final = "Unknown"
 
 
 class Condition(Wire):
-    """One thing that is true, false or unknown of an object."""
+    """A condition of an object."""
 
     published_as = "meta.v1.Condition"
 
-    type: Annotated[str, proto(1), describe("What it is about.")] = always(str)
+    type: Annotated[str, proto(1), describe("The type of the condition.")] = always(str)
     status: Annotated[str, proto(2), describe("True, False or Unknown.")] = always(str)
     observed_generation: Annotated[
-        int, proto(3), describe("The generation of the object that was looked at.")
+        int, proto(3), describe("The generation of the object it refers to.")
     ] = 0
     last_transition_time: Annotated[
         Time | None, proto(4, embedded=True), describe("When the status last changed.")
     ] = always(null)
-    reason: Annotated[str, proto(5), describe("Why, in one word.")] = always(str)
-    message: Annotated[str, proto(6), describe("Why, in a sentence.")] = always(str)
+    reason: Annotated[str, proto(5), describe("The reason as one word.")] = always(str)
+    message: Annotated[str, proto(6), describe("The reason as a sentence.")] = always(str)
 
 
 def is_true(conditions: Sequence[Condition], type_: str) -> bool:
@@ -43,7 +43,7 @@ def is_true(conditions: Sequence[Condition], type_: str) -> bool:
 def with_condition(
     conditions: Sequence[Condition], new: Condition, now: datetime
 ) -> tuple[Condition, ...]:
-    """The conditions with this one; it changed now, unless its status is as before."""
+    """The conditions with this one; its transition time is now if its status differs."""
     before = next((one for one in conditions if one.type == new.type), None)
     since = before.last_transition_time if before and before.status == new.status else None
     timed = replace(new, last_transition_time=since or whole_seconds(now))

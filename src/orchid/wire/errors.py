@@ -3,21 +3,21 @@
     ApiError                    code, reason, message, details
     ├── BadRequest         400  free text
     ├── Unauthorized       401
-    ├── Forbidden          403  who may not do what
-    ├── NotFound           404  an object that is not there
-    ├── NoSuchRoute        404  a path nobody serves
+    ├── Forbidden          403  the user lacks a permission
+    ├── NotFound           404  no such object
+    ├── NoSuchRoute        404  no such path
     ├── MethodNotAllowed   405
     ├── NotAcceptable      406
     ├── AlreadyExists      409
-    ├── Conflict           409  somebody else was faster, or a precondition failed
-    ├── ApplyConflict      409  fields that belong to other managers
-    ├── Expired            410  that revision is gone
+    ├── Conflict           409  modified concurrently, or a precondition failed
+    ├── ApplyConflict      409  fields of other managers
+    ├── Expired            410  the revision was compacted
     ├── TooLarge           413
     ├── UnsupportedMedia   415
     ├── Invalid            422  field errors, all of them
-    ├── Unprocessable      422  a patch that cannot be applied; mostly without telling more
+    ├── Unprocessable      422  a patch that cannot be applied; mostly without details
     ├── TooManyRequests    429
-    ├── InternalError      500  ours; the text goes to the log, not to the caller
+    ├── InternalError      500  the text is logged, not returned
     ├── Unavailable        503
     └── Timeout            504
 
@@ -33,7 +33,7 @@ from orchid.wire.text import quote, shown
 
 
 class ErrorSubject(NamedTuple):
-    """What an error is about: a resource (plural or kind, as the reason asks), group and name."""
+    """The subject of an error: resource (plural or kind, depending on the reason), group, name."""
 
     group: str
     resource: str
@@ -54,7 +54,7 @@ class ErrorSubject(NamedTuple):
 
 
 class ApiError(Exception):
-    """A failure with an answer. `metadata` and `details` are what the Status will carry."""
+    """An error with an HTTP response. `metadata` and `details` go into the Status."""
 
     code = 500
     reason = ""
@@ -194,7 +194,7 @@ class UnsupportedMedia(ApiError):
 
 
 class Invalid(ApiError):
-    """Field errors; `about` names the KIND here, not the resource."""
+    """Field errors; `about` has the KIND here, not the resource."""
 
     code, reason = 422, "Invalid"
 
@@ -233,12 +233,12 @@ class InternalError(ApiError):
 
 
 class StoreReadError(ApiError):
-    """Objects are there, but what is stored of them cannot be read."""
+    """Stored objects that cannot be decoded."""
 
     code, reason = 500, "StorageReadError"
 
     def __init__(self, about: ErrorSubject, places: Sequence[str]) -> None:
-        text = "what is stored cannot be read"
+        text = "the stored object cannot be decoded"
         causes = [StatusCause("UnexpectedServerResponse", text, place) for place in places]
         super().__init__(
             f"failed to read one or more {about} from the storage: {', '.join(places)}",
@@ -260,7 +260,7 @@ class Timeout(ApiError):
 
 
 def refuse_if_any(about: ErrorSubject, errors: Iterable[FieldError]) -> None:
-    """Raise Invalid with all of them, if there is one."""
+    """Raise Invalid with all errors, if there are any."""
     found = gathered(errors)
     if found:
         raise Invalid(about, found)

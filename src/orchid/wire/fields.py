@@ -1,14 +1,14 @@
-"""Where in an object something is wrong, and what: paths and field errors.
+"""Paths in objects and field errors.
 
-Validation yields `FieldError`s, it does not raise, so that all of them come back together:
+Validation yields `FieldError`s instead of raising, so that all of them are returned together:
 
     SPEC = Path() / "spec"
     yield invalid(SPEC / "signerName", value, "must be a fully qualified domain")
     yield required(SPEC / "usages")
 
-A value prints as the reference prints it: a string quoted, numbers and booleans plain, anything
-else as JSON. Only what is very long is left out, and after a certain amount of text nothing more is
-told: nobody reads it, and an answer must not be many times its question.
+Values are printed as in Kubernetes: strings quoted, numbers and booleans plain, anything else as
+JSON. Very long values are omitted, and the total text is limited: a response must not be many times
+as large as its request.
 """
 
 import json
@@ -20,11 +20,11 @@ import msgspec
 from orchid.wire.status import StatusCause
 from orchid.wire.text import LONGEST_SHOWN, OMITTED, quote, shown
 
-MOST_TEXT = 64 * 1024  # characters of all errors together; one more than that may still be told
+MOST_TEXT = 64 * 1024  # characters of all errors together; the last one may exceed it
 
 
 class Path(msgspec.Struct, frozen=True):
-    """The place of a field, built with `/` for a member and `[]` for an index or a map key."""
+    """The path of a field, built with `/` for a member and `[]` for an index or a map key."""
 
     text: str = ""
 
@@ -42,7 +42,7 @@ METADATA = Path() / "metadata"
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """One thing wrong with one field."""
+    """An error in one field."""
 
     path: Path
     reason: str
@@ -107,7 +107,7 @@ def immutable(path: Path, new: Any, old: Any) -> Iterator[FieldError]:
 
 
 def gathered(errors: Iterable[FieldError]) -> tuple[FieldError, ...]:
-    """The errors, as many as an answer has room for; the rest is not even looked for."""
+    """The errors that fit a response; the others are not even computed."""
     found = []
     room = MOST_TEXT
     for error in errors:
@@ -119,7 +119,7 @@ def gathered(errors: Iterable[FieldError]) -> tuple[FieldError, ...]:
 
 
 def aggregate(errors: Iterable[FieldError]) -> str:
-    """All the messages as one text: one stands alone, several in brackets, none twice."""
+    """All messages as one text: a single one plain, several in brackets, without duplicates."""
     messages = list(dict.fromkeys(str(error) for error in errors))
     if len(messages) == 1:
         return messages[0]
@@ -127,7 +127,7 @@ def aggregate(errors: Iterable[FieldError]) -> str:
 
 
 class Printed(str):
-    """A value that was printed before, because several errors are about it."""
+    """A value that is already printed, because several errors quote it."""
 
     __slots__ = ()
 

@@ -23,7 +23,7 @@ Time = datetime.datetime
 
 
 class OwnerReference(Wire):
-    """An object on which this one depends."""
+    """The owner of an object."""
 
     atomic = True
 
@@ -33,24 +33,24 @@ class OwnerReference(Wire):
     kind: Annotated[str, proto(1), describe("The kind of the owner.")] = field(default_factory=str)
     name: Annotated[str, proto(3), describe("The name of the owner.")] = field(default_factory=str)
     uid: Annotated[
-        str, proto(4), describe("The uid of the owner; a namesake with another uid does not count.")
+        str, proto(4), describe("The uid of the owner; the name alone does not suffice.")
     ] = field(default_factory=str)
     controller: Annotated[
-        bool | None, proto(6), describe("Whether this owner is the one that manages the object.")
+        bool | None, proto(6), describe("Whether this owner controls the object.")
     ] = None
     block_owner_deletion: Annotated[
         bool | None,
         proto(7),
-        describe("Whether an owner that is deleted in the foreground waits for this object to go."),
+        describe("Whether a foreground deletion of the owner waits for this object."),
     ] = None
 
 
 class ManagedFieldsEntry(Wire):
-    """Which fields one manager has set, and how."""
+    """Fields set by one manager."""
 
     manager: Annotated[str, proto(1), describe("The name of the manager.")] = ""
     operation: Annotated[
-        str, proto(2), describe("`Apply` or `Update`: how the fields came to be owned.")
+        str, proto(2), describe("`Apply` or `Update`: the operation that set the fields.")
     ] = ""
     api_version: Annotated[
         str, proto(3), describe("The API version in which the fields are named.")
@@ -63,39 +63,37 @@ class ManagedFieldsEntry(Wire):
         dict[str, Any] | None,
         atomic_map(),
         proto(7, "fields-v1"),
-        describe("The fields, as a tree of their names."),
+        describe("The fields as a tree of names."),
     ] = field(default=None, name="fieldsV1")
     subresource: Annotated[
         str,
         proto(8),
-        describe("The endpoint through which the manager wrote; empty for the object itself."),
+        describe("The subresource that was written; empty for the object itself."),
     ] = ""
 
 
 class ObjectMeta(Wire):
-    """What the server and its clients need to know of any object."""
+    """Metadata of an object."""
 
     name: Annotated[
         str,
         proto(1),
-        describe("The name; unique among the objects of a kind in a namespace, and never changed."),
+        describe("The name; unique per kind and namespace. Immutable."),
     ] = ""
     generate_name: Annotated[
         str,
         proto(2),
-        describe("The beginning of a name that the server completes, when no name is given."),
+        describe("The prefix of a name that the server generates, if no name is given."),
     ] = ""
     namespace: Annotated[
-        str, proto(3), describe("The namespace; empty for kinds that stand outside of namespaces.")
+        str, proto(3), describe("The namespace; empty for cluster-scoped kinds.")
     ] = ""
-    self_link: Annotated[
-        str, proto(4), describe("Kept for old clients; the server never sets it.")
-    ] = ""
+    self_link: Annotated[str, proto(4), describe("Deprecated; never set.")] = ""
     uid: Annotated[
         str,
         proto(5),
         describe(
-            "Tells this object from all others of any time, also from later ones of the "
+            "Identifies this object among all others, also among later ones of the "
             "same name. Set by the server."
         ),
     ] = ""
@@ -103,12 +101,12 @@ class ObjectMeta(Wire):
         str,
         proto(6),
         describe(
-            "Changes with every write. Sent back with a write, it refuses the write if "
-            "somebody was faster."
+            "Changes with every write. A write with an older value is refused, because the "
+            "object was modified concurrently."
         ),
     ] = ""
     generation: Annotated[
-        int, proto(7), describe("Counts the changes of what is wanted. Set by the server.")
+        int, proto(7), describe("The generation of the spec. Set by the server.")
     ] = 0
     creation_timestamp: Annotated[
         Time | None,
@@ -119,56 +117,54 @@ class ObjectMeta(Wire):
         Time | None,
         proto(9),
         describe(
-            "When the object was marked to go; it stays until its finalizers are gone. Set "
+            "When the object was marked for deletion; finalizers delay its removal. Set "
             "by the server."
         ),
     ] = None
     deletion_grace_period_seconds: Annotated[
-        int | None, proto(10), describe("How long the object may take to end. Set by the server.")
+        int | None, proto(10), describe("The grace period of the deletion. Set by the server.")
     ] = None
     labels: Annotated[
         dict[str, str],
         at_most(MOST_LABELS),
         proto(11),
-        describe("Marks by which selectors find the object."),
+        describe("Labels for selectors."),
     ] = field(default_factory=dict)
     annotations: Annotated[
         dict[str, str],
         at_most(MOST_ANNOTATIONS),
         proto(12),
-        describe("Notes of any kind about the object; no selector looks at them."),
+        describe("Arbitrary data about the object; not selectable."),
     ] = field(default_factory=dict)
     owner_references: Annotated[
         tuple[OwnerReference, ...],
         merge_key("uid"),
         at_most(MOST_OWNERS),
         proto(13),
-        describe("The objects on which this one depends; when all of them are gone, it goes too."),
+        describe("The owners; when all of them are deleted, this object is deleted too."),
     ] = ()
     finalizers: Annotated[
         tuple[str, ...],
         as_set(),
         at_most(MOST_FINALIZERS),
         proto(14),
-        describe("Who still has to do something before the object may go."),
+        describe("Finalizers that block the removal of the object."),
     ] = ()
     managed_fields: Annotated[
         tuple[ManagedFieldsEntry, ...],
         at_most(MOST_MANAGERS),
         proto(17),
-        describe("Who has set which fields. Kept by the server."),
+        describe("The fields of each manager. Maintained by the server."),
     ] = ()
 
 
 class Object(Wire):
-    """The base of every kind: what it is, and its metadata."""
+    """The base of every kind: type and metadata."""
 
     kind: Annotated[str, describe("The kind of the object.")] = ""
-    api_version: Annotated[
-        str, describe("The API group and version in which the object is written.")
-    ] = ""
+    api_version: Annotated[str, describe("The API group and version of this representation.")] = ""
     metadata: Annotated[
-        ObjectMeta, proto(1), describe("What every object has: name, labels, owners and the like.")
+        ObjectMeta, proto(1), describe("Metadata: name, labels, owners and more.")
     ] = field(default_factory=ObjectMeta)
 
     @property

@@ -1,8 +1,8 @@
-"""Every name that carries the product, in two sets: `orch` and `kubernetes`.
+"""All names that contain the product, in two sets: `orch` and `kubernetes`.
 
-With `--naming kubernetes` the server speaks the identifiers that unmodified Kubernetes clients,
-agents and test suites expect. No other module writes a product name; a test walks the source to
-hold that. Names that both share (`system:masters`, `v1`, ...) do not belong here.
+With `--naming kubernetes` the server uses the identifiers that unmodified Kubernetes clients,
+agents and test suites expect. No other module contains a product name; a test enforces that. Names
+that both sets share (`system:masters`, `v1`, ...) do not belong here.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Naming:
-    """One set of names. Derived names are properties, so a set is these few words."""
+    """A set of names. Derived names are properties of these few fields."""
 
     name: str
     group_domain: str  # authentication.<group_domain>
@@ -23,14 +23,14 @@ class Naming:
     client_tool: str  # the command-line tool whose apply is tracked by annotation
     legacy_issuer: str
     flow_header: str  # X-<flow_header>-Pf-Flowschema-Uid
-    serves_inside: bool = False  # workloads reach the server by a Service of its own name
+    serves_inside: bool = False  # workloads reach the server by a Service of its name
 
     def group(self, word: str) -> str:
         """The API group of a word: `certificates` -> `certificates.orch.io`; core stays empty."""
         return f"{word}.{self.group_domain}" if word else ""
 
     def own(self, word: str) -> str:
-        """A label, annotation, type or signer in the product's own domain: `<domain>/<word>`."""
+        """A label, annotation, type or signer in the product's domain: `<domain>/<word>`."""
         return f"{self.domain}/{word}"
 
     def extra(self, word: str) -> str:
@@ -64,7 +64,7 @@ class Naming:
 
     @cached_property
     def identity(self) -> str:
-        """The group of what the reference does not have: the same in both sets."""
+        """The group of kinds that Kubernetes does not have: the same in both sets."""
         return "identity.orch.io"
 
     @cached_property
@@ -250,7 +250,7 @@ class Naming:
 
     @cached_property
     def server_names(self) -> tuple[str, ...]:
-        """The names by which a workload finds its server, where the set has such a habit."""
+        """DNS names of the server inside a cluster, if the set has them."""
         word = self.namespace_finalizer
         return (word, f"{word}.default", f"{word}.default.svc") if self.serves_inside else ()
 
@@ -289,30 +289,31 @@ KUBERNETES: Final = Naming(
     serves_inside=True,
 )
 
-SEALED_VALUE: Final = b"k8s:enc:"  # how every sealed value in a store begins
+SEALED_VALUE: Final = b"k8s:enc:"  # prefix of every encrypted value in a store
 SETS: Final = {naming.name: naming for naming in (ORCH, KUBERNETES)}
 DEFAULT: Final = ORCH.name
 
-# Domains whose signers are the platform's, in either naming.
+# Domains reserved for signers of the platform, in either naming.
 PLATFORM_DOMAINS: Final = frozenset(
     domain for naming in SETS.values() for domain in (naming.domain, naming.group_domain)
 )
-# What negotiation understands in either naming, so that stock clients work with both.
+# Groups that content negotiation accepts in either naming, so that stock clients work with both.
 META_GROUPS: Final = frozenset(naming.meta for naming in SETS.values())
 DISCOVERY_GROUPS: Final = frozenset(naming.discovery for naming in SETS.values())
 PROTOBUF_MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 PROTOBUF_MAGIC: Final = b"k8s\0"  # the first bytes of every such body
 INITIAL_EVENTS_END: Final = ("orch.io/initial-events-end", "k8s.io/initial-events-end")
-# Finalizers that need no domain, though they say whose they are.
+# Finalizers that are valid without a domain.
 PLAIN_FINALIZERS: Final = frozenset(naming.namespace_finalizer for naming in SETS.values())
 # OpenAPI extensions keep the names that tools read, in either naming.
 EXTENSION: Final = "x-kubernetes-"
 
-# The client that people already have, in either naming: what it is for, its name, where it keeps
-# its configuration below the home directory, and the headers by which it tells what was typed.
+# The stock client, in either naming: project, program, its configuration below the home
+# directory, and the headers with its command line.
 REFERENCE: Final = "Kubernetes"
 CLIENT: Final = "kubectl"
 CLIENT_CONFIG: Final = (".kube", "config")
-EXEC_GROUP: Final = "client.authentication.k8s.io"  # of plugins that hand it a credential
-EXEC_INFO: Final = "KUBERNETES_EXEC_INFO"  # the variable by which it tells them what it wants
+EXEC_GROUP: Final = "client.authentication.k8s.io"  # of credential plugins
+# environment variable with the input of a credential plugin
+EXEC_INFO: Final = "KUBERNETES_EXEC_INFO"
 CLIENT_HEADERS: Final = ("Kubectl-Command", "Kubectl-Session")

@@ -1,8 +1,9 @@
 """The query of a request, decoded by the rules of the API.
 
-`parse_query` splits it; `boolean`, `integer` and `duration` read one value and raise BadRequest
-with the text clients know; the `..._errors` functions judge options and yield field errors. Which
-options a verb has, and what they mean, is not known here.
+`parse_query` splits it; `boolean`, `integer` and `duration` decode a value and raise BadRequest
+with
+the message of Kubernetes; the `..._errors` functions validate options and yield field errors. The
+verbs decide which options they have and what these mean.
 """
 
 import re
@@ -30,12 +31,12 @@ _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})").search
 
 
 def parse_query(raw: str) -> dict[str, list[str]]:
-    """The values of each parameter, in order; a pair that cannot be read is left out, alone."""
+    """The values of each parameter, in order; an invalid pair is skipped."""
     query: dict[str, list[str]] = {}
     if not raw:
         return query
     for pair in raw.split("&"):
-        # A semicolon once separated pairs too; read either way it could smuggle one past a proxy.
+        # A semicolon was once a separator too; accepting it could smuggle a pair past a proxy.
         if not pair or ";" in pair:
             continue
         name, _, value = pair.partition("=")
@@ -48,12 +49,12 @@ def parse_query(raw: str) -> dict[str, list[str]]:
 
 
 def boolean(text: str) -> bool:
-    """Only `0` and `false` are false; a parameter without a value is true."""
+    """`0` and `false` are false; everything else, also no value, is true."""
     return text != "0" and text.lower() != "false"
 
 
 def integer(text: str) -> int:
-    """A decimal number of 64 bits."""
+    """A 64-bit decimal number."""
     try:
         return int64(text)
     except ValueError as fault:
@@ -61,11 +62,11 @@ def integer(text: str) -> int:
 
 
 def int64(text: str) -> int:
-    """The same, for those who answer a bad number in other words: raises ValueError."""
+    """The same for callers with error messages of their own: raises ValueError."""
     if not _DECIMAL(text):
         raise ValueError("invalid syntax")
     digits = text.lstrip("+-").lstrip("0") or "0"
-    # More digits cannot fit, and converting very many is refused by the interpreter.
+    # More digits cannot fit, and the interpreter refuses to convert very many.
     number = int(digits) if len(digits) <= _MOST_DIGITS else 2**64
     if text.startswith("-"):
         number = -number
@@ -129,7 +130,7 @@ def _duration_part(part: re.Match[str], text: str) -> float:
 
 
 def _byte_quote(text: str) -> str:
-    """Quoted as durations are: byte by byte, whatever is not plain ASCII escaped."""
+    """Quoted as durations are: non-ASCII text is escaped byte by byte."""
     signs = []
     for byte in text.encode("utf-8", "surrogatepass"):
         if byte in b'"\\':
@@ -141,9 +142,9 @@ def _byte_quote(text: str) -> str:
 
 
 def manager_errors(path: Path, name: str) -> Iterator[FieldError]:
-    """A field manager's name is short and printable."""
+    """Validate a field manager's name: short and printable."""
     if len(name) * 4 > MANAGER_LENGTH and len(name.encode()) > MANAGER_LENGTH:
-        # A megabyte of bad characters must not make one error each.
+        # A megabyte of invalid characters must not yield one error each.
         yield too_long(path, MANAGER_LENGTH)
         name = name[:MANAGER_LENGTH]
     if name.isprintable():
@@ -157,7 +158,7 @@ def manager_errors(path: Path, name: str) -> Iterator[FieldError]:
 
 
 def default_manager(user_agent: str) -> str:
-    """The manager of one who names none: the program in the User-Agent."""
+    """The default manager: the program in the User-Agent."""
     program = user_agent.partition("/")[0]
     if not (program.isascii() and program.isprintable()):
         program = "".join(filter(str.isprintable, program))
@@ -167,7 +168,7 @@ def default_manager(user_agent: str) -> str:
 
 
 def dry_run_errors(values: Sequence[str]) -> Iterator[FieldError]:
-    """`All`, as often as one likes, and nothing else."""
+    """Validate dryRun: only `All`, any number of times."""
     if any(value != "All" for value in values):
         yield unsupported(DRY_RUN, list(values), ("All",))
 
@@ -180,7 +181,7 @@ def field_validation_errors(value: str) -> Iterator[FieldError]:
 def propagation_policy_errors(
     policy: str | None, orphan_dependents: bool | None
 ) -> Iterator[FieldError]:
-    """At most one way to say what happens to dependents, and one that exists."""
+    """Validate the propagation: at most one of the two options, with a supported value."""
     if policy is None:
         return
     if orphan_dependents is not None:

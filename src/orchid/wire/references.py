@@ -1,4 +1,4 @@
-"""References from one object to another, as several kinds carry them."""
+"""References to other objects, used by several kinds."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ from orchid.wire.struct import Wire, describe, proto
 
 
 class ObjectReference(Wire):
-    """Another object, by any of its marks."""
+    """A reference to another object; every field is optional."""
 
     published_as = "core.v1.ObjectReference"
     atomic = True
@@ -16,10 +16,8 @@ class ObjectReference(Wire):
     name: Annotated[str, proto(3), describe("The name of the object.")] = ""
     uid: Annotated[str, proto(4), describe("The uid of the object.")] = ""
     api_version: Annotated[str, proto(5), describe("The API version of the object.")] = ""
-    resource_version: Annotated[
-        str, proto(6), describe("The state of the object that is meant.")
-    ] = ""
-    field_path: Annotated[str, proto(7), describe("The part of the object that is meant.")] = ""
+    resource_version: Annotated[str, proto(6), describe("The resourceVersion of the object.")] = ""
+    field_path: Annotated[str, proto(7), describe("The path of a field of the object.")] = ""
 
 
 class LocalObjectReference(Wire):

@@ -1,9 +1,8 @@
-"""Conditions of a certificate request: the decision, and that it failed.
+"""Conditions of a certificate request: Approved, Denied and Failed.
 
-Start with `CertificateSigningRequestCondition`. A condition of one of the three known types stays
-once it is there; `removal_errors` and `addition_errors` say which endpoint may do what. Faults that
-are stored already may stay, so that such a request can still be written. Who may decide is not
-asked here.
+Start with `CertificateSigningRequestCondition`. Conditions of these three types are permanent;
+`removal_errors` and `addition_errors` define the rules of each endpoint. Stored faults are
+tolerated, so that such a request stays writable. Permissions are checked elsewhere.
 """
 
 import operator
@@ -40,8 +39,8 @@ class CertificateSigningRequestCondition(Wire):
     status: Annotated[
         str, proto(6), describe("Always True for these types; others may also be False or Unknown.")
     ] = always(str)
-    reason: Annotated[str, proto(2), describe("Why, in one word.")] = ""
-    message: Annotated[str, proto(3), describe("Why, in a sentence.")] = ""
+    reason: Annotated[str, proto(2), describe("The reason as one word.")] = ""
+    message: Annotated[str, proto(3), describe("The reason as a sentence.")] = ""
     last_update_time: Annotated[
         Time | None, proto(4, embedded=True), describe("When the condition was last written.")
     ] = always(null)
@@ -54,7 +53,7 @@ Conditions = tuple[CertificateSigningRequestCondition, ...]
 
 
 def with_stored_decision(new: Conditions, old: Conditions) -> Conditions:
-    """Put the stored Approved and Denied conditions back, unless some were added or removed."""
+    """Restore the stored Approved and Denied conditions, unless some were added or removed."""
     if new == old:
         return new
     for type_ in (APPROVED, DENIED):
@@ -66,7 +65,7 @@ def with_stored_decision(new: Conditions, old: Conditions) -> Conditions:
 
 
 def timed(new: Conditions, old: Conditions, now: datetime) -> Conditions:
-    """Fill in the times that were not sent; a condition that says the same has not changed."""
+    """Fill in missing times; an equal condition keeps its transition time."""
     for sent in new:
         if not (sent.last_update_time and sent.last_transition_time):
             break
@@ -90,7 +89,7 @@ def timed(new: Conditions, old: Conditions, now: datetime) -> Conditions:
 
 
 def condition_errors(new: Conditions, old: Conditions) -> Iterator[FieldError]:
-    """Judge every condition by itself and beside the others; stored faults may stay."""
+    """Validate every condition and their combination; stored faults may stay."""
     stored = list(map(TYPE, old))
     may_contradict = APPROVED in stored and DENIED in stored
     may_repeat = len(set(stored)) < len(stored)

@@ -1,4 +1,4 @@
-"""The conditions of selectors as objects carry them, not as text."""
+"""Conditions of selectors in object form, as opposed to text."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ MOST_VALUES = 1000  # of one condition
 
 
 class SelectorRequirement(Wire):
-    """One condition of a selector."""
+    """A condition of a selector."""
 
     key: Annotated[str, proto(1), describe("The field or label.")] = field(default_factory=str)
     operator: Annotated[str, proto(2), describe("In, NotIn, Exists or DoesNotExist.")] = field(

@@ -1,8 +1,8 @@
-"""What the types say, as a tree that generic code can walk.
+"""The declared types as a tree for generic code.
 
-`schema_of(ServiceAccount)` gives the tree of a kind: which fields exist, which lists merge by
-a key, which are sets, where anything goes. Field validation, the patches, apply, OpenAPI and
-protobuf all walk this one tree; none of them looks at a type annotation itself.
+`schema_of(ServiceAccount)` is the tree of a kind: its fields, lists that merge by a key, sets, and
+untyped parts. Field validation, patches, apply, OpenAPI and protobuf use this tree; none of them
+reads a type annotation itself.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ class Scalar(StrEnum):
 
 
 class Leaf(msgspec.Struct, frozen=True):
-    """One scalar."""
+    """A scalar."""
 
     scalar: Scalar
     choices: tuple[str, ...] = ()
 
 
 class Anything(msgspec.Struct, frozen=True):
-    """No declaration: any JSON value. Its maps are granular, its lists atomic."""
+    """Any JSON value. Its maps are granular, its lists atomic."""
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One field of a record: its node, its Python and wire names, and what stands beside it."""
+    """A field of a record: its node, its Python and wire names, and its annotations."""
 
     wire_name: str
     python_name: str
@@ -66,7 +66,7 @@ class Field(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fields:
-    """An object with declared fields; an `open` one also keeps fields that are not declared."""
+    """An object with declared fields; an `open` one also stores undeclared fields."""
 
     type: type
     fields: dict[str, Field] = field(repr=False)
@@ -81,11 +81,11 @@ class Fields:
 
 
 class Mapping(msgspec.Struct, frozen=True):
-    """An object with free keys and values of one kind."""
+    """An object with free keys and values of one type."""
 
     values: Node
     atomic: bool = False
-    most: int | None = None  # keys that a body may bring
+    most: int | None = None  # limit of keys in a body
 
 
 class Sequence(msgspec.Struct, frozen=True):
@@ -94,8 +94,8 @@ class Sequence(msgspec.Struct, frozen=True):
     items: Node
     keys: tuple[str, ...] = ()
     is_set: bool = False
-    appends: bool = False  # where a strategic merge puts new elements
-    most: int | None = None  # items that a body may bring
+    appends: bool = False  # a strategic merge puts new elements last
+    most: int | None = None  # limit of items in a body
 
     @property
     def atomic(self) -> bool:
@@ -117,7 +117,7 @@ _SCALARS: dict[Any, Scalar] = {
 
 @functools.cache
 def schema_of(type_: type[Wire]) -> Fields:
-    """The tree of a declared type. Made once per type, when it is first asked for."""
+    """The tree of a declared type, created on first use."""
     return _record(type_)
 
 
@@ -140,7 +140,7 @@ def _record(type_: type, *, is_open: bool = False) -> Fields:
 
 
 def confidential_paths(node: Node) -> Iterator[str]:
-    """The confidential fields of a tree: `data`, `spec.token`."""
+    """Paths of the confidential fields of a tree: `data`, `spec.token`."""
     if isinstance(node, Mapping):
         yield from confidential_paths(node.values)
     elif isinstance(node, Sequence):

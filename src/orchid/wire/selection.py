@@ -1,10 +1,11 @@
-"""Label and field selectors: which objects a list, a watch or a deletion is about.
+"""Label and field selectors of lists, watches and deletions.
 
     LabelMatcher.parse("env in (prod,stage),!legacy").matches(labels)
     FieldMatcher.parse("metadata.name=app").exact("metadata.name")  # "app"
 
-Text that is no selector raises BadRequest with the words clients know. Which fields a kind lets
-one select by is not known here: ask `FieldMatcher.fields()` and judge where the kind is known.
+An invalid selector raises BadRequest with the message of Kubernetes. The selectable fields of a
+kind
+are not checked here: callers check `FieldMatcher.fields()`.
 """
 
 import functools
@@ -23,11 +24,11 @@ from orchid.wire.rules.names import label_value_errors, qualified_name_errors
 
 T = TypeVar("T")
 
-# Clients repeat a few short selectors for ever; a long one is not worth its place.
+# Clients repeat a few short selectors; long ones are not cached.
 _CACHE_ENTRIES = 512
 _CACHED_LENGTH = 1024
 LONGEST_SELECTOR = 16 * 1024
-MOST_CONDITIONS = 100  # of one selector: each costs time at every object
+MOST_CONDITIONS = 100  # of one selector: each costs time for every object
 
 
 class Operator(StrEnum):
@@ -48,7 +49,7 @@ _NUMERIC = frozenset({Operator.GREATER, Operator.LESS})
 
 
 class Requirement(msgspec.Struct, frozen=True):
-    """What one label must, or must not, be."""
+    """A condition on one label."""
 
     key: str
     operator: Operator
@@ -133,7 +134,7 @@ _cached_labels = functools.lru_cache(_CACHE_ENTRIES)(_parse_labels)
 
 
 class _Token(NamedTuple):
-    """A sign, a word, or the end, which is no text at all."""
+    """An operator, a word, or the end (None)."""
 
     text: str
     is_word: bool = False
@@ -151,7 +152,7 @@ _OPERATORS = {
 }
 _OPERATOR_NAMES = "in, notin, =, ==, !=, gt, lt"
 
-# A NUL ends the text where a token would begin, and a word where it stands: the reference reads so.
+# As in Kubernetes, a NUL ends the text where a token would begin, and a word where it occurs.
 _TOKEN = re.compile(r"[ \t\r\n]*(?:(?P<sign>==|!=|[=!(),<>])|(?P<word>[^=!(),<> \t\r\n\0]+)\0?)")
 
 
@@ -231,7 +232,7 @@ class _Parser:
         return values
 
     def _closed(self, values: set[str]) -> bool:
-        """Take one value, or the comma between two; say whether the list ends after it."""
+        """Parse a value, or the comma between two; return whether the list ends after it."""
         token = self._take()
         if token.is_word:
             values.add(token.text)
@@ -240,7 +241,7 @@ class _Parser:
             return self._ahead.text == ")"
         if token.text != ",":
             raise _bad_requirement(token, ", expected: ',', or identifier")
-        # Nothing before the first comma, between two or after the last means the empty value.
+        # An empty value is meant before the first comma, between two, and after the last.
         if not values or self._ahead.text in (",", ")"):
             values.add("")
         if self._ahead.text == ",":
@@ -290,7 +291,7 @@ def _bad_requirement(token: _Token, expectation: str) -> BadRequest:
 
 
 class FieldTerm(NamedTuple):
-    """One field that must, or must not, have a value."""
+    """A condition on one field."""
 
     field: str
     operator: str  # "=" or "!="
@@ -325,11 +326,11 @@ class FieldMatcher(msgspec.Struct, frozen=True):
         return not self.terms
 
     def fields(self) -> tuple[str, ...]:
-        """The fields that are asked about, each once, in order."""
+        """The fields of the selector, each once, in order."""
         return tuple(dict.fromkeys(term.field for term in self.terms))
 
     def exact(self, field: str) -> str | None:
-        """The one value a field may have, if the selector says so."""
+        """The only value that the selector allows for a field, or None."""
         for term in self.terms:
             if term.field == field and term.operator == "=":
                 return term.value
@@ -349,7 +350,7 @@ EVERY_FIELD = FieldMatcher()
 
 
 def _parse_fields(text: str) -> FieldMatcher:
-    # Terms are taken in sorted order, which decides whose fault is told first.
+    # Terms are parsed in sorted order, which decides which error is reported first.
     parts = sorted(_split_terms(text))
     return FieldMatcher(_few(_term(text, part) for part in parts if part))
 

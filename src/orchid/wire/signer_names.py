@@ -1,8 +1,9 @@
-"""What the name of a signer may look like: `example.com/signer-name`.
+"""Validation of signer names: `example.com/signer-name`.
 
-Start with `signer_name_errors`, the one rule for requests and trust bundles. It yields everything
-wrong with a name, in the order and the words that clients know, and yields nothing about whether
-such a signer exists: anybody may be a signer under a domain of their own.
+Start with `signer_name_errors`, the rule for requests and trust bundles. It yields the errors in
+the
+order and with the messages of Kubernetes. It does not check that the signer exists: anyone may run
+a signer under their own domain.
 """
 
 import re
@@ -14,10 +15,10 @@ from orchid.wire.text import quote
 
 SIGNER_NAME_LENGTH = 571  # a domain, a slash, and a path of a subdomain and a label
 _LEAST_DOMAIN_LABELS = 2
-# A refusal repeats a name several times; one that is far too long is not repeated at all.
+# An error repeats a name several times; a name beyond this length is not repeated.
 LONGEST_SHOWN = 8 * 1024
 
-# The usual name, known at a glance; whatever does not look like it is judged part by part.
+# Fast path for normal names; other names are validated part by part.
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _is_usual = re.compile(
     rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})+/{_LABEL}(?:\.{_LABEL})*"
@@ -28,7 +29,7 @@ _TOO_FEW_LABELS = "should be a domain with at least two segments separated by do
 
 
 def signer_name_errors(path: Path, name: str) -> Iterator[FieldError]:
-    """Say what is wrong with a signer's name; an empty one is missing."""
+    """Validate a signer name; an empty one is reported as missing."""
     if _is_usual(name):
         return
     if not name:
@@ -59,7 +60,7 @@ def _domain_errors(path: Path, domain: str) -> Iterator[FieldError]:
 def _label_errors(
     path: Path, dotted: str, rule: Callable[[str], tuple[str, ...]]
 ) -> Iterator[FieldError]:
-    """Tell of the first bad label alone, with all that is wrong with it."""
+    """Report only the first invalid label, with all its errors."""
     for label in dotted.split("."):
         if problems := rule(label):
             for problem in problems:

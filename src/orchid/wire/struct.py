@@ -1,14 +1,14 @@
-"""The base of everything that travels, and the words that stand beside a field.
+"""The base class of all API types, and annotations for their fields.
 
-A kind's fields are declared once, as a frozen `Wire`; what patch, apply, field validation, protobuf
-and OpenAPI need to know of a field stands beside it:
+A kind's fields are declared once, as a frozen `Wire`; annotations describe them for patch, apply,
+field validation, protobuf and OpenAPI:
 
     secrets: Annotated[tuple[ObjectReference, ...], merge_key("name")] = ()
     token: Annotated[str, confidential()] = ""
 
-Lists without a word beside them are atomic: replaced as a whole. `schema.py` reads these words.
+Lists without an annotation are atomic: replaced as a whole. `schema.py` reads the annotations.
 
-Defaults decide what is written. A field equal to its default is left out; to write a field always,
+Defaults decide what is encoded. A field equal to its default is omitted; to encode a field always,
 give it `field(default_factory=str)` (or any factory other than list, dict and set).
 """
 
@@ -22,16 +22,16 @@ import msgspec
 
 @dataclass_transform(frozen_default=True, kw_only_default=False, field_specifiers=(msgspec.field,))
 class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A value that travels: immutable, camelCase on the wire, empty fields left out."""
+    """An API value: immutable, camelCase on the wire, empty fields omitted."""
 
-    # `core.v1.PodSpec`: the name of its definition in OpenAPI, where the kind that holds it and the
-    # name of the class do not say so already.
+    # `core.v1.PodSpec`: the OpenAPI name of the definition, if it does not follow from the kind and
+    # the class.
     published_as: ClassVar[str] = ""
     # Whether it has one owner and is replaced as a whole under apply.
     atomic: ClassVar[bool] = False
 
     def __repr__(self) -> str:
-        """Every field; but nothing of what has a confidential one, whose value may be repeated."""
+        """All fields; a type with a confidential field shows none, because values may repeat it."""
         if confidential_fields(type(self)):
             return f"{type(self).__name__}(***)"
         values = (f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__)
@@ -39,7 +39,7 @@ class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class MergeKey(msgspec.Struct, frozen=True):
-    """A list whose elements are told apart by these fields.
+    """A list whose elements are identified by these fields.
 
     A strategic merge puts new elements first, unless the list `appends`.
     """
@@ -49,13 +49,13 @@ class MergeKey(msgspec.Struct, frozen=True):
 
 
 class AtMost(msgspec.Struct, frozen=True):
-    """A list or map with no more items than this; a body with more is refused before it is used."""
+    """A list or map with a limit of items; a body with more is refused."""
 
     items: int
 
 
 class SetOfScalars(msgspec.Struct, frozen=True):
-    """A list in which order does not matter and nothing stands twice."""
+    """A list without order and duplicates."""
 
 
 class AtomicMap(msgspec.Struct, frozen=True):
@@ -67,17 +67,17 @@ class Confidential(msgspec.Struct, frozen=True):
 
 
 class ShapedLike(msgspec.Struct, frozen=True):
-    """A plain dict that keeps any field it is given; the fields of `type` are known and checked."""
+    """A plain dict that stores any field; the fields of `type` are validated."""
 
     type: type
 
 
 class Proto(msgspec.Struct, frozen=True):
-    """The number of a field in the protobuf form, and its encoding where the type leaves a choice.
+    """The protobuf number of a field, and its encoding if the type leaves a choice.
 
-    An `embedded` time is no pointer in the reference: unset, it is written as an empty message.
-    A field `inside` a number stands in a message of its own under that number, which JSON does not
-    show.
+    An `embedded` time is not a pointer in Kubernetes: unset, it is an empty message. A field
+    `inside`
+    a number is in a message of its own under that number, which JSON does not show.
     """
 
     number: int
@@ -87,7 +87,7 @@ class Proto(msgspec.Struct, frozen=True):
 
 
 class Described(msgspec.Struct, frozen=True):
-    """What a field means, for those who read the API; `required` where the type does not tell."""
+    """Description of a field for the API documentation; `required` if the type leaves it open."""
 
     text: str
     required: bool | None = None
@@ -115,7 +115,7 @@ def confidential() -> Confidential:
 
 @functools.cache
 def confidential_fields(type_: type) -> tuple[str, ...]:
-    """The Python names of those fields of a type that have the mark themselves."""
+    """Python names of the fields of a type that are confidential themselves."""
     hints = typing.get_type_hints(type_, include_extras=True)
     return tuple(
         name
@@ -133,19 +133,19 @@ def proto(number: int, encoding: str = "", *, embedded: bool = False, inside: in
 
 
 def describe(text: str, *, required: bool | None = None) -> Described:
-    """Say what a field means. One that is always written, and never null, counts as required."""
+    """Describe a field. Fields that are always written and never null are required by default."""
     return Described(text, required)
 
 
 def always(default: Callable[[], Any], *, name: str | None = None) -> Any:
     """Declare a field that is written even when it is empty: `token: str = always(str)`.
 
-    With `name` it travels under that name.
+    `name` is its name on the wire.
     """
     return msgspec.field(default_factory=default, name=name)
 
 
-# The default of a field that is written as `null` when unset: `always(null)`. It makes None.
+# Default of a field that is written as `null` when unset: `always(null)`. It returns None.
 null = type(None)
 
 

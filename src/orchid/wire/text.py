@@ -1,12 +1,12 @@
-"""Small texts as the reference prints them: quoted strings, durations, times."""
+"""Short texts as Kubernetes prints them: quoted strings, durations, times."""
 
 import datetime
 import functools
 
-# What a client sent is repeated in answers, some of it several times. Beyond this it is not.
+# Responses repeat values of the request, some several times. Longer values are omitted.
 LONGEST_SHOWN = 16 * 1024
 OMITTED = "<value omitted>"
-REDACTED = "<secret contents redacted>"  # in the place of what is confidential
+REDACTED = "<secret contents redacted>"  # replaces confidential values
 
 _LAST_ASCII, _LAST_SHORT = 0x7F, 0xFFFF
 _ESCAPES = {
@@ -16,27 +16,27 @@ _ESCAPES = {
 
 
 def shown(text: str) -> str:
-    """A text from a request as an answer may repeat it: whole, or not at all."""
+    """A text of a request as a response may repeat it: unchanged, or omitted if too long."""
     return text if len(text) <= LONGEST_SHOWN else OMITTED
 
 
 def header_text(value: str) -> str:
-    """The UTF-8 text of a header, which the listener hands on as one character for each byte.
+    """The UTF-8 text of a header; the listener passes one character per byte.
 
-    Bytes that are no UTF-8 become the mark for that, which is nobody's name.
+    Invalid UTF-8 becomes U+FFFD, which matches no name.
     """
     return value if value.isascii() else value.encode("latin-1", "replace").decode(errors="replace")
 
 
 def quote(text: str) -> str:
-    """Quote a string; what cannot be printed becomes an escape."""
+    """Quote a string; unprintable characters are escaped."""
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return f'"{text.translate(_QUOTED)}"'
 
 
 class _Quoted(dict[int, str]):
-    """Characters as they stand in quotes; only the usual ones are kept."""
+    """Cache of quoted characters; only common ones are cached."""
 
     def __missing__(self, number: int) -> str:
         return _quoted(chr(number))
@@ -62,7 +62,7 @@ def timestamp(moment: datetime.datetime) -> str:
     return f"{utc.isoformat()}Z"  # strftime writes the year 442 with three digits
 
 
-@functools.lru_cache(maxsize=16)  # requests of one moment ask for the same
+@functools.lru_cache(maxsize=16)  # requests of the same second share it
 def whole_seconds(moment: datetime.datetime) -> datetime.datetime:
     if moment.tzinfo is not datetime.UTC:
         moment = moment.astimezone(datetime.UTC)

@@ -1,4 +1,4 @@
-"""Who is calling."""
+"""The authenticated user."""
 
 from typing import Annotated
 
@@ -8,21 +8,19 @@ from orchid.wire.struct import Wire, describe, proto
 
 
 class UserInfo(Wire):
-    """A caller as the server knows it."""
+    """The user of a request."""
 
     published_as = "authentication.v1.UserInfo"
 
-    username: Annotated[
-        str, proto(1), describe("The name that tells this user from all others.")
-    ] = ""
-    uid: Annotated[
-        str, proto(2), describe("Tells apart users who had the same name at different times.")
-    ] = ""
+    username: Annotated[str, proto(1), describe("The unique name of the user.")] = ""
+    uid: Annotated[str, proto(2), describe("The unique id, which differs if a name is reused.")] = (
+        ""
+    )
     groups: Annotated[
         tuple[str, ...], proto(3), describe("The groups that the user belongs to.")
     ] = ()
     extra: Annotated[
-        dict[str, tuple[str, ...]], proto(4), describe("What else the authenticator has to say.")
+        dict[str, tuple[str, ...]], proto(4), describe("Extra attributes from the authenticator.")
     ] = field(default_factory=dict)
 
 
@@ -35,7 +33,7 @@ NODE_PREFIX = "system:node:"
 
 
 def node_name(user: UserInfo) -> str | None:
-    """The node a caller is; empty if it is one without saying which, None if it is none."""
+    """The name of a node's user; empty for a node without a name, None for other users."""
     if user.username.startswith(NODE_PREFIX) and NODES in user.groups:
         return user.username[len(NODE_PREFIX) :]
     return None

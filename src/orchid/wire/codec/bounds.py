@@ -1,11 +1,11 @@
-"""How much a document may hold: bounds on what decoding makes of a body, by number, not by bytes.
+"""Limits on the number of values in a document, in addition to its size in bytes.
 
-Three megabytes of `{},` are a million objects, which take hundreds of megabytes and seconds.
+Three megabytes of `{},` are a million objects: hundreds of megabytes and seconds of decoding.
 
-    require_few_values(body)   before JSON is read: how many values it has in all
-    count_check_of(schema)     after it is read: what has a limit of its own, `at_most(n)`
+    require_few_values(body)      before JSON is decoded: the total number of values
+    count_check_of(schema)        after decoding: fields with a limit of their own, `at_most(n)`
 
-YAML and protobuf count while they read (yaml_text.py, protobuf_content.py), with these numbers.
+YAML and protobuf count while they parse (yaml_text.py, protobuf_content.py), with the same limits.
 """
 
 from collections.abc import Callable
@@ -14,11 +14,11 @@ from typing import Any, Final
 from orchid.wire.codec.field_validation import Malformed, Undecodable
 from orchid.wire.schema import Fields, Mapping, Node, Sequence
 
-# Members and elements of every depth in one document. To read or write so many is one call of a
-# function in C, which nothing can interrupt; it must stay well below 50 ms.
+# Members and elements of a document at all depths. Decoding or encoding so many is one call into C
+# that cannot be interrupted; it must stay well below 50 ms.
 MOST_VALUES: Final = 25_000
-MOST_STORED: Final = 2 * MOST_VALUES  # of an object, with who owns each of its fields
-MOST_OF_PATCH: Final = 50_000  # of a JSON patch: 10,000 operations are as many as clients may send
+MOST_STORED: Final = 2 * MOST_VALUES  # of an object with its managedFields
+MOST_OF_PATCH: Final = 50_000  # of a JSON patch: clients may send 10,000 operations
 
 
 def require_few_values(body: bytes, most: int = MOST_VALUES) -> None:
@@ -30,7 +30,7 @@ def require_few_values(body: bytes, most: int = MOST_VALUES) -> None:
 
 
 def values_in(body: bytes) -> int:
-    """About how many values a JSON document has, at every depth."""
+    """Upper bound of the number of values in a JSON document, at all depths."""
     return _marks(_without_strings(body))
 
 
@@ -39,7 +39,7 @@ def _marks(body: bytes) -> int:
 
 
 def _without_strings(body: bytes) -> bytes:
-    """The document without its strings, at the speed of bytes: every other part between quotes."""
+    """The document without its strings: every other part between quotes."""
     if b"\\" in body:
         body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     return b"".join(body.split(b'"')[::2])
@@ -53,7 +53,7 @@ def too_many(place: str, most: int) -> Undecodable:
 
 
 def count_check_of(schema: Fields) -> Callable[[Any], None]:
-    """A function that refuses a document in which a list or map has more items than declared."""
+    """A function that refuses a document with more list items or map keys than declared."""
     check = _check(schema)
     if check is None:
         return lambda value: None
@@ -61,7 +61,7 @@ def count_check_of(schema: Fields) -> Callable[[Any], None]:
 
 
 def _check(node: Node) -> CountCheck | None:
-    """None when there is nothing to count."""
+    """None if there is nothing to count."""
     if isinstance(node, Fields):
         return _fields_check(node)
     if isinstance(node, Sequence):

@@ -1,14 +1,14 @@
-"""Bytes to objects and back, strictly.
+"""Strict conversion between bytes and objects.
 
-    encode(obj)                                     compact JSON, as stored and sent
-    EncodedObject.of(obj)                           the same, with the object beside it
+    encode(obj)                                           compact JSON, as stored and sent
+    EncodedObject.of(obj)                                 the same, with a reference to the object
     Decoder(ServiceAccount).decode(body, findings=True)   (object, ['unknown field "spec.x"', ...])
-    Decoder(ServiceAccount).stored(data)            the same for bytes we wrote ourselves
+    Decoder(ServiceAccount).stored(data)                  for bytes from the store
     convert(value, ServiceAccount), to_builtins(obj)      plain dicts instead of bytes, for patches
 
-Decoding keeps three promises that a plain JSON decoder does not: null means absent, every unknown
-or repeated field can be told, and whatever cannot be decoded raises Undecodable with a sentence for
-the client. It never guesses: a string is no number and a number is no string.
+Beyond a plain JSON decoder: null means absent, unknown and repeated fields can be reported, and a
+body that cannot be decoded raises Undecodable with a message for the client. Types are strict: a
+string is no number and a number is no string.
 """
 
 import functools
@@ -22,7 +22,7 @@ import msgspec
 from orchid.wire.codec.bounds import MOST_VALUES, count_check_of, require_few_values
 from orchid.wire.codec.field_validation import FieldValidation, Malformed, Pairs, Undecodable
 from orchid.wire.codec.json_errors import syntax_fault
-from orchid.wire.codec.quick_check import Odd, quick_check_of
+from orchid.wire.codec.quick_check import NeedsValidation, quick_check_of
 from orchid.wire.schema import Fields, schema_of
 from orchid.wire.struct import Wire
 
@@ -46,7 +46,7 @@ __all__ = [
 
 T = TypeVar("T", bound=Wire)
 
-# --- writing --------------------------------------------------------------------------------------
+# --- encoding -------------------------------------------------------------------------------------
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 _ENCODER_AS_IS = msgspec.json.Encoder()
@@ -61,10 +61,10 @@ _HTML_ESCAPES = {
 
 
 def encode(value: Any) -> bytes:
-    """Compact JSON: fields in declared order, map keys sorted, safe inside a web page."""
+    """Compact JSON: fields in declared order, map keys sorted, HTML characters escaped."""
     data = _ENCODER.encode(value)
-    # These characters occur only inside strings, so they can be replaced anywhere. Searching for
-    # the number of a byte takes an eighth of the time of searching for the byte as bytes.
+    # These characters occur only inside strings, so they can be replaced anywhere. Searching for an
+    # int takes an eighth of the time of searching for a bytes value.
     if _LESS in data or _GREATER in data or _AMPERSAND in data or _SEPARATOR_START in data:
         for sign, escape in _HTML_ESCAPES.items():
             data = data.replace(sign, escape)
@@ -72,10 +72,9 @@ def encode(value: Any) -> bytes:
 
 
 class EncodedObject(bytes):
-    """The bytes of an object, with the object they were made from.
+    """The encoded bytes of an object, with a reference to the object.
 
-    Inside one process the reader may take the object and need not decode the bytes. What comes over
-    a socket is plain bytes.
+    A reader in the same process can use the object without decoding. Bytes from a socket are plain.
     """
 
     decoded: Any
@@ -86,54 +85,54 @@ class EncodedObject(bytes):
         made.decoded = value
         return made
 
-    __repr__ = object.__repr__  # shows no byte: there may be a secret in it
+    __repr__ = object.__repr__  # shows no bytes: they may hold a secret
 
 
 def pretty(data: bytes) -> bytes:
-    """The same JSON with two blanks of indentation."""
+    """The same JSON, indented by two spaces."""
     return msgspec.json.format(data, indent=2)
 
 
 def to_builtins(value: Any) -> Any:
-    """The value as its JSON would be read: dicts, lists, strings, numbers."""
+    """The value as dicts, lists, strings and numbers, as its JSON would be decoded."""
     return _PLAIN.decode(_ENCODER.encode(value))
 
 
-# --- reading --------------------------------------------------------------------------------------
+# --- decoding -------------------------------------------------------------------------------------
 
 _PLAIN = msgspec.json.Decoder()
 _AT = re.compile(r"(?P<problem>.*) - at `\$(?P<place>.*)`", re.DOTALL)
 
 
 class Decoder(Generic[T]):
-    """Reads documents of one type. Make it once, keep it: compiling is the expensive part."""
+    """Decodes documents of one type. Create it once and reuse it: compiling is expensive."""
 
     def __init__(self, type_: type[T], schema: Fields | None = None) -> None:
         self.type = type_
         self.schema = schema or schema_of(type_)
-        # Decode what this server has written: no nulls, nothing unknown, nothing to report.
+        # Decode bytes from the store: no nulls, no unknown fields, no findings.
         self.stored: Callable[[bytes], T] = msgspec.json.Decoder(type_).decode
-        self._glance = quick_check_of(self.schema)
+        self._quick_check = quick_check_of(self.schema)
         self._require_counts = count_check_of(self.schema)
 
     def decode(
         self, body: bytes, *, yaml: bool = False, findings: bool = True
     ) -> tuple[T, list[str]]:
-        """The object in a request, and the unknown and repeated fields if `findings` are asked."""
+        """The object in a request, with unknown and repeated fields if `findings`."""
         if yaml:
             return self._decode_yaml(body, findings)
         try:
             value = _PLAIN.decode(body) if len(body) <= MOST_VALUES else plain(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            value = plain(body)  # raises, and says why
+            value = plain(body)  # raises with the reason
         try:
             typed = msgspec.convert(value, self.type)  # strings are not parsed a second time
-            keys = self._glance(value)
-        except (msgspec.ValidationError, Odd):
+            keys = self._quick_check(value)
+        except (msgspec.ValidationError, NeedsValidation):
             self._require_counts(value)
             return self._shaped(_with_repeats(body) if findings else value, findings)
-        # Every key has a colon, and hardly anything else does. What would be written as it came
-        # repeats no key: a dict has each of them once.
+        # Nearly every colon belongs to a key. A document that would be encoded to the same bytes
+        # repeats no key, because a dict has each key once.
         if (
             findings
             and body.count(_COLON) != keys
@@ -144,11 +143,11 @@ class Decoder(Generic[T]):
         return typed, []
 
     def convert(self, value: Any, *, findings: bool = False) -> tuple[T, list[str]]:
-        """The same from a decoded document; a dict cannot repeat a key."""
+        """The same from a decoded document; a dict has no repeated keys."""
         try:
             typed = msgspec.convert(value, self.type)
-            self._glance(value)
-        except (msgspec.ValidationError, Odd):
+            self._quick_check(value)
+        except (msgspec.ValidationError, NeedsValidation):
             self._require_counts(value)
             return self._shaped(value, findings)
         return typed, []
@@ -175,18 +174,18 @@ _made_once = functools.cache(Decoder)
 
 
 def decoder_of(type_: type[T]) -> Decoder[T]:
-    """The decoder of a type, made once."""
+    """The decoder of a type, created once."""
     decoder: Decoder[T] = _made_once(type_)
     return decoder
 
 
 def convert(value: Any, type_: type[T]) -> T:
-    """A typed object from a decoded document, by the rules of `Decoder`."""
+    """A typed object from a decoded document, with the rules of `Decoder`."""
     return decoder_of(type_).convert(value)[0]
 
 
 def plain(body: bytes, most: int = MOST_VALUES) -> Any:
-    """Any JSON document as dicts and lists; raises Malformed when it is none."""
+    """Any JSON document as dicts and lists; raises Malformed if it is not JSON."""
     if len(body) > most:
         require_few_values(body, most)
     try:
@@ -198,14 +197,14 @@ def plain(body: bytes, most: int = MOST_VALUES) -> Any:
 
 
 class TypeMeta(Wire):
-    """What a document says it is."""
+    """apiVersion and kind of a document."""
 
     kind: str = ""
     api_version: str = ""
 
 
 def type_meta(body: bytes, *, yaml: bool = False) -> TypeMeta:
-    """What a document says it is, whatever else it holds."""
+    """apiVersion and kind of a document, ignoring the rest."""
     return decoder_of(TypeMeta).decode(body, yaml=yaml, findings=False)[0]
 
 
@@ -221,12 +220,12 @@ def body_summary(body: bytes) -> str:
 
 
 def strict_error(findings: list[str]) -> str:
-    """All findings as one refusal, for those who asked for strict field validation."""
+    """All findings as one error, for strict field validation."""
     return f"strict decoding error: {', '.join(_joined_lines(findings))}"
 
 
 def _joined_lines(findings: list[str]) -> Iterator[str]:
-    """Repeated keys of a YAML body are told together, by line."""
+    """Repeated keys of a YAML body as one message, by line."""
     lines = [finding for finding in findings if finding.startswith("line ")]
     if lines:
         yield "yaml: unmarshal errors:" + "".join(f"\n  {line}" for line in lines)
@@ -238,11 +237,11 @@ _COLON, _BACKSLASH = b":\\"
 
 
 def _may_repeat_keys(body: bytes, keys: int) -> bool:
-    """Whether the text might hold more keys than the decoded document; may err towards yes.
+    """Whether the text may hold more keys than the decoded document; may wrongly return True.
 
-    The colon of a key follows a quote or a blank, so counting those is counting at least all keys.
-    JSON inside a string has quotes of its own, with a backslash before them; they are taken off
-    again unless a second backslash makes that uncertain.
+    The colon of a key follows a quote or a blank, so the number of those is an upper bound of the
+    number of keys. JSON inside a string has escaped quotes, which are subtracted unless a second
+    backslash makes that uncertain.
     """
     colons = body.count(b'":')
     for blank in _BLANKS:
@@ -256,12 +255,12 @@ def _may_repeat_keys(body: bytes, keys: int) -> bool:
 
 
 def _pairs(found: list[tuple[str, Any]]) -> Pairs:
-    """A function in Python, so that the decoder releases the interpreter lock now and then."""
+    """A Python function, so that the decoder releases the interpreter lock now and then."""
     return Pairs(found)
 
 
 def _with_repeats(body: bytes) -> Any:
-    """The document with repeated keys kept; the body is known to be JSON."""
+    """The document with repeated keys; the body is valid JSON."""
     try:
         return json.loads(body.decode(), object_pairs_hook=_pairs)
     except RecursionError:
@@ -271,11 +270,11 @@ def _with_repeats(body: bytes) -> Any:
 
 
 def repeated_fields(body: bytes) -> list[str]:
-    """The repeated keys of a JSON document of any form, as findings."""
+    """The repeated keys of any JSON document, as findings."""
     if body.count(b":") < 2:  # noqa: PLR2004 -- it takes two keys to repeat one
         return []
     shaping = FieldValidation()
-    shaping.look(_with_repeats(body))
+    shaping.find_repeated_keys(_with_repeats(body))
     return shaping.findings
 
 

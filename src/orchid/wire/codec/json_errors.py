@@ -1,7 +1,7 @@
-"""Why some bytes are not JSON, with the messages that clients of this API know.
+"""Syntax errors in JSON, with the messages that Kubernetes clients expect.
 
-`syntax_fault(body)` is asked only after decoding has failed, so it may take its time, though never
-more than one pass over the body.
+`syntax_fault(body)` runs only after decoding has failed. It may be slow, but takes at most one pass
+over the body.
 """
 
 import json
@@ -13,10 +13,10 @@ _TOO_DEEP = "exceeded max depth"
 
 _LITERAL = re.compile(r"(?P<true>tr?u?)|(?P<false>fa?l?s?)|(?P<null>nu?l?)")
 _BLANK = re.compile(r"[ \t\r\n]*")
-# Strings are skipped whole, so that a bracket inside one opens nothing.
+# Strings are matched whole, so that a bracket inside one opens nothing.
 _BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
-# What the standard library found, and what is said of the character it found it at.
+# Message of the standard library, and the description of the character at its position.
 _CONTEXTS = (
     ("Expecting property name", "looking for beginning of object key string"),
     ("Illegal trailing comma before end of object", "looking for beginning of object key string"),
@@ -29,7 +29,7 @@ _CONTEXTS = (
 
 
 def syntax_fault(body: bytes) -> str:
-    """Name what is wrong and, where there is one, the character it is wrong at."""
+    """The error and, if there is one, the character that caused it."""
     try:
         text = body.decode()
         json.loads(text, parse_constant=_no_constant)
@@ -41,7 +41,7 @@ def syntax_fault(body: bytes) -> str:
         return _in_words(fault, text)
     except ValueError as fault:
         return str(fault)
-    # Python reads half a surrogate pair as a character; the text cannot be written again.
+    # Python accepts half a surrogate pair, but cannot encode it again.
     return "invalid character in \\u hexadecimal character escape: half of a surrogate pair"
 
 

@@ -1,14 +1,14 @@
-"""Protobuf: what goes over the wire to clients that ask for it, and how it is wrapped.
+"""Protobuf: messages, and the envelope around them.
 
     message_of(ServiceAccount).encode(obj)          the message alone, as in a list
-    sealed("v1", "ServiceAccount", message)         a body: four bytes, what it is, the message
-    opened(body)                                    the other way: what it says it is, the message
+    sealed("v1", "ServiceAccount", message)         a body: four bytes, type, message
+    opened(body)                                    the reverse: type, message
     list_message(ListMeta(...), messages)           a list of messages
     watch_frame("ADDED", body)                      one event of a stream
 
-The numbers stand beside the fields of the kinds; protobuf_writer.py and protobuf_reader.py compile
-them. JSON is what is stored: this is a form for the way. docs/decisions/0010-protobuf.md says why
-no library does it.
+Field numbers are declared beside the fields of the kinds; protobuf_writer.py and protobuf_reader.py
+compile them. Objects are stored as JSON; protobuf is for transport only.
+docs/decisions/0010-protobuf.md explains why no library does this.
 """
 
 from collections.abc import Iterable
@@ -30,12 +30,12 @@ from orchid.wire.struct import Wire, proto
 T = TypeVar("T", bound=Wire)
 
 _FIRST, _SECOND = tag(1, LENGTH), tag(2, LENGTH)
-_ONE_BYTE = 127  # the largest length that takes one
+_ONE_BYTE = 127  # the largest length that fits one byte
 _NO_CONTENT_TYPE = tag(3, LENGTH) + b"\0" + tag(4, LENGTH) + b"\0"
 
 
 class Message(Generic[T]):
-    """The protobuf form of one type. Make it by `message_of`: compiling is the expensive part."""
+    """Protobuf codec of a type. Create it with `message_of`: compiling is expensive."""
 
     def __init__(self, type_: type[T]) -> None:
         schema = schema_of(type_)
@@ -43,7 +43,7 @@ class Message(Generic[T]):
         self._read: Make = reader_of(schema)
 
     def decode(self, message: bytes, **given: Any) -> T:
-        """The object in a message; `given` are fields that travel elsewhere (kind, apiVersion)."""
+        """The object in a message; `given` are fields outside of the message (kind, apiVersion)."""
         made: T = self._read(message, **given)
         return made
 
@@ -52,7 +52,7 @@ _made_once = cache(Message)
 
 
 def message_of(type_: type[T]) -> Message[T]:
-    """The protobuf form of a type, made once."""
+    """The protobuf codec of a type, created once."""
     message: Message[T] = _made_once(type_)
     return message
 
@@ -61,7 +61,7 @@ def message_of(type_: type[T]) -> Message[T]:
 
 
 class SealedType(Wire):
-    """What a body says it holds."""
+    """apiVersion and kind of a body."""
 
     api_version: Annotated[str, proto(1)] = ""
     kind: Annotated[str, proto(2)] = ""
@@ -87,7 +87,7 @@ def _start(api_version: str, kind: str) -> bytes:
 
 
 def opened(body: bytes) -> tuple[SealedType, bytes]:
-    """What a body says it holds, and the message; raises Malformed when it is no such body."""
+    """apiVersion and kind of a body, and the message; raises Malformed for other bodies."""
     if not body:
         raise Malformed("empty data")
     if not body.startswith(MAGIC):
@@ -105,7 +105,7 @@ def opened(body: bytes) -> tuple[SealedType, bytes]:
 
 
 def _opened_as_sealed(body: bytes) -> _Sealed | None:
-    """Open a body that is laid out as `sealed` does it, as nearly all are; None if it is not."""
+    """Fast path: open a body with the layout of `sealed`; None for any other."""
     if not body.endswith(_NO_CONTENT_TYPE):
         return None
     said_size = body[len(MAGIC) + 1]
@@ -124,7 +124,7 @@ def _opened_as_sealed(body: bytes) -> _Sealed | None:
 
 @lru_cache(maxsize=256)
 def _said(start: bytes) -> SealedType | None:
-    """What a body holds, from its first part alone. Kept, because clients repeat themselves."""
+    """The type of a body, from its first part. Cached, because clients repeat few types."""
     return message_of(_Sealed).decode(start).type_meta if start.startswith(_FIRST) else None
 
 
@@ -136,7 +136,7 @@ def sealed_status(status: Status) -> bytes:
 
 
 def list_message(meta: ListMeta, items: Iterable[bytes]) -> bytes:
-    """The message of a list; `items` are messages themselves."""
+    """The message of a list; `items` are encoded messages."""
     parts = [_part(_FIRST, message_of(ListMeta).encode(meta))]
     for item in items:
         parts += (_SECOND, varint(len(item)), item)
@@ -144,12 +144,12 @@ def list_message(meta: ListMeta, items: Iterable[bytes]) -> bytes:
 
 
 def metadata_message(metadata: bytes) -> bytes:
-    """An object of nothing but metadata, itself a message."""
+    """An object with only metadata, as a message."""
     return _part(_FIRST, metadata)
 
 
 def watch_frame(type_: str, body: bytes) -> bytes:
-    """One event behind its length; the object in it is a whole body."""
+    """An event with its length in front; the object in it is a full body."""
     event = _part(_FIRST, type_.encode()) + _part(_SECOND, _part(_FIRST, body))
     return len(event).to_bytes(4, "big") + event
 

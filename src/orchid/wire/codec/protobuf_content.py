@@ -1,8 +1,8 @@
-"""The content behind a tag of a protobuf message, read into one field's value.
+"""The content behind a tag of a protobuf message, decoded into a field.
 
 Each of `once`, `content`, `appended`, `number_field`, `appended_number` and `packed` makes a
-function that reads one field; protobuf_reader.py chooses. `skip` finds the position behind an
-unknown field. `budget` counts elements and is set anew for each message.
+function that decodes one field; protobuf_reader.py chooses. `skip` returns the position behind an
+unknown field. `budget` counts elements and is reset for each message.
 """
 
 import binascii
@@ -27,17 +27,17 @@ from orchid.wire.codec.protobuf_scalars import (
 from orchid.wire.schema import Leaf, Node, Scalar
 
 Values = dict[str, Any]
-Read = Callable[[bytes, int, Values], int]  # the message, a position, what is known so far
-Make = Callable[..., Any]  # from the bytes of a message, and values known beforehand
+Read = Callable[[bytes, int, Values], int]  # the message, a position, the values so far
+Make = Callable[..., Any]  # from the bytes of a message, and given values
 
-LAST_OF_BYTE = 127  # beyond it, a varint goes on
+LAST_OF_BYTE = 127  # a larger byte means that the varint continues
 CUT_SHORT = "the message is cut short"
 _LARGEST_NUMBER = 2**29 - 1
-_DEEPEST_GROUP = 100  # as elsewhere; nobody here sends any
+_DEEPEST_GROUP = 100  # as elsewhere; Kubernetes clients send none
 
 
 class _Budget(threading.local):
-    """How many elements and entries the message that this thread reads may still have."""
+    """The number of elements and entries that the current message may still have, per thread."""
 
     left = 0
 
@@ -51,7 +51,7 @@ budget = _Budget()
 
 
 def bounds(data: bytes, position: int) -> tuple[int, int]:
-    """Where the content of known length at a position begins and ends."""
+    """Start and end of the length-prefixed content at a position."""
     size = data[position]
     position += 1
     if size > LAST_OF_BYTE:
@@ -79,7 +79,7 @@ def once(name: str, make: Make) -> Read:
     def read(data: bytes, position: int, values: Values) -> int:
         start, stop = bounds(data, position)
         if name in values:
-            raise Undecodable(f"{name} stands twice")
+            raise Undecodable(f"{name} occurs twice")
         values[name] = make(data[start:stop])
         return stop
 
@@ -125,7 +125,7 @@ def appended_number(name: str, signed: Callable[[int], Any]) -> Read:
 
 
 def packed(name: str, signed: Callable[[int], Any]) -> Read:
-    """Many numbers in one content: other writers do so for lists of numbers."""
+    """Several numbers in one content, a valid encoding of number lists."""
 
     def read(data: bytes, position: int, values: Values) -> int:
         position, stop = bounds(data, position)
@@ -162,7 +162,7 @@ def signed64(number: int) -> int:
 
 
 def signed32(number: int) -> int:
-    """The lower half alone counts, as protobuf says of numbers too large for their field."""
+    """Only the lower 32 bits count, as protobuf specifies for numbers that are too large."""
     number &= MASK32
     return number - (SIGN32 << 1) if number >= SIGN32 else number
 
@@ -174,7 +174,7 @@ def zero(node: Node, raw: bool) -> Make:
     return {Scalar.BOOLEAN: bool, Scalar.INTEGER: int}.get(node.scalar, str)
 
 
-# --- what nobody knows ----------------------------------------------------------------------------
+# --- unknown fields -------------------------------------------------------------------------------
 
 
 def skip(data: bytes, position: int, number: int, wire_type: int) -> int:
@@ -182,7 +182,7 @@ def skip(data: bytes, position: int, number: int, wire_type: int) -> int:
     open_groups = 0
     while True:
         if not 0 < number <= _LARGEST_NUMBER:
-            raise Undecodable(f"{number} is no field number")
+            raise Undecodable(f"{number} is not a field number")
         if wire_type == GROUP:
             open_groups += 1
             if open_groups > _DEEPEST_GROUP:
@@ -192,7 +192,7 @@ def skip(data: bytes, position: int, number: int, wire_type: int) -> int:
         else:
             position = _skip_value(data, position, wire_type)
         if open_groups < 0:
-            raise Undecodable("a group ends that has not begun")
+            raise Undecodable("a group ends without a start")
         if not open_groups:
             return position
         tag, position = read_varint(data, position)
@@ -205,7 +205,7 @@ def _skip_value(data: bytes, position: int, wire_type: int) -> int:
     if wire_type == LENGTH:
         return bounds(data, position)[1]
     if wire_type not in (FIXED64, FIXED32):
-        raise Undecodable(f"{wire_type} is no wire type")
+        raise Undecodable(f"{wire_type} is not a wire type")
     position += 8 if wire_type == FIXED64 else 4
     if position > len(data):
         raise Undecodable(CUT_SHORT)

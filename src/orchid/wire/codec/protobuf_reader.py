@@ -1,14 +1,13 @@
-"""Protobuf to values, by functions compiled from a schema: one per field, found by its tag.
+"""Decode protobuf with functions compiled from a schema: one per field, looked up by tag.
 
-Start with `reader_of`. What stands behind a tag is read by protobuf_content.py. A known field in a
-wrong wire type, a length beyond the end, a number of more than 64 bits and a text that is no UTF-8
-are `Undecodable`, with a sentence for the client that shows no content. Unknown fields are skipped.
-Of a repeated scalar the last one counts. A message that stands twice where one belongs is refused:
-merging both would cost time that grows with the square of their size.
+Start with `reader_of`. protobuf_content.py decodes the content of a field. A known field of a wrong
+wire type, a length beyond the end, a number of more than 64 bits and invalid UTF-8 are
+`Undecodable`, with a message that shows no content. Unknown fields are skipped. Of a repeated
+scalar the last one counts. A repeated single message is refused: merging would take quadratic time.
 
 Elements are counted, because the smallest takes two bytes and becomes an object of hundreds. The
-depth is limited by the types, none of which contains itself; skipped groups are counted, not
-recursed into. So a deeply nested body does no harm.
+types limit the depth, since none contains itself, and skipped groups are counted, not recursed
+into: deep nesting does no harm.
 """
 
 from functools import cache
@@ -56,7 +55,7 @@ from orchid.wire.struct import Wire
 
 @cache
 def reader_of(schema: Fields) -> Make:
-    """A function from a message to the value; keyword arguments are values known beforehand."""
+    """A function from a message to its value; keyword arguments are given values."""
     make = _message(schema, schema.open)
 
     def read(data: bytes, **given: Any) -> Any:
@@ -75,12 +74,12 @@ def reader_of(schema: Fields) -> Make:
 
 
 class _Readers(dict[int, Read]):
-    """How to read each field of one message, by tag; `owner` names the message in a refusal."""
+    """Decoders of the fields of one message, by tag; `owner` names the message in errors."""
 
     def __init__(self, owner: str) -> None:
         self.owner = owner
         self.names: dict[int, str] = {}
-        self.texts: dict[int, str] = {}  # strings have no reader: `fill` reads them itself
+        self.texts: dict[int, str] = {}  # strings have no reader: `fill` decodes them itself
 
     def put(self, number: int, name: str, wire_type: int, read: Read) -> None:
         self[number << 3 | wire_type] = read
@@ -91,7 +90,7 @@ class _Readers(dict[int, Read]):
         self.names[number] = name
 
     def fill(self, data: bytes, values: Values) -> None:
-        """Read a whole message into `values`. Most of every message is strings."""
+        """Decode a message into `values`. Most of every message is strings."""
         position, end = 0, len(data)
         texts = self.texts
         while position < end:
@@ -124,7 +123,7 @@ class _Readers(dict[int, Read]):
 
 
 def _message(schema: Fields, raw: bool) -> Make:
-    """Read a message into its Struct, or into a dict where the kind keeps one."""
+    """Decode a message into its Struct, or into a dict where the kind has one."""
     readers = _Readers(schema.type.__name__)
     lists = []
     for number, field in numbered(schema):
@@ -154,8 +153,8 @@ def _message(schema: Fields, raw: bool) -> Make:
 
     if raw:
         return make_dict
-    # Those who write all fields send many messages that hold nothing: the status of a request, the
-    # metadata of a review. Structs are immutable, so one serves all.
+    # Clients that write all fields send many empty messages: the status of a request, the
+    # metadata of a review. Structs are immutable, so one instance serves all.
     nothing, empty = None, None
     zeros = writer_of(schema)(type_())
     nothing, empty = zeros, make_struct(zeros)
@@ -165,7 +164,7 @@ def _message(schema: Fields, raw: bool) -> Make:
 def _put_field(readers: _Readers, number: int, name: str, field: Field, raw: bool) -> None:
     word, node = field.proto, field.node
     assert word is not None, "only numbered fields are read"
-    # In a plain dict an empty value is left out, as it would be in JSON.
+    # In a plain dict an empty value is omitted, as in JSON.
     keep = not raw or field.nullable or field.always_written
     if word.encoding == FIELDS_V1:
         return readers.put(number, name, LENGTH, once(name, _fields_v1))
@@ -221,11 +220,11 @@ def _put_list(readers: _Readers, number: int, name: str, node: Sequence, raw: bo
             raise TypeError(f"no protobuf form for a list of {items!r}")
 
 
-# --- what stands behind a tag ---------------------------------------------------------------------
+# --- content of fields ----------------------------------------------------------------------------
 
 
 def _into_the_same(readers: _Readers) -> Read:
-    """A message whose fields JSON shows beside those around it."""
+    """A message whose fields are inlined into its parent in JSON."""
 
     def read(data: bytes, position: int, values: Values) -> int:
         start, stop = bounds(data, position)
@@ -284,7 +283,7 @@ def _entries(name: str, entry: _Readers, empty: Make, most: int) -> Read:
 
 
 def _wrapped_list(items: Node, raw: bool) -> Make:
-    """The message around a list that stands in a map."""
+    """The message around a list inside a map."""
     wrapper = _Readers("items")
     _put_list(wrapper, 1, "items", Sequence(items), raw)
 
@@ -323,7 +322,7 @@ _RAW.put(1, "Raw", LENGTH, content("raw", bytes))
 
 
 def _fields_v1(data: bytes) -> Any:
-    """JSON inside a message: held to the same rules as a JSON body."""
+    """JSON inside a message, with the rules of a JSON body."""
     found: Values = {}
     _RAW.fill(data, found)
     inside = found.get("raw")

@@ -1,7 +1,7 @@
-"""What the writer and the reader of protobuf share: varints, and times in their two forms.
+"""Protobuf varints and times, shared by the writer and the reader.
 
-A time is a message of seconds and nanoseconds; beside a field stands whether it keeps fractions
-(`MICRO_TIME`). In a Struct it is a datetime or a text, in a plain dict always a text.
+A time is a message of seconds and nanoseconds; the field declares whether it has fractions
+(`MICRO_TIME`). In a Struct it is a datetime or a string, in a plain dict always a string.
 """
 
 import datetime
@@ -16,9 +16,10 @@ GROUP: Final = 3
 END_GROUP: Final = 4
 FIXED32: Final = 5
 
-FIELDS_V1: Final = "fields-v1"  # beside a field: JSON inside a message
+FIELDS_V1: Final = "fields-v1"  # field encoding: JSON inside a message
 INT32: Final = "int32"
-QUANTITIES: Final = "quantities"  # a map of amounts: text or number in JSON, here a message each
+# a map of quantities: string or number in JSON, a message in protobuf
+QUANTITIES: Final = "quantities"
 
 MASK64: Final = 2**64 - 1
 SIGN64: Final = 2**63
@@ -37,7 +38,7 @@ _PER_SECOND = 1_000_000_000
 
 
 def varint(number: int) -> bytes:
-    """A number of 64 bits, seven at a time, the lowest first. A negative one takes ten bytes."""
+    """A 64-bit number, seven bits per byte, lowest first. A negative one takes ten bytes."""
     if 0 <= number <= _LAST_OF_BYTE:
         return _ONE_BYTE[number]
     number &= MASK64
@@ -73,10 +74,11 @@ def to_parts(moment: datetime.datetime, *, micro: bool) -> tuple[int, int]:
 
 
 def from_parts(seconds: int, nanos: int, *, micro: bool) -> datetime.datetime | None:
-    """The time, or None for the zero that stands for none; fractions only if `micro`.
+    """The time, or None for zero; fractions only if `micro`.
 
-    Clients of JSON never see fractions of other times, so keeping them would change an object
-    that is read in one form and written in the other.
+    JSON clients never see fractions of other times: keeping them would change an object that is
+    read
+    in one encoding and written in the other.
     """
     if not seconds and not nanos:
         return None
@@ -95,7 +97,7 @@ def to_text(moment: datetime.datetime, *, micro: bool) -> str:
 
 
 def from_text(text: str) -> datetime.datetime | None:
-    """The time in a text; None if there is none in it, since not every kind insists on one."""
+    """The time in a string; None if it is invalid, since not every kind requires a valid one."""
     try:
         moment = datetime.datetime.fromisoformat(text)
         return moment.astimezone(datetime.UTC) if moment.tzinfo else None

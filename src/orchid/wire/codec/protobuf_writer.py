@@ -1,13 +1,13 @@
-"""Values to protobuf, by functions compiled from a schema: one per field, put together per message.
+"""Encode protobuf with functions compiled from a schema: one per field, combined per message.
 
-Start with `writer_of`. The bytes are those of the reference's own marshalers, which protobuf alone
-does not settle: fields in the order of their numbers, map entries in the order of their keys, and
+Start with `writer_of`. The bytes equal those of Kubernetes, where protobuf leaves a choice: fields
+in the order of their numbers, map entries in the order of their keys, and
 
-    a scalar, a struct, an embedded time    always written, empty or not
-    a pointer (`X | None`), bytes, a list   left out when there is nothing
+    a scalar, a struct, an embedded time     always written, empty or not
+    a pointer (`X | None`), bytes, a list    omitted if unset or empty
 
-Only fields with a number are written. Parts that are plain dicts (Pod, Node) are written by the
-declared fields they hold; their values have been checked when they came in.
+Only fields with a number are written. Of plain dicts (Pod, Node) the declared fields are written;
+their values have been validated on input.
 """
 
 import binascii
@@ -33,13 +33,13 @@ from orchid.wire.schema import Anything, Field, Fields, Leaf, Mapping, Node, Sca
 
 Writer = Callable[[Any], bytes]
 
-_SHORT = 128  # lengths below this take one byte
+_SHORT = 128  # shorter lengths take one byte
 _json = msgspec.json.Encoder(order="deterministic").encode
 
 
 @cache
 def writer_of(schema: Fields) -> Writer:
-    """A function from a value of this shape to its message, without tag and length."""
+    """A function from a value of this schema to its message, without tag and length."""
     return _message(schema, schema.open)
 
 
@@ -47,7 +47,7 @@ def writer_of(schema: Fields) -> Writer:
 
 
 def numbered(schema: Fields, inside: int = 0) -> list[tuple[int, Field]]:
-    """The fields that travel as protobuf, by number; or those inside one number."""
+    """The protobuf fields by number; or those inside one number."""
     return sorted(
         (
             (field.proto.number, field)
@@ -120,7 +120,7 @@ def _field(field: Field, raw: bool) -> Writer:
 
 
 def _element(number: int, node: Node, raw: bool) -> Writer:
-    """A writer for one value under a number: of a field, of a list, of a map."""
+    """A writer for one value under a number: of a field, a list or a map."""
     match node:
         case Leaf(scalar=Scalar.STRING):
             return _string(number)
@@ -201,7 +201,7 @@ def _time(number: int, *, as_text: bool, micro: bool, unset: bytes) -> Writer:
 
 @lru_cache(maxsize=1024)
 def _parts(moment: datetime.datetime) -> bytes:
-    """Seconds alone. Kept, because the times of an object tend to be the same."""
+    """Seconds only. Cached, because the times of an object are often equal."""
     return b"\x08" + varint(to_parts(moment, micro=False)[0]) + b"\x10\0"
 
 
@@ -232,7 +232,7 @@ def _entries(number: int, write_value: Writer) -> Writer:
 
 
 def _map_value(values: Node, raw: bool) -> Writer:
-    """A list cannot stand in a map, so it is wrapped in a message of its own."""
+    """A map cannot hold lists, so each is wrapped in a message."""
     if isinstance(values, Sequence):
         return _nested(2, _element(1, values, raw))
     return _element(2, values, raw)
@@ -242,7 +242,7 @@ _amount = _string(1)
 
 
 def _quantity(value: Any) -> bytes:
-    """An amount as it was given; a plain dict may hold a number, or what is none."""
+    """A quantity as sent; a plain dict may hold a number or an invalid value."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = str(value)
     return _amount(value if isinstance(value, str) else "")

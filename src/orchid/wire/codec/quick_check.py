@@ -1,7 +1,7 @@
-"""Find out whether a decoded document is valid as it is, which nearly all are.
+"""Fast check whether a decoded document is valid as it is, which nearly all are.
 
-Start with `quick_check_of(schema)`. A check counts keys and raises `Odd` as soon as anything needs
-the full validation of field_validation.py; it never says what.
+Start with `quick_check_of(schema)`. A check counts keys and raises `NeedsValidation` if the
+document needs the full validation of field_validation.py; it never gives a reason.
 """
 
 import datetime
@@ -25,16 +25,15 @@ from orchid.wire.schema import Anything, Fields, Leaf, Mapping, Node, Scalar, Se
 QuickCheck = Callable[[Any], int]
 
 
-class Odd(Exception):
-    """Something needs the full validation."""
+class NeedsValidation(Exception):
+    """The document needs the full validation."""
 
 
 def quick_check_of(schema: Fields) -> QuickCheck:
-    """A function that counts all keys of a document already known to have the right types.
+    """A function that counts all keys of a document whose types have been checked.
 
-    It raises Odd at unknown fields, at times that are not in form, at integers beyond 64 bits, at
-    lists with more items than declared, and at anything of a wrong type in those parts that are
-    kept as plain dicts.
+    It raises NeedsValidation for unknown fields, invalid times, integers beyond 64 bits, lists with
+    more items than declared, and wrong types in parts that are plain dicts.
     """
     return _check_fields(schema, schema.open, {})
 
@@ -43,7 +42,7 @@ _Known = dict[tuple[int, bool], QuickCheck]
 
 
 def _quick_check(node: Node, raw: bool, known: _Known, encoding: str = "") -> QuickCheck | None:
-    """None when there is nothing to look at. `raw` parts have not been type-checked before."""
+    """None if there is nothing to check. The types of `raw` parts have not been checked before."""
     match node:
         case Leaf(scalar=scalar):
             return _check_leaf(scalar, raw, encoding)
@@ -58,14 +57,14 @@ def _quick_check(node: Node, raw: bool, known: _Known, encoding: str = "") -> Qu
 
 
 class _Closed(dict[str, QuickCheck | None]):
-    """The members of a record; looking for any other is odd."""
+    """The members of a record; any other raises NeedsValidation."""
 
     def __missing__(self, key: str) -> QuickCheck:
-        raise Odd
+        raise NeedsValidation
 
 
 class _Open(dict[str, QuickCheck | None]):
-    """The members of a record that keeps what it does not know."""
+    """The members of a record that stores unknown fields."""
 
     def __missing__(self, key: str) -> QuickCheck:
         return _check_anything
@@ -76,47 +75,47 @@ def _check_fields(node: Fields, raw: bool, known: _Known) -> QuickCheck:
         return known[id(node), raw]
     members: dict[str, QuickCheck | None] = _Open() if node.open else _Closed()
 
-    def glance(value: Any) -> int:
+    def check(value: Any) -> int:
         if type(value) is not dict:
-            return _odd(value)
+            return _needs_validation(value)
         count = len(value)
         for key, item in value.items():
-            look = members[key]
-            # Null where it has the right type is as good as absent.
-            if look is not None and (raw or item is not None):
-                count += look(item)
+            member_check = members[key]
+            # Null of the right type means absent.
+            if member_check is not None and (raw or item is not None):
+                count += member_check(item)
         return count
 
-    known[id(node), raw] = glance
+    known[id(node), raw] = check
     for name, field in node.fields.items():
         members[name] = _quick_check(field.node, raw, known, encoding_of(field))
-    return glance
+    return check
 
 
 def _check_mapping(values: QuickCheck | None, raw: bool, most: int | None) -> QuickCheck:
     if values is None and not raw and most is None:
-        return len  # known to be a dict of strings
+        return len  # already a dict of strings
 
-    def glance(value: Any) -> int:
+    def check(value: Any) -> int:
         if type(value) is not dict or (most is not None and len(value) > most):
-            return _odd(value)
+            return _needs_validation(value)
         if values is None:
             return len(value)
         return len(value) + sum(map(values, value.values()))
 
-    return glance
+    return check
 
 
 def _check_sequence(items: QuickCheck | None, raw: bool, most: int | None) -> QuickCheck | None:
     if items is None and not raw and most is None:
         return None
 
-    def glance(value: Any) -> int:
+    def check(value: Any) -> int:
         if type(value) is not list or (most is not None and len(value) > most):
-            return _odd(value)
+            return _needs_validation(value)
         return sum(map(items, value)) if items else 0
 
-    return glance
+    return check
 
 
 def _check_leaf(scalar: Scalar, raw: bool, encoding: str) -> QuickCheck | None:
@@ -131,86 +130,86 @@ def _check_leaf(scalar: Scalar, raw: bool, encoding: str) -> QuickCheck | None:
         return None
     return {
         Scalar.STRING: _check_string,
-        Scalar.BYTES: _odd,  # only the thorough look reads base64 inside a plain dict
+        Scalar.BYTES: _needs_validation,  # only the full validation decodes base64
         Scalar.BOOLEAN: _check_boolean,
         Scalar.NUMBER: _check_number,
     }[scalar]
 
 
-def _odd(_: Any) -> int:
-    raise Odd
+def _needs_validation(_: Any) -> int:
+    raise NeedsValidation
 
 
 def _check_integer(value: Any) -> int:
     if type(value) is int and value in INT64_RANGE:
         return 0
-    raise Odd
+    raise NeedsValidation
 
 
 def _check_small_integer(value: Any) -> int:
     if type(value) is int and value in INT32_RANGE:
         return 0
-    raise Odd
+    raise NeedsValidation
 
 
 def _check_micro_text(value: Any) -> int:
     if type(value) is not str or not value.endswith("Z") or not MICRO_TEXT.fullmatch(value):
-        raise Odd
+        raise NeedsValidation
     try:
         datetime.datetime.fromisoformat(value)
     except ValueError:
-        raise Odd from None
+        raise NeedsValidation from None
     return 0
 
 
 def _check_time(value: Any) -> int:
     if type(value) is str and WHOLE_TIME.fullmatch(value):
         return 0
-    raise Odd
+    raise NeedsValidation
 
 
 def _check_micro_time(value: Any) -> int:
     if type(value) is str and MICRO_TIME_TEXT.fullmatch(value):
         return 0
-    raise Odd
+    raise NeedsValidation
 
 
 def _check_day(check: QuickCheck) -> QuickCheck:
-    """A time that was not converted before may name a day that there is not."""
+    """A time that was not converted before may name a day that does not exist."""
 
     def check_day(value: Any) -> int:
         check(value)
         try:
             datetime.datetime.fromisoformat(value)
         except ValueError:
-            raise Odd from None
+            raise NeedsValidation from None
         return 0
 
     return check_day
 
 
 def _check_string(value: Any) -> int:
-    return 0 if type(value) is str else _odd(value)
+    return 0 if type(value) is str else _needs_validation(value)
 
 
 def _check_boolean(value: Any) -> int:
-    return 0 if type(value) is bool else _odd(value)
+    return 0 if type(value) is bool else _needs_validation(value)
 
 
 def _check_number(value: Any) -> int:
-    return 0 if type(value) in (int, float) else _odd(value)
+    return 0 if type(value) in (int, float) else _needs_validation(value)
 
 
 def _check_anything(value: Any, depth: int = 1) -> int:
     if depth > MAX_DEPTH:
-        raise Odd
+        raise NeedsValidation
     kind = type(value)
     if kind is dict:
         count, items = len(value), value.values()
     elif kind is list:
         count, items = 0, value
     elif (kind is int and value not in INT64_RANGE) or (kind is float and not math.isfinite(value)):
-        raise Odd
+        raise NeedsValidation
     else:
         return 0
     for item in items:

@@ -1,10 +1,10 @@
-"""YAML by the library PyYAML: the reader and the writer behind yaml_text.py.
+"""YAML with PyYAML: the reader and the writer behind yaml_text.py.
 
-    read(body)    the value of the first document, and the keys that stand twice in a map
+    read(body)    the value of the first document, and its duplicate keys
     write(value)  the text in parts
 
-The text is read event by event, with limits on nodes, depth and what aliases unfold to. Loading the
-library takes a megabyte, so this module is imported when the first YAML comes that is not JSON.
+The text is parsed event by event, with limits on nodes, depth and expanded aliases. The library
+takes a megabyte, so this module is imported with the first YAML that is not JSON.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import yaml
 from orchid.wire.codec.field_validation import YamlError
 from orchid.wire.text import quote, shown
 
-MOST_NODES = 50_000  # aliases count for all that they unfold to
+MOST_NODES = 50_000  # an alias counts as all that it expands to
 MOST_TEXT = 3 * 1024 * 1024  # characters of all scalars, counted in the same way
-MOST_DUPLICATES = 100  # of repeated keys; more are not told
+MOST_DUPLICATES = 100  # of repeated keys; more are not reported
 DEEPEST = 100
 
 _WORDS: dict[str, Any] = {
@@ -41,7 +41,7 @@ _BASE_60 = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([Tt ].*)?", re.ASCII)
 _LONGEST_NUMBER = 400
 _LARGEST_INTEGER = 2**64
-_EXACT = 2**53  # up to here every whole number has a float of its own
+_EXACT = 2**53  # every integer up to here has an exact float
 _TAG = "tag:yaml.org,2002:"
 _MERGE = "<<"
 _ITEMS = "items"
@@ -62,7 +62,7 @@ def read(body: bytes) -> tuple[Any, list[str]]:
 
 
 def _where(error: yaml.MarkedYAMLError) -> str:
-    """The line as the reference counts it: what the parser misses, it misses a line before."""
+    """The line as Kubernetes counts it: a missing token is reported one line earlier."""
     mark = error.problem_mark or error.context_mark
     line = mark.line if mark else 0
     if line and isinstance(error, yaml.scanner.ScannerError):
@@ -71,16 +71,16 @@ def _where(error: yaml.MarkedYAMLError) -> str:
 
 
 def write(value: Any) -> Iterator[bytes]:
-    """The text in parts: of a list of objects, one for each.
+    """The text in parts: one for each object of a list.
 
-    The library lets no other thread in before it has written all that it was given.
+    The library blocks all other threads until it has written one part.
     """
     items = value.get(_ITEMS) if isinstance(value, dict) else None
     if not isinstance(items, list) or not items or max(value) == _ITEMS:
         yield _written(value)
         return
     before = {key: value[key] for key in value if key < _ITEMS}
-    # A text that ends in empty lines has the end of the document marked, which it is not.
+    # The library marks the end of the document after a text with trailing empty lines.
     yield _written(before).removesuffix(b"...\n") if before else b""
     yield b"%b:\n" % _ITEMS.encode()
     for item in items:
@@ -101,7 +101,7 @@ def _written(value: Any) -> bytes:
 
 
 class _Extent(NamedTuple):
-    """How much a value is once its aliases are unfolded."""
+    """The size of a value with its aliases expanded."""
 
     nodes: int
     text: int  # characters
@@ -109,7 +109,7 @@ class _Extent(NamedTuple):
 
 
 class _Reader:
-    """Builds the value from events, with a stack of its own in place of recursion."""
+    """Builds the value from events, with an explicit stack instead of recursion."""
 
     def __init__(self) -> None:
         self.duplicates: list[str] = []
@@ -149,7 +149,7 @@ class _Reader:
             self._nodes += extent.nodes
             self._text += extent.text
         else:
-            self._nodes += 1  # its members have been counted one by one
+            self._nodes += 1  # its members have been counted already
         if self._nodes > MOST_NODES or self._text > MOST_TEXT:
             raise _error(event, "document contains excessive aliasing" if is_alias else "too large")
         if not is_alias and event.anchor:
@@ -159,7 +159,7 @@ class _Reader:
 
 
 class _Holder:
-    """A container that is being filled; the outermost holds the document itself."""
+    """A container that is being filled; the outermost holds the document."""
 
     __slots__ = (
         "_depth", "_is_merge", "_key", "_merged", "_nodes", "_seen", "_text", "_waiting", "start",
@@ -174,7 +174,7 @@ class _Holder:
         self._depth = 0
         self._key = ""
         self._is_merge = False
-        self._waiting = False  # a key has come, its value has not
+        self._waiting = False  # a key without its value yet
         self._seen: set[str] = set()
         self._merged: list[dict[str, Any]] = []
 
@@ -250,7 +250,7 @@ def _scalar(event: yaml.ScalarEvent) -> Any:
 
 
 def _resolved(text: str, event: Any) -> Any:
-    """What a plain scalar stands for."""
+    """The value of a plain scalar."""
     if text in _WORDS:
         return _WORDS[text]
     if not text or text[0] not in "+-.0123456789" or len(text) > _LONGEST_NUMBER:
@@ -261,7 +261,7 @@ def _resolved(text: str, event: Any) -> Any:
         number = float(text)
         if math.isinf(number):
             raise _error(event, "a number is out of range")
-        # Only the text of a number tells 1.0 from 1, and the JSON that YAML stands for says 1.
+        # A float drops the difference between 1.0 and 1, and the JSON of both is 1.
         return int(number) if number.is_integer() and abs(number) < _EXACT else number
     if _NOT_FINITE.fullmatch(text):
         raise _error(event, "a number has no JSON form")
@@ -283,7 +283,7 @@ def _error(event: Any, problem: str) -> YamlError:
 
 
 class _Dumper(yaml.CSafeDumper):
-    """Quotes what would not come back as the text it is, in double quotes."""
+    """Double-quotes strings that would otherwise be read as another type."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

@@ -1,15 +1,15 @@
-"""YAML as the API reads and writes it: JSON values in YAML syntax.
+"""YAML of the API: JSON values in YAML syntax.
 
-    load(body)    the value of the first document, and the keys that stand twice in a map
-    dump(value)   keys in order, lists at the indent of their key
+    load(body)    the value of the first document, and its duplicate keys
+    dump(value)   sorted keys, lists at the indent of their key
 
-Scalars follow YAML 1.1 as the reference reads it: `yes` and `on` are true, `0x1f` and `0755` are
-numbers; dates and base-60 numbers stay text. There are limits on everything, so that no small body
-can cost much. No tag can make anything but JSON values. Errors say the line and never quote it: it
-may hold a secret.
+Scalars follow YAML 1.1 as Kubernetes reads it: `yes` and `on` are true, `0x1f` and `0755` are
+numbers; dates and base-60 numbers stay strings. Everything is limited, so that a small body cannot
+be expensive. Tags cannot create anything but JSON values. Errors give the line and never quote it:
+it may hold a secret.
 
-JSON, with or without comments before it, is read here; all else by yaml_document.py, which is
-loaded when it is needed.
+JSON, with or without leading comments, is parsed here; all else by yaml_document.py, which is
+imported on demand.
 """
 
 import json
@@ -24,7 +24,7 @@ from orchid.wire.codec.field_validation import Malformed, YamlError
 __all__ = ["YamlError", "dump", "load"]
 
 MOST_BYTES = 3 * 1024 * 1024
-MOST_DIRECTIVES = 16  # lines with % before the document; the parser compares each with each
+MOST_DIRECTIVES = 16  # lines with % before the document; the parser compares all pairs
 LONGEST_HEAD = 64 * 1024  # bytes of comments and directives
 
 _BREAK = rb"(?:\r\n|\r|\n|\xc2\x85|\xe2\x80\xa8|\xe2\x80\xa9)"
@@ -32,12 +32,12 @@ _BREAK = rb"(?:\r\n|\r|\n|\xc2\x85|\xe2\x80\xa8|\xe2\x80\xa9)"
 _LINE = rb"(?:[^\r\n\xc2\xe2]++|(?!%b).)*+" % _BREAK
 _HEAD = re.compile(rb"(?:\xef\xbb\xbf)?+(?:[ \t]*+(?:[#%%]%b)?+%b)*+" % (_LINE, _BREAK), re.DOTALL)
 _DIRECTIVE = re.compile(rb"(?:^(?:\xef\xbb\xbf)?|%b)%%" % _BREAK)
-# What may stand before JSON: blank lines, and comments that hold nothing unusual.
+# Allowed before JSON: blank lines, and comments in printable ASCII.
 _COMMENTS = re.compile(rb"(?:[ \t]*+(?:#[\t\x20-\x7e]*+)?+\r?\n)*+")
 
 
 def load(body: bytes) -> tuple[Any, list[str]]:
-    """Read the first document. JSON, which is YAML too, takes the short way."""
+    """Read the first document. JSON, which is YAML too, takes the fast path."""
     if len(body) > MOST_BYTES:
         raise YamlError(f"yaml: more than {MOST_BYTES} bytes")
     document = _without_comments(body)
@@ -49,7 +49,7 @@ def load(body: bytes) -> tuple[Any, list[str]]:
         try:
             return _load_json(document), []
         except (ValueError, RecursionError, msgspec.DecodeError):
-            pass  # flow style YAML, a duplicate key, or neither: the other reader tells
+            pass  # flow style YAML, a duplicate key, or neither: the other reader decides
     _require_plain_head(body)
     from orchid.wire.codec import yaml_document  # noqa: PLC0415 -- most servers never see YAML
 
@@ -62,7 +62,7 @@ def _without_comments(body: bytes) -> bytes:
 
 
 def _require_plain_head(body: bytes) -> None:
-    """Limit the comments and directives that the parser reads before our own limits apply."""
+    """Limit the comments and directives, which the parser reads before our limits apply."""
     if body.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise YamlError("yaml: the text is not UTF-8")
     head = _HEAD.match(body, 0, LONGEST_HEAD)
@@ -80,7 +80,7 @@ def dump(value: Any) -> bytes:
 
 
 def _load_json(body: bytes) -> Any:
-    """JSON without duplicate keys; ValueError asks for the other reader."""
+    """JSON without duplicate keys; ValueError means: use the other reader."""
     value = json.loads(body, object_pairs_hook=_unique)
     return msgspec.json.decode(body) if isinstance(value, dict | list) else value
 

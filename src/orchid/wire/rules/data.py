@@ -1,4 +1,4 @@
-"""Rules for data kept by key: what Secrets and ConfigMaps have in common."""
+"""Validation of data by key, shared by Secrets and ConfigMaps."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ _KEY_TEXT = (
 
 
 def key_errors(path: Path, data: Mapping[str, Any]) -> Iterator[FieldError]:
-    """What is wrong with the keys; each stands at its own path."""
+    """Validate the keys; each error has the path of its key."""
     for key in data:
         if len(key) > LONGEST_KEY:
             yield invalid(path[key], key, f"must be no more than {LONGEST_KEY} characters")
@@ -35,7 +35,7 @@ def key_errors(path: Path, data: Mapping[str, Any]) -> Iterator[FieldError]:
 def immutable_data_errors(
     still_immutable: bool, fields: Mapping[str, tuple[Any, Any]]
 ) -> Iterator[FieldError]:
-    """Once immutable, neither the mark nor the data can change."""
+    """Immutable data can neither change nor become mutable."""
     if not still_immutable:
         yield forbidden(Path() / "immutable", "field is immutable when `immutable` is set")
     for name, (new, old) in fields.items():

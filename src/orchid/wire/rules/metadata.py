@@ -1,13 +1,13 @@
-"""The rules of metadata that hold for every kind.
+"""Validation of metadata, for all kinds.
 
-Start with `creation_errors` for a new object and `update_errors` for a changed one; a kind hands in
-the rule for its names. `path_errors` is the second look at a new name, taken only when everything
-else was well. They yield what is wrong and change nothing: carrying the server's own fields over
-from the stored object happens before, in the engine.
+Start with `creation_errors` for a new object and `update_errors` for a changed one; a kind provides
+the rule for its names. `path_errors` is a second check of a new name, run only if everything else
+is valid. They yield errors and change nothing: the engine copies server-owned fields from the
+stored object before.
 
-On update a finding comes more than once. The reference looks at metadata twice, once for all kinds
-and once for the kind, and each look judges what the object holds and how it changed; clients see
-every finding in the causes, so the repetition is part of the answer.
+On update an error occurs more than once. Kubernetes validates metadata twice, for all kinds and for
+the kind, each time the values and the change; clients see all errors in the causes, so the
+repetition is part of the response.
 """
 
 import functools
@@ -57,7 +57,7 @@ STANDARD_FINALIZERS = PLAIN_FINALIZERS | {ORPHAN, FOREGROUND}
 ANNOTATIONS_SIZE = 256 * 1024
 SUBRESOURCE_LENGTH = 256
 
-# A body full of bad keys would come back as an answer a hundred times its size.
+# A body full of invalid keys would cause a response a hundred times its size.
 _MOST_FINDINGS = 1000
 
 _UNCHANGEABLE = operator.attrgetter(
@@ -83,7 +83,7 @@ def creation_errors(
     name_errors: NameErrors,
     only_known_finalizers: bool = True,
 ) -> Iterator[FieldError]:
-    """Everything wrong with the metadata of a new object, in the order clients know."""
+    """Errors in the metadata of a new object, in the order of Kubernetes."""
     if _is_plain(meta, namespaced):
         yield from map(functools.partial(invalid, NAME, meta.name), name_errors(meta.name, False))
         return
@@ -96,7 +96,7 @@ def creation_errors(
 
 
 def path_errors(meta: ObjectMeta) -> Iterator[FieldError]:
-    """What makes a name impossible in a URL, whatever the kind's own rule says."""
+    """Names that are impossible in a URL, whatever the kind's own rule."""
     if meta.generate_name:
         yield from _each(GENERATE_NAME, meta.generate_name, path_segment_errors, prefix=True)
     yield from _each(NAME, meta.name, path_segment_errors, prefix=False)
@@ -110,7 +110,7 @@ def update_errors(
     name_errors: NameErrors,
     only_known_finalizers: bool = True,
 ) -> Iterable[FieldError]:
-    """Everything wrong with changed metadata, each finding as often as the reference repeats it."""
+    """Errors in changed metadata, each as often as Kubernetes repeats it."""
     if (
         _UNCHANGEABLE(new) == _UNCHANGEABLE(old)
         and new.generation >= old.generation
@@ -148,9 +148,9 @@ def _all_update_errors(
 def dedup_owner_references(
     references: tuple[OwnerReference, ...], *, after_admission: bool = False
 ) -> tuple[tuple[OwnerReference, ...], str | None]:
-    """Drop references that repeat another in every field; say so, if there were any.
+    """Drop references that equal another in every field; return a warning if there were any.
 
-    `after_admission` is for the second look, and for every patch.
+    `after_admission` is for the second check, and for every patch.
     """
     if len(set(references)) == len(references):
         return references, None
@@ -166,7 +166,7 @@ def dedup_owner_references(
 
 
 def _is_plain(meta: ObjectMeta, namespaced: bool) -> bool:
-    """Whether there is nothing to find but in the name, as with most objects; seen at a glance."""
+    """Fast check: whether only the name can be invalid, as in most objects."""
     return bool(
         meta.name
         and not (meta.generate_name or meta.annotations or meta.owner_references or meta.finalizers)
@@ -226,14 +226,14 @@ def _annotation_errors(annotations: Mapping[str, str]) -> Iterator[FieldError]:
         for detail in qualified_name_errors(key.lower())
     )
     yield from itertools.islice(found, _MOST_FINDINGS)
-    # Four bytes are the most a character takes: short texts need no exact count.
+    # A character takes at most four bytes: short texts need no exact count.
     characters = sum(len(key) + len(value) for key, value in annotations.items())
     if characters * 4 > ANNOTATIONS_SIZE and annotations_size(annotations) > ANNOTATIONS_SIZE:
         yield too_long(ANNOTATIONS, ANNOTATIONS_SIZE)
 
 
 def annotations_size(annotations: Mapping[str, str]) -> int:
-    """Bytes of all keys and values, which together have a limit."""
+    """Size of all keys and values in bytes, which is limited."""
     return sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
 
 
@@ -268,7 +268,7 @@ def _one_owner_errors(reference: OwnerReference) -> Iterator[FieldError]:
 
 
 def _version(api_version: str) -> str:
-    """The version in `group/version`; none when it cannot be read."""
+    """The version in `group/version`; empty if it is invalid."""
     group, _, version = api_version.rpartition("/")
     return "" if "/" in group else version
 
@@ -316,7 +316,7 @@ def _managed_fields_errors(entries: tuple[ManagedFieldsEntry, ...]) -> Iterator[
 
 
 def _is_ordinary(entry: ManagedFieldsEntry) -> bool:
-    """The usual entry, which every object has and which needs no closer look."""
+    """Fast check: an entry as the server writes it, which is valid."""
     return (
         entry.operation in ("Apply", "Update")
         and entry.fields_type == "FieldsV1"

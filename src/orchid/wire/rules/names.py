@@ -1,11 +1,11 @@
-"""What names, label keys and label values may look like.
+"""Validation of names, label keys and label values.
 
-Start with the rule that fits: `subdomain_errors`, `label_errors` and `path_segment_errors` judge
-names, `qualified_name_errors` and `label_value_errors` judge labels. Each answers with the texts of
-what is wrong, none when all is well. The first three also take `prefix=True`, for a generateName
-whose ending is still to come, so that a kind can declare one of them as its name rule.
+Use `subdomain_errors`, `label_errors` and `path_segment_errors` for names, `qualified_name_errors`
+and `label_value_errors` for labels. Each returns error messages, none for a valid value. The first
+three also take `prefix=True`, for a generateName, so that a kind can declare one of them as its
+name rule.
 
-Nothing here raises, and every rule runs in time linear in its input, however hostile.
+Nothing here raises, and every rule runs in linear time.
 """
 
 import re
@@ -17,7 +17,7 @@ _LABEL_TEXT = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN_TEXT = rf"{_LABEL_TEXT}(\.{_LABEL_TEXT})*"
 _NAME_PART_TEXT = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 
-# The same languages as the texts above, written so that no character is ever looked at twice.
+# The languages of the texts above, written so that no character is examined twice.
 _LABEL_PATTERN = r"[a-z0-9]++(?:-++[a-z0-9]++)*+"
 _NAME_PART_PATTERN = r"[A-Za-z0-9]++(?:[-_.]++[A-Za-z0-9]++)*+"
 _LABEL = re.compile(_LABEL_PATTERN).fullmatch
@@ -27,7 +27,7 @@ _QUALIFIED = re.compile(
     rf"(?:{_LABEL_PATTERN}(?:\.{_LABEL_PATTERN})*+/)?{_NAME_PART_PATTERN}"
 ).fullmatch
 
-# Where this matches, `label_errors` finds nothing.
+# If this matches, `label_errors` returns nothing.
 LABEL = re.compile(rf"(?=.{{1,63}}\Z){_LABEL_PATTERN}").fullmatch
 LABEL_LENGTH = 63
 SUBDOMAIN_LENGTH = 253
@@ -59,7 +59,7 @@ _NOT_A_VALUE = (
 
 
 def label_errors(name: str, prefix: bool = False) -> tuple[str, ...]:
-    """One DNS-1123 label, as a namespace is named."""
+    """A DNS-1123 label: the rule for namespaces."""
     if prefix:
         name = without_trailing_dash(name)
     if len(name) <= LABEL_LENGTH and _LABEL(name):
@@ -71,7 +71,7 @@ def label_errors(name: str, prefix: bool = False) -> tuple[str, ...]:
 
 
 def subdomain_errors(name: str, prefix: bool = False) -> tuple[str, ...]:
-    """Labels joined by dots, as most objects are named."""
+    """Labels joined by dots: the rule for most kinds."""
     if prefix:
         name = without_trailing_dash(name)
     elif len(name) <= SUBDOMAIN_LENGTH and _SUBDOMAIN(name):
@@ -80,19 +80,19 @@ def subdomain_errors(name: str, prefix: bool = False) -> tuple[str, ...]:
 
 
 def path_segment_errors(name: str, prefix: bool = False) -> tuple[str, ...]:
-    """Anything that can stand alone between two slashes of a URL; roles are named so."""
+    """Any path segment of a URL: the rule for roles."""
     if "/" not in name and "%" not in name:
         return (f"may not be '{name}'",) if name in (".", "..") and not prefix else ()
     return tuple(f"may not contain '{sign}'" for sign in "/%" if sign in name)
 
 
 def any_name(name: str, prefix: bool = False) -> tuple[str, ...]:
-    """No rule of its own; the path segment rule, which holds for every kind, remains."""
+    """No additional rule; the path segment rule applies to every kind."""
     return ()
 
 
 def qualified_name_errors(key: str) -> tuple[str, ...]:
-    """A label key, annotation key or finalizer: a name, with a DNS subdomain before it or not."""
+    """A label key, annotation key or finalizer: a name with an optional DNS subdomain prefix."""
     before, slash, name = key.rpartition("/")
     if "/" in before:
         return (_NOT_A_KEY,)
@@ -115,7 +115,9 @@ def label_value_errors(value: str) -> tuple[str, ...]:
 
 
 def are_labels(labels: Mapping[str, str]) -> bool:
-    """Whether nothing is wrong with these labels. Never wrongly says yes; of long keys, says no."""
+    """Whether all labels are valid. May be False for valid long keys, never True for invalid
+    ones.
+    """
     for key, value in labels.items():
         if len(key) > LABEL_LENGTH or not _QUALIFIED(key):
             return False
@@ -125,10 +127,9 @@ def are_labels(labels: Mapping[str, str]) -> bool:
 
 
 def without_trailing_dash(prefix: str) -> str:
-    """A prefix as the rules see it: a dash at its end is fine, since more will follow.
+    """A prefix without a final dash, which is valid because more characters follow.
 
-    The character before the dash goes with it. The reference does so too, and clients rely on
-    what it lets through.
+    The character before the dash is removed too, as in Kubernetes; clients rely on it.
     """
     return prefix[:-2] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix
 
