@@ -288,7 +288,7 @@ async def test_the_file_is_looked_at_while_the_server_runs(
     server_files: Path, file: File, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody has to send a signal."""
-    monkeypatch.setattr("orchid.assembly.authorization.LOOK_EVERY", 0.01)
+    monkeypatch.setattr("orchid.access.authorizers.configured.LOOK_EVERY", 0.01)
     path = file.write(*BUILT_IN)
     async with api(server_files, authorization_config=path) as server:
         follower = server.server.access.authorization

@@ -55,7 +55,7 @@ async def test_one_check_alone_is_not_for_everybody(server: Api, path: str) -> N
 
 async def test_a_stopping_server_is_live_but_not_ready(server: Api) -> None:
     """While it drains, only readiness fails; the reason is told to who asks for it alone."""
-    server.server.stopping = True
+    server.server.readiness.stopping = True
 
     ready = await server.call("GET", "/readyz")
     alone = await server.call("GET", "/readyz/shutdown")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from orchid import data_directory
+from orchid.assembly import lifecycle
 from orchid.assembly.server import Assembly
 from orchid.assembly.stores import opened_audit
 from orchid.clock import SystemClock
@@ -266,12 +267,11 @@ async def api(
         following = asyncio.create_task(server.feed.run())
         try:
             if ready:
-                await server.start()
+                await lifecycle.start(server)
             yield Api(server)
         finally:
             following.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await following
-            server.access.issuer.close()
-            server.offload.close()
+            server.close()
             await store.close()

@@ -30,7 +30,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from orchid import cli
 from orchid.access.authorizers.configuration import read_configuration as read_authorization
 from orchid.access.oidc.configuration import read_configuration as read_authentication
-from orchid.assembly.encryption import read_configuration as read_encryption
 from orchid.assembly.kinds import stored_kinds
 from orchid.commands.certificates.certificate_request import AlternativeNames
 from orchid.commands.certificates.csr import wait_for
@@ -41,6 +40,7 @@ from orchid.commands.terminal.connection import ServerConnection
 from orchid.expressions.cel import Compiler
 from orchid.server.audit import policy as audit_policy
 from orchid.settings.checking import check
+from orchid.settings.encryption import read_configuration as read_encryption
 from orchid.settings.reading import read
 from orchid.wire.codec import yaml_text
 from orchid.wire.naming import ORCH

@@ -16,7 +16,6 @@ from typing import Any
 
 from orchid.access.authorizers import configuration as authorization
 from orchid.access.oidc import configuration as authentication
-from orchid.assembly import encryption
 from orchid.assembly.kinds import stored_kinds
 from orchid.credentials.refusals import Refusal, TokenRefused
 from orchid.credentials.tokens import KeySet, Verifier
@@ -28,6 +27,7 @@ from orchid.server.audit import policy
 from orchid.server.sockets.messages import Peer
 from orchid.server.sockets.reader import RequestReader
 from orchid.server.sockets.websocket import BadFrame, FrameReader
+from orchid.settings import encryption
 from orchid.store.etcd import frames
 from orchid.store.memory import MemoryStore
 from orchid.wire.codec import documents, protobuf

@@ -300,3 +300,37 @@ def test_time_is_measured_by_what_was_handed_in() -> None:
     assert direct.search("from time import monotonic, sleep")
     assert sources
     assert found == []
+
+
+LONGEST_FUNCTION = 50  # lines, with its docstring
+MOST_FILES = 20  # in a folder; beyond that it usually has two subjects
+LISTS = {"kinds", "controllers"}  # one file for each kind or controller
+
+
+def test_functions_fit_on_a_screen() -> None:
+    """A longer function does several things, which deserve names."""
+    long = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for path in (ROOT / "src").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno is not None
+        and node.end_lineno - node.lineno + 1 > LONGEST_FUNCTION
+    ]
+
+    assert long == []
+
+
+def test_folders_have_few_files() -> None:
+    """A folder with many files is hard to find something in; only lists of one sort may grow."""
+    source = ROOT / "src" / "orchid"
+    files = {
+        str(folder.relative_to(source)): len(list(folder.glob("*.py")))
+        for folder in source.rglob("*")
+        if folder.is_dir()
+    }
+
+    assert "kinds" in files
+    assert {
+        name: count for name, count in files.items() if count > MOST_FILES and name not in LISTS
+    } == {}

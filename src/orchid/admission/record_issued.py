@@ -36,15 +36,14 @@ from orchid.kinds.certificate_signing_request import (
 from orchid.kinds.issued_certificate import (
     Approval,
     Approver,
-    CertificateKey,
     IssuedCertificate,
-    IssuedCertificateSpec,
     IssuedFor,
     Requester,
+    record_of,
 )
 from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import Path, invalid
-from orchid.wire.meta import Object, ObjectMeta
+from orchid.wire.meta import Object
 from orchid.wire.request_conditions import APPROVED, CertificateSigningRequestCondition
 from orchid.wire.text import timestamp, whole_seconds
 
@@ -118,40 +117,22 @@ class RecordIssued(AdmissionPolicy):
     def _record(
         self, csr: CertificateSigningRequest, facts: IssuedFacts, request: Request
     ) -> IssuedCertificate:
-        kind = self._records.kind
-        return IssuedCertificate(
-            kind=kind.name,
-            api_version=kind.api_version,
-            metadata=ObjectMeta(
-                name=facts.serial,
-                uid=self._random.uid(),
-                creation_timestamp=self._issued(csr.spec.signer_name, request.now),
-            ),
-            spec=self._spec(csr, facts),
-        )
-
-    def _spec(self, csr: CertificateSigningRequest, facts: IssuedFacts) -> IssuedCertificateSpec:
-        """What the certificate itself says, and how it came about."""
+        """The record: contents of the certificate, its request and its approval."""
         asked = csr.spec
         for approved in csr.status.conditions:
             if approved.type == APPROVED:
                 break
         else:
             approved = CertificateSigningRequestCondition()
-        # Should the request have changed since it was read, the commit fails and all is done anew.
+        # If the request changes after this read, the commit fails and the update is repeated.
         entry = self._requests.get("", csr.metadata.name)
         noted = entry.noted() if entry else {}
-        return IssuedCertificateSpec(
+        return record_of(
+            self._records.kind,
+            facts,
+            uid=self._random.uid(),
+            issued=self._issued(asked.signer_name, request.now),
             signer_name=asked.signer_name,
-            serial_number=facts.serial,
-            sha256=facts.sha256,
-            subject=facts.subject,
-            names=facts.names,
-            usages=facts.usages,
-            key=CertificateKey(algorithm=facts.key_algorithm, sha256=facts.key_sha256),
-            authority_key=facts.authority_key,
-            not_before=facts.not_before,
-            not_after=facts.not_after,
             request=IssuedFor(name=csr.metadata.name, uid=csr.metadata.uid),
             requester=Requester(username=asked.username, uid=asked.uid, groups=asked.groups),
             approver=Approver(
@@ -160,7 +141,6 @@ class RecordIssued(AdmissionPolicy):
                 impersonator=noted.get(IMPERSONATOR, ""),
             ),
             approval=Approval(reason=approved.reason, message=approved.message),
-            certificate=facts.data,
         )
 
 

@@ -54,7 +54,7 @@ from orchid.admission.subject_restriction import SubjectRestriction
 from orchid.admission.unsealed_keys import UnsealedKeys
 from orchid.approval.case import SignerTerms, TermsOf
 from orchid.approval.platform_signers import platform_profiles
-from orchid.assembly.authorization import Authorization
+from orchid.assembly.authorization import authorization
 from orchid.assembly.controlling import signing_certificates
 from orchid.assembly.encryption import is_unsealed
 from orchid.clock import Clock
@@ -148,38 +148,16 @@ class Access:
         self.callers = InProcessCallers()
         self.rbac = RBAC(names, feed, offload)
         self.authorities = SignerAuthorities(feed.of(CertificateAuthority), names)
-        self.authorization = Authorization(settings, feed, self.rbac, self.authorities, clock)
+        self.authorization = authorization(settings, feed, self.rbac, self.authorities, clock)
         self.authorizer = self.authorization.authorizer
-        longest = timedelta(seconds=settings.signing_duration)
         self.issued = IssuedCounts(feed.of(IssuedCertificate), clock)
-        terms_of = _terms_of(signer_terms(names, longest), self.authorities.of)
-        self.explainer = PolicyExplainer(
-            names,
-            feed,
-            self.authorizer,
-            terms_of,
-            offload=offload,
-            clock=clock,
-            four_eyes=not settings.given.approve_own_requests,
-        )
+        self.explainer = self._explainer(offload)
         self._platform_issuers = PlatformIssuers(signing_certificates(settings, files))
         self.revocations = Revocations(feed, platform_profiles(names))
         self._client_pools: list[Callable[[], ClientVerifier]] = []
         self.keys = Keys(settings, files)
         self.lifetimes = TokenLifetimes(feed, objects, names, clock)
-        self.issuer = TokenIssuer(
-            IssuingSettings(
-                api_audiences=settings.api_audiences,
-                longest_seconds=settings.longest_token,
-                extends_lifetime=settings.given.service_account_extend_token_expiration,
-            ),
-            lambda: self.keys.issuer,
-            feed,
-            randomness,
-            counted=token_issued,
-            revocations=self.revocations,
-            lifetimes=self.lifetimes,
-        )
+        self.issuer = self._token_issuer(token_issued)
         self.verifier = account_verifier(settings.issuers, self.keys.verifying, names)
         self.oidc: OidcAuthenticator | None = None
         anonymous_paths = None
@@ -192,6 +170,34 @@ class Access:
             )
         self.tokens = UnionTokenAuthenticator(self._token_authenticators())
         self.authenticator = self._authenticator(self._anonymous_paths(anonymous_paths))
+
+    def _explainer(self, offload: Offload) -> PolicyExplainer:
+        names, longest = self.settings.names, timedelta(seconds=self.settings.signing_duration)
+        return PolicyExplainer(
+            names,
+            self.feed,
+            self.authorizer,
+            _terms_of(signer_terms(names, longest), self.authorities.of),
+            offload=offload,
+            clock=self.clock,
+            four_eyes=not self.settings.given.approve_own_requests,
+        )
+
+    def _token_issuer(self, counted: TokenIssued | None) -> TokenIssuer:
+        settings = self.settings
+        return TokenIssuer(
+            IssuingSettings(
+                api_audiences=settings.api_audiences,
+                longest_seconds=settings.longest_token,
+                extends_lifetime=settings.given.service_account_extend_token_expiration,
+            ),
+            lambda: self.keys.issuer,
+            self.feed,
+            self._random,
+            counted=counted,
+            revocations=self.revocations,
+            lifetimes=self.lifetimes,
+        )
 
     async def follow_keys(self, changed: Callable[[], Awaitable[None]]) -> None:
         """Take up new token keys when their files change, until cancelled."""

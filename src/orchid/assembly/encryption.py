@@ -1,25 +1,14 @@
-"""Which kinds are sealed at rest, and with which keys: the EncryptionConfiguration file.
+"""Encryption at rest, around the store.
 
-`encrypted(store, settings, files, kinds)` puts the encryption around a store. Without
---encryption-provider-config the embedded store has a file of its own in the data directory, made at
-the first start (orchid/data_directory.py), apart from the database: a copy of one without the other
-gives nothing away. Servers over etcd must share their keys: there, nothing is sealed unless a file
-is given. Without one the start logs a warning, and no key of an authority is made
-(admission/unsealed_keys.py). A file with the provider `identity` says that this is wanted.
-
-    apiVersion: apiserver.config.k8s.io/v1
-    kind: EncryptionConfiguration
-    resources:
-    - resources: [secrets]
-      providers:
-      - aesgcm: {keys: [{name: key1, secret: <base64 of 16, 24 or 32 bytes>}]}
-      - identity: {}
+Without --encryption-provider-config the embedded store has a file of its own in the data directory,
+created at the first start (orchid/data_directory.py) apart from the database: a copy of one without
+the other reveals nothing. Servers over etcd must share their keys: there, nothing is encrypted
+unless a file is given. Without one the server warns at start, and refuses to create keys of
+authorities (admission/unsealed_keys.py). A file with the provider `identity` confirms plain text.
 """
 
-import base64
-import binascii
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from orchid.credentials.files import read_private
@@ -28,14 +17,11 @@ from orchid.data_directory import DataDirectory
 from orchid.engine.kind import Kind
 from orchid.kinds.secret import Secret
 from orchid.settings.checking import Settings
+from orchid.settings.encryption import InvalidEncryption, read_configuration
 from orchid.settings.errors import BadSettings
-from orchid.store.encryption import AesGcm, EncryptedStore, IdentityProvider, Provider
+from orchid.store.encryption import EncryptedStore, IdentityProvider, Provider
 from orchid.store.interface import Store
-from orchid.wire.codec.documents import decoder_of, strict_error
-from orchid.wire.codec.field_validation import Undecodable
-from orchid.wire.fields import FieldError, Path, duplicate, invalid, required
-from orchid.wire.naming import SEALED_VALUE, SETS
-from orchid.wire.struct import Wire
+from orchid.wire.naming import SEALED_VALUE
 
 log = logging.getLogger(__name__)
 
@@ -43,43 +29,6 @@ UNSEALED: Final = (
     "Secrets are not encrypted in etcd, so that no keys of authorities are made; start every "
     "server with the same --encryption-provider-config (`orchid init` makes one)"
 )
-API_VERSIONS: Final = tuple(f"{names.server_config}/v1" for names in SETS.values())
-AES_BYTES: Final = (16, 24, 32)
-SECRETBOX_BYTES: Final = (32,)
-
-
-class InvalidEncryption(ValueError):
-    """The file cannot be used. The text lists all that is wrong, and no key."""
-
-
-class _Key(Wire):
-    name: str = ""
-    secret: str = ""
-
-
-class _Keys(Wire):
-    keys: tuple[_Key, ...] = ()
-
-
-class _Identity(Wire):
-    """A provider without settings."""
-
-
-class _Provider(Wire):
-    aesgcm: _Keys | None = None
-    secretbox: _Keys | None = None
-    identity: _Identity | None = None
-
-
-class _Resources(Wire):
-    resources: tuple[str, ...] = ()
-    providers: tuple[_Provider, ...] = ()
-
-
-class _File(Wire):
-    kind: str = ""
-    api_version: str = ""
-    resources: tuple[_Resources, ...] = ()
 
 
 def encrypted(
@@ -95,117 +44,11 @@ def encrypted(
         except (InvalidEncryption, Refusal) as problem:
             raise BadSettings(f"--encryption-provider-config: {problem}") from None
     for kind in kinds:
-        if kind.type is Secret:  # so that sealed ones are noticed where nothing seals them
+        if kind.type is Secret:  # so that encrypted ones are noticed where nothing encrypts them
             providers.setdefault(kind.key_prefix, [IdentityProvider(SEALED_VALUE)])
     return EncryptedStore(store, providers, sealed=SEALED_VALUE)
 
 
 def is_unsealed(settings: Settings) -> bool:
-    """Whether Secrets are stored in clear text although nobody has said that they may be."""
+    """Whether Secrets are stored in clear text without an operator's confirmation."""
     return bool(settings.given.etcd_servers) and not settings.given.encryption_provider_config
-
-
-def read_configuration(text: bytes, kinds: Sequence[Kind[Any]]) -> dict[str, list[Provider]]:
-    """The providers by the prefix of what they seal."""
-    try:
-        sent, findings = decoder_of(_File).decode(text, yaml=True)
-    except Undecodable as problem:
-        raise InvalidEncryption(str(problem)) from None
-    if findings:
-        raise InvalidEncryption(strict_error(findings))
-    if sent.kind != "EncryptionConfiguration" or sent.api_version not in API_VERSIONS:
-        raise InvalidEncryption(
-            f"an EncryptionConfiguration of {' or '.join(API_VERSIONS)} is expected, "
-            f"not {sent.kind!r} of {sent.api_version!r}"
-        )
-    if errors := [str(error) for error in _errors(sent, kinds)]:
-        raise InvalidEncryption("; ".join(errors))
-    found: dict[str, list[Provider]] = {}
-    for group in sent.resources:
-        providers = [made for one in group.providers for made in _made(one)]
-        for kind in kinds:
-            # The first entry that names a kind applies to it, as in Kubernetes.
-            if any(_names(word, kind) for word in group.resources):
-                found.setdefault(kind.key_prefix, providers)
-    return found
-
-
-def _names(word: str, kind: Kind[Any]) -> bool:
-    """Whether a word of the file means a kind: `secrets`, `leases.coordination.k8s.io`, `*.*`."""
-    plural, _, group = word.partition(".")
-    if word == "*.*":
-        return True
-    return group == kind.group and plural in ("*", kind.plural)
-
-
-def _made(sent: _Provider) -> Iterator[Provider]:
-    if sent.identity is not None:
-        yield IdentityProvider(SEALED_VALUE)
-    for key in sent.aesgcm.keys if sent.aesgcm else ():
-        yield AesGcm(_mark("aesgcm", key), base64.b64decode(key.secret))
-    if sent.secretbox:
-        # The library is an extra, which few have.
-        from orchid.store.secretbox import SecretBox
-
-        for key in sent.secretbox.keys:
-            yield SecretBox(_mark("secretbox", key), base64.b64decode(key.secret))
-
-
-def _mark(provider: str, key: _Key) -> bytes:
-    """The prefix of values that a key has encrypted, as in Kubernetes."""
-    return SEALED_VALUE + f"{provider}:v1:{key.name}:".encode()
-
-
-def _errors(sent: _File, kinds: Sequence[Kind[Any]]) -> Iterator[FieldError]:
-    root = Path("resources")
-    if not sent.resources:
-        yield required(root, "at least one group of resources must be configured")
-    for index, group in enumerate(sent.resources):
-        place = root[index]
-        if not group.resources:
-            yield required(place / "resources")
-        for number, word in enumerate(group.resources):
-            if not any(_names(word, kind) for kind in kinds):
-                text = "names no resource that is stored here"
-                yield invalid((place / "resources")[number], word, text)
-        if not group.providers:
-            yield required(place / "providers")
-        for number, provider in enumerate(group.providers):
-            yield from _provider_errors((place / "providers")[number], provider)
-
-
-def _provider_errors(place: Path, sent: _Provider) -> Iterator[FieldError]:
-    given = (sent.aesgcm, sent.secretbox, sent.identity)
-    if sum(one is not None for one in given) != 1:
-        yield required(place, "exactly one of aesgcm, secretbox and identity")
-        return
-    if sent.aesgcm is not None:
-        yield from _key_errors(place / "aesgcm" / "keys", sent.aesgcm.keys, AES_BYTES)
-    if sent.secretbox is not None:
-        yield from _key_errors(place / "secretbox" / "keys", sent.secretbox.keys, SECRETBOX_BYTES)
-        try:
-            import nacl.bindings  # noqa: F401 -- only to see whether it is there
-        except ImportError:
-            text = "needs one more package: pip install 'orchid-identity[secretbox]'"
-            yield invalid(place / "secretbox", None, text)
-
-
-def _key_errors(place: Path, keys: Sequence[_Key], sizes: tuple[int, ...]) -> Iterator[FieldError]:
-    """What is wrong with the keys; no text shows one."""
-    if not keys:
-        yield required(place, "at least one key")
-    names: set[str] = set()
-    for index, key in enumerate(keys):
-        if not key.name or ":" in key.name:
-            yield invalid(place[index] / "name", key.name, "must be a name without a colon")
-        elif key.name in names:
-            yield duplicate(place[index] / "name", key.name)
-        names.add(key.name)
-        try:
-            size = len(base64.b64decode(key.secret, validate=True))
-        except (binascii.Error, ValueError):
-            yield invalid(place[index] / "secret", None, "must be base64")
-            continue
-        if size not in sizes:
-            wanted = " or ".join(map(str, sizes))
-            yield invalid(place[index] / "secret", None, f"must be {wanted} bytes, not {size}")

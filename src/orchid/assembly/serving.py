@@ -8,8 +8,8 @@ import contextlib
 import socket
 from typing import Any
 
-from orchid import data_directory, helper_process
-from orchid.assembly import memory
+from orchid import data_directory, helper_process, process_memory
+from orchid.assembly import lifecycle
 from orchid.assembly.ledger import sequenced
 from orchid.assembly.server import Assembly
 from orchid.assembly.stores import opened_audit, opened_store
@@ -37,8 +37,8 @@ async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
 
             sockets = await _bound(settings)
             workers = Parent(settings, store, sockets, WORKER_PROGRAM, clock.monotonic)
-            memory.settle()
-            memory.enlarge_pages()
+            process_memory.settle()
+            process_memory.enlarge_pages()
             await workers.run(stop, lambda: announce(settings, files))
             return
         async with opened_audit(settings) as audit:
@@ -53,7 +53,7 @@ async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
                 announce(settings, files)
                 return sockets
 
-            await server.run(stop, ready, beside=[retention.run()])
+            await lifecycle.run(server, stop, ready, beside=[retention.run()])
 
 
 async def _bound(settings: Settings) -> list[socket.socket]:

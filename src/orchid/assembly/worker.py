@@ -5,6 +5,7 @@ import contextlib
 import socket
 
 from orchid import data_directory
+from orchid.assembly import lifecycle
 from orchid.assembly.server import Assembly
 from orchid.assembly.stores import opened_audit, opened_store
 from orchid.settings.checking import Settings
@@ -36,7 +37,8 @@ async def serve_as_worker(settings: Settings, parent: RemoteStore, stop: asyncio
             await parent.ready()
             return [socket.socket(fileno=number) for number in begin.sockets]
 
-        await server.run(
+        await lifecycle.run(
+            server,
             stop,
             ready,
             prepares=begin.prepares,

@@ -3,7 +3,7 @@
     {"key": "identity/credentialrevocations/stolen", "object": {...}}      it was made, or changed
     {"key": "identity/credentialrevocations/stolen", "object": null}       it is gone
 
-A server appends to it (assembly/revocation_copy.py), and `orchid restore` reads it, so that an old
+A server appends to it (issuance/revocation_copy.py), and `orchid restore` reads it, so that an old
 backup makes no revoked credential valid. What the objects mean is not looked at here.
 """
 

@@ -7,15 +7,17 @@ controllers/clean_issued.py deletes it some time after the certificate has expir
 secret.
 """
 
+from datetime import datetime
 from typing import Annotated, Final
 
 from msgspec import field
 
+from orchid.credentials.x509.issued_facts import IssuedFacts
 from orchid.engine.kind import Column, Endpoint, Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.tables import AGE, NAME
 from orchid.ledger.entries import Fact
-from orchid.wire.meta import Object, Time
+from orchid.wire.meta import Object, ObjectMeta, Time
 from orchid.wire.naming import Naming
 from orchid.wire.struct import Wire, always, describe, null, proto
 from orchid.wire.text import human_duration
@@ -152,6 +154,43 @@ def declare(names: Naming) -> Kind[IssuedCertificate]:
         sparse=("status.revoked",),
         records=issuance,
         endpoints=(Endpoint("status", writes=("status",), verbs=("get", "update")),),
+    )
+
+
+def record_of(
+    kind: Kind[IssuedCertificate],
+    facts: IssuedFacts,
+    *,
+    uid: str,
+    issued: datetime,
+    signer_name: str,
+    requester: Requester,
+    approval: Approval,
+    approver: Approver | None = None,
+    request: IssuedFor | None = None,
+) -> IssuedCertificate:
+    """The record of a certificate: its contents, and the request and approval that led to it."""
+    return IssuedCertificate(
+        kind=kind.name,
+        api_version=kind.api_version,
+        metadata=ObjectMeta(name=facts.serial, uid=uid, creation_timestamp=issued),
+        spec=IssuedCertificateSpec(
+            signer_name=signer_name,
+            serial_number=facts.serial,
+            sha256=facts.sha256,
+            subject=facts.subject,
+            names=facts.names,
+            usages=facts.usages,
+            key=CertificateKey(algorithm=facts.key_algorithm, sha256=facts.key_sha256),
+            authority_key=facts.authority_key,
+            not_before=facts.not_before,
+            not_after=facts.not_after,
+            request=request or IssuedFor(),
+            requester=requester,
+            approver=approver or Approver(),
+            approval=approval,
+            certificate=facts.data,
+        ),
     )
 
 

@@ -6,6 +6,7 @@ Servers that share a store should share the keys too; while a key is being hande
 tells that some server came without it.
 """
 
+import logging
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -14,18 +15,27 @@ import msgspec
 
 from orchid.ledger import places
 from orchid.ledger.entries import Fact
-from orchid.store.interface import ABSENT, Change, RevisionConflict, Span, Store
+from orchid.store.interface import ABSENT, Change, RevisionConflict, Span, Store, StoreError
+
+log = logging.getLogger(__name__)
 
 
 async def note_keys(
     store: Store, what: str, keys: Mapping[str, Mapping[str, Any]], now: datetime
 ) -> None:
-    """Log what was `made` and `retired` since the last time; `keys` are facts by key id."""
+    """Log what was `made` and `retired` since the last time; `keys` are facts by key id.
+
+    A store that does not answer is logged: the next start finds the difference.
+    """
     while True:
         try:
-            return await _note(store, what, keys, now)
+            await _note(store, what, keys, now)
+            return
         except RevisionConflict:
             continue  # another server has just done so; what it saw may differ from ours
+        except StoreError as failure:
+            log.warning("ledger.keys_not_noted: %s", failure)
+            return
 
 
 async def _note(

@@ -49,24 +49,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 def check(given: Given) -> Settings:
     """Make settings out of what was given, or say what is wrong with it."""
-    _one_of("naming", given.naming, tuple(SETS))
-    _one_of("namespaces", given.namespaces, ("lenient", "strict"))
-    _one_of("store", given.store, ("sqlite", "memory"))
-    _one_of("ledger-tokens", given.ledger_tokens, ("counted", "off"))
-    _one_of("log-format", given.log_format, ("text", "json"))
-    _one_of("log-level", given.log_level, ("debug", "info", "warning", "error"))
-    for mode in given.authorization_mode:
-        _one_of("authorization-mode", mode, ("Node", "RBAC", "Webhook", "AlwaysAllow"))
-    if not given.authorization_mode:
-        raise BadSettings("--authorization-mode: at least one way to decide is needed")
-    if given.workers < 1:
-        raise BadSettings("--workers: at least 1 is needed")
-    _together(given, "tls_cert_file", "tls_private_key_file")
-    _together(given, "cluster_signing_cert_file", "cluster_signing_key_file")
-    _front_proxy(given)
-    _refuse_odd_url("crl-url", given.crl_url)
-    if given.crl_listen:
-        address(given.crl_listen, "crl-listen")
+    _refuse_contradictions(given)
     host, port = address(given.listen, "listen")
     issuers = given.service_account_issuer or (_url(given.advertise_address or host, port),)
     return Settings(
@@ -99,6 +82,28 @@ def check(given: Given) -> Settings:
             given.authorization_webhook_cache_unauthorized_ttl,
         ),
     )
+
+
+def _refuse_contradictions(given: Given) -> None:
+    """Refuse values that are not among the choices, or do not fit each other."""
+    _one_of("naming", given.naming, tuple(SETS))
+    _one_of("namespaces", given.namespaces, ("lenient", "strict"))
+    _one_of("store", given.store, ("sqlite", "memory"))
+    _one_of("ledger-tokens", given.ledger_tokens, ("counted", "off"))
+    _one_of("log-format", given.log_format, ("text", "json"))
+    _one_of("log-level", given.log_level, ("debug", "info", "warning", "error"))
+    for mode in given.authorization_mode:
+        _one_of("authorization-mode", mode, ("Node", "RBAC", "Webhook", "AlwaysAllow"))
+    if not given.authorization_mode:
+        raise BadSettings("--authorization-mode: at least one way to decide is needed")
+    if given.workers < 1:
+        raise BadSettings("--workers: at least 1 is needed")
+    _together(given, "tls_cert_file", "tls_private_key_file")
+    _together(given, "cluster_signing_cert_file", "cluster_signing_key_file")
+    _front_proxy(given)
+    _refuse_odd_url("crl-url", given.crl_url)
+    if given.crl_listen:
+        address(given.crl_listen, "crl-listen")
 
 
 def _retention(text: str) -> float:

@@ -23,9 +23,9 @@ __all__ = ["configure", "run"]
 
 def run(chosen: argparse.Namespace) -> int:
     """Serve until a signal asks for the end."""
-    from orchid.assembly import memory
+    from orchid import process_memory
 
-    memory.prepare()  # before the imports, which are most of the start
+    process_memory.prepare()  # before the imports, which are most of the start
     from orchid.assembly import serving
 
     async def serve(settings: Settings, stop: asyncio.Event) -> None:

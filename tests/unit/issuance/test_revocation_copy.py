@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from orchid.assembly import revocation_copy
-from orchid.assembly.revocation_copy import RevocationCopy
 from orchid.clock import SystemClock
 from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
-from orchid.issuance import kept_revocations
+from orchid.issuance import kept_revocations, revocation_copy
+from orchid.issuance.revocation_copy import RevocationCopy
 from orchid.kinds import credential_revocation
 from orchid.store.interface import ABSENT, Change, Span
 from orchid.store.memory import MemoryStore

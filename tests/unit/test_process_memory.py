@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from orchid.assembly.memory import heaps
+from orchid.process_memory import heaps
 
 MAPPINGS = """\
 00400000-00401000 r-xp 00000000 fe:00 1234 /usr/bin/python3
@@ -25,7 +25,7 @@ def test_settled_process_keeps_its_data() -> None:
     """In a process of its own, since what is settled stays so."""
     program = (
         "import gc, hashlib\n"
-        "from orchid.assembly import memory\n"
+        "import orchid.process_memory as memory\n"
         "memory.prepare()\n"
         "assert not gc.isenabled()\n"
         "data = [str(n) * 20 for n in range(50_000)]\n"

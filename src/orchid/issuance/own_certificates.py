@@ -11,6 +11,8 @@ import base64
 import binascii
 import re
 from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
 
 from orchid.clock import Clock
 from orchid.credentials.authorities.authority import BACKDATE
@@ -19,26 +21,31 @@ from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import certificates
 from orchid.credentials.x509.issued_facts import IssuedFacts, read_issued
 from orchid.credentials.x509.verified_chain import has_issued
-from orchid.data_directory import DataDirectory
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.objects import stored_form
 from orchid.engine.interfaces import Randomness
 from orchid.engine.request import Request, Target
 from orchid.kinds.issued_certificate import (
     Approval,
-    CertificateKey,
     IssuedCertificate,
-    IssuedCertificateSpec,
     Requester,
     issuance,
+    record_of,
 )
 from orchid.ledger import places
 from orchid.store.interface import ABSENT, Change, RevisionConflict, Store
-from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
 from orchid.wire.user import UserInfo
 
 _find_certificate = re.compile(rb"client-certificate-data: ([A-Za-z0-9+/=]+)").search
+
+
+class OwnFiles(NamedTuple):
+    """The files with the server's own certificates, and the authority that issued them."""
+
+    authority: Path
+    serving: Path
+    kubeconfig: Path
 
 
 class OwnCertificates:
@@ -46,7 +53,7 @@ class OwnCertificates:
 
     def __init__(
         self,
-        files: DataDirectory,
+        files: OwnFiles,
         feed: Feed,
         store: Store,
         *,
@@ -83,13 +90,10 @@ class OwnCertificates:
         """Each file with the certificate in it, if the server's own authority issued it."""
         files, found = self._files, []
         try:
-            (authority, *_) = certificates.parse_blocks(read_bounded(files.ca_certificate))
+            (authority, *_) = certificates.parse_blocks(read_bounded(files.authority))
         except Refusal:
             return []
-        for path, read in (
-            (files.serving_certificate, _chain),
-            (files.kubeconfig, _client_certificate),
-        ):
+        for path, read in ((files.serving, _chain), (files.kubeconfig, _client_certificate)):
             try:
                 facts = read_issued(read(read_bounded(path)))
             except (Refusal, StopIteration):
@@ -99,30 +103,14 @@ class OwnCertificates:
         return found
 
     def _record(self, facts: IssuedFacts, file: str) -> IssuedCertificate:
-        kind = self._feed.of(IssuedCertificate).kind
-        return IssuedCertificate(
-            kind=kind.name,
-            api_version=kind.api_version,
-            metadata=ObjectMeta(
-                name=facts.serial,
-                uid=self._random.uid(),
-                creation_timestamp=facts.not_before + BACKDATE,
-            ),
-            spec=IssuedCertificateSpec(
-                signer_name=self._names.legacy_signer,
-                serial_number=facts.serial,
-                sha256=facts.sha256,
-                subject=facts.subject,
-                names=facts.names,
-                usages=facts.usages,
-                key=CertificateKey(algorithm=facts.key_algorithm, sha256=facts.key_sha256),
-                authority_key=facts.authority_key,
-                not_before=facts.not_before,
-                not_after=facts.not_after,
-                requester=Requester(username=self._user.username),
-                approval=Approval(reason="OwnCertificate", message=f"The server made {file}."),
-                certificate=facts.data,
-            ),
+        return record_of(
+            self._feed.of(IssuedCertificate).kind,
+            facts,
+            uid=self._random.uid(),
+            issued=facts.not_before + BACKDATE,
+            signer_name=self._names.legacy_signer,
+            requester=Requester(username=self._user.username),
+            approval=Approval(reason="OwnCertificate", message=f"The server made {file}."),
         )
 
 

@@ -23,7 +23,6 @@ from orchid.engine.cache.objects import stored_form
 from orchid.issuance import kept_revocations
 from orchid.kinds.credential_revocation import CredentialRevocation, restored
 from orchid.ledger import places
-from orchid.settings.checking import Settings
 from orchid.store.interface import ABSENT, Change, RevisionConflict, Span, Store
 
 RETRY_SECONDS = 5.0
@@ -138,11 +137,3 @@ class RevocationCopy:
     def _lost(self) -> None:
         self._lines.clear()
         self._changed.set()
-
-
-def copy_of(settings: Settings, feed: Feed, store: Store, clock: Clock) -> RevocationCopy | None:
-    """The copy, if the store is the embedded database."""
-    given = settings.given
-    if given.etcd_servers or given.store != "sqlite":
-        return None
-    return RevocationCopy(settings.data_dir / kept_revocations.FILE, feed, store, clock)

@@ -1,0 +1,128 @@
+"""The life of a server: start, serve until asked to stop, drain."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+from orchid import process_memory
+from orchid.access.policy.bootstrap import bootstrap_policy
+from orchid.access.policy.reconcile import reconcile
+from orchid.assembly import controlling
+from orchid.assembly.listeners import list_listener
+from orchid.assembly.server import Assembly
+from orchid.controllers.running import run_controllers
+from orchid.issuance.kept_revocations import FileTooLarge
+from orchid.ledger.known_keys import note_keys
+from orchid.settings.errors import BadSettings, NotAvailable
+from orchid.wire.errors import Unavailable
+
+log = logging.getLogger(__name__)
+
+Ready = Callable[[], Awaitable[Sequence[socket.socket]]]
+
+
+async def start(server: Assembly) -> None:
+    """Load every object, and write the objects that must always exist."""
+    try:
+        await _start(server)
+    except Unavailable as problem:  # a full disk, or etcd went away
+        raise NotAvailable(f"the server cannot start: {problem}") from None
+
+
+async def _start(server: Assembly) -> None:
+    await server.feed.wait_loaded()
+    if server.revocation_copy is not None:
+        try:
+            await server.revocation_copy.put_back()
+        except FileTooLarge as problem:
+            raise BadSettings(str(problem)) from None
+    names = server.settings.names
+    for name in (
+        "default", names.system_namespace, names.public_namespace, names.node_lease_namespace,
+    ):  # fmt: skip
+        await server.ensure_namespace(name)
+    await server.access.lifetimes.begin()
+    if server.access.authorization.uses("RBAC"):
+        policy = bootstrap_policy(names, controlling.controller_rights(names))
+        await reconcile(policy, server.local, names)
+    await server.note_token_keys()
+
+
+async def run(
+    server: Assembly,
+    stop: asyncio.Event,
+    ready: Ready,
+    *,
+    beside: Sequence[Coroutine[Any, Any, None]] = (),
+    prepares: bool = True,
+    listens: bool = True,
+    controls: bool = True,
+) -> None:
+    """Load, prepare, serve until `stop` is set, then drain; flags leave out parts.
+
+    `ready` is awaited before serving, and returns the sockets to listen on. The coroutines in
+    `beside` run as long as the server does.
+    """
+    settings, monotonic = server.settings, server.clock.monotonic
+    listener = server.listener()
+    process_memory.prepare()
+    async with asyncio.TaskGroup() as tasks:
+        background = [tasks.create_task(work) for work in (server.feed.run(), *beside)]
+        await (start(server) if prepares else server.feed.wait_loaded())
+        if prepares:
+            await server.own_certificates.record(server.clock)
+        process_memory.settle()
+        sockets = await ready()
+        if listens:
+            await listener.start(sockets=sockets, shares=settings.given.workers > 1)
+        plain = await list_listener(settings, server.lists, monotonic) if controls else None
+        background += [tasks.create_task(work) for work in _upkeep(server, controls)]
+        reporting = tasks.create_task(server.applied.run()) if listens else None
+        controllers = tasks.create_task(_control(server)) if controls else None
+        await stop.wait()
+        server.readiness.stopping = True
+        log.info("server.stopping")
+        if controllers is not None:
+            # First, so that another server can take over immediately.
+            controllers.cancel()
+            await asyncio.wait([controllers])
+        for one in ([listener] if listens else []) + ([plain] if plain else []):
+            await one.drain(settings.shutdown_grace)
+        if reporting is not None:
+            reporting.cancel()
+            await server.applied.leave()
+        for task in background:
+            task.cancel()
+    await server.token_counts.write()
+    server.close()
+
+
+def _upkeep(server: Assembly, warns: bool) -> list[Coroutine[Any, Any, None]]:
+    """The background tasks; of several processes only one warns and copies revocations."""
+    access = server.access
+    work = [
+        access.follow_keys(server.note_token_keys),
+        access.authorization.follow(),
+        server.watches.run(),
+        server.watchdog.run(),
+        server.token_uses.run(),
+        server.token_counts.run(),
+        server.ends.run(warns=warns),
+        server.ledger_standing.run(keeps=warns),
+        asyncio.to_thread(process_memory.enlarge_pages),
+    ]
+    if server.probe is not None:
+        work.append(server.probe.run())
+    if warns and server.revocation_copy is not None:
+        work.append(server.revocation_copy.run())
+    return [*work, access.oidc.run()] if access.oidc else work
+
+
+async def _control(server: Assembly) -> None:
+    """Run the wanted controllers until cancelled."""
+    context = controlling.controller_context(server.settings, server.files, server.clock)
+    known = controlling.authorities(context.signers)
+    await note_keys(server.store, "authority", known, server.clock.now())
+    await run_controllers(server.wanted_controllers, server.clients, context)

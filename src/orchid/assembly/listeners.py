@@ -1,0 +1,66 @@
+"""The listeners of a server: HTTPS for all of it, and plain HTTP for revocation lists if wanted."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from orchid import process_memory
+from orchid.credentials.refusals import Refusal
+from orchid.data_directory import DataDirectory
+from orchid.server import crl_pages
+from orchid.server.chain import Chain
+from orchid.server.failures import TIMEOUT, failed
+from orchid.server.sockets.descriptors import fitted
+from orchid.server.sockets.listener import ConnectionLimits, Listener
+from orchid.server.sockets.tls import TlsFiles
+from orchid.settings.checking import Settings, address
+from orchid.settings.errors import BadSettings
+
+log = logging.getLogger(__name__)
+
+
+def api_listener(
+    settings: Settings, files: DataDirectory, chain: Chain, monotonic: Callable[[], float]
+) -> Listener:
+    """The HTTPS listener; it listens once it is started."""
+    given = settings.given
+    authorities = [Path(given.client_ca_file) if given.client_ca_file else files.ca_certificate]
+    if given.requestheader_client_ca_file:
+        authorities.append(Path(given.requestheader_client_ca_file))
+    try:
+        tls = TlsFiles(files.serving_certificate, files.serving_key, authorities)
+    except Refusal as problem:
+        raise BadSettings(str(problem)) from None
+    return Listener(
+        chain,
+        timeout_response=TIMEOUT,
+        failure=failed,
+        monotonic=monotonic,
+        limits=fitted(ConnectionLimits(request_timeout=settings.request_timeout)),
+        tls=tls,
+        recognize=chain.recognize,
+        after_rush=process_memory.give_back,
+    )
+
+
+async def list_listener(
+    settings: Settings, lists: crl_pages.ServedLists, monotonic: Callable[[], float]
+) -> Listener | None:
+    """The listener without TLS, which serves only revocation lists; started, if configured."""
+    given = settings.given.crl_listen
+    if not given:
+        return None
+    listener = Listener(
+        crl_pages.PlainRevocationLists(lists),
+        timeout_response=TIMEOUT,
+        failure=failed,
+        monotonic=monotonic,
+        limits=fitted(ConnectionLimits(request_timeout=settings.request_timeout)),
+    )
+    try:
+        await listener.start(*address(given, "crl-listen"))
+    except OSError as problem:
+        why = problem.strerror or problem
+        raise BadSettings(f"--crl-listen: {given}: {why}") from None
+    log.info("crl.listening", extra={"addresses": listener.addresses})
+    return listener
