@@ -7,9 +7,9 @@ from pathlib import Path
 from orchid import process_memory
 from orchid.credentials.refusals import Refusal
 from orchid.data_directory import DataDirectory
-from orchid.server import crl_pages
 from orchid.server.chain import Chain
 from orchid.server.failures import TIMEOUT, failed
+from orchid.server.pages import crl
 from orchid.server.sockets.descriptors import fitted
 from orchid.server.sockets.listener import ConnectionLimits, Listener
 from orchid.server.sockets.tls import TlsFiles
@@ -44,14 +44,14 @@ def api_listener(
 
 
 async def list_listener(
-    settings: Settings, lists: crl_pages.ServedLists, monotonic: Callable[[], float]
+    settings: Settings, lists: crl.ServedLists, monotonic: Callable[[], float]
 ) -> Listener | None:
     """The listener without TLS, which serves only revocation lists; started, if configured."""
     given = settings.given.crl_listen
     if not given:
         return None
     listener = Listener(
-        crl_pages.PlainRevocationLists(lists),
+        crl.PlainRevocationLists(lists),
         timeout_response=TIMEOUT,
         failure=failed,
         monotonic=monotonic,

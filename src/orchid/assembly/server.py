@@ -40,22 +40,22 @@ from orchid.ledger.known_keys import note_keys
 from orchid.ledger.standing import LedgerStanding
 from orchid.ledger.token_counts import TokenCounts
 from orchid.metrics import Metric
-from orchid.server import crl_pages, openid
 from orchid.server.audit.trail import PolicyAudit
 from orchid.server.chain import Chain
 from orchid.server.discovery.documents import Discovery
 from orchid.server.dispatch import Dispatch
 from orchid.server.fairness import Fairness
-from orchid.server.health import Check, Health
-from orchid.server.ledger_pages import PREFIX as LEDGER
 from orchid.server.loop_watchdog import LoopWatchdog
 from orchid.server.metrics.certificate_ends import CertificateEnds
 from orchid.server.metrics.page import MetricsPage, OtherProcesses
 from orchid.server.metrics.requests import CountedRequests
 from orchid.server.open_watches import OpenWatches
 from orchid.server.openapi.endpoints import OpenApi
-from orchid.server.pages import Page, Pages, openid_page
-from orchid.server.readiness import Readiness
+from orchid.server.pages import crl, openid
+from orchid.server.pages.health import Check, Health
+from orchid.server.pages.ledger import PREFIX as LEDGER
+from orchid.server.pages.readiness import Readiness
+from orchid.server.pages.site import Page, Pages, openid_page
 from orchid.server.sockets.listener import Listener
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
@@ -170,7 +170,7 @@ class Assembly:
         )
         self.authority_ends = AuthorityEnds(self.feed.of(CertificateAuthority))
         self.ends = CertificateEnds(certificate_files(settings, files), self.clock)
-        self.lists = crl_pages.ServedLists(RevocationLists(self.feed, names).find)
+        self.lists = crl.ServedLists(RevocationLists(self.feed, names).find)
         self.revocation_copy = None
         if settings.given.store == "sqlite" and not settings.given.etcd_servers:
             file = settings.data_dir / kept_revocations.FILE
@@ -287,7 +287,7 @@ class Assembly:
             prefixes={
                 **described.prefixed,
                 LEDGER: self.ledger,
-                crl_pages.PREFIX: crl_pages.RevocationListPages(self.lists),
+                crl.PREFIX: crl.RevocationListPages(self.lists),
             },
         )
 

@@ -25,7 +25,7 @@ from orchid.server.fairness import READ_VERBS, Fairness, Flow, Overloaded
 from orchid.server.memory.head_memo import facts_of
 from orchid.server.metrics.requests import RequestMetrics
 from orchid.server.open_watches import OpenWatches
-from orchid.server.pages import Pages, not_found_text
+from orchid.server.pages.site import Pages, not_found_text
 from orchid.server.parse import Targets, UnreadableTarget
 from orchid.server.respond import TEXT, error_response, text
 from orchid.server.sockets.messages import CallerStanding, HttpRequest, Response, Stream

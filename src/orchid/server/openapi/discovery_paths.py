@@ -1,6 +1,6 @@
 """OpenAPI for what is not a resource: the discovery documents, the version and OpenID.
 
-The types here only describe these documents: server/discovery/documents.py and server/pages.py
+The types here only describe these documents: server/discovery/documents.py and server/pages/site.py
 write them. Start with `page_documents`.
 """
 
@@ -10,10 +10,10 @@ from typing import Annotated, Any
 from msgspec import field
 
 from orchid.engine.catalog import Catalog
-from orchid.server import openid
 from orchid.server.negotiate import JSON, SERVED
 from orchid.server.openapi.paths import REFUSALS, PathItem, group_path, group_words
 from orchid.server.openapi.schemas import META, Definitions, Schema
+from orchid.server.pages import openid
 from orchid.wire.naming import Naming
 from orchid.wire.struct import Wire, always, describe
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from orchid.engine.catalog import Catalog
 from orchid.server.exchange import Exchange
 from orchid.server.openapi.locations import V2, V3
-from orchid.server.pages import Page
+from orchid.server.pages.site import Page
 from orchid.server.sockets.messages import Response
 from orchid.wire.naming import Naming
 

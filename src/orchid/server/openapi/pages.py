@@ -15,7 +15,6 @@ from typing import Any, Final
 import msgspec
 
 from orchid.engine.catalog import Catalog
-from orchid.server.conditional import StaticDocument, answer, http_date
 from orchid.server.exchange import Exchange
 from orchid.server.negotiate import JSON, clauses
 from orchid.server.openapi import swagger as openapi_v2
@@ -24,6 +23,7 @@ from orchid.server.openapi.discovery_paths import page_documents
 from orchid.server.openapi.locations import V3
 from orchid.server.openapi.paths import FAILURE, Paths, group_path
 from orchid.server.openapi.schemas import PREFIX, Definitions
+from orchid.server.pages.conditional import StaticDocument, answer, http_date
 from orchid.server.respond import head
 from orchid.server.sockets.messages import Response
 from orchid.version import __version__

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from orchid.credentials.x509 import pem
-from orchid.server.conditional import is_current
 from orchid.server.exchange import Exchange
+from orchid.server.pages.conditional import is_current
 from orchid.server.respond import head
 from orchid.server.sockets.messages import HttpRequest, Response
 from orchid.wire.errors import MethodNotAllowed, NoSuchRoute

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchid.server.crl_pages import PlainRevocationLists, ServedLists
+from orchid.server.pages.crl import PlainRevocationLists, ServedLists
 from orchid.server.sockets.messages import HttpRequest, Peer, Response
 
 

@@ -11,11 +11,9 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from orchid.credentials.tokens import KeySet
-from orchid.server import openid
 from orchid.server.discovery.documents import Discovery
 from orchid.server.discovery.protobuf_documents import packed
 from orchid.server.exchange import Exchange
-from orchid.server.health import Health
 from orchid.server.negotiate import (
     JSON,
     PROTOBUF,
@@ -25,6 +23,8 @@ from orchid.server.negotiate import (
     not_acceptable,
     require_route_accepts,
 )
+from orchid.server.pages import openid
+from orchid.server.pages.health import Health
 from orchid.server.respond import TEXT, compressed, document, head, is_large, text
 from orchid.server.sockets.messages import Response
 from orchid.version import __version__

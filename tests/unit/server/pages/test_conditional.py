@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orchid.server.conditional import StaticDocument, answer
 from orchid.server.exchange import Exchange
 from orchid.server.memory.head_memo import facts_of
+from orchid.server.pages.conditional import StaticDocument, answer
 from orchid.server.sockets.messages import HttpRequest, Peer, Response
 from tests.unit.server.published import header
 

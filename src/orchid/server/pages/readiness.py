@@ -1,7 +1,7 @@
 """The checks behind /livez and /readyz: the store is followed, all objects are loaded, readable."""
 
 from orchid.engine.cache.feed import Feed
-from orchid.server.health import Check, Health
+from orchid.server.pages.health import Check, Health
 from orchid.store.encryption import EncryptedStore
 from orchid.store.probing import StoreProbe
 

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from orchid.credentials.keys import SigningKey, generate
 from orchid.credentials.tokens import TokenSigner
-from orchid.server.openid import configuration, default_jwks_uri, key_set, problem_with
+from orchid.server.pages.openid import configuration, default_jwks_uri, key_set, problem_with
 
 ISSUER = "https://orchid.test"
 KEYS = [

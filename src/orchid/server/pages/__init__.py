@@ -1,0 +1,1 @@
+"""Pages: everything that the server answers and that is no resource, by its path."""
