@@ -175,7 +175,7 @@ def test_the_five_minutes_are_as_written(walk: Walk) -> None:
     require_program("curl")
     text = sections()
 
-    walk.take(steps(text["Five minutes"]) + steps(text["Tokens elsewhere"]))
+    walk.take(steps(text["Five minutes"]) + steps(text["Tokens for other services"]))
 
 
 def test_kubectl_is_connected_as_written(walk: Walk) -> None:
@@ -187,6 +187,6 @@ def test_kubectl_is_connected_as_written(walk: Walk) -> None:
 
 def test_no_console_block_is_left_out() -> None:
     """A block in another section would be shown, and run by nobody."""
-    walked = {"Five minutes", "Tokens elsewhere", "With kubectl"}
+    walked = {"Five minutes", "Tokens for other services", "With kubectl"}
 
     assert {title for title, text in sections().items() if steps(text)} == walked
