@@ -1,7 +1,8 @@
-"""Differences from the reference that are known; docs/differences.md has the reason of each.
+"""Known differences from the reference; docs/differences.md has the reason for each.
 
-`decision_for` gives the sentence for a class of differences, None if nobody knows it. The first
-server is Orchid, the second the reference. A decision must be narrow: it may excuse nothing else.
+`decision_for` returns the sentence for a class of differences, or None if the difference is
+unknown. The first server is Orchid, the second the reference. A decision must be narrow: it must
+not excuse any other difference.
 """
 
 import re
@@ -22,7 +23,7 @@ UNREADABLE = "ignoreStoreReadErrorWithClusterBreakingPotential"
 UNREADABLE_VERB = "unsafe-delete-ignore-read-errors"
 REDACTED, UNSHOWN = "<secret contents redacted>", "no value is shown"
 STATUS_SENT = re.compile(rb'"status"|^status:', re.MULTILINE)
-# Type names and ways of printing that belong to the language of the reference.
+# Type names and formatting of the language of the reference, Go.
 INTERNALS = re.compile(
     r"json: |Go struct|Go value|&\{|&value\.|&user\.|parsing time |yaml: |\[\]string|map\[|"
     r"converting YAML|v1\.[A-Z]|illegal base64|invalid character|strconv\.|error decoding|"
@@ -71,7 +72,7 @@ def collection_status(found: Found, ours: Answer, theirs: Answer) -> bool:
     body = ours["body"]
     if found.asked.operation.action != "deletecollection" or not isinstance(body, dict):
         return False
-    # A list that cannot be given in the form asked for is refused there after the deed.
+    # There, a list that cannot be encoded as requested is refused after the deletion.
     refused = theirs["status"] == NOT_ACCEPTABLE
     alike = ours["status"] == theirs["status"] and ours["left"] == theirs["left"]
     return body.get("status") == "Success" and (alike or refused)
@@ -91,7 +92,7 @@ def secrets_unquoted(found: Found, ours: Answer, theirs: Answer) -> bool:
 
 
 def another_order(found: Found, ours: Answer, theirs: Answer) -> bool:
-    """Errors about the keys of a map come in any order there."""
+    """Errors about the keys of a map have a random order there."""
     if found.asked.operation.kind not in ("ConfigMap", "Secret"):
         return False
     texts = [sorted(message(answer).strip("]").split(", ")) for answer in (ours, theirs)]
@@ -154,7 +155,7 @@ def filters_by_version(found: Found, ours: Answer, theirs: Answer) -> bool:
 
 
 def all_errors_at_once(found: Found, ours: Answer, theirs: Answer) -> bool:
-    """Theirs has some of our errors, or the same in another order."""
+    """Theirs has a subset of our errors, or the same in another order."""
     if ours["status"] != theirs["status"] or ours["status"] != INVALID:
         return False
     mine, other = (
@@ -204,8 +205,8 @@ def namespace_of_parent(found: Found, ours: Answer, theirs: Answer) -> bool:
 
 
 def bytes_in_a_list(found: Found, ours: Answer, theirs: Answer) -> bool:
-    told = ": expected string, got array" in message(ours)
-    return told and ours["status"] == BAD_REQUEST != theirs["status"]
+    refused = ": expected string, got array" in message(ours)
+    return refused and ours["status"] == BAD_REQUEST != theirs["status"]
 
 
 def version_before_namespace(found: Found, ours: Answer, theirs: Answer) -> bool:
@@ -220,8 +221,8 @@ def plain_right(found: Found, ours: Answer, theirs: Answer) -> bool:
 
 
 def unreadable_objects(found: Found, ours: Answer, theirs: Answer) -> bool:
-    told = UNREADABLE in message(ours) or UNREADABLE_VERB in message(ours)
-    return UNREADABLE in found.asked.request.target and told
+    named = UNREADABLE in message(ours) or UNREADABLE_VERB in message(ours)
+    return UNREADABLE in found.asked.request.target and named
 
 
 def both_bookmarks(found: Found, ours: Answer, theirs: Answer) -> bool:
@@ -271,8 +272,8 @@ def too_large_number(found: Found, ours: Answer, theirs: Answer) -> bool:
 
 
 def emptied_object(found: Found, ours: Answer, theirs: Answer) -> bool:
-    told = "aggregationRule.clusterRoleSelectors: Required value" in message(ours)
-    return told and found.asked.request.method == "PATCH" and theirs["status"] == OK
+    refused = "aggregationRule.clusterRoleSelectors: Required value" in message(ours)
+    return refused and found.asked.request.method == "PATCH" and theirs["status"] == OK
 
 
 def base_of_namespace(found: Found, ours: Answer, theirs: Answer) -> bool:
@@ -301,60 +302,59 @@ def owners_of_deletable(found: Found, ours: Answer, theirs: Answer) -> bool:
     return ours["status"] == FORBIDDEN and any(text in message(ours) for text in refusals)
 
 
-ANSWERS_STATUS = "deletecollection answers a Status"
+ANSWERS_STATUS = "deletecollection returns a Status"
 # Decided in the contract.
 DECISIONS: dict[str, Decides] = {
-    "a bare 500 for a client's mistake is a 4xx here": clients_mistake,
-    "sentences that show another language's internals are our own": own_words,
+    "a client error gets a 4xx; there, some get a bare 500": clients_mistake,
+    "messages do not contain Go internals": own_words,
     ANSWERS_STATUS: collection_status,
-    "deletecollection selects by resourceVersion, which is no precondition": filters_by_version,
+    "deletecollection uses resourceVersion as a filter, not as a precondition": filters_by_version,
     "an empty list is [], never null": never_null,
-    f"{UNREADABLE} has its effect; there, its gate is closed": unreadable_objects,
-    "the end of initial events carries both annotations": both_bookmarks,
-    "who holds no constrained right is told of the plain one (recorded exchanges)": plain_right,
-    "what may hold a credential is not quoted": secrets_unquoted,
-    "errors about the keys of a map come in any order there": another_order,
-    "without credentials it is 401": nobody_is_anonymous,
-    "every authenticated user reads trust bundles and revocation lists": bundles_for_all,
-    "Pod and Node keep any field; only those about identity have rules": loose_kinds,
-    "a status sent with a review is dropped": status_of_reviews,
-    "a token with surrounding blanks is trimmed": trimmed_tokens,
-    "spec.usages may be left out": usages_optional,
-    "a certificate, and Failed, need an approval": approved_first,
-    "the query of a DELETE counts beside its body": query_beside_body,
-    "a dry run of a certificate request warns of what policies would decide": policies_forecast,
+    f"{UNREADABLE} works; there, its feature gate is off": unreadable_objects,
+    "the bookmark after the initial events has the annotations of both namings": both_bookmarks,
+    "refused impersonation without any constrained right reports the verb impersonate": plain_right,
+    "values that may contain a credential are not quoted in errors": secrets_unquoted,
+    "errors about the keys of a map are sorted; there, in random order": another_order,
+    "a request without credentials gets 401": nobody_is_anonymous,
+    "every authenticated user may read trust bundles and revocation lists": bundles_for_all,
+    "Pod and Node accept any field; only fields about identity are validated": loose_kinds,
+    "a status in the body of a review is dropped": status_of_reviews,
+    "a token in a TokenReview is trimmed": trimmed_tokens,
+    "spec.usages is optional": usages_optional,
+    "a certificate and the condition Failed require an approval": approved_first,
+    "a DELETE uses its query parameters and its body": query_beside_body,
+    "a dry run of a certificate request returns the decision of the policies as a warning": (
+        policies_forecast
+    ),
     "changing ownerReferences needs the right to delete the object": owners_of_deletable,
 }
 
 # Not decided, but known, with the reason.
 LISTED: dict[str, Decides] = {
-    "all errors are told at once; there, some come only after others": all_errors_at_once,
-    "a deletionTimestamp sent with a PUT or an apply that creates is dropped: nothing is born "
-    "deleted": born_deleted,
-    "a namespace without finalizers goes at once; there, with one more DELETE": goes_at_once,
-    "no continue where nothing that is selected follows": nothing_follows,
-    "an empty map of data is the same as none, so immutable data has not changed": empty_is_none,
-    "an empty list or map within a rule or a selector is no change, and gives it no other owner": (
+    "all errors are reported together; there, some only after others are fixed": all_errors_at_once,
+    "a deletionTimestamp in a PUT or apply that creates an object is dropped": born_deleted,
+    "a namespace without finalizers is deleted by one DELETE; there, by two": goes_at_once,
+    "no continue token if no matching object follows": nothing_follows,
+    "empty data equals absent data, so it is no change of immutable data": empty_is_none,
+    "an empty list or map in a rule or selector equals an absent one, also for field ownership": (
         empty_within
     ),
-    "a number in a patch that does not fit its field is refused; there, another is taken": (
-        too_large_number
+    "a number out of range in a patch is refused; there, it is changed": too_large_number,
+    "an object emptied by an apply is validated; there, it is removed": emptied_object,
+    "the generateName of a Namespace is validated by its subresources too": base_of_namespace,
+    "a failed precondition of a Namespace has the same message as for other kinds": (
+        one_precondition
     ),
-    "what an apply empties is there, and is judged; there, it is gone": emptied_object,
-    "the generateName of a Namespace is judged by its subresources too": base_of_namespace,
-    "a precondition of a Namespace is told in the words of every other kind": one_precondition,
-    "a selfLink that was sent is dropped, as it is everywhere else": self_link,
-    "the etcd behind the reference is too old for its watches": old_etcd,
-    "a watch in the form of a list gives objects; there, an empty stream": metadata_in_watch,
-    "of what is under an object the object is looked for, then its namespace": (
-        namespace_of_parent
+    "a selfLink in the body is always dropped": self_link,
+    "watches fail there because its etcd is too old": old_etcd,
+    "a watch as PartialObjectMetadataList returns metadata; there, an empty stream": (
+        metadata_in_watch
     ),
-    "a resourceVersion that is no number is told before a namespace that is missing": (
-        version_before_namespace
-    ),
-    "the keys of an object that an error quotes are in order": quoted_object,
-    "bytes are a string in base64; there, a list of numbers is taken, too": bytes_in_a_list,
-    "an apply over stored elements without their key is taken; there, 500": nameless_element,
+    "a subresource looks up its object first, then the namespace": namespace_of_parent,
+    "an invalid resourceVersion is reported before a missing namespace": version_before_namespace,
+    "keys of objects quoted in errors are sorted": quoted_object,
+    "byte fields accept only base64 strings; there, also lists of numbers": bytes_in_a_list,
+    "an apply over stored elements without their key succeeds; there, 500": nameless_element,
 }
 
 
