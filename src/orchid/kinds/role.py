@@ -9,7 +9,7 @@ Subjects are in role_binding.py. That users cannot grant more rights than they h
 question: see admission/role_escalation.py.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Annotated, TypeVar
 
@@ -18,11 +18,11 @@ from msgspec import field
 from orchid.engine.kind import Column, Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
-from orchid.wire.fields import FieldError, Path, forbidden, invalid, required, too_many
+from orchid.wire.fields import FieldError, Path, invalid, required, too_many
+from orchid.wire.label_selectors import LabelSelector, conditions_of, selector_errors
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
-from orchid.wire.requirements import LabelSelectorRequirement
-from orchid.wire.rules.names import label_value_errors, path_segment_errors, qualified_name_errors
+from orchid.wire.rules.names import path_segment_errors
 from orchid.wire.struct import Wire, always, describe, null, proto, replace
 from orchid.wire.text import timestamp
 
@@ -81,20 +81,6 @@ def rule(
 
 def may_record_events(names: Naming) -> PolicyRule:
     return rule(("create", "patch", "update"), (CORE, names.events), ("events",))
-
-
-class LabelSelector(Wire):
-    """Conditions on labels that must all hold; without any, it selects everything."""
-
-    published_as = "meta.v1.LabelSelector"
-    atomic = True
-
-    match_labels: Annotated[
-        dict[str, str], proto(1), describe("Labels that must have these values.")
-    ] = field(default_factory=dict)
-    match_expressions: Annotated[
-        tuple[LabelSelectorRequirement, ...], proto(2), describe("Further conditions on labels.")
-    ] = ()
 
 
 class AggregationRule(Wire):
@@ -232,37 +218,6 @@ def aggregation_errors(rule: AggregationRule) -> Iterator[FieldError]:
             yield invalid(path, None, "invalid label selector.")
 
 
-def conditions_of(selector: LabelSelector) -> int:
-    values = (1 + len(requirement.values) for requirement in selector.match_expressions)
-    return 1 + len(selector.match_labels) + sum(values)
-
-
-def selector_errors(selector: LabelSelector, path: Path) -> Iterator[FieldError]:
-    labels = path / "matchLabels"
-    for key, value in selector.match_labels.items():
-        yield from (invalid(labels, key, text) for text in qualified_name_errors(key))
-        yield from (invalid(labels, value, text) for text in label_value_errors(value))
-    for index, requirement in enumerate(selector.match_expressions):
-        yield from requirement_errors(requirement, (path / "matchExpressions")[index])
-
-
-def requirement_errors(requirement: LabelSelectorRequirement, path: Path) -> Iterator[FieldError]:
-    values = path / "values"
-    if requirement.operator in ("In", "NotIn"):
-        if not requirement.values:
-            yield required(values, "must be specified when `operator` is 'In' or 'NotIn'")
-    elif requirement.operator in ("Exists", "DoesNotExist"):
-        if requirement.values:
-            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            yield forbidden(values, text)
-    else:
-        yield invalid(path / "operator", requirement.operator, "not a valid selector operator")
-    for text in qualified_name_errors(requirement.key):
-        yield invalid(path / "key", requirement.key, text)
-    for index, value in enumerate(requirement.values):
-        yield from (invalid(values[index], value, text) for text in label_value_errors(value))
-
-
 def aggregate(
     role: ClusterRole, matching: Callable[[LabelSelector], Iterable[ClusterRole]]
 ) -> tuple[PolicyRule, ...]:
@@ -291,24 +246,3 @@ def _selected(
     if role.aggregation_rule is not None:
         for selector in role.aggregation_rule.cluster_role_selectors:
             yield from matching(selector)
-
-
-def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    if any(labels.get(key) != value for key, value in selector.match_labels.items()):
-        return False
-    return all(meets(requirement, labels) for requirement in selector.match_expressions)
-
-
-def meets(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    key, there = requirement.key, requirement.key in labels
-    match requirement.operator:
-        case "In":
-            return there and labels[key] in requirement.values
-        case "NotIn":
-            return not there or labels[key] not in requirement.values
-        case "Exists":
-            return there
-        case "DoesNotExist":
-            return not there
-        case _:
-            return False  # an invalid selector matches nothing

@@ -8,8 +8,9 @@ import pytest
 from orchid.access.authorizers.rbac import RBAC
 from orchid.admission.role_escalation import RoleEscalation
 from orchid.engine.request import Request
-from orchid.kinds.role import FULL_AUTHORITY, AggregationRule, LabelSelector
+from orchid.kinds.role import FULL_AUTHORITY, AggregationRule
 from orchid.wire.errors import Forbidden, NotFound
+from orchid.wire.label_selectors import LabelSelector
 from orchid.wire.meta import ManagedFieldsEntry, OwnerReference
 from orchid.wire.naming import ORCH
 from orchid.wire.struct import replace

@@ -40,7 +40,7 @@ from orchid.engine.cache.kind_cache import KindCache
 from orchid.engine.interfaces import Authorizer, Decision, Verdict
 from orchid.engine.offload import Offload
 from orchid.engine.request import HEALTH_PAGES, Target
-from orchid.kinds.role import ClusterRole, LabelSelector, PolicyRule, Role, aggregate, selects
+from orchid.kinds.role import ClusterRole, PolicyRule, Role, aggregate
 from orchid.kinds.role_binding import (
     GROUP,
     SERVICE_ACCOUNT,
@@ -56,6 +56,7 @@ from orchid.kinds.self_subject_rules_review import (
     RuleLister,
     SubjectRulesReviewStatus,
 )
+from orchid.wire.label_selectors import LabelSelector, selects
 from orchid.wire.naming import Naming
 from orchid.wire.text import quote
 from orchid.wire.user import UserInfo

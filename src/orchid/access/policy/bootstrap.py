@@ -19,7 +19,6 @@ from orchid.kinds.role import (
     READ,
     AggregationRule,
     ClusterRole,
-    LabelSelector,
     PolicyRule,
     Role,
     may_record_events,
@@ -34,6 +33,7 @@ from orchid.kinds.role_binding import (
     RoleRef,
     Subject,
 )
+from orchid.wire.label_selectors import LabelSelector
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
 from orchid.wire.user import AUTHENTICATED, MASTERS, UNAUTHENTICATED

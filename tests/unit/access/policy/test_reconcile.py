@@ -7,9 +7,10 @@ import pytest
 from orchid.access.policy.bootstrap import BootstrapPolicy, bootstrap_policy
 from orchid.access.policy.reconcile import reconcile
 from orchid.assembly.controlling import controller_rights
-from orchid.kinds.role import AggregationRule, ClusterRole, LabelSelector
+from orchid.kinds.role import AggregationRule, ClusterRole
 from orchid.kinds.role_binding import ClusterRoleBinding
 from orchid.wire.errors import AlreadyExists, Conflict, ErrorSubject
+from orchid.wire.label_selectors import LabelSelector
 from orchid.wire.meta import Object
 from orchid.wire.naming import ORCH
 from orchid.wire.struct import replace
