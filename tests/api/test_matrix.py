@@ -80,6 +80,8 @@ certificateauthorities                  -             -             -           
 certificateauthorities/status           -             -             -           gpu
 credentialrevocations                   c             c             c           cdDglpuw
 credentialrevocations/status            -             -             -           gpu
+publishedbundles                        -             -             -           cdDglpuw
+publishedbundles/status                 -             -             -           gpu
 tokenreviews                            -             -             c           c
 selfsubjectreviews                      c             c             c           c
 subjectaccessreviews                    -             -             c           c

@@ -94,6 +94,11 @@ apiVersion: identity.orch.io/v1alpha1
 kind: CredentialRevocation
 metadata: {{name: {name}}}
 spec: {{token: {{jti: token-of-{name}}}, reason: keyCompromise}}
+---
+apiVersion: identity.orch.io/v1alpha1
+kind: PublishedBundle
+metadata: {{name: {name}}}
+spec: {{sources: [{{name: {name}}}]}}
 """
 
 COLUMNS = {
@@ -111,6 +116,7 @@ COLUMNS = {
     "namespaces": "NAME STATUS AGE",
     "nodes": "NAME STATUS AGE",
     "pods": "NAME ACCOUNT NODE AGE",
+    "publishedbundles": "NAME CERTIFICATES SEQUENCE BEHIND READY AGE",
     "rolebindings": "NAME ROLE AGE USERS GROUPS SERVICEACCOUNTS",
     "roles": "NAME CREATED AT",
     "secrets": "NAME TYPE DATA AGE",

@@ -23,6 +23,7 @@ from orchid.kinds import (
     lease,
     namespace,
     node,
+    published_bundle,
     role,
     role_binding,
     secret,
@@ -71,6 +72,7 @@ def stored_kinds(names: Naming) -> list[Kind[Any]]:
         issued_certificate.declare(names),
         certificate_authority.declare(names),
         credential_revocation.declare(names),
+        published_bundle.declare(names),
     ]
 
 

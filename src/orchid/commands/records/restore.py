@@ -116,7 +116,7 @@ def _restore(
             stamp=stamp,
             keeps=revived.ISSUED,
             entries_of=revived.ledger_entries,
-            drops=revived.token_lifetimes(),
+            drops=[*revived.token_lifetimes(), *revived.published_editions(database)],
         )
     except AlreadyInUse as problem:
         raise Complaint(f"{problem}; stop the server first") from None

@@ -102,6 +102,23 @@ def token_lifetimes() -> list[str]:
     ]
 
 
+def published_editions(database: Path) -> list[str]:
+    """The keys of the editions of published bundles in a backup, in both namings.
+
+    Clients may have received later ones. Without them, the server stores each bundle under a new
+    sequence (controllers/publish_bundles.py).
+    """
+    from orchid.issuance.stored_edition import EDITIONS, is_edition
+    from orchid.store.sqlite import restore as sqlite_restore
+    from orchid.wire.naming import KUBERNETES, ORCH
+
+    prefixes = [
+        f"core/configmaps/{names.system_namespace}/{EDITIONS}" for names in (ORCH, KUBERNETES)
+    ]
+    keys = sqlite_restore.uids(database, prefixes)
+    return [key for key in keys if is_edition(key.rpartition("/")[2])]
+
+
 def ledger_entries(value: bytes) -> list[tuple[str, bytes]]:
     """The entry of the ledger that goes with a kept record: the restore rolls the ledger back."""
     from orchid.kinds import issued_certificate

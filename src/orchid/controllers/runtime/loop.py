@@ -240,7 +240,8 @@ class Controller(Worker[Key, T | Gone[T]], Generic[T]):
                 for event in batch:
                     async for key in trigger.concerns(event):
                         self.queue.add(key)
-                told.set()
+                if not batch:  # after the last page of what exists
+                    told.set()
 
     async def _poll(self) -> None:
         before = self.rests_on()
