@@ -171,8 +171,8 @@ JOBS: dict[str, tuple[int, Job]] = {
             {"spec": {"audiences": ["x"], "expirationSeconds": 3600}},
         ),
     ),
-    "create": (127, account),
-    "csr-create": (137, signing_request),
+    "create": (131, account),
+    "csr-create": (140, signing_request),
 }
 
 

@@ -26,7 +26,7 @@ from orchid.server.memory.head_memo import facts_of
 from orchid.server.metrics.requests import RequestMetrics
 from orchid.server.open_watches import OpenWatches
 from orchid.server.pages.site import Pages, not_found_text
-from orchid.server.parse import Targets, UnreadableTarget
+from orchid.server.parse import UnreadableTarget, parse_target
 from orchid.server.respond import TEXT, error_response, text
 from orchid.server.sockets.messages import CallerStanding, HttpRequest, Response, Stream
 from orchid.telemetry import MASK, failure_story
@@ -63,7 +63,6 @@ class Chain:
         self._clock = clock
         self._monotonic = clock.monotonic
         self._audit_ids = audit_ids()
-        self._read_target = Targets().read
         self._authenticator = authenticator
         self._impersonation = impersonation
         self._authorizer = authorizer
@@ -90,7 +89,7 @@ class Chain:
                 answer = self._refused(exchange, refusal)
         except asyncio.CancelledError:  # the deadline; the listener answers in our place
             late = Timeout("request did not complete within the allotted timeout").status()
-            exchange.observed.status, answer = late, Response(late.code)
+            exchange.status, answer = late, Response(late.code)
             raise
         except BaseException as problem:
             answer = self._panicked(exchange, problem)
@@ -128,18 +127,18 @@ class Chain:
             raise problem
         extra = {"audit_id": exchange.audit_id, "story": failure_story(problem)}
         log.error("request.failed", extra=extra)
-        exchange.observed.panicked = True
+        exchange.panicked = True
         return text(exchange, 500, PANIC)
 
     async def _answered(self, exchange: Exchange) -> Response | Stream:
         """Who is it, and as whom do they act? Then find a seat, and go on with it."""
         http = exchange.http
-        exchange.located, exchange.query = self._read_target(http)
+        exchange.target, exchange.segments, exchange.query = parse_target(http)
         http.timeout = self._request_timeout
         if exchange.query:
             self._shorten_deadline(exchange)
-        target = exchange.located.target
-        exchange.observed.caller = caller = await self._authenticator.authenticate(http)
+        target = exchange.target
+        exchange.caller = caller = await self._authenticator.authenticate(http)
         if caller is None:
             raise Unauthorized
         user = caller.user
@@ -150,7 +149,7 @@ class Chain:
         if exchange.head.impersonates:
             acting = await self._impersonation.apply(user, http, target)
             if acting is not None:
-                user, exchange.observed.impersonation_constraint = acting
+                user, exchange.impersonation_constraint = acting
         real_user = None if user is caller.user else caller.user
         exchange.request = request = Request(
             target, user, exchange.now, real_user=real_user, warnings=exchange.warnings
@@ -178,7 +177,7 @@ class Chain:
         fairness.writing += not reads
         mark = SEAT.set(flow)
         try:
-            exchange.observed.decision = decision = await self._authorizer.authorize(user, target)
+            exchange.decision = decision = await self._authorizer.authorize(user, target)
             if not decision.allowed:
                 refuse_unless_allowed(decision, user, target)
             if not target.is_resource:
@@ -213,7 +212,7 @@ class Chain:
     def _shorten_deadline(self, exchange: Exchange) -> None:
         """`?timeout=5s` may shorten the time a request has; it never lengthens it."""
         http, given = exchange.http, exchange.query.get("timeout")
-        if given and given[0] and exchange.located.target.verb != "watch":
+        if given and given[0] and exchange.target.verb != "watch":
             asked = duration(given[0])
             if 0 < asked < http.timeout:
                 http.timeout = asked
@@ -224,7 +223,7 @@ def _told(exchange: Exchange, answer: Response | Stream, took: float) -> dict[st
 
     The caller's own token is taken out of whatever they chose.
     """
-    http, caller, token = exchange.http, exchange.observed.caller, presented_token(exchange.http)
+    http, caller, token = exchange.http, exchange.caller, presented_token(exchange.http)
     chosen = {"method": http.method, "path": http.path, "audit_id": exchange.audit_id}
     if token:
         chosen = {name: text.replace(token, MASK) for name, text in chosen.items()}

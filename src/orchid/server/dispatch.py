@@ -111,10 +111,7 @@ class Dispatch:
         }
 
     def __call__(self, exchange: Exchange, request: Request) -> Awaitable[Answer]:
-        facts = exchange.located.facts
-        route = facts.route
-        if route is None:
-            route = facts.route = self._route(exchange, request.target)
+        route = self._route(exchange, request.target)
         answering = self._handlers[request.target.verb](exchange, request, route)
         return self._compressed(answering) if exchange.head.accepts_gzip else answering
 
@@ -130,7 +127,10 @@ class Dispatch:
         """The kind and endpoint that a path names, if the method goes there."""
         if target.path.startswith("//"):
             raise NoSuchRoute  # authorized by what it resolves to, but no route begins so
-        rest = exchange.located.rest
+        rest = exchange.segments
+        is_watch_path = rest[0] == parse.WATCH_PREFIX
+        if is_watch_path or rest[0] == parse.PROXY_PREFIX:
+            rest = rest[1:]
         scoped = rest[0] == "namespaces" and rest[2:3] == (target.resource,)
         tail = rest[2:] if scoped else rest
         kind = self._kinds.get((target.group, target.version, tail[0]))
@@ -146,7 +146,7 @@ class Dispatch:
         if kind.acts and len(tail) > 1:
             raise NoSuchRoute
         methods = ALL_NAMESPACES if everywhere else COLLECTION if len(tail) == 1 else OBJECT
-        if exchange.located.watch_path:
+        if is_watch_path:
             methods = WATCH_PATH
         if exchange.http.method not in methods or target.verb not in kind.verbs:
             raise MethodNotAllowed
@@ -158,7 +158,7 @@ class Dispatch:
         self, exchange: Exchange, kind: Kind[Any], name: str, target: Target
     ) -> Route:
         endpoint = kind.endpoint(name)
-        if endpoint is None or exchange.located.watch_path:
+        if endpoint is None or exchange.segments[0] == parse.WATCH_PREFIX:
             raise NoSuchRoute
         if not target.name:
             raise BadRequest(NO_NAME)
@@ -224,7 +224,7 @@ class Dispatch:
     def _watch_options(self, exchange: Exchange, request: Request) -> Any:
         options = parse.read_options(exchange.query)
         name = request.target.name
-        if exchange.located.watch_path and name:
+        if exchange.segments[0] == parse.WATCH_PREFIX and name:
             options = options._replace(
                 field_selector=parse.pinned_to_name(options.field_selector, name)
             )
@@ -401,7 +401,7 @@ class Dispatch:
         else:
             request.body_weight = len(body)
             new = decode_object(self._catalog, kind, body, request)
-        exchange.observed.sent = new
+        exchange.sent = new
         return new
 
     def _decode(self, request: Request, kind: Kind[Any], media: str, body: bytes) -> Any:
@@ -425,7 +425,7 @@ class Dispatch:
         body = self._body(exchange, LARGEST_OPTIONS)
         options = parse.query_delete_options(exchange.query, collection=collection)
         if body:
-            sent = exchange.observed.sent = self._body_delete_options(exchange, body)
+            sent = exchange.sent = self._body_delete_options(exchange, body)
             options = parse.both(sent, options)
         refuse_if_any(
             ErrorSubject(self._names.meta, "DeleteOptions"),

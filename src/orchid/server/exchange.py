@@ -1,7 +1,6 @@
-"""One request on its way through the chain: what the steps know of it so far.
+"""The state of one request while it passes through the chain.
 
-`Exchange` is made by the chain and handed from step to step. `Observed` is the part that audit and
-metrics look at when the answer is there; nothing decides by it.
+The chain creates an `Exchange` and passes it from step to step.
 """
 
 import itertools
@@ -16,41 +15,38 @@ from orchid.engine.request import Request, Target
 from orchid.server.audit.policy import Plan
 from orchid.server.memory.head_memo import HeadFacts
 from orchid.server.negotiate import PLAIN, Form, wants_pretty
-from orchid.server.parse import NO_QUERY, Located, Query
+from orchid.server.parse import NO_QUERY, Query, Segments
 from orchid.server.sockets.messages import HttpRequest
 from orchid.wire.status import Status
 
 _LAST_DIGITS = [f"{number:02x}" for number in range(256)]
-NOWHERE = Located(Target(verb=""))
 
-
-class Observed:
-    """What happened, for audit and metrics."""
-
-    caller: Authenticated | None = None  # who authenticated, whomever they act for
-    impersonation_constraint: str = ""  # the verb that let them act as another, if constrained
-    decision: Decision | None = None  # whether they may
-    sent: Any = None  # the object in the body, once it is decoded
-    shown: bytes | None = None  # the answer as JSON, whatever its form
-    status: Status | None = None  # the answer, if it is a Status
-    panicked: bool = False  # it failed in a way that nobody foresaw
-    audit_plan: Plan | None = None  # what is to be recorded, once the caller is known
+NO_TARGET = Target(verb="")  # of a request whose path was not parsed
 
 
 class Exchange(msgspec.Struct, eq=False):
-    """A request, where it goes, who asks, and how the answer is to look."""
+    """A request, its target, its caller, and the form of the answer."""
 
     http: HttpRequest
     head: HeadFacts
     audit_id: str
     now: datetime
-    located: Located = NOWHERE
+    target: Target = NO_TARGET
+    segments: Segments = ()  # of a resource path, behind its version
     query: Query = NO_QUERY
     request: Request | None = None  # once the caller is known
     form: Form = PLAIN
     extra_headers: bytes = b""
     warnings: list[str] = []
-    observed: Observed = msgspec.field(default_factory=Observed)
+    # For audit and metrics; no decision depends on these.
+    caller: Authenticated | None = None  # as authenticated, before impersonation
+    impersonation_constraint: str = ""  # the verb that allowed a constrained impersonation
+    decision: Decision | None = None  # of the authorizer
+    sent: Any = None  # the object in the body, once it is decoded
+    shown: bytes | None = None  # the answer as JSON, in any form
+    status: Status | None = None  # the answer, if it is a Status
+    panicked: bool = False  # it failed with an unexpected exception
+    audit_plan: Plan | None = None  # once the caller is known
 
     __repr__ = object.__repr__  # shows no field: there are tokens in it
 

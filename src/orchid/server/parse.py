@@ -1,14 +1,12 @@
 """From method, path and query to what is asked for: a `Target`, and the options of its verb.
 
-`Targets.read` comes before authorization, which needs it; whether such a resource exists is found
-out later (`dispatch.py`), so that nobody learns it without the right to ask. The rest are pure
-functions of a query.
+`parse_target` comes before authorization, which needs it; whether such a resource exists is found
+out later (`dispatch.py`), so that nobody learns it without the right to ask. Functions are pure.
 """
 
-import functools
 import urllib.parse
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -26,6 +24,7 @@ from orchid.wire.struct import Wire, replace
 W = TypeVar("W", bound=Wire)
 
 Query = dict[str, list[str]]
+Segments = tuple[str, ...]
 
 _VERBS = {
     "POST": "create",
@@ -37,201 +36,85 @@ _VERBS = {
 }
 _FORCE = Path() / "force"
 LONGEST_TARGET = 32_768  # characters of path and query together
-LONGEST_KNOWN = 512
-MOST_FIXED, MOST_PLACES = 8192, 1024
-_ANY_NAME = "-"
+WATCH_PREFIX: Final = "watch"  # the first segment of old paths, as in /api/v1/watch/pods
+PROXY_PREFIX: Final = "proxy"
+_BEHIND_VERSION: Final = {"api": 2, "apis": 3}  # index of the segment behind the version
+_OF_COLLECTIONS: Final = frozenset({"list", "watch", "deletecollection"})
 
 
 class UnreadableTarget(Exception):
     """The path cannot mean anything; answered before everything else."""
 
 
-class PathFacts(msgspec.Struct):
-    """What follows from method and path on this server, kept by those who worked it out.
-
-    It says nothing about callers: these are judged in every request.
-    """
-
-    route: Any = None  # of dispatch.py
-    labels: tuple[str, ...] = ()  # of the metrics
-
-
-class Located(msgspec.Struct, frozen=True):
-    """The meaning of a path alone: cached, since most requests repeat paths."""
-
-    target: Target
-    rest: tuple[str, ...] = ()  # what follows the group and version
-    watch_path: bool = False  # an old /api/v1/watch/... path
-    facts: PathFacts = msgspec.field(default_factory=PathFacts)
-
-
 NO_QUERY: Query = {}
 
 
-class Targets:
-    """Reads what requests to one server are about, and remembers the paths."""
+def parse_target(http: HttpRequest) -> tuple[Target, Segments, Query]:
+    """Parse method, path and query.
 
-    def __init__(self) -> None:
-        self._known = functools.lru_cache(maxsize=8192)(_read)
-        # Paths of pages and collections. Of objects there are many more.
-        self._fixed: dict[tuple[str, str], Located] = {}
-        # Of objects and their endpoints, by all of the path but the name: see `_among`.
-        self._places: dict[tuple[str, ...], Located] = {}
-
-    def read(self, http: HttpRequest) -> tuple[Located, Query]:
-        """What a request is about, and its query.
-
-        Both are read before anybody knows who is calling, so there is a limit to what is read.
-        """
-        method, path = http.method, http.path
-        if not http.query:
-            return self._fixed.get((method, path)) or self._without_query(method, path), NO_QUERY
-        if len(path) + len(http.query) > LONGEST_TARGET:
-            raise _too_long()
-        # Long paths are hardly requested twice, and must not fill the cache.
-        short = len(method) + len(path) <= LONGEST_KNOWN
-        located = self._known(method, path) if short else _read(method, path)
-        query = parse_query(http.query)
-        target = located.target
-        if target.is_resource and not target.name:
-            target = _collection(located, query)
-        # The verb may follow from the query, so that nothing is kept beside this.
-        return Located(target, located.rest, located.watch_path), query
-
-    def _without_query(self, method: str, path: str) -> Located:
-        if len(method) + len(path) > LONGEST_KNOWN:
-            if len(path) > LONGEST_TARGET:
-                raise _too_long()
-            return _without_query(method, path)
-        place, _, name = path.rpartition("/")
-        endpoint: tuple[str, ...] = ()
-        known = self._places.get((method, place))
-        if known is None:
-            endpoint = (name,)
-            place, _, name = place.rpartition("/")
-            known = self._places.get((method, place, *endpoint))
-            if known is None:
-                return self._learned(method, path)
-        if not name or "%" in name or not name.isascii():
-            return self._kept(method, path)
-        target = replace(known.target, path=path, name=name)
-        rest = (*known.rest[: -1 - len(endpoint)], name, *endpoint)
-        return Located(target, rest, known.watch_path, known.facts)
-
-    def _learned(self, method: str, path: str) -> Located:
-        """Read the first path to a place: an object, its endpoint, or none of both."""
-        place, _, last = path.rpartition("/")
-        for key in ((method, place), (method, place.rpartition("/")[0], last)):
-            known = _among(*key) if last else None
-            if known is not None:
-                if len(self._places) >= MOST_PLACES:
-                    self._places.clear()
-                self._places[key] = known
-                return self._without_query(method, path)
-        return self._kept(method, path)
-
-    def _kept(self, method: str, path: str) -> Located:
-        if len(self._fixed) >= MOST_FIXED:
-            self._fixed.clear()
-        located = self._fixed[method, path] = _without_query(method, path)
-        return located
-
-
-def _too_long() -> BadRequest:
-    return BadRequest(f"the request target is longer than {LONGEST_TARGET} characters")
-
-
-def _without_query(method: str, raw_path: str) -> Located:
-    located = _read(method, raw_path)
-    if located.target.is_resource and not located.target.name:
-        located = replace(located, target=_collection(located, {}))
-    return located
-
-
-def _among(method: str, place: str, endpoint: str = "") -> Located | None:
-    """The meaning of `place/NAME` for any name, if that is an object and no more.
-
-    A server has far more objects than collections, so the collections are what is cached. The same
-    for `place/NAME/endpoint`.
+    The segments are those of a resource path behind its version, for routing. The caller is not
+    known yet, so the length is limited.
     """
-    if "%" in place or not place.isascii() or "%" in endpoint or not endpoint.isascii():
-        return None
-    if _ANY_NAME in place.split("/"):
-        return None  # the stand-in for the name would be there twice
-    path = f"{place}/{_ANY_NAME}"
-    try:
-        located = _read(method, f"{path}/{endpoint}" if endpoint else path)
-    except UnreadableTarget:
-        return None
-    target = located.target
-    is_object = target.name == _ANY_NAME and target.subresource == endpoint
-    # Of a Namespace, the name is also the namespace.
-    return located if is_object and target.namespace != _ANY_NAME else None
-
-
-def _decoded(raw_path: str) -> str:
-    """The path as text. Bytes that are no UTF-8 show as such, and so name nothing."""
-    if "%" not in raw_path and raw_path.isascii():
-        return raw_path
-    raw = raw_path.encode("latin-1", "replace")  # the listener hands bytes on as characters
-    return urllib.parse.unquote_to_bytes(raw).decode("utf-8", "replace")
-
-
-def _read(method: str, raw_path: str) -> Located:
-    path = _decoded(raw_path)
+    path = http.path
+    if len(path) + len(http.query) > LONGEST_TARGET:
+        raise BadRequest(f"the request target is longer than {LONGEST_TARGET} characters")
+    if "%" in path or not path.isascii():
+        path = _decoded(path)
     parts = path.strip("/").split("/")
-    other = Located(Target(verb=method.lower(), path=path))
-    if len(parts) < 3 or parts[0] not in ("api", "apis"):  # noqa: PLR2004 -- api, version, resource
-        return other
-    if parts[0] == "api":
-        group, version, rest = "", parts[1], parts[2:]
-    elif len(parts) < 4:  # noqa: PLR2004 -- apis, group, version, resource
-        return other
-    else:
-        group, version, rest = parts[1], parts[2], parts[3:]
-    verb, watch_path = _VERBS.get(method, ""), False
-    if rest[0] in ("watch", "proxy"):
-        if len(rest) == 1:
-            raise UnreadableTarget(raw_path)
-        verb, watch_path, rest = rest[0], rest[0] == "watch", rest[1:]
-    whole, namespace = tuple(rest), ""
+    start = _BEHIND_VERSION.get(parts[0], len(parts))
+    segments = rest = tuple(parts[start:])
+    if not rest:
+        query = parse_query(http.query) if http.query else NO_QUERY
+        return Target(http.method.lower(), path), (), query
+    group, version = parts[1] if start == _BEHIND_VERSION["apis"] else "", parts[start - 1]
+    verb, namespace = _VERBS.get(http.method, ""), ""
+    if rest[0] in (WATCH_PREFIX, PROXY_PREFIX):
+        verb, rest = rest[0], rest[1:]
+        if not rest:
+            raise UnreadableTarget(http.path)
     if rest[0] == "namespaces" and len(rest) > 1:
         namespace = rest[1]
         if rest[2:] and rest[2] not in ("status", "finalize"):
             rest = rest[2:]
     resource, name, subresource = (*rest, "", "")[:3]
-    return Located(
-        Target(verb, path, True, group, version, resource, subresource, namespace, name),
-        whole,
-        watch_path,
-    )
+    query = parse_query(http.query) if http.query else NO_QUERY
+    if not name:
+        verb = _collection_verb(verb, query)
+    target = Target(verb, path, True, group, version, resource, subresource, namespace, name)
+    if query and not name and verb in _OF_COLLECTIONS:
+        target = _selected(target, query, hidden=segments[0] == WATCH_PREFIX)
+    return target, segments, query
 
 
-def _collection(located: Located, query: Query) -> Target:
+def _decoded(raw_path: str) -> str:
+    """The path as text. Invalid UTF-8 becomes U+FFFD, which matches no name."""
+    raw = raw_path.encode("latin-1", "replace")  # the listener hands bytes on as characters
+    return urllib.parse.unquote_to_bytes(raw).decode("utf-8", "replace")
+
+
+def _collection_verb(verb: str, query: Query) -> str:
     """Without a name a get is a list or a watch, and a delete deletes the collection."""
-    target, watch_path = located.target, located.watch_path
-    verb, name = target.verb, ""
     if verb == "get":
-        verb = "watch" if wants_watch(query) else "list"
-    elif verb == "delete":
-        verb = "deletecollection"
-    if verb not in ("list", "watch", "deletecollection"):
-        return target
-    if not query:
-        return replace(target, verb=verb)
+        return "watch" if query and wants_watch(query) else "list"
+    return "deletecollection" if verb == "delete" else verb
+
+
+def _selected(target: Target, query: Query, *, hidden: bool) -> Target:
+    """The same with the selectors, as authorization sees them; an old watch path hides them."""
     fields, labels = _first(query, "fieldSelector"), _first(query, "labelSelector")
-    # Who may delete one object by name may not thereby delete collections.
-    if fields and verb != "deletecollection":
-        pinned = _pinned(query)
-        if pinned and not path_segment_errors(pinned):
-            name = pinned
-    if watch_path:
+    name = ""
+    # A right to delete one object by name is no right to delete collections.
+    if fields and target.verb != "deletecollection":
+        selected = _selected_name(query)
+        if selected and not path_segment_errors(selected):
+            name = selected
+    if hidden:
         fields = labels = ""
-    return replace(target, verb=verb, name=name, field_selector=fields, label_selector=labels)
+    return replace(target, name=name, field_selector=fields, label_selector=labels)
 
 
-def _pinned(query: Query) -> str | None:
-    """The one name that a list selects; what cannot be read is a question about all."""
+def _selected_name(query: Query) -> str | None:
+    """The name that a field selector requires, or None if the query is invalid."""
     try:
         options = read_options(query)
         LabelMatcher.parse(options.label_selector)

@@ -67,7 +67,7 @@ def document(
     exchange: Exchange, status: int, data: bytes, form: Form, packed: bytes | None = None
 ) -> Response:
     """JSON data in the form asked for; `packed` is the same in protobuf, if that is the form."""
-    exchange.observed.shown = data
+    exchange.shown = data
     headers = head(exchange, _CONTENT_TYPE[form.media])
     if packed is not None:
         body = packed
@@ -175,7 +175,7 @@ def list_data(kind: Kind[Any], meta: bytes, listed: Listed[Any]) -> bytes:
 
 
 def status_response(exchange: Exchange, code: int, status: Status, form: Form) -> Response:
-    exchange.observed.status = status
+    exchange.status = status
     packed = sealed_status(status) if form.media == PROTOBUF else None
     return document(exchange, code, encode(status), form, packed)
 
@@ -192,9 +192,7 @@ def error_response(exchange: Exchange, error: ApiError) -> Response:
 
 def turned_away(exchange: Exchange, error: ApiError) -> bool:
     """Whether a known caller was refused by impersonation or authorization."""
-    if exchange.observed.caller is None or (
-        exchange.observed.decision and exchange.observed.decision.allowed
-    ):
+    if exchange.caller is None or (exchange.decision and exchange.decision.allowed):
         return False
     return isinstance(error, BadRequest | Forbidden)
 

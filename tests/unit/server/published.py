@@ -18,7 +18,6 @@ from orchid.engine.request import Request, Target
 from orchid.server.exchange import Exchange
 from orchid.server.memory.head_memo import facts_of
 from orchid.server.openapi.endpoints import V2, V3, OpenApi
-from orchid.server.parse import Located
 from orchid.server.sockets.messages import HttpRequest, Peer, Response
 from orchid.wire.meta import Object, Time
 from orchid.wire.naming import KUBERNETES, Naming
@@ -129,9 +128,9 @@ def ask(
     url = urlsplit(target)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     http = HttpRequest(method, target, url.path, url.query, named, Peer("127.0.0.1:1"))
-    located = Located(Target(verb=method.lower(), path=url.path))
     exchange = Exchange(http, facts_of(http), "id", now)
-    exchange.located, exchange.query = located, parse_query(url.query)
+    exchange.target = Target(verb=method.lower(), path=url.path)
+    exchange.query = parse_query(url.query)
     page = pages.exact[url.path] if url.path in (V2, V3) else pages.prefixed[f"{V3}/"]
     answer = page(exchange)
     return answer if isinstance(answer, Response) else asyncio.run(_awaited(answer))

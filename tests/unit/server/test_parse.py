@@ -1,25 +1,23 @@
 """From method, path and query to what is asked for (api-machinery, section 1.1)."""
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from orchid.engine.request import Target
 from orchid.server import parse
-from orchid.server.parse import Located, PathFacts, Targets, UnreadableTarget, read_options
+from orchid.server.parse import UnreadableTarget, read_options
 from orchid.server.sockets.messages import HttpRequest, Peer
 from orchid.wire.errors import ApiError
 
-TARGETS = Targets()  # shared by all tests, so that it remembers much
 
-
-def located(method: str, target: str, targets: Targets = TARGETS) -> Located:
+def parsed(method: str, target: str) -> tuple[Target, parse.Segments, parse.Query]:
     path, _, query = target.partition("?")
-    return targets.read(HttpRequest(method, target, path, query, {}, Peer("")))[0]
+    return parse.parse_target(HttpRequest(method, target, path, query, {}, Peer("")))
 
 
 def target_of(method: str, target: str) -> Target:
-    return located(method, target).target
+    return parsed(method, target)[0]
 
 
 def words(found: Target) -> tuple[str, ...]:
@@ -112,87 +110,21 @@ def test_selectors_are_shown_to_authorization_only_for_collections() -> None:
     assert (watched.label_selector, one.label_selector) == ("", "")
 
 
-@pytest.mark.parametrize("query", ["", "?a=b"])
-def test_long_paths_are_not_kept(query: str) -> None:
-    """The memory of paths holds short ones only."""
-    long, short = f"/api/v1/{'x' * 1000}", "/api/v1/pods"
-
-    first, second = (located("GET", long + query) for _ in range(2))
-
-    assert first == second
-    assert first.target is not second.target
-    assert located("GET", short).target is located("GET", short).target
-
-
-def test_so_many_paths_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks for ever new paths does not fill the memory."""
-    monkeypatch.setattr(parse, "MOST_FIXED", 10)
-    targets = Targets()
-
-    for number in range(95):
-        located("GET", f"/page-{number}", targets)
-
-    assert len(targets._fixed) <= 10
-
-
-def test_facts_are_those_of_one_place_and_method() -> None:
-    """All objects of a place share them; a query, which may change the verb, has none to share."""
-    pods = "/api/v1/namespaces/n/pods"
-    facts = located("GET", f"{pods}/a").facts
-    facts.labels = ("get",)
-
-    assert located("GET", f"{pods}/b").facts is facts
-    others = [
-        located("DELETE", f"{pods}/a"),
-        located("GET", f"{pods}/a/status"),
-        located("GET", pods),
-        located("GET", f"{pods}?watch=1"),
-        located("GET", f"{pods}/a?x=1"),
-        located("GET", "/api/v1/namespaces/m/pods/a"),
-        located("GET", f"{pods}/a", Targets()),
-    ]
-    assert [other.facts for other in others] == [PathFacts()] * len(others)
-
-
-def test_an_endpoint_shares_its_facts_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the method; one path is read for all names, and none of them is kept."""
-    monkeypatch.setattr(parse, "MOST_PLACES", 10)
-    targets = Targets()
-
-    for method in ("GET", "PUT", "POST"):
-        first, second = (located(method, f"/api/v1/pods/{n}/status", targets) for n in "ab")
-        assert first.facts is second.facts
-        assert (second.target.name, second.target.subresource) == ("b", "status")
-        assert second.rest == ("pods", "b", "status")
-    for number in range(95):
-        located("GET", f"/api/v1/sort-{number}/a", targets)
-    assert targets._fixed == {}
-    assert len(targets._places) <= 10
-
-
-@given(
-    st.lists(
-        st.sampled_from(
-            ["api", "apis", "v1", "namespaces", "n", "pods", "status", "watch", "-", "", "%2F"]
-        ),
-        max_size=9,
-    ),
-    st.sampled_from(["GET", "POST", "PUT", "DELETE"]),
+@pytest.mark.parametrize(
+    ("path", "segments"),
+    [
+        ("/livez", ()),
+        ("/api/v1", ()),
+        ("/apis/g/v1", ()),
+        ("/api/v1/pods/b/status", ("pods", "b", "status")),
+        ("/apis/g/v1/namespaces/n/things/", ("namespaces", "n", "things")),
+        ("/api/v1/watch/namespaces/n/pods", ("watch", "namespaces", "n", "pods")),
+        ("/api/v1/namespaces//pods", ("namespaces", "", "pods")),
+    ],
 )
-@example(["api", "v1", "pods", "n", ""], "PUT")
-def test_what_is_remembered_changes_no_meaning(segments: list[str], method: str) -> None:
-    """A path means the same whatever was asked for before."""
-    path = "/" + "/".join(segments)
-    try:
-        alone = parse._without_query(method, path)
-    except UnreadableTarget:
-        return
-
-    found = located(method, path)
-
-    assert (found.target, found.rest, found.watch_path) == (
-        alone.target, alone.rest, alone.watch_path
-    )  # fmt: skip
+def test_segments_for_routing(path: str, segments: tuple[str, ...]) -> None:
+    """They are the path of a resource behind its version, with nothing left out."""
+    assert parsed("GET", path)[1] == segments
 
 
 @given(st.text(st.characters(max_codepoint=255)), st.sampled_from(["GET", "POST", "X"]))
@@ -231,16 +163,14 @@ SEGMENT = st.sampled_from(
 
 
 @given(st.sampled_from(["GET", "DELETE", "POST"]), st.lists(SEGMENT, max_size=9))
-def test_a_path_means_the_same_by_its_place_as_by_itself(method: str, parts: list[str]) -> None:
-    """The place of an object is remembered for all names there; that changes nothing."""
+def test_an_unknown_parameter_changes_no_meaning(method: str, parts: list[str]) -> None:
+    """A path without a query takes a shorter way to the same target."""
     path = "/" + "/".join(parts)
-    with_query = HttpRequest(method, path, path, "unknown=1", {}, Peer(""))
-    without = HttpRequest(method, path, path, "", {}, Peer(""))
     try:
-        expected, _ = TARGETS.read(with_query)
-    except parse.UnreadableTarget:
-        with pytest.raises(parse.UnreadableTarget):
-            TARGETS.read(without)
+        target, segments, _ = parsed(method, f"{path}?unknown=1")
+    except UnreadableTarget:
+        with pytest.raises(UnreadableTarget):
+            parsed(method, path)
         return
 
-    assert TARGETS.read(without) == (expected, {})
+    assert parsed(method, path) == (target, segments, {})

@@ -40,7 +40,7 @@ from orchid.server.audit.policy import (
     Policy,
 )
 from orchid.server.audit.redaction import presented_token, rendered, shown_uri, tidied
-from orchid.server.exchange import NOWHERE, Exchange
+from orchid.server.exchange import NO_TARGET, Exchange
 from orchid.server.sockets.messages import HttpRequest, Peer, Response, Stream
 from orchid.wire.codec import yaml_text
 from orchid.wire.codec.documents import encode
@@ -100,28 +100,28 @@ class PolicyAudit:
         return self._log.errors
 
     def begin(self, exchange: Exchange) -> None:
-        caller = exchange.observed.caller
+        caller = exchange.caller
         plan = self._plan(exchange, caller.user if caller else None)
-        exchange.observed.audit_plan = plan
+        exchange.audit_plan = plan
         if plan.level is AuditLevel.NONE:
             return
         if self._log.full:
             self.rejected += 1
-            exchange.observed.audit_plan = NOTHING
+            exchange.audit_plan = NOTHING
             raise InternalError("failed to store audit event")
         if REQUEST_RECEIVED not in plan.omitted_stages:
             event = self._event(exchange, plan, REQUEST_RECEIVED)
             self._write(event, presented_token(exchange.http))
 
     def complete(self, exchange: Exchange, answer: Response | Stream) -> None:
-        plan = exchange.observed.audit_plan
+        plan = exchange.audit_plan
         if plan is None:
             return self._nobody(exchange, answer)
         if plan.level is AuditLevel.NONE:
             return None
-        if exchange.observed.panicked:
+        if exchange.panicked:
             return self._end(exchange, plan, PANIC, _PANICKED)
-        outcome = _outcome(exchange.observed.status, answer.status)
+        outcome = _outcome(exchange.status, answer.status)
         if isinstance(answer, Stream):
             self._end(exchange, plan, RESPONSE_STARTED, outcome)
             return self._when_closed(exchange, plan, answer, outcome)
@@ -129,17 +129,17 @@ class PolicyAudit:
 
     def _nobody(self, exchange: Exchange, answer: Response | Stream) -> None:
         """The event of a request that ended before anybody was authenticated."""
-        if exchange.located is NOWHERE:
+        if exchange.target is NO_TARGET:
             return
         plan = self._plan(exchange, None)
         if plan.level is AuditLevel.NONE or RESPONSE_STARTED in plan.omitted_stages:
             return
         event = self._event(exchange, plan, RESPONSE_STARTED)
-        outcome = _outcome(exchange.observed.status, answer.status)
+        outcome = _outcome(exchange.status, answer.status)
         self._write(replace(event, response_status=outcome), presented_token(exchange.http))
 
     def _plan(self, exchange: Exchange, user: UserInfo | None) -> Plan:
-        target = exchange.located.target
+        target = exchange.target
         plan = self._policy.plan(user, target)
         if plan.level > AuditLevel.METADATA and self._is_confidential(target):
             plan = plan._replace(level=AuditLevel.METADATA)
@@ -181,7 +181,7 @@ class PolicyAudit:
 
     def _event(self, exchange: Exchange, plan: Plan, stage: str) -> AuditEvent:
         """The event of a stage before anything was done."""
-        http, target, caller = exchange.http, exchange.located.target, exchange.observed.caller
+        http, target, caller = exchange.http, exchange.target, exchange.caller
         received = micro_time(exchange.now)
         return AuditEvent(
             kind="Event",
@@ -194,7 +194,7 @@ class PolicyAudit:
             user=_NOBODY if caller is None else caller.user,
             source_ips=source_ips(http),
             user_agent=shown_agent(http),
-            object_ref=reference(target, exchange.observed.sent),
+            object_ref=reference(target, exchange.sent),
             request_received_timestamp=received,
             stage_timestamp=(
                 received if stage is REQUEST_RECEIVED else micro_time(self._clock.now())
@@ -216,8 +216,8 @@ class PolicyAudit:
         )
 
     def _annotations(self, exchange: Exchange) -> dict[str, str]:
-        found = dict(exchange.observed.caller.notes) if exchange.observed.caller else {}
-        decision = exchange.observed.decision
+        found = dict(exchange.caller.notes) if exchange.caller else {}
+        decision = exchange.decision
         if decision is not None:
             found[self._decision_key] = "allow" if decision.allowed else "forbid"
             found[self._reason_key] = decision.reason
@@ -237,7 +237,7 @@ class PolicyAudit:
 
 
 def authentication_metadata(exchange: Exchange) -> AuthenticationMetadata | None:
-    constraint = exchange.observed.impersonation_constraint
+    constraint = exchange.impersonation_constraint
     return AuthenticationMetadata(constraint) if constraint else None
 
 
@@ -315,10 +315,8 @@ def bodies_size(exchange: Exchange, plan: Plan) -> int:
     if plan.level < AuditLevel.REQUEST:
         return 0
     body = exchange.http.body
-    size = len(body) + (
-        len(exchange.observed.shown or b"") if plan.level > AuditLevel.REQUEST else 0
-    )
-    is_yaml = exchange.located.target.verb == "patch" and body[:1] not in (b"{", b"[")
+    size = len(body) + (len(exchange.shown or b"") if plan.level > AuditLevel.REQUEST else 0)
+    is_yaml = exchange.target.verb == "patch" and body[:1] not in (b"{", b"[")
     return size + LARGE_BYTES if is_yaml else size  # small YAML may unfold to much
 
 
@@ -334,13 +332,13 @@ def request_object(exchange: Exchange, plan: Plan) -> msgspec.Raw | None:
     """What was sent: the object, or a patch as it came."""
     if (
         plan.level < AuditLevel.REQUEST
-        or exchange.observed.decision is None
-        or not exchange.observed.decision.allowed
+        or exchange.decision is None
+        or not exchange.decision.allowed
     ):
         return None
-    if exchange.observed.sent is not None:
-        return tidied(encode(exchange.observed.sent), plan)
-    target, body = exchange.located.target, exchange.http.body
+    if exchange.sent is not None:
+        return tidied(encode(exchange.sent), plan)
+    target, body = exchange.target, exchange.http.body
     if target.verb != "patch" or not target.is_resource or not body:
         return None
     try:
@@ -351,6 +349,6 @@ def request_object(exchange: Exchange, plan: Plan) -> msgspec.Raw | None:
 
 
 def response_object(exchange: Exchange, plan: Plan) -> msgspec.Raw | None:
-    if plan.level < AuditLevel.REQUEST_RESPONSE or exchange.observed.shown is None:
+    if plan.level < AuditLevel.REQUEST_RESPONSE or exchange.shown is None:
         return None
-    return tidied(exchange.observed.shown, plan)
+    return tidied(exchange.shown, plan)

@@ -17,7 +17,7 @@ from orchid.engine.interfaces import Verdict
 from orchid.engine.kind import Kind
 from orchid.engine.verbs.patching import APPLY
 from orchid.metrics import Histogram
-from orchid.server.exchange import Exchange, Observed
+from orchid.server.exchange import Exchange
 from orchid.server.sockets.messages import Response, Stream
 
 SECONDS: Final = (
@@ -137,14 +137,13 @@ class CountedRequests:
         return self._authorizations
 
     def observe(self, exchange: Exchange, answer: Response | Stream, seconds: float) -> None:
-        key = exchange.located.facts.labels or self._key(exchange)
-        observed = exchange.observed
-        caller, decision = observed.caller, observed.decision
+        key = self._key(exchange)
+        caller, decision = exchange.caller, exchange.decision
         if caller is not None and decision is not None and decision.allowed:
             allowed = caller.user.username
         else:
             allowed = ""
-            self._count_access(observed, answer)
+            self._count_access(exchange, answer)
         if isinstance(answer, Stream):
             size = NOT_YET
             self._follow(key, answer, seconds)
@@ -193,30 +192,25 @@ class CountedRequests:
             counts.update(dict.fromkeys(counts, 0))
 
     def _key(self, exchange: Exchange) -> Key:
-        """The labels of a request, kept beside its path; what is not served shares one set."""
-        target, facts = exchange.located.target, exchange.located.facts
+        """The labels of a request; all resources that are not served share one set."""
+        target, query = exchange.target, exchange.query
         verb = VERBS.get(target.verb, OTHER_VERB)
         if not target.is_resource:
-            facts.labels = verb, "", "", "", target.path if target.path in self._pages else ""
-            return facts.labels
+            return verb, "", "", "", target.path if target.path in self._pages else ""
         place = target.group, target.version, target.resource, target.subresource
         if place not in self._resources:
-            facts.labels = (verb,)
-            return facts.labels
+            return (verb,)
         if verb == "PATCH" and exchange.http.headers.get("content-type", "").startswith(APPLY):
             verb = "APPLY"
         if target.name or verb == "POST":
             scope = "resource"
         else:
             scope = "namespace" if target.namespace else "cluster"
-        dry_run = "All" if exchange.query and exchange.query.get("dryRun") == ["All"] else ""
-        key = verb, *place, scope, dry_run
-        if target.verb != "patch":  # which is called by its media type, too
-            facts.labels = key
-        return key
+        dry_run = "All" if query and query.get("dryRun") == ["All"] else ""
+        return verb, *place, scope, dry_run
 
-    def _count_access(self, observed: Observed, answer: Response | Stream) -> None:
-        caller, decision = observed.caller, observed.decision
+    def _count_access(self, exchange: Exchange, answer: Response | Stream) -> None:
+        caller, decision = exchange.caller, exchange.decision
         if caller is not None:
             self._authentications["success"] += 1
             self._users[user_class(caller.user.username)] += 1

@@ -93,7 +93,7 @@ class OpenApiPages:
         return answer(exchange, index, b"Content-Type: text/plain; charset=utf-8\r\n")
 
     def show_v3(self, exchange: Exchange) -> Response:
-        key = exchange.located.target.path.removeprefix(f"{V3}/")
+        key = exchange.target.path.removeprefix(f"{V3}/")
         document = self._documents.groups.get(key)
         if document is None:
             return Response(404, head(exchange, b""))

@@ -33,7 +33,7 @@ class LedgerPages:
     async def __call__(self, exchange: Exchange) -> Response:
         if exchange.http.method != "GET":
             raise MethodNotAllowed
-        name = exchange.located.target.path.removeprefix(PREFIX)
+        name = exchange.target.path.removeprefix(PREFIX)
         try:
             return await self._answer(exchange, name)
         except StoreError as failure:

@@ -57,7 +57,7 @@ class Pages:
         self._tags: dict[str, str] = {}
 
     def answer(self, exchange: Exchange) -> Response | Awaitable[Response]:
-        path = exchange.located.target.path
+        path = exchange.target.path
         page = self._extra.get(path)
         if page is None and path.removesuffix("/") in openid.PATHS:
             page = self._extra.get(path.removesuffix("/"))

@@ -211,7 +211,7 @@ async def test_full_log_refuses_what_it_could_not_record() -> None:
 
 def answered_with(sent: Object | None, shown: bytes) -> Callable[[Exchange], Response]:
     def answer(exchange: Exchange) -> Response:
-        exchange.observed.sent = sent
+        exchange.sent = sent
         return document(exchange, 201, shown, PLAIN)
 
     return answer

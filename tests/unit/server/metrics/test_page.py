@@ -20,7 +20,7 @@ from orchid.server.fairness import Fairness
 from orchid.server.memory.head_memo import facts_of
 from orchid.server.metrics.page import Family, MetricsPage, Sample, rendered
 from orchid.server.metrics.requests import COUNTED_TOGETHER, CountedRequests, Histogram
-from orchid.server.parse import Targets
+from orchid.server.parse import parse_target
 from orchid.server.sockets.messages import Chunk, HttpRequest, Peer, Response, Stream
 from orchid.store.memory import MemoryStore
 from orchid.wire.naming import ORCH
@@ -55,7 +55,6 @@ class Counting:
 
     def __init__(self) -> None:
         self.seconds = 100.0
-        self.targets = Targets()
         self.requests = CountedRequests(CATALOG, lambda: self.seconds, ("/healthz", "/metrics"))
         feed = Feed(MemoryStore(), CATALOG)
         self.page = MetricsPage(
@@ -67,7 +66,7 @@ class Counting:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         http = HttpRequest(method, target, path, query, named, Peer("10.0.0.9:1"), body=body)
         exchange = Exchange(http, facts_of(http), "id", datetime(2026, 1, 2, tzinfo=UTC))
-        exchange.located, exchange.query = self.targets.read(http)
+        exchange.target, exchange.segments, exchange.query = parse_target(http)
         return exchange
 
     def observe(
@@ -262,8 +261,8 @@ def test_access_is_counted_by_result(counting: Counting) -> None:
         ("someone", Verdict.NO_OPINION),
     ):
         exchange = counting.exchange("GET", ACCOUNTS)
-        exchange.observed.caller = Authenticated(UserInfo(username=username))
-        exchange.observed.decision = Decision(verdict)
+        exchange.caller = Authenticated(UserInfo(username=username))
+        exchange.decision = Decision(verdict)
         counting.requests.observe(exchange, Response(200), 0.1)
     counting.observe("GET", ACCOUNTS, Response(401))
 
