@@ -269,3 +269,11 @@ async def test_the_group_is_the_same_in_both_namings(server_files: Path, naming:
     described = schema.json["components"]["schemas"]
     (terms,) = [one for name, one in described.items() if name.endswith(".IssuingTerms")]
     assert terms["properties"]["usages"]["items"]["type"] == "string"
+
+
+async def test_the_creator_sets_no_status(server: Api) -> None:
+    """A status at the create would make an authority Ready that no controller has checked."""
+    made = await server.call("POST", AUTHORITIES, body() | {"status": {"certificate": "mine"}})
+
+    assert made.status == 201
+    assert "certificate" not in made.json["status"]

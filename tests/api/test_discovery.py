@@ -72,6 +72,8 @@ async def test_a_group_and_version(server: Api) -> None:
         "certificatesigningrequests/approval",
         "certificatesigningrequests/status",
         "clustertrustbundles",
+        "podcertificaterequests",
+        "podcertificaterequests/status",
     ]
     assert resources[0]["storageVersionHash"] == "89jQaM0WrkQ="
     assert resources[1]["verbs"] == ["get", "patch", "update"]

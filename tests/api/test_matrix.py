@@ -67,6 +67,8 @@ leases                                  -             -             -           
 certificatesigningrequests              -             -             cglw        cdDglpuw
 certificatesigningrequests/approval     -             -             -           gpu
 certificatesigningrequests/status       -             -             -           gpu
+podcertificaterequests                  -             -             -           cdDglpuw
+podcertificaterequests/status           -             -             -           gpu
 clustertrustbundles                     glw           glw           glw         cdDglpuw
 roles                                   -             -             -           cdDglpuw
 clusterroles                            -             -             -           cdDglpuw

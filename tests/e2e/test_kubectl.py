@@ -20,6 +20,7 @@ import yaml
 from tests.e2e.issuing import new_request
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.serving import Server, running_server
+from tests.unit.credentials import samples
 
 pytestmark = [pytest.mark.system_package("kubectl"), pytest.mark.system_package("openssl")]
 
@@ -70,6 +71,19 @@ kind: ClusterTrustBundle
 metadata: {{name: {name}}}
 spec: {{trustBundle: {anchor}}}
 ---
+apiVersion: certificates.k8s.io/v1
+kind: PodCertificateRequest
+metadata: {{name: it, namespace: {name}}}
+spec:
+  signerName: example.com/tables
+  podName: it
+  podUID: a
+  serviceAccountName: it
+  serviceAccountUID: b
+  nodeName: {name}
+  nodeUID: c
+  stubPKCS10Request: {stub}
+---
 apiVersion: identity.orch.io/v1alpha1
 kind: ApprovalPolicy
 metadata: {{name: {name}}}
@@ -101,6 +115,7 @@ metadata: {{name: {name}}}
 spec: {{sources: [{{name: {name}}}]}}
 """
 
+STUB = samples.stub_text()
 COLUMNS = {
     "approvalpolicies": "NAME SIGNERS OTHERWISE READY AGE",
     "certificateauthorities": "NAME SIGNER KEY READY EXPIRES AGE",
@@ -115,6 +130,8 @@ COLUMNS = {
     "leases": "NAME HOLDER AGE",
     "namespaces": "NAME STATUS AGE",
     "nodes": "NAME STATUS AGE",
+    "podcertificaterequests": "NAME PODNAME SERVICEACCOUNTNAME NODENAME SIGNERNAME STATE "
+    "UNVERIFIEDUSERANNOTATIONS",
     "pods": "NAME ACCOUNT NODE AGE",
     "publishedbundles": "NAME CERTIFICATES SEQUENCE BEHIND READY AGE",
     "rolebindings": "NAME ROLE AGE USERS GROUPS SERVICEACCOUNTS",
@@ -229,7 +246,7 @@ def test_every_kind_has_a_table(kubectl: Kubectl, server: Server, tmp_path: Path
     anchor = json.dumps((server.data_dir / "ca.crt").read_text())
     here = ("-n", "kinds", "create")
     kubectl("create", "ns", "kinds")
-    kubectl("create", "-f", "-", stdin=OTHERS.format(name="kinds", anchor=anchor))
+    kubectl("create", "-f", "-", stdin=OTHERS.format(name="kinds", anchor=anchor, stub=STUB))
     kubectl(*here, "serviceaccount", "it")
     kubectl(*here, "role", "it", "--verb=get,list", "--resource=pods")
     kubectl(*here, "rolebinding", "it", "--role=it", "--serviceaccount=kinds:it")
@@ -654,7 +671,7 @@ def test_rules_are_reconciled(kubectl: Kubectl) -> None:
 def test_nodes_are_marked_and_drained(kubectl: Kubectl, server: Server) -> None:
     """cordon, taint and drain change Nodes and Pods as objects."""
     anchor = json.dumps((server.data_dir / "ca.crt").read_text())
-    kubectl("create", "-f", "-", stdin=OTHERS.format(name="drained", anchor=anchor))
+    kubectl("create", "-f", "-", stdin=OTHERS.format(name="drained", anchor=anchor, stub=STUB))
 
     kubectl("cordon", "drained").says("cordoned")
     kubectl("taint", "nodes", "drained", "a=b:NoSchedule").says("tainted")

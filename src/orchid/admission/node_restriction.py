@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from orchid.admission.node_labels import NodeLabels
+from orchid.admission.node_pod_certificates import NodePodCertificates
 from orchid.credentials.refusals import Refusal
 from orchid.credentials.x509 import signing_request
 from orchid.engine.cache.feed import Feed
@@ -21,7 +22,8 @@ from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.lease import Lease
 from orchid.kinds.node import Node
 from orchid.kinds.pod.pod import Pod
-from orchid.kinds.pod.references import items, reference_of
+from orchid.kinds.pod.references import projected_sources, reference_of
+from orchid.kinds.pod_certificate_request import PodCertificateRequest
 from orchid.kinds.token_request import TokenRequest
 from orchid.wire.errors import ErrorSubject, Forbidden, NotFound
 from orchid.wire.meta import Object, OwnerReference
@@ -31,14 +33,15 @@ from orchid.wire.user import NODE_PREFIX, NODES, node_name
 
 
 class NodeRestriction(AdmissionPolicy):
-    admits = (TokenRequest, Node, Pod, Lease, CertificateSigningRequest)
-    reviews = (Node, Pod, Lease)
+    admits = (TokenRequest, Node, Pod, Lease, CertificateSigningRequest, PodCertificateRequest)
+    reviews = (Node, Pod, Lease, PodCertificateRequest)
 
     def __init__(self, names: Naming, feed: Feed, authorizer: Authorizer) -> None:
         self._feed = feed
         self._authorizer = authorizer
         self._mirror = names.mirror_annotation
         self._labels = NodeLabels(names)
+        self._certificates = NodePodCertificates(names, feed, authorizer)
         self._lease_namespace = names.node_lease_namespace
         self._node_signers = (names.node_serving_signer, names.node_client_signer)
 
@@ -62,6 +65,8 @@ class NodeRestriction(AdmissionPolicy):
                 self._lease(node, kind, new)
             case CertificateSigningRequest():
                 self._signing_request(node, kind, new, old)
+            case PodCertificateRequest():
+                await self._certificates.refuse(node, request, kind, new, is_create=old is None)
         return new
 
     async def review(
@@ -81,6 +86,8 @@ class NodeRestriction(AdmissionPolicy):
                 raise not_its_own(node, kind, old)
             case Lease():
                 self._lease(node, kind, old)
+            case PodCertificateRequest():
+                await self._certificates.refuse(node, request, kind, old, is_create=False)
 
     def _caller(self, request: Request, kind: Kind[Any], thing: Object) -> str | None:
         node = node_name(request.user)
@@ -270,11 +277,7 @@ def not_its_own(node: str, kind: Kind[Any], other: Object) -> Forbidden:
 
 def projected_audiences(pod: Pod) -> Iterator[str]:
     """The audiences for which the Pod's own volumes ask for a token; empty: the server's own."""
-    for volume in items(pod.spec.get("volumes")):
-        projected = volume.get("projected")
-        for source in items(projected.get("sources") if isinstance(projected, dict) else None):
-            token = source.get("serviceAccountToken")
-            if isinstance(token, dict):
-                audience = token.get("audience") or ""
-                if isinstance(audience, str):
-                    yield audience
+    for _, token in projected_sources(pod.spec, "serviceAccountToken"):
+        audience = token.get("audience") or ""
+        if isinstance(audience, str):
+            yield audience

@@ -3,6 +3,7 @@
 verb      asked when                                                        of
 approve   anything is written to a request's `approval`                     the stored signer
 sign      a request's `status` gets another certificate or condition        the stored signer
+sign      the status of a PodCertificateRequest changes                     the stored signer
 attest    a trust bundle of a signer is created, or more of it changes      the new signer
           than its upkeep
 approve   the terms of an approval policy are written                       every pattern in it
@@ -28,7 +29,9 @@ from orchid.kinds.approval_policy import ApprovalPolicy
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
-from orchid.wire.errors import Forbidden
+from orchid.kinds.pod_certificate_request import SIGNER_NAME, PodCertificateRequest
+from orchid.wire.errors import Forbidden, Invalid
+from orchid.wire.fields import forbidden
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
@@ -44,7 +47,12 @@ REFUSALS = {
 
 
 class SignerPermission(AdmissionPolicy):
-    reviews = (ApprovalPolicy, CertificateSigningRequest, ClusterTrustBundle)
+    reviews = (
+        ApprovalPolicy,
+        CertificateSigningRequest,
+        ClusterTrustBundle,
+        PodCertificateRequest,
+    )
 
     def __init__(
         self,
@@ -63,6 +71,9 @@ class SignerPermission(AdmissionPolicy):
         match new:
             case CertificateSigningRequest() if old is not None:
                 await self._review_request(request, kind, new, old)
+            case PodCertificateRequest() if isinstance(old, PodCertificateRequest):
+                if new.status != old.status:
+                    await self._require(request, SIGN, kind, new, old.spec.signer_name)
             case ClusterTrustBundle():
                 await self._review_bundle(request, kind, new, old)
             case ApprovalPolicy():
@@ -98,7 +109,7 @@ class SignerPermission(AdmissionPolicy):
         for target in self._ways(verb, signer):
             if (await self._authorizer.authorize(request.user, target)).allowed:
                 return
-        raise Forbidden(kind.about(new.name), f"{REFUSALS[verb]} {quote(signer)}")
+        raise _refusal(request, verb, kind, new, signer)
 
     def _ways(self, verb: str, signer: str) -> Iterator[Target]:
         """The rights of which any one is enough."""
@@ -113,6 +124,17 @@ class SignerPermission(AdmissionPolicy):
                     resource="certificateauthorities",
                     name=authority.name,
                 )
+
+
+def _refusal(
+    request: Request, verb: str, kind: Kind[Any], new: Object, signer: str
+) -> Forbidden | Invalid:
+    if not isinstance(new, PodCertificateRequest):
+        return Forbidden(kind.about(new.name), f"{REFUSALS[verb]} {quote(signer)}")
+    # Kubernetes checks this right as part of validation, so the answer is 422.
+    user = quote(request.user.username)
+    text = f"User {user} is not permitted to {quote(verb)} for signer {quote(signer)}"
+    return Invalid(kind.about_kind(new.name), [forbidden(SIGNER_NAME, text)])
 
 
 def signer_targets(names: Naming, verb: str, signer: str) -> tuple[Target, ...]:

@@ -2,8 +2,8 @@
 
 A create runs   admit -> prepare_for_create -> metadata rules -> validate -> warnings -> review
                 -> store
-An update runs  admit -> prepare_for_update -> metadata rules -> validate_update -> warnings
-                -> review -> validate_transition -> store
+An update runs  admit -> prepare_for_update -> metadata rules -> validate_update
+                -> validate_times -> warnings -> review -> validate_transition -> store
 
 What an endpoint may write is not a hook: it is data (`Kind.writes`, `Endpoint.writes`), and the
 engine puts back everything else before `prepare_for_update` sees the object.
@@ -12,6 +12,7 @@ Hooks are pure: no input or output, no clock but `request.now`.
 """
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import Generic, TypeVar
 
 from orchid.engine.request import Request
@@ -27,6 +28,8 @@ class Strategy(Generic[T]):
 
     # Whether a finalizer without a prefix must be one that the server knows itself.
     only_known_finalizers = True
+    # Whether an update has times that are compared with now.
+    checks_times = False
 
     def name_errors(self, name: str, prefix: bool) -> Iterable[str]:
         """Say what is wrong with a name, or with a generateName when `prefix`."""
@@ -51,6 +54,13 @@ class Strategy(Generic[T]):
     def validate_update(self, new: T, old: T) -> Iterator[FieldError]:
         """Yield all that is wrong with this change. By default: what is wrong with the result."""
         yield from self.validate(new)
+
+    def validate_times(self, new: T, old: T, now: datetime) -> Iterator[FieldError]:
+        """Yield what is wrong with the times of a change that is valid otherwise.
+
+        Asked if `checks_times`.
+        """
+        yield from ()
 
     def validate_transition(self, new: T, old: T) -> Iterator[FieldError]:
         """Yield what the stored object's state forbids. Asked last: who may not write at all

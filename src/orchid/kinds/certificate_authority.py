@@ -261,6 +261,7 @@ def declare(names: Naming) -> Kind[CertificateAuthority]:
         rules=Rules(),
         defaults=with_defaults,
         writes=("metadata", "spec"),
+        creates=("metadata", "spec"),
         columns=COLUMNS,
         selectable={"spec.signerName": lambda authority: authority.spec.signer_name},
         records=certificate_changes,

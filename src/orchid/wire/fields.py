@@ -63,6 +63,11 @@ def invalid(path: Path, value: Any, detail: str = "") -> FieldError:
     return FieldError(path, "FieldValueInvalid", _text(f"Invalid value: {printed(value)}", detail))
 
 
+def invalid_unshown(path: Path, detail: str) -> FieldError:
+    """An invalid value that is too long, or of too many parts, to be repeated."""
+    return FieldError(path, "FieldValueInvalid", _text("Invalid value", detail))
+
+
 def type_invalid(path: Path, value: Any, detail: str = "") -> FieldError:
     return FieldError(
         path, "FieldValueTypeInvalid", _text(f"Invalid value: {printed(value)}", detail)

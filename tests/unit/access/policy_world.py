@@ -6,7 +6,16 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from orchid.engine.request import Target
-from orchid.kinds import lease, namespace, node, role, role_binding, secret, service_account
+from orchid.kinds import (
+    lease,
+    namespace,
+    node,
+    pod_certificate_request,
+    role,
+    role_binding,
+    secret,
+    service_account,
+)
 from orchid.kinds.pod import pod
 from orchid.kinds.role import ClusterRole, PolicyRule, Role
 from orchid.kinds.role_binding import ClusterRoleBinding, RoleBinding, RoleRef, Subject
@@ -106,5 +115,6 @@ def policy_world() -> AbstractAsyncContextManager[World]:
         *role.declare(ORCH),
         *role_binding.declare(ORCH),
         service_account.declare(ORCH),
+        pod_certificate_request.declare(ORCH),
         *(k.declare(ORCH) for k in (pod, secret, node, namespace, lease)),
     )

@@ -10,7 +10,7 @@ from orchid.admission.signer_permission import SignerPermission
 from orchid.approval.terms import ApprovalPolicySpec
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.kind_cache import KindCache
-from orchid.kinds import approval_policy, certificate_authority
+from orchid.kinds import approval_policy, certificate_authority, pod_certificate_request
 from orchid.kinds.approval_policy import ApprovalPolicy
 from orchid.kinds.certificate_authority import CertificateAuthority, CertificateAuthoritySpec
 from orchid.kinds.certificate_signing_request import (
@@ -19,7 +19,13 @@ from orchid.kinds.certificate_signing_request import (
     CertificateSigningRequestStatus,
 )
 from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle, ClusterTrustBundleSpec
-from orchid.wire.errors import Forbidden
+from orchid.kinds.pod_certificate_request import (
+    PodCertificateRequest,
+    PodCertificateRequestSpec,
+    PodCertificateRequestStatus,
+)
+from orchid.wire.conditions import Condition
+from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
 from orchid.wire.request_conditions import CertificateSigningRequestCondition
@@ -266,3 +272,24 @@ async def test_a_policy_whose_terms_stay_takes_no_right() -> None:
 
     with pytest.raises(Forbidden):
         await judge(Rights(), "", policy(CUSTOM, otherwise="deny"), old, POLICIES)
+
+
+async def test_the_outcome_of_a_pod_certificate_request_takes_the_right_to_sign() -> None:
+    """Kubernetes answers 422 here, with the field that names the signer."""
+    kind = pod_certificate_request.declare(ORCH)
+    old = PodCertificateRequest(
+        metadata=ObjectMeta(name="req-1", namespace="ci"),
+        spec=PodCertificateRequestSpec(signer_name=CUSTOM),
+    )
+    denied = Condition(type="Denied", status="True")
+    new = replace(old, status=PodCertificateRequestStatus(conditions=(denied,)))
+
+    with pytest.raises(Invalid) as caught:
+        await judge(Rights(), "status", new, old, kind)
+
+    assert caught.value.message == (
+        'PodCertificateRequest.certificates.orch.io "req-1" is invalid: spec.signerName: '
+        'Forbidden: User "eve" is not permitted to "sign" for signer "example.com/custom"'
+    )
+    await judge(Rights(("sign", "signers", "example.com/*")), "status", new, old, kind)
+    await judge(Rights(), "status", old, old, kind)

@@ -4,6 +4,7 @@
 and signs it, so that nothing a library refuses to write is out of reach.
 """
 
+import base64
 import datetime
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ NOW = datetime.datetime(2026, 3, 1, 12, 0, 0, tzinfo=datetime.UTC)
 HOUR = datetime.timedelta(hours=1)
 DAY = datetime.timedelta(days=1)
 
+DER = serialization.Encoding.DER
 P256 = ec.derive_private_key(0xC0FFEE, ec.SECP256R1())
 OTHER_P256 = ec.derive_private_key(0xBEEF, ec.SECP256R1())
 ED25519 = ed25519.Ed25519PrivateKey.from_private_bytes(b"\x07" * 32)
@@ -79,6 +81,17 @@ def request(
     if digest is None and isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
         digest = hashes.SHA256()
     return builder.sign(key, digest).public_bytes(serialization.Encoding.PEM)
+
+
+def stub(key: CertificateIssuerPrivateKeyTypes = P256) -> bytes:
+    """An empty request in DER, as a node sends it for a Pod."""
+    (block,) = pem.split(request("", (), key=key))
+    return block.data
+
+
+def stub_text(key: CertificateIssuerPrivateKeyTypes = P256) -> str:
+    """The same as JSON carries it."""
+    return base64.b64encode(stub(key)).decode()
 
 
 def certificate_for(

@@ -25,6 +25,7 @@ from orchid.engine.interfaces import Authorizer, Decision, Verdict
 from orchid.engine.request import Target
 from orchid.kinds.pod.pod import Pod
 from orchid.kinds.pod.references import REFERENCE_PATHS, leaves
+from orchid.kinds.pod_certificate_request import PodCertificateRequest
 from orchid.kinds.self_subject_rules_review import RuleLister, SubjectRulesReviewStatus
 from orchid.wire.errors import BadRequest
 from orchid.wire.naming import Naming
@@ -57,6 +58,7 @@ class NodeAuthorizer:
             ("", "pods"): self._pod,
             ("", "nodes"): self._node,
             (names.coordination, "leases"): self._lease,
+            (names.certificates, "podcertificaterequests"): self._pod_certificate,
         }
 
     async def authorize(self, user: UserInfo, target: Target) -> Decision:
@@ -131,12 +133,30 @@ class NodeAuthorizer:
             return undecided(text)
         return ALLOWED
 
+    def _pod_certificate(self, node: str, target: Target) -> Decision:
+        if target.subresource:
+            text = "nodes may not access the status subresource of PodCertificateRequests"
+            return undecided(text)
+        if target.verb == "create":
+            return ALLOWED  # admission/node_pod_certificates.py checks the contents
+        if target.verb == "get":
+            entry = self._feed.of(PodCertificateRequest).get(target.namespace, target.name)
+            if entry is not None and entry.object.spec.node_name == node:
+                return ALLOWED
+            return unrelated(node)
+        if target.verb in READS:
+            if selected(target, "spec.nodeName") == node:
+                return ALLOWED
+            text = "can only list/watch podcertificaterequests with nodeName field selector"
+            return undecided(text)
+        return undecided(f"nodes may not {target.verb} podcertificaterequests")
+
     def _related(self, node: str, target: Target) -> Decision:
         if not target.name:
             return undecided("No Object name found")
         if self._references.has(node, (target.resource, target.namespace, target.name)):
             return ALLOWED
-        return undecided(f"no relationship found between node '{node}' and this object")
+        return unrelated(node)
 
     def _static(self, target: Target) -> Decision:
         for rule in self._static_rules:
@@ -211,6 +231,10 @@ def selected(target: Target, field: str) -> str | None:
         return FieldMatcher.parse(target.field_selector).exact(field)
     except BadRequest:
         return None
+
+
+def unrelated(node: str) -> Decision:
+    return undecided(f"no relationship found between node '{node}' and this object")
 
 
 def undecided(reason: str) -> Decision:

@@ -94,6 +94,7 @@ def node_rules(names: Naming) -> tuple[PolicyRule, ...]:
         rule(("create",), names.authentication, ("tokenreviews",)),
         rule(("create",), names.authorization, reviews),
         rule(("create", *READ), names.certificates, (requests,)),
+        rule(("create", *READ), names.certificates, ("podcertificaterequests",)),
         rule(READ, names.certificates, ("clustertrustbundles",)),
         rule(("create", *READ), CORE, ("nodes",)),
         rule(("patch", "update"), CORE, ("nodes", "nodes/status")),

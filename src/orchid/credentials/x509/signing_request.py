@@ -169,6 +169,11 @@ _parse_usual = lru_cache(maxsize=_REMEMBERED)(parse)
 _parse_large = lru_cache(maxsize=_REMEMBERED_LARGE)(parse)
 
 
+def parse_der_once(data: bytes) -> SigningRequest:
+    """`parse_der` with a cache of the last few; see `parse_once`."""
+    return _parse_usual_der(data) if len(data) <= _USUAL_SIZE else parse_der(data)
+
+
 def parse_der(data: bytes) -> SigningRequest:
     """Read one DER request and verify its signature."""
     outer = _outer_element(data)
@@ -176,6 +181,9 @@ def parse_der(data: bytes) -> SigningRequest:
         return _read(data, outer)
     except der.NotDer as error:
         raise MalformedRequest(f"asn1: syntax error: {error}") from None
+
+
+_parse_usual_der = lru_cache(maxsize=_REMEMBERED)(parse_der)
 
 
 def _outer_element(data: bytes) -> der.Element:

@@ -7,6 +7,7 @@ else was faster, unless the client named the version it wants to change.
 import functools
 import itertools
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Any, TypeVar
 
 from orchid.engine.admission import Admission
@@ -103,7 +104,7 @@ class Updating:
         new = replace(new, metadata=carried_over(new.metadata, old.metadata))
         new = keep_unwritten(kind, endpoint, new, old)
         new = rules.prepare_for_update(new, old, request)
-        judge = functools.partial(_errors, kind, rules, new, old)
+        judge = functools.partial(_errors, kind, rules, new, old, request.now)
         weight = request.body_weight + len(entry.tail)
         errors = judge() if weight <= LARGE_BYTES else await self._offload(weight, judge)
         if errors:
@@ -139,7 +140,9 @@ class Updating:
         return Entry.unsaved(kind, new.with_meta(resource_version=str(entry.revision)))
 
 
-def _errors(kind: Kind[T], rules: Strategy[Any], new: T, old: T) -> tuple[FieldError, ...]:
+def _errors(
+    kind: Kind[T], rules: Strategy[Any], new: T, old: T, now: datetime
+) -> tuple[FieldError, ...]:
     metadata = update_errors(
         new.metadata,
         old.metadata,
@@ -147,7 +150,10 @@ def _errors(kind: Kind[T], rules: Strategy[Any], new: T, old: T) -> tuple[FieldE
         name_errors=kind.rules.name_errors_on_update,
         only_known_finalizers=kind.rules.only_known_finalizers,
     )
-    return gathered(itertools.chain(metadata, rules.validate_update(new, old)))
+    found = gathered(itertools.chain(metadata, rules.validate_update(new, old)))
+    if found or not rules.checks_times:
+        return found
+    return gathered(rules.validate_times(new, old, now))
 
 
 def is_held(kind: Kind[T], one: T) -> bool:

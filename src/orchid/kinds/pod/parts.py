@@ -112,6 +112,21 @@ TRUST_BUNDLE_PROJECTION = message(
     text("path", 4, "The file.", always=True),
     optional("optional", bool, 5, "Whether there may be none."),
 )
+POD_CERTIFICATE_PROJECTION = message(
+    "PodCertificateProjection",
+    "A certificate of the Pod as files, renewed by its node.",
+    text("signer_name", 1, "The signer that issues it.", always=True),
+    text("key_type", 2, "The type of the key that the node creates.", always=True),
+    optional("max_expiration_seconds", int, 3, "The longest life that is accepted.", "int32"),
+    text("credential_bundle_path", 4, "The file for key and certificate chain."),
+    text("key_path", 5, "The file for the key alone."),
+    text("certificate_chain_path", 6, "The file for the certificate chain alone."),
+    (
+        "user_annotations",
+        Annotated[dict[str, str], proto(7), describe("Hints for the signer.")],
+        msgspec.field(default_factory=dict),
+    ),
+)
 FIELD_SELECTOR = message(
     "ObjectFieldSelector",
     "A field of the Pod.",
@@ -139,6 +154,7 @@ VOLUME_PROJECTION = message(
     part("service_account_token", 4, TOKEN_PROJECTION, "A token of the Pod's account."),
     part("downward_api", 2, DOWNWARD_PROJECTION, "Fields of the Pod itself.", json="downwardAPI"),
     part("cluster_trust_bundle", 5, TRUST_BUNDLE_PROJECTION, "Trust anchors."),
+    part("pod_certificate", 6, POD_CERTIFICATE_PROJECTION, "A certificate of the Pod."),
 )
 PROJECTED_VOLUME = message(
     "ProjectedVolumeSource",

@@ -14,6 +14,7 @@ from orchid.engine.kind import Column, Endpoint, Kind, Scope
 from orchid.engine.request import Request
 from orchid.engine.strategy import Strategy
 from orchid.engine.tables import AGE, NAME
+from orchid.kinds.pod.certificates import certificate_errors
 from orchid.kinds.pod.parts import Container, EphemeralContainer, Volume
 from orchid.wire.fields import FieldError, Path, forbidden, invalid, type_invalid
 from orchid.wire.meta import Object, Time
@@ -166,6 +167,9 @@ class Pod(Object):
 
 
 class Rules(Strategy[Pod]):
+    def __init__(self, names: Naming) -> None:
+        self._domain = names.domain
+
     def prepare_for_create(self, new: Pod, request: Request) -> Pod:
         return replace(new.with_meta(generation=1), status={"phase": "Pending"})
 
@@ -177,6 +181,7 @@ class Rules(Strategy[Pod]):
             elif value:
                 for problem in subdomain_errors(value):
                     yield invalid(SPEC / name, value, problem)
+        yield from certificate_errors(new.spec, self._domain)
 
     def validate_update(self, new: Pod, old: Pod) -> Iterator[FieldError]:
         yield from self.validate(new)
@@ -213,7 +218,7 @@ def declare(names: Naming) -> Kind[Pod]:
         version="v1",
         plural="pods",
         scope=Scope.NAMESPACED,
-        rules=Rules(),
+        rules=Rules(names),
         defaults=with_defaults,
         short_names=("po",),
         categories=("all",),

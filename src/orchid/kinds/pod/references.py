@@ -6,7 +6,7 @@ returns any reference, also one without a name.
 A spec may hold anything anywhere: a value of an unexpected type refers to nothing.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from orchid.wire.fields import Path
@@ -84,6 +84,22 @@ def items(value: Any) -> Iterator[dict[str, Any]]:
     """The objects in a list; other values are skipped."""
     if isinstance(value, list | tuple):
         yield from (item for item in value if isinstance(item, dict))
+
+
+def projected_sources(spec: dict[str, Any], name: str) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The sources of one sort in the projected volumes of a Pod, each with its path."""
+    for number, volume in enumerate(_listed(spec.get("volumes"))):
+        projected = volume.get("projected") if isinstance(volume, dict) else None
+        listed = projected.get("sources") if isinstance(projected, dict) else None
+        for index, source in enumerate(_listed(listed)):
+            found = source.get(name) if isinstance(source, dict) else None
+            if isinstance(found, dict):
+                path = ROOT / "spec" / "volumes"
+                yield (path[number] / "projected" / "sources")[index] / name, found
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()
 
 
 def reference_of(spec: dict[str, Any]) -> str:

@@ -9,11 +9,17 @@ from orchid.access.authorizers.node import NodeAuthorizer
 from orchid.engine.interfaces import Verdict
 from orchid.engine.request import Target
 from orchid.kinds.pod.pod import Pod
+from orchid.kinds.pod_certificate_request import (
+    PodCertificateRequest,
+    PodCertificateRequestSpec,
+)
 from orchid.wire.naming import ORCH
+from orchid.wire.struct import replace
 from orchid.wire.user import UserInfo
 from tests.unit.access.policy_world import BOB, ask, ask_path, meta, policy_world
 from tests.unit.access.world import World
 
+REQUESTS = "podcertificaterequests"
 N1 = UserInfo(username="system:node:n1", groups=("system:nodes",))
 N2 = UserInfo(username="system:node:n2", groups=("system:nodes",))
 UNRELATED = "no relationship found between node 'n1' and this object"
@@ -257,3 +263,46 @@ async def test_a_right_is_gone_before_all_others_have_heard_of_it(here: World) -
     cache.forget("first")
 
     assert verdicts == [True, False]
+
+
+def certificates(verb: str, name: str = "", *, endpoint: str = "", selector: str = "") -> Target:
+    resource = f"{REQUESTS}/{endpoint}" if endpoint else REQUESTS
+    target = ask(verb, resource, "ci", name, group=ORCH.certificates)
+    return replace(target, field_selector=selector)
+
+
+async def test_a_node_creates_pod_certificate_requests_and_reads_its_own(
+    here: World, nodes: NodeAuthorizer
+) -> None:
+    """By name while the request names the node, in lists by the field that names it."""
+    spec = PodCertificateRequestSpec(node_name="n1")
+    await here.put(PodCertificateRequest(metadata=meta("req-1", "ci"), spec=spec))
+    own = "spec.nodeName=n1"
+
+    for user, target, reason in (
+        (N1, certificates("create"), None),
+        (N1, certificates("get", "req-1"), None),
+        (N2, certificates("get", "req-1"), UNRELATED.replace("n1", "n2")),
+        (N1, certificates("get", "req-2"), UNRELATED),
+        (N1, certificates("list", selector=own), None),
+        (N1, certificates("watch", selector=own), None),
+        (
+            N2,
+            certificates("list", selector=own),
+            "can only list/watch podcertificaterequests with nodeName field selector",
+        ),
+        (
+            N1,
+            certificates("watch"),
+            "can only list/watch podcertificaterequests with nodeName field selector",
+        ),
+        (N1, certificates("delete", "req-1"), "nodes may not delete podcertificaterequests"),
+        (
+            N1,
+            certificates("update", "req-1", endpoint="status"),
+            "nodes may not access the status subresource of PodCertificateRequests",
+        ),
+    ):
+        decision = await nodes.authorize(user, target)
+        assert decision.allowed == (reason is None), target
+        assert decision.reason == (reason or ""), target
