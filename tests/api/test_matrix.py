@@ -84,6 +84,8 @@ credentialrevocations                   c             c             c           
 credentialrevocations/status            -             -             -           gpu
 publishedbundles                        -             -             -           cdDglpuw
 publishedbundles/status                 -             -             -           gpu
+clusters                                -             -             -           cdDglpuw
+clusters/status                         -             -             -           gpu
 tokenreviews                            -             -             c           c
 selfsubjectreviews                      c             c             c           c
 subjectaccessreviews                    -             -             c           c

@@ -113,6 +113,11 @@ apiVersion: identity.orch.io/v1alpha1
 kind: PublishedBundle
 metadata: {{name: {name}}}
 spec: {{sources: [{{name: {name}}}]}}
+---
+apiVersion: identity.orch.io/v1alpha1
+kind: Cluster
+metadata: {{name: {name}}}
+spec: {{issuer: https://{name}.example}}
 """
 
 STUB = samples.stub_text()
@@ -120,6 +125,7 @@ COLUMNS = {
     "approvalpolicies": "NAME SIGNERS OTHERWISE READY AGE",
     "certificateauthorities": "NAME SIGNER KEY READY EXPIRES AGE",
     "credentialrevocations": "NAME REVOKES REASON EFFECTIVE AGE",
+    "clusters": "NAME ISSUER CONNECTED LAST CALL CALLS DENIALS AGE",
     "issuedcertificates": "NAME SIGNER SUBJECT REQUESTER EXPIRES REVOKED AGE",
     "certificatesigningrequests": "NAME AGE SIGNERNAME REQUESTOR REQUESTEDDURATION CONDITION",
     "clusterrolebindings": "NAME ROLE AGE USERS GROUPS SERVICEACCOUNTS",

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orchid.admission.revocation_permission import MOST_OF_ONE_TARGET, RevocationPermission
+from orchid.admission.repeated_revocations import MOST_OF_ONE_TARGET, RepeatedRevocations
 from orchid.wire.naming import ORCH
 from orchid.wire.text import timestamp
 from tests.api.world import ALICE, Api
@@ -110,7 +110,7 @@ async def test_of_duplicates_from_before_all_but_one_can_go(
     """In whichever order, also all at once: what is revoked stays revoked."""
     jane = issued(cluster_authority(server.server.files.path), "jane")
     with monkeypatch.context() as before:
-        before.setattr(RevocationPermission, "_refuse_repeated", lambda *_: None)
+        before.setattr(RepeatedRevocations, "refuse_repeated", lambda *_: None)
         for name in ("a", "b", "c"):
             await revoked(server, name, certificate={"sha256": fingerprint(jane)})
 

@@ -2,7 +2,8 @@
 
 Authenticators ask here after everything else they know of a credential, remembered proofs included:
 a proof says who somebody was, not that the credential still counts. The index follows the cache of
-CredentialRevocation (cache_index.py), so it is as new as the feed.
+CredentialRevocation (cache_index.py), so it is as new as the feed. Revocations of credentials of
+clusters have an index of their own (clusters/revoked.py).
 
 A certificate is found by the fingerprints of its whole chain, in every encoding
 (credentials/x509/verified_chain.py). One is refused, too, if the inventory has its number for
@@ -103,7 +104,7 @@ class Revocations:
         return max(self._authorities.get(signer_name, {}).values(), default=None)
 
     def names(self, spec: CredentialRevocationSpec) -> list[str]:
-        """The revocations there are of the same thing, by their keys."""
+        """The revocations there are of the same thing of ours, by their keys."""
         self._index.catch_up()
         there: dict[str, Any] | None = None
         if spec.certificate:
@@ -194,6 +195,8 @@ class Revocations:
             self._add(key, self._decode(entry.data).spec)
 
     def _add(self, key: str, spec: CredentialRevocationSpec) -> None:
+        if spec.cluster:
+            return  # a credential of that cluster: access/clusters/
         if spec.certificate:
             self._put(key, self._certificates, spec.certificate.sha256, None)
         elif spec.token:

@@ -1,4 +1,4 @@
-"""Revoking a credential needs the verb `revoke`, which no other verb implies.
+"""Revoking a credential of ours needs the verb `revoke`, which no other verb implies.
 
 what is taken back      the right is `revoke` on
 certificate, authority  `signers`, named as the signer or as every signer of its domain; of a
@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from orchid.admission.repeated_revocations import Already, RepeatedRevocations, stays
 from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import AdmissionPolicy, Authorizer
@@ -38,26 +39,17 @@ from orchid.kinds.credential_revocation import (
 from orchid.kinds.issued_certificate import IssuedCertificate, IssuedCertificateSpec
 from orchid.kinds.secret import Secret
 from orchid.kinds.service_account import ServiceAccount
-from orchid.wire.errors import AlreadyExists, ApiError, ErrorSubject, Forbidden, Invalid
+from orchid.wire.errors import Forbidden, Invalid
 from orchid.wire.fields import FieldError, invalid, not_found
 from orchid.wire.meta import Object
 from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
-from orchid.wire.text import quote, timestamp
+from orchid.wire.text import quote
 
 T = TypeVar("T", bound=Object)
 
 REVOKE = "revoke"
-MOST_OF_ONE_TARGET = 100  # revocations, of which each supersedes the one before
 CERTIFICATE = SPEC / "certificate"
-
-
-class AlreadyRevoked(AlreadyExists):
-    """Another revocation revokes all of this; it is named."""
-
-    def __init__(self, about: ErrorSubject) -> None:
-        text = f"{about} {quote(about.name)} already revokes this"
-        ApiError.__init__(self, text, about.details())
 
 
 class RevocationPermission(AdmissionPolicy):
@@ -70,7 +62,7 @@ class RevocationPermission(AdmissionPolicy):
         feed: Feed,
         authorizer: Authorizer,
         *,
-        already: Callable[[CredentialRevocationSpec], list[str]],
+        already: Already,
         is_ours: Callable[[str], bool],
         listed_keys: Callable[[str], Collection[str]],
         tokens_end: Callable[[datetime, datetime | None], datetime | None],
@@ -90,9 +82,8 @@ class RevocationPermission(AdmissionPolicy):
         self._records = feed.of(IssuedCertificate)
         self._accounts = feed.of(ServiceAccount)
         self._secrets = feed.of(Secret)
-        self._revocations = feed.of(CredentialRevocation)
         self._authorizer = authorizer
-        self._already = already
+        self._repeated = RepeatedRevocations(feed.of(CredentialRevocation), already)
         self._is_ours = is_ours
         self._listed_keys = listed_keys
         self._all_ended = tokens_end
@@ -104,8 +95,9 @@ class RevocationPermission(AdmissionPolicy):
         self._holder_annotation = names.own("revoked-by-holder")
 
     async def admit(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> Object:
-        if old is not None or len(new.spec.targets) != 1:
-            unchanged: Object = new  # more or less than one target: the rules of the kind refuse it
+        if old is not None or len(new.spec.targets) != 1 or new.spec.cluster or new.spec.user:
+            # Not ours (cluster_revocation.py), or the rules of the kind refuse it.
+            unchanged: Object = new
             return unchanged
         await self._feed.fresh()
         spec = completed(new.spec, request.now)
@@ -117,34 +109,12 @@ class RevocationPermission(AdmissionPolicy):
         done: CredentialRevocation = replace(
             new, spec=spec, status=replace(new.status, expires=expires)
         )
-        self._refuse_repeated(request, kind, done)
+        self._repeated.refuse_repeated(request, kind, done)
         return done
 
     async def review(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
-        if new is None:
+        if new is None and not old.spec.cluster:
             await self._review_deletion(request, kind, old)
-
-    # -- one is enough ------------------------------------------------------------------------
-
-    def _others(self, one: CredentialRevocation) -> list[CredentialRevocation]:
-        """The other revocations of the same target."""
-        found = (self._revocations.entries.get(key) for key in self._already(one.spec))
-        others = [entry.object for entry in found if entry is not None]
-        return [other for other in others if other.target == one.target and other.name != one.name]
-
-    def _refuse_repeated(
-        self, request: Request, kind: Kind[Any], new: CredentialRevocation
-    ) -> None:
-        others = sorted(self._others(new), key=lambda other: other.name)
-        for other in others:
-            if other.covers(new):
-                raise AlreadyRevoked(kind.about(other.name))
-        if len(others) >= MOST_OF_ONE_TARGET:
-            text = f"there are {len(others)} revocations of this; delete those that are superseded"
-            raise Forbidden(kind.about(new.name), text)
-        if others:
-            more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-            request.warn(f"already revoked by {quote(others[0].name)}{more}")
 
     # -- deletion -----------------------------------------------------------------------------
 
@@ -156,12 +126,8 @@ class RevocationPermission(AdmissionPolicy):
         if old.is_hold:
             await self._require(request, kind, old.name, old.spec)
             return
-        if any(old.is_superseded_by(other) for other in self._others(old)):
-            return
-        expires = old.status.expires
-        until = f"until {timestamp(expires)}, when" if expires else "until"
-        text = f"it stays {until} what it revokes has ended; only certificateHold can be lifted"
-        raise Forbidden(kind.about(old.name), text)
+        if not self._repeated.is_superseded(old):
+            raise stays(kind, old)
 
     async def _has_ended(self, old: CredentialRevocation, now: datetime) -> bool:
         """Whether what was revoked is refused without the revocation, too."""
@@ -325,7 +291,8 @@ class RevocationPermission(AdmissionPolicy):
 
     async def _records_with(self, needle: bytes) -> list[IssuedCertificateSpec]:
         found = await _holding(list(self._records.entries.values()), needle)
-        return [entry.object.spec for entry in found]
+        specs = (entry.object.spec for entry in found)
+        return [spec for spec in specs if not spec.cluster]
 
     # -- when it has ended --------------------------------------------------------------------
 
@@ -335,7 +302,8 @@ class RevocationPermission(AdmissionPolicy):
 
         def found() -> datetime | None:
             records = (decode(entry.data).spec for entry in entries)
-            ends = (one.not_after for one in records if one.signer_name == signer)
+            ours = (one for one in records if one.signer_name == signer and not one.cluster)
+            ends = (one.not_after for one in ours)
             return max((end for end in ends if end is not None), default=None)
 
         return await asyncio.to_thread(found)

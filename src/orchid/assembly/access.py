@@ -33,11 +33,13 @@ from orchid.access.authenticators.static_token import StaticTokenAuthenticator
 from orchid.access.authenticators.union import UnionAuthenticator, UnionTokenAuthenticator
 from orchid.access.authenticators.webhook_token import WebhookTimes, WebhookTokenAuthenticator
 from orchid.access.authorizers.rbac import RBAC
+from orchid.access.clusters.revoked import ClusterRevocations
 from orchid.access.json_endpoint import JsonEndpoint
 from orchid.access.revocations import Revocations
 from orchid.access.signer_authorities import SignerAuthorities
 from orchid.admission.authority_dependents import AuthorityDependents
 from orchid.admission.bound_object import BoundObject
+from orchid.admission.cluster_revocation import ClusterRevocation
 from orchid.admission.four_eyes import FourEyes
 from orchid.admission.namespace_lifecycle import Ensure, NamespaceLifecycle
 from orchid.admission.node_restriction import NodeRestriction
@@ -154,6 +156,7 @@ class Access:
         self.explainer = self._explainer(offload)
         self._platform_issuers = PlatformIssuers(signing_certificates(settings, files))
         self.revocations = Revocations(feed, platform_profiles(names))
+        self.cluster_revocations = ClusterRevocations(feed)
         self._client_pools: list[Callable[[], ClientVerifier]] = []
         self.keys = Keys(settings, files)
         self.lifetimes = TokenLifetimes(feed, objects, names, clock)
@@ -348,6 +351,7 @@ class Access:
                 issuers=(*self.settings.issuers, *(self.oidc.sources if self.oidc else ())),
                 accepts_outside_tokens=self._accepts_outside_tokens(),
             ),
+            ClusterRevocation(names, self.feed, self.authorizer, self.cluster_revocations.names),
         ]
 
     def _accepts_outside_tokens(self) -> bool:

@@ -15,6 +15,7 @@ from orchid.kinds import (
     approval_review,
     certificate_authority,
     certificate_signing_request,
+    cluster,
     cluster_trust_bundle,
     config_map,
     credential_revocation,
@@ -75,6 +76,7 @@ def stored_kinds(names: Naming) -> list[Kind[Any]]:
         certificate_authority.declare(names),
         credential_revocation.declare(names),
         published_bundle.declare(names),
+        cluster.declare(names),
     ]
 
 

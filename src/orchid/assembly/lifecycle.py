@@ -93,6 +93,7 @@ async def run(
         if reporting is not None:
             reporting.cancel()
             await server.applied.leave()
+            await server.cluster_status.leave()
         for task in background:
             task.cancel()
     await server.token_counts.write()
@@ -109,6 +110,7 @@ def _upkeep(server: Assembly, warns: bool) -> list[Coroutine[Any, Any, None]]:
         server.watchdog.run(),
         server.token_uses.run(),
         server.token_counts.run(),
+        server.cluster_status.run(),
         server.ends.run(warns=warns),
         server.ledger_standing.run(keeps=warns),
         asyncio.to_thread(process_memory.enlarge_pages),

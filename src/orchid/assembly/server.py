@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Any
 
+from orchid.access.clusters.calls import ClusterCalls
+from orchid.access.clusters.reviews import ClusterReviews
 from orchid.access.impersonation.impersonation import Impersonation
 from orchid.assembly import controlling
 from orchid.assembly.access import Access, told_as_settings
@@ -29,6 +31,7 @@ from orchid.engine.offload import Offload
 from orchid.engine.verbs.all_verbs import Verbs
 from orchid.issuance import kept_revocations
 from orchid.issuance.authority_metrics import AuthorityEnds
+from orchid.issuance.cluster_status import ClusterStatusWriter
 from orchid.issuance.issuance_metrics import IssuanceMetrics
 from orchid.issuance.own_certificates import OwnCertificates, OwnFiles
 from orchid.issuance.revocation_copy import RevocationCopy
@@ -51,7 +54,7 @@ from orchid.server.metrics.page import MetricsPage, OtherProcesses
 from orchid.server.metrics.requests import CountedRequests
 from orchid.server.open_watches import OpenWatches
 from orchid.server.openapi.endpoints import OpenApi
-from orchid.server.pages import crl, openid
+from orchid.server.pages import clusters, crl, openid
 from orchid.server.pages.health import Check, Health
 from orchid.server.pages.ledger import PREFIX as LEDGER
 from orchid.server.pages.readiness import Readiness
@@ -66,7 +69,9 @@ from orchid.wire.user import MASTERS, UserInfo
 log = logging.getLogger(__name__)
 
 # Pages that have a metric series each; all others share one.
-COUNTED_PAGES = ("/healthz", "/livez", "/readyz", "/version", "/metrics", "/api", "/apis")
+COUNTED_PAGES = (
+    "/healthz", "/livez", "/readyz", "/version", "/metrics", "/api", "/apis", clusters.PREFIX,
+)  # fmt: skip
 SELF = UserInfo(username="system:apiserver", groups=(MASTERS,))
 
 
@@ -175,6 +180,7 @@ class Assembly:
         if settings.given.store == "sqlite" and not settings.given.etcd_servers:
             file = settings.data_dir / kept_revocations.FILE
             self.revocation_copy = RevocationCopy(file, self.feed, self.store, self.clock)
+        self.cluster_calls = ClusterCalls(self.clock)
         self.ledger = ledger_pages(settings, files, self.store)
         self.ledger_standing = LedgerStanding(
             self.store, settings.data_dir / standing.FILE, self.clock.now
@@ -193,6 +199,7 @@ class Assembly:
     def _report_to_controllers(self) -> None:
         """Facts that only this process has, written where controllers read them."""
         names, client = self.settings.names, self.clients.of_user(SELF)
+        self.cluster_status = ClusterStatusWriter(self.cluster_calls, client, self.clock)
         self.token_uses = LabelTokenSecrets(client, self.clock, names)
         self.applied = ReportApplied(client, self.clock, names, lambda: self.feed.revision)
         for type_ in TAKES_BACK:
@@ -261,6 +268,7 @@ class Assembly:
         yield self.authority_ends
         yield from self.ledger_standing.metrics
         yield from self.watches.metrics
+        yield self.cluster_calls.results
         yield self.watchdog.lag
         yield self.watchdog.held
         yield self.ends.gauge
@@ -288,8 +296,12 @@ class Assembly:
                 **described.prefixed,
                 LEDGER: self.ledger,
                 crl.PREFIX: crl.RevocationListPages(self.lists),
+                clusters.PREFIX: clusters.ClusterPages(self._cluster_reviews()),
             },
         )
+
+    def _cluster_reviews(self) -> ClusterReviews:
+        return ClusterReviews(self.feed, self.access.cluster_revocations, self.cluster_calls)
 
     def _openid(self) -> dict[str, Page]:
         """The OpenID discovery documents; none if the issuer or a key does not allow them."""

@@ -19,6 +19,7 @@ from orchid.controllers.runtime.loop import Controller, Key, Running, Trigger
 from orchid.credentials.x509.revocation_list import UNSPECIFIED
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
+from orchid.kinds.cluster import Cluster
 from orchid.kinds.credential_revocation import (
     EFFECTIVE,
     CredentialRevocation,
@@ -118,6 +119,8 @@ class ConfirmRevocations(Controller[CredentialRevocation]):
 
 async def concerned(client: Client, spec: CredentialRevocationSpec) -> Object | None:
     """What a revocation is about, for those who look there; None if it is not there any more."""
+    if spec.cluster:
+        return await client.find(Cluster, spec.cluster)
     if spec.certificate:
         return await _request_of(client, spec.certificate)
     if spec.authority:
@@ -152,7 +155,7 @@ CONTROLLER = ControllerDeclaration(
     rights=lambda names: (
         rule(READ, names.identity, ("credentialrevocations",)),
         rule(("update",), names.identity, ("credentialrevocations/status",)),
-        rule(("get",), names.identity, ("issuedcertificates",)),
+        rule(("get",), names.identity, ("clusters", "issuedcertificates")),
         rule(("list",), names.identity, ("certificateauthorities",)),
         rule(("get",), names.certificates, ("certificatesigningrequests",)),
         rule(("get",), CORE, ("serviceaccounts",)),

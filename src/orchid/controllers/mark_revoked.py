@@ -17,7 +17,7 @@ from typing import Final
 
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
-from orchid.controllers.revocation_index import RevocationIndex
+from orchid.controllers.revocation_index import RevocationIndex, record_name
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Start, Worker
 from orchid.kinds.credential_revocation import CredentialRevocation
@@ -29,9 +29,10 @@ from orchid.wire.struct import replace
 MARKED: Final = ListSelection(IssuedCertificate, fields="status.revoked=true")
 COMPARED_EVERY: Final = timedelta(hours=1)
 CERTIFICATE: Final = "certificate"
-SIGNER: Final = "signer"
+SIGNER: Final = "spec.signerName"
+CLUSTER: Final = "spec.cluster"
 
-Key = tuple[str, str]  # CERTIFICATE and a serial number, or SIGNER and its name
+Key = tuple[str, str]  # CERTIFICATE and the name of its record, or SIGNER or CLUSTER and its name
 
 
 class MarkRevoked(Worker[Key, None]):
@@ -56,8 +57,8 @@ class MarkRevoked(Worker[Key, None]):
 
     async def attend(self, key: Key, value: None) -> None:
         what, name = key
-        if what == SIGNER:
-            await self._compare_signer(name)
+        if what != CERTIFICATE:
+            await self._compare_all(f"{what}={name}")
             return
         record = await self._client.find(IssuedCertificate, name)
         if record is None or self._is_right(record):
@@ -66,8 +67,7 @@ class MarkRevoked(Worker[Key, None]):
         with contextlib.suppress(NotFound):  # it ended long ago
             await self._client.update_status(replace(record, status=status))
 
-    async def _compare_signer(self, name: str) -> None:
-        fields = f"spec.signerName={name}"
+    async def _compare_all(self, fields: str) -> None:
         async for record in self._client.scan(ListSelection(IssuedCertificate, fields=fields)):
             self._compare(record)
 
@@ -106,10 +106,12 @@ class MarkRevoked(Worker[Key, None]):
             index.put(found)
         if index is not self._index:
             return  # all is compared when everything is listed
-        if found.spec.certificate and found.spec.certificate.serial_number:
-            self.queue.add((CERTIFICATE, found.spec.certificate.serial_number))
+        if name := record_name(found):
+            self.queue.add((CERTIFICATE, name))
         elif found.spec.authority:
             self.queue.add((SIGNER, found.spec.authority.signer_name))
+        elif found.spec.user:
+            self.queue.add((CLUSTER, found.spec.cluster))
 
     # -- marks --------------------------------------------------------------------------------
 
@@ -130,10 +132,12 @@ class MarkRevoked(Worker[Key, None]):
                     marked = None
 
     def _add_missing(self, marked: set[str]) -> None:
-        for serial in self._index.serials - marked:
-            self.queue.add((CERTIFICATE, serial))
+        for name in self._index.records - marked:
+            self.queue.add((CERTIFICATE, name))
         for signer in self._index.signers:
             self.queue.add((SIGNER, signer))
+        for cluster in self._index.clusters:
+            self.queue.add((CLUSTER, cluster))
 
 
 CONTROLLER = ControllerDeclaration(

@@ -225,8 +225,8 @@ class PublishRevocationLists(Worker[str, None]):
         """Apply one record of a signer that was revoked as a whole."""
         record = event.object
         spec, issued = record.spec, record.metadata.creation_timestamp
-        if event.type == DELETED or issued is None:
-            return []  # it ended; its entry stays for a while
+        if event.type == DELETED or issued is None or spec.cluster:
+            return []  # it ended, and its entry stays for a while; or it is not of our signers
         group = group_of(spec.authority_key, spec.signer_name)
         which = SerialOfKey(group, int(spec.serial_number, 16))
         hit = [one for one in self._wide.get(spec.signer_name, {}).values() if issued <= one.until]

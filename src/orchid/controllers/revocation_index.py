@@ -5,48 +5,49 @@ never on the order in which they were read.
 """
 
 from orchid.kinds.credential_revocation import CredentialRevocation
-from orchid.kinds.issued_certificate import IssuedCertificate, Revoked
+from orchid.kinds.issued_certificate import IssuedCertificate, Revoked, cluster_record_name
 from orchid.wire.meta import Time
+
+Target = tuple[str, str, str]  # cluster ("" for our own), what it is, and its name
+CERTIFICATE, SIGNER, USER = "certificate", "signer", "user"
 
 
 class RevocationIndex:
-    """The revocations of certificates and signers, by what they revoke."""
+    """The revocations of certificates, signers and users, by what they revoke."""
 
     def __init__(self) -> None:
         self._all: dict[str, CredentialRevocation] = {}
-        self._certificates: dict[str, dict[str, CredentialRevocation]] = {}  # by SHA-256
-        self._signers: dict[str, dict[str, CredentialRevocation]] = {}
+        self._targets: dict[Target, dict[str, CredentialRevocation]] = {}
 
     @property
-    def serials(self) -> set[str]:
-        """Serial numbers of the certificates that are revoked one by one."""
-        found = (one.spec.certificate for one in self._all.values())
-        return {one.serial_number for one in found if one and one.serial_number}
+    def records(self) -> set[str]:
+        """Names of the records of certificates that are revoked one by one."""
+        return {name for one in self._all.values() if (name := record_name(one))}
 
     @property
     def signers(self) -> set[str]:
         """The signers whose certificates are revoked together."""
-        return set(self._signers)
+        return {name for cluster, what, name in self._targets if what == SIGNER and not cluster}
+
+    @property
+    def clusters(self) -> set[str]:
+        """The clusters that have a user whose certificates are revoked together."""
+        return {cluster for cluster, what, _ in self._targets if what == USER}
 
     def put(self, revocation: CredentialRevocation) -> None:
         self.remove(revocation.name)
         self._all[revocation.name] = revocation
-        spec = revocation.spec
-        if spec.certificate:
-            found = self._certificates.setdefault(spec.certificate.sha256, {})
-            found[revocation.name] = revocation
-        elif spec.authority:
-            found = self._signers.setdefault(spec.authority.signer_name, {})
-            found[revocation.name] = revocation
+        if target := _target(revocation):
+            self._targets.setdefault(target, {})[revocation.name] = revocation
 
     def remove(self, name: str) -> None:
         old = self._all.pop(name, None)
-        if old is None:
+        target = _target(old) if old else None
+        if target is None:
             return
-        if old.spec.certificate:
-            _drop(self._certificates, old.spec.certificate.sha256, name)
-        elif old.spec.authority:
-            _drop(self._signers, old.spec.authority.signer_name, name)
+        del self._targets[target][name]
+        if not self._targets[target]:
+            del self._targets[target]
 
     def revoked(self, record: IssuedCertificate) -> Revoked | None:
         """Since when and why a certificate is revoked; None if it is not.
@@ -54,12 +55,16 @@ class RevocationIndex:
         A final revocation counts before a hold, and the most serious reason before others. The time
         is that of the first one.
         """
-        found = [*self._certificates.get(record.spec.sha256, {}).values()]
-        issued = record.metadata.creation_timestamp
-        for one in self._signers.get(record.spec.signer_name, {}).values():
-            until = one.spec.authority.issued_before if one.spec.authority else None
-            if issued is not None and until is not None and issued <= until:
-                found.append(one)
+        spec = record.spec
+        found = [*self._targets.get((spec.cluster, CERTIFICATE, spec.sha256), {}).values()]
+        for what, name, issued in (
+            (SIGNER, spec.signer_name, record.metadata.creation_timestamp),
+            (USER, record.username, spec.request.created),
+        ):
+            for one in self._targets.get((spec.cluster, what, name), {}).values():
+                until = _until(one)
+                if issued is not None and until is not None and issued <= until:
+                    found.append(one)
         if not found:
             return None
         final = [one for one in found if not one.is_hold] or found
@@ -67,14 +72,31 @@ class RevocationIndex:
         return Revoked(time=min(map(_made, final)), reason=gravest.reason)
 
 
+def record_name(revocation: CredentialRevocation) -> str:
+    """The name of the record of a certificate that is revoked by itself; "" if there is none."""
+    spec = revocation.spec
+    if spec.certificate is None:
+        return ""
+    if spec.cluster:
+        return cluster_record_name(spec.cluster, spec.certificate.sha256)
+    return spec.certificate.serial_number
+
+
+def _target(revocation: CredentialRevocation) -> Target | None:
+    spec = revocation.spec
+    if spec.certificate:
+        return spec.cluster, CERTIFICATE, spec.certificate.sha256
+    if spec.authority:
+        return spec.cluster, SIGNER, spec.authority.signer_name
+    return (spec.cluster, USER, spec.user.username) if spec.user else None
+
+
+def _until(one: CredentialRevocation) -> Time | None:
+    named = one.spec.authority or one.spec.user
+    return named.issued_before if named else None
+
+
 def _made(one: CredentialRevocation) -> Time:
     made = one.metadata.creation_timestamp
     assert made is not None
     return made
-
-
-def _drop(index: dict[str, dict[str, CredentialRevocation]], target: str, name: str) -> None:
-    found = index[target]
-    del found[name]
-    if not found:
-        del index[target]

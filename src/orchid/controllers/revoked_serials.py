@@ -46,7 +46,7 @@ def group_of(authority_key: str, signer_name: str) -> str:
 def named_certificate(found: CredentialRevocation) -> tuple[SerialOfKey, ListEntry] | None:
     """The certificate that a revocation names; None if it names none of a signer of ours."""
     named, when = found.spec.certificate, found.metadata.creation_timestamp
-    if named is None or not named.serial_number or when is None:
+    if found.spec.cluster or named is None or not named.serial_number or when is None:
         return None
     group = group_of(named.authority_key, named.signer_name)
     entry = ListEntry(when, found.spec.reason or UNSPECIFIED, found.status.expires)

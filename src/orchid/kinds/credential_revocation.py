@@ -3,12 +3,16 @@
     main      the credential and the reason; immutable         Rules
     status    the condition Effective and the time of expiry
 
-Exactly one of `certificate`, `token`, `account` and `authority` is set. A server refuses the
-credential from the next request after it received the change (access/revocations.py). Permission
-and the fields that the server fills in are admission (admission/revocation_permission.py).
-Deleting a revocation with the reason certificateHold lifts it; all others stay until the
-credential has expired. A second revocation of the same credential is only accepted if it revokes
-more or has a more serious reason; it supersedes the first (`is_superseded_by`).
+Exactly one of `certificate`, `token`, `account`, `authority` and `user` is set. A server refuses
+the credential from the next request after it received the change (access/revocations.py).
+Permission and the fields that the server fills in are admission
+(admission/revocation_permission.py). Deleting a revocation with the reason certificateHold lifts
+it; all others stay until the credential has expired. A second revocation of the same credential is
+only accepted if it revokes more or has a more serious reason; it supersedes the first
+(`is_superseded_by`).
+
+With `cluster` it revokes a credential of that Kubernetes cluster (kinds/cluster.py), and none of
+this server; without it, the reverse. The rules for those are in admission/cluster_revocation.py.
 """
 
 import re
@@ -28,10 +32,12 @@ from orchid.wire.conditions import Condition, condition_errors, is_true
 from orchid.wire.fields import (
     FieldError,
     Path,
+    forbidden,
     immutable,
     invalid,
     required,
     too_long,
+    too_many,
     unsupported,
 )
 from orchid.wire.meta import Object, Time
@@ -46,6 +52,7 @@ SPEC: Final = Path() / "spec"
 CONDITIONS: Final = Path() / "status" / "conditions"
 LONGEST_MESSAGE: Final = 1024
 LONGEST_ID: Final = 256
+MOST_OTHERS: Final = 4
 
 _is_sha256 = re.compile(r"[0-9a-f]{64}").fullmatch
 _is_serial = re.compile(r"(?:0|[1-9a-f][0-9a-f]{0,39})").fullmatch
@@ -64,6 +71,14 @@ class RevokedCertificate(Wire):
     authority_key: Annotated[
         str, proto(5), describe("The identifier of the key that signed it, in hex.")
     ] = ""
+    other_sha256: Annotated[
+        tuple[str, ...],
+        proto(6),
+        describe(
+            "In a cluster: SHA-256 of the same certificate with its ECDSA signature written in the "
+            "other valid way. The server fills it in if it has the certificate."
+        ),
+    ] = ()
 
 
 class RevokedToken(Wire):
@@ -120,8 +135,23 @@ class RevokedAuthority(Wire):
     ] = ()
 
 
+class RevokedUser(Wire):
+    """Every credential of a user of a cluster; of recorded certificates, those issued until then.
+
+    The time of issue of other credentials is not known there: they are refused as long as the
+    revocation exists.
+    """
+
+    username: Annotated[str, proto(1), describe("The name of the user.")] = ""
+    issued_before: Annotated[
+        Time | None,
+        proto(2),
+        describe("A certificate in the inventory that was requested later works. By default: now."),
+    ] = None
+
+
 class CredentialRevocationSpec(Wire):
-    """The revoked credential and the reason. Exactly one of the four is set. Immutable."""
+    """The revoked credential and the reason. Exactly one target is set. Immutable."""
 
     certificate: Annotated[RevokedCertificate | None, proto(1), describe("A certificate.")] = None
     token: Annotated[RevokedToken | None, proto(2), describe("A token.")] = None
@@ -135,6 +165,16 @@ class CredentialRevocationSpec(Wire):
         str, proto(5), describe("The reason, as named in RFC 5280. certificateHold can be lifted.")
     ] = ""
     message: Annotated[str, proto(6), describe("The reason as a sentence.")] = ""
+    cluster: Annotated[
+        str,
+        proto(9),
+        describe("The Cluster whose credential it is; empty for a credential of this server."),
+    ] = ""
+    user: Annotated[
+        RevokedUser | None,
+        proto(10),
+        describe("All credentials of a user; only together with `cluster`."),
+    ] = None
 
     @property
     def targets(self) -> dict[str, Any]:
@@ -144,6 +184,7 @@ class CredentialRevocationSpec(Wire):
             "token": self.token,
             "account": self.account,
             "authority": self.authority,
+            "user": self.user,
         }
         return {name: value for name, value in found.items() if value is not None}
 
@@ -192,8 +233,8 @@ class CredentialRevocation(Object):
 
     @property
     def account(self) -> tuple[str, str] | None:
-        """Namespace and name of the account whose tokens are revoked, or None."""
-        named = self.spec.account or self.spec.token
+        """Namespace and name of the account of this server whose tokens are revoked, or None."""
+        named = None if self.spec.cluster else self.spec.account or self.spec.token
         return (named.namespace, named.name) if named and named.name else None
 
     def has_expired(self, now: Time) -> bool:
@@ -208,15 +249,7 @@ class CredentialRevocation(Object):
     @property
     def target(self) -> tuple[str, ...]:
         """Identity of the revoked credential, without the time of issue."""
-        spec = self.spec
-        if spec.certificate:
-            return "certificate", spec.certificate.sha256
-        if spec.token:
-            named = spec.token
-            return "token", named.jti, named.namespace, named.name, named.issuer
-        if spec.account:
-            return "account", spec.account.namespace, spec.account.name
-        return "authority", spec.authority.signer_name if spec.authority else ""
+        return self.spec.cluster, *_target(self.spec)
 
     def covers(self, other: "CredentialRevocation") -> bool:
         """Whether this revokes all that `other` revokes, for a reason at least as serious."""
@@ -225,6 +258,7 @@ class CredentialRevocation(Object):
             and self.gravity >= other.gravity
             and _not_before(_issued_before(self.spec), _issued_before(other.spec))
             and _keys(self.spec) >= _keys(other.spec)
+            and _encodings(self.spec) >= _encodings(other.spec)
             and (_is_listed(self.spec) or not _is_listed(other.spec))
             and _not_before(self._end_of_credential, other._end_of_credential)
         )
@@ -268,7 +302,7 @@ class Rules(Strategy[CredentialRevocation]):
     def validate(self, new: CredentialRevocation) -> Iterator[FieldError]:
         spec = new.spec
         if len(spec.targets) != 1:
-            text = "exactly one of certificate, token, account and authority must be named"
+            text = "exactly one of certificate, token, account, authority and user must be named"
             yield invalid(SPEC, sorted(spec.targets), text)
         if spec.reason and spec.reason not in REASONS:
             yield unsupported(SPEC / "reason", spec.reason, tuple(REASONS))
@@ -285,6 +319,11 @@ class Rules(Strategy[CredentialRevocation]):
             if not spec.authority.signer_name:
                 yield required(SPEC / "authority" / "signerName")
             yield from future_errors(spec.authority.issued_before, SPEC / "authority", new)
+        if spec.user:
+            if not spec.user.username:
+                yield required(SPEC / "user" / "username")
+            yield from future_errors(spec.user.issued_before, SPEC / "user", new)
+        yield from cluster_errors(spec)
 
     def validate_update(
         self, new: CredentialRevocation, old: CredentialRevocation
@@ -314,7 +353,9 @@ def gravity_of(reason: str) -> int:
 def completed(spec: CredentialRevocationSpec, now: Time) -> CredentialRevocationSpec:
     """The spec with its defaults: issued up to now."""
     now = whole_seconds(now)
-    if spec.account and spec.account.issued_before is None:
+    if spec.user and spec.user.issued_before is None:
+        spec = replace(spec, user=replace(spec.user, issued_before=now))
+    if spec.account and spec.account.issued_before is None and not spec.cluster:
         spec = replace(spec, account=replace(spec.account, issued_before=now))
     if spec.authority and spec.authority.issued_before is None:
         spec = replace(spec, authority=replace(spec.authority, issued_before=now))
@@ -326,6 +367,12 @@ def certificate_errors(named: RevokedCertificate, path: Path) -> Iterator[FieldE
         yield required(path, "say which: sha256, signerName and serialNumber, or requestName")
     if named.sha256 and not _is_sha256(named.sha256):
         yield invalid(path / "sha256", named.sha256, "must be 64 lower-case hexadecimal digits")
+    for index, other in enumerate(named.other_sha256):
+        if not _is_sha256(other):
+            text = "must be 64 lower-case hexadecimal digits"
+            yield invalid((path / "otherSha256")[index], other, text)
+    if len(named.other_sha256) > MOST_OTHERS:
+        yield too_many(path / "otherSha256", len(named.other_sha256), MOST_OTHERS)
     if named.serial_number:
         if not _is_serial(named.serial_number):
             text = "must be up to 40 lower-case hexadecimal digits without leading zeros"
@@ -351,6 +398,20 @@ def account_errors(named: RevokedAccount, path: Path) -> Iterator[FieldError]:
             yield required(path / name)
 
 
+def cluster_errors(spec: CredentialRevocationSpec) -> Iterator[FieldError]:
+    """What can be revoked in a cluster, and what here."""
+    if spec.user and not spec.cluster:
+        yield required(SPEC / "cluster", "a user is revoked in a cluster")
+    if not spec.cluster:
+        return
+    if spec.authority:
+        text = "not in a cluster: its API server does not report who signed a certificate"
+        yield forbidden(SPEC / "authority", text)
+    if spec.account and spec.account.issued_before:
+        text = "not in a cluster: its API server does not report when a token was issued"
+        yield forbidden(SPEC / "account" / "issuedBefore", text)
+
+
 def future_errors(
     moment: Time | None, path: Path, new: CredentialRevocation
 ) -> Iterator[FieldError]:
@@ -372,7 +433,10 @@ def declare(names: Naming) -> Kind[CredentialRevocation]:
         # The server always fills this in: see admission/revocation_permission.py.
         creates=("metadata", "spec", "status.expires"),
         columns=COLUMNS,
-        selectable={"spec.certificate.sha256": lambda one: _certificate(one).sha256},
+        selectable={
+            "spec.certificate.sha256": lambda one: _certificate(one).sha256,
+            "spec.cluster": lambda one: one.spec.cluster,
+        },
         records=revocations,
         endpoints=(Endpoint("status", writes=("status.conditions",), rules=StatusRules()),),
     )
@@ -408,6 +472,10 @@ def _fact(found: CredentialRevocation, event: str, by: str, **more: Any) -> Fact
         sealed = {"jti": spec.token.jti}
     elif spec.account:
         sealed = {"account": f"{spec.account.namespace}/{spec.account.name}"}
+    elif spec.user:
+        sealed = {"user": spec.user.username}
+    if spec.cluster:
+        clear["cluster"] = spec.cluster
     return Fact(
         f"{''.join(spec.targets)}.{event}",
         {**clear, **more, "reason": spec.reason or "unspecified"},
@@ -417,6 +485,10 @@ def _fact(found: CredentialRevocation, event: str, by: str, **more: Any) -> Fact
 
 def shown(spec: CredentialRevocationSpec) -> str:
     """The revoked credential, for a table cell."""
+    return f"{_shown(spec)} in {spec.cluster}" if spec.cluster else _shown(spec)
+
+
+def _shown(spec: CredentialRevocationSpec) -> str:
     if spec.certificate:
         found = spec.certificate
         return f"cert/{found.serial_number or found.sha256}"
@@ -424,16 +496,35 @@ def shown(spec: CredentialRevocationSpec) -> str:
         return f"token/{spec.token.jti}"
     if spec.account:
         return f"account/{spec.account.namespace}/{spec.account.name}"
+    if spec.user:
+        return f"user/{spec.user.username}"
     return f"authority/{spec.authority.signer_name}" if spec.authority else ""
 
 
+def _target(spec: CredentialRevocationSpec) -> tuple[str, ...]:
+    if spec.certificate:
+        return "certificate", spec.certificate.sha256
+    if spec.token:
+        named = spec.token
+        return "token", named.jti, named.namespace, named.name, named.issuer
+    if spec.account:
+        return "account", spec.account.namespace, spec.account.name
+    if spec.user:
+        return "user", spec.user.username
+    return "authority", spec.authority.signer_name if spec.authority else ""
+
+
 def _issued_before(spec: CredentialRevocationSpec) -> Time | None:
-    named = spec.account or spec.authority
+    named = spec.account or spec.authority or spec.user
     return named.issued_before if named else None
 
 
 def _keys(spec: CredentialRevocationSpec) -> frozenset[str]:
     return frozenset(spec.authority.keys if spec.authority else ())
+
+
+def _encodings(spec: CredentialRevocationSpec) -> frozenset[str]:
+    return frozenset(spec.certificate.other_sha256 if spec.certificate else ())
 
 
 def _is_listed(spec: CredentialRevocationSpec) -> bool:

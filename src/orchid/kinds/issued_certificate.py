@@ -37,6 +37,9 @@ class IssuedFor(Wire):
 
     name: Annotated[str, proto(1), describe("The name of the request.")] = ""
     uid: Annotated[str, proto(2), describe("The uid of the request.")] = ""
+    created: Annotated[
+        Time | None, proto(3), describe("When a request in another cluster was created.")
+    ] = None
 
 
 class Requester(Wire):
@@ -106,6 +109,9 @@ class IssuedCertificateSpec(Wire):
         default_factory=Approval
     )
     certificate: Annotated[bytes, proto(14), describe("The certificate: DER, in base64.")] = b""
+    cluster: Annotated[
+        str, proto(16), describe("The Cluster that issued it; empty for a signer of this server.")
+    ] = ""
 
 
 class Revoked(Wire):
@@ -133,6 +139,21 @@ class IssuedCertificate(Object):
         field(default_factory=IssuedCertificateStatus)
     )
 
+    @property
+    def username(self) -> str:
+        """The user that a client certificate authenticates: the common name."""
+        parts = (part.partition("=") for part in self.spec.subject.split(","))
+        return next((value for name, _, value in parts if name == "CN"), "")
+
+
+def cluster_record_name(cluster: str, sha256: str) -> str:
+    """The name of the record of a certificate that a cluster issued.
+
+    It has a dot, which no serial number has. The serial number is not used: signers of the cluster
+    choose it.
+    """
+    return f"{cluster}.{sha256}"
+
 
 def declare(names: Naming) -> Kind[IssuedCertificate]:
     return Kind(
@@ -149,6 +170,7 @@ def declare(names: Naming) -> Kind[IssuedCertificate]:
             "spec.sha256": lambda one: one.spec.sha256,
             "spec.requester.username": lambda one: one.spec.requester.username,
             "spec.request.name": lambda one: one.spec.request.name,
+            "spec.cluster": lambda one: one.spec.cluster,
             "status.revoked": lambda one: "true" if one.status.revoked else "false",
         },
         sparse=("status.revoked",),

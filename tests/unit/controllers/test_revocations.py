@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from cryptography import x509
 
-from orchid.admission.revocation_permission import RevocationPermission
+from orchid.admission.repeated_revocations import RepeatedRevocations
 from orchid.client.client import ListSelection, WatchedChange
 from orchid.controllers.confirm_revocations import ConfirmRevocations
 from orchid.controllers.mark_revoked import MarkRevoked
@@ -340,7 +340,7 @@ async def test_what_another_revocation_repeats_is_removed(
     """The first of equal ones stays; so do a hold and a lesser reason, whose date lists have."""
     await world.account("robot")
     robot = {"namespace": "default", "name": "robot"}
-    monkeypatch.setattr(RevocationPermission, "_refuse_repeated", lambda *_: None)  # as before
+    monkeypatch.setattr(RepeatedRevocations, "refuse_repeated", lambda *_: None)  # as before
     for number, reason in enumerate(("certificateHold", "", "", "keyCompromise", "keyCompromise")):
         await revoke(world, f"r{number}", certificate=unseen(), reason=reason)
     made = (await world.admin.get(ServiceAccount, "robot", "default")).metadata.creation_timestamp

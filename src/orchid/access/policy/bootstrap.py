@@ -251,7 +251,8 @@ class _Writer:
             rule(("create", *READ), group, (requests,)),
             rule(("create",), identity, ("approvalreviews",)),
         )
-        inventory = rule(READ, identity, ("credentialrevocations", "issuedcertificates"))
+        recorded = ("clusters", "credentialrevocations", "issuedcertificates")
+        inventory = rule(READ, identity, recorded)
         self._role("certificate-requester", *asking)
         self._role(
             "certificate-approver",
@@ -268,6 +269,7 @@ class _Writer:
             rule(("create", "delete"), identity, ("credentialrevocations",)),
             rule(("revoke",), group, ("signers",)),
             rule(("revoke",), CORE, ("serviceaccounts",)),
+            rule(("revoke",), identity, ("clusters",)),
         )
         self._role("ledger-viewer", urls("/ledger/*"))
 

@@ -10,7 +10,7 @@ import datetime
 import functools
 import hashlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -84,16 +84,37 @@ def has_issued(issuer: x509.Certificate, certificate: x509.Certificate) -> bool:
     return True
 
 
+def has_ecdsa_key(issuer: x509.Certificate) -> bool:
+    """Whether a certificate that it issues is valid in two encodings."""
+    return isinstance(issuer.public_key(), ec.EllipticCurvePublicKey)
+
+
+def other_fingerprints(
+    certificate: x509.Certificate, issuers: Iterable[x509.Certificate]
+) -> tuple[str, ...]:
+    """SHA-256 of a certificate in the other encoding, if one of these has issued it with ECDSA."""
+    found = (
+        _other_fingerprint(certificate, each) for each in issuers if has_issued(each, certificate)
+    )
+    return tuple({one: None for one in found if one})
+
+
 def _fingerprints(certificates: Sequence[x509.Certificate]) -> Iterator[str]:
     """SHA-256 of each certificate, in every encoding in which it is valid."""
     for certificate, issuer in itertools.pairwise(certificates):
         yield _fingerprint(encode(certificate))
-        key = issuer.public_key()
-        if isinstance(key, ec.EllipticCurvePublicKey):
-            r, s = decode_dss_signature(certificate.signature)
-            other = encode_dss_signature(r, key.curve.group_order - s)
-            yield _fingerprint(_with_signature(certificate, other))
+        if other := _other_fingerprint(certificate, issuer):
+            yield other
     yield _fingerprint(encode(certificates[-1]))  # of the pool: nobody else chose its bytes
+
+
+def _other_fingerprint(certificate: x509.Certificate, issuer: x509.Certificate) -> str:
+    key = issuer.public_key()
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        return ""
+    r, s = decode_dss_signature(certificate.signature)
+    other = encode_dss_signature(r, key.curve.group_order - s)
+    return _fingerprint(_with_signature(certificate, other))
 
 
 def _with_signature(certificate: x509.Certificate, signature: bytes) -> bytes:

@@ -109,6 +109,7 @@ class CountedRequests:
         self._monotonic = monotonic
         self._resources = frozenset(_paths(catalog.kinds))
         self._pages = frozenset(pages)
+        self._prefixes = tuple(page for page in self._pages if page.endswith("/"))
         self._noted: dict[Alike, list[float]] = {}  # how long each took
         self._waiting = 0  # requests that are noted
         self._series: dict[Key, Series] = {}
@@ -196,7 +197,7 @@ class CountedRequests:
         target, query = exchange.target, exchange.query
         verb = VERBS.get(target.verb, OTHER_VERB)
         if not target.is_resource:
-            return verb, "", "", "", target.path if target.path in self._pages else ""
+            return verb, "", "", "", self._page(target.path)
         place = target.group, target.version, target.resource, target.subresource
         if place not in self._resources:
             return (verb,)
@@ -208,6 +209,14 @@ class CountedRequests:
             scope = "namespace" if target.namespace else "cluster"
         dry_run = "All" if query and query.get("dryRun") == ["All"] else ""
         return verb, *place, scope, dry_run
+
+    def _page(self, path: str) -> str:
+        """A page with a series of its own; the pages below a prefix, which ends in /, share one."""
+        if path in self._pages:
+            return path
+        if not path.startswith(self._prefixes):
+            return ""
+        return next(prefix for prefix in self._prefixes if path.startswith(prefix))
 
     def _count_access(self, exchange: Exchange, answer: Response | Stream) -> None:
         caller, decision = exchange.caller, exchange.decision

@@ -1,0 +1,1 @@
+"""Revocation in Kubernetes clusters: the webhook that their API servers ask in each request."""

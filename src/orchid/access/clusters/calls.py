@@ -1,0 +1,62 @@
+"""ClusterCalls: how often the API server of each cluster called, and with which result.
+
+Counted in memory, for metrics and for the status of the Clusters (issuance/cluster_status.py).
+"""
+
+import asyncio
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from orchid.clock import Clock
+from orchid.metrics import Counter
+
+NO_OPINION, DENIED, MALFORMED, UNKNOWN = "no-opinion", "denied", "malformed", "unknown-cluster"
+REVIEWS: Final = "orchid_cluster_reviews_total"
+
+
+class Calls(msgspec.Struct):
+    """Calls of one cluster that are not in its status yet."""
+
+    last: datetime
+    answered: int = 0
+    denied: int = 0
+    malformed: int = 0
+
+
+class ClusterCalls:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._unwritten: dict[str, Calls] = {}
+        self.called = asyncio.Event()  # since `take`
+        text = "Calls of the webhook of clusters, by cluster and result."
+        self.results = Counter(REVIEWS, text, "cluster", "result")
+
+    def answered(self, cluster: str, *, denied: bool) -> None:
+        calls = self._calls(cluster)
+        calls.answered += 1
+        calls.denied += denied
+        self.results.count(cluster, DENIED if denied else NO_OPINION)
+
+    def malformed(self, cluster: str) -> None:
+        self._calls(cluster).malformed += 1
+        self.results.count(cluster, MALFORMED)
+
+    def unknown(self) -> None:
+        """A call for a cluster that does not exist; callers choose its name, so it is no label."""
+        self.results.count("", UNKNOWN)
+
+    def take(self) -> dict[str, Calls]:
+        """The calls of each cluster since the last time."""
+        taken, self._unwritten = self._unwritten, {}
+        self.called.clear()
+        return taken
+
+    def _calls(self, cluster: str) -> Calls:
+        found = self._unwritten.get(cluster)
+        if found is None:
+            found = self._unwritten[cluster] = Calls(self._clock.now())
+            self.called.set()
+        found.last = self._clock.now()
+        return found

@@ -1,0 +1,85 @@
+"""ClusterStatusWriter: adds the calls that this server counted to the status of the Clusters.
+
+It writes with the first call at once, and then once a minute. Each server adds its own part. A
+server that is killed loses the calls of its last minute.
+"""
+
+import asyncio
+import contextlib
+import logging
+from typing import Final
+
+from orchid.access.clusters.calls import Calls, ClusterCalls
+from orchid.client.client import Client
+from orchid.clock import Clock
+from orchid.kinds.cluster import CONNECTED, Cluster, ClusterStatus
+from orchid.outbound.failures import CallFailed
+from orchid.wire.conditions import TRUE, Condition, with_condition
+from orchid.wire.errors import ApiError, Conflict, NotFound
+from orchid.wire.struct import replace
+from orchid.wire.text import whole_seconds
+
+log = logging.getLogger(__name__)
+
+WRITE_EVERY: Final = 60.0  # seconds
+ATTEMPTS: Final = 5
+
+
+class ClusterStatusWriter:
+    def __init__(self, calls: ClusterCalls, client: Client, clock: Clock) -> None:
+        self._calls = calls
+        self._client = client
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Write what was counted, until cancelled."""
+        while True:
+            await self._calls.called.wait()
+            await self.write()
+            await asyncio.sleep(WRITE_EVERY)
+
+    async def leave(self) -> None:
+        """Write what was counted since the last time: the server stops."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await self.write()
+
+    async def write(self) -> None:
+        """Add what was counted to the status of each cluster."""
+        for cluster, calls in self._calls.take().items():
+            try:
+                await self._add(cluster, calls)
+            except NotFound:
+                continue  # the cluster was removed
+            except (ApiError, CallFailed) as problem:
+                extra = {"cluster": cluster, "why": str(problem)}
+                log.warning("cluster.status_not_written", extra=extra)
+
+    async def _add(self, cluster: str, calls: Calls) -> None:
+        for left in range(ATTEMPTS, 0, -1):
+            found = await self._client.get(Cluster, cluster)
+            try:
+                await self._client.update_status(replace(found, status=self._added(found, calls)))
+                return
+            except Conflict:  # another server added its part
+                if left == 1:
+                    raise
+
+    def _added(self, found: Cluster, calls: Calls) -> ClusterStatus:
+        status, now = found.status, self._clock.now()
+        called = Condition(
+            type=CONNECTED,
+            status=TRUE,
+            observed_generation=found.metadata.generation,
+            reason="Called",
+            message="Its API server calls the webhook.",
+        )
+        last = whole_seconds(calls.last)
+        return replace(
+            status,
+            last_call=max(last, status.last_call) if status.last_call else last,
+            calls=status.calls + calls.answered,
+            denials=status.denials + calls.denied,
+            malformed=status.malformed + calls.malformed,
+            conditions=with_condition(status.conditions, called, now),
+        )

@@ -1,0 +1,230 @@
+"""Cluster: a Kubernetes cluster whose API server asks Orchid whether a credential is revoked.
+
+    main      issuer of its tokens, authorities of its client certificates     Rules
+    status    calls of its webhook, and conditions                             StatusRules
+
+A CredentialRevocation with `spec.cluster` revokes a credential of that cluster; the webhook
+`/webhook/clusters/NAME/authorize` answers by it (access/clusters/). Issuer and authorities decide
+nothing there: they tell which tokens and certificates are the cluster's when one is revoked.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated, Final
+
+from msgspec import field
+
+from orchid.credentials.refusals import Refusal
+from orchid.credentials.x509 import certificates
+from orchid.credentials.x509.names import has_control_characters
+from orchid.engine.kind import Column, Endpoint, Kind, Scope
+from orchid.engine.request import Request
+from orchid.engine.strategy import Strategy
+from orchid.engine.tables import AGE, NAME
+from orchid.wire.conditions import Condition, condition_errors, is_true
+from orchid.wire.fields import FieldError, Path, invalid, required, too_long
+from orchid.wire.meta import Object, Time
+from orchid.wire.naming import Naming
+from orchid.wire.rules.names import label_errors, subdomain_errors
+from orchid.wire.struct import Wire, describe, merge_key, proto
+from orchid.wire.text import human_duration
+
+CONNECTED: Final = "Connected"
+INVENTORIED: Final = "Inventoried"
+SPEC: Final = Path() / "spec"
+CONDITIONS: Final = Path() / "status" / "conditions"
+LONGEST_ISSUER: Final = 1024
+LARGEST_BUNDLE: Final = 256 * 1024
+
+
+class ClusterCredential(Wire):
+    """The account by whose token the cluster's API server calls the webhook."""
+
+    namespace: Annotated[str, proto(1), describe("The namespace of the account.")] = ""
+    name: Annotated[str, proto(2), describe("The name of the account.")] = ""
+    expires: Annotated[
+        Time | None, proto(3), describe("When the token that was issued last ends.")
+    ] = None
+
+
+class ClusterInventory(Wire):
+    """Access to the certificate requests of the cluster."""
+
+    secret_name: Annotated[
+        str,
+        proto(1),
+        describe(
+            "A Secret of the system namespace with a kubeconfig under the key `kubeconfig`. It may "
+            "read the cluster's certificatesigningrequests."
+        ),
+    ] = ""
+
+
+class ClusterSpec(Wire):
+    """How credentials of the cluster are recognized, and how it and Orchid reach each other."""
+
+    issuer: Annotated[
+        str, proto(1), describe("The issuer of its service account tokens.", required=True)
+    ] = ""
+    client_authorities: Annotated[
+        str,
+        proto(2),
+        describe("The authorities of its client certificates, in PEM; empty if it accepts none."),
+    ] = ""
+    credential: Annotated[
+        ClusterCredential | None, proto(3), describe("The credential of its API server.")
+    ] = None
+    inventory: Annotated[
+        ClusterInventory | None,
+        proto(4),
+        describe("Records its certificates in the inventory; without it, none are recorded."),
+    ] = None
+
+
+class ClusterStatus(Wire):
+    """Calls of the webhook, written about once a minute, and what is wrong, if anything."""
+
+    last_call: Annotated[Time | None, proto(1), describe("When the last call came.")] = None
+    calls: Annotated[int, proto(2), describe("Reviews that were answered.")] = 0
+    denials: Annotated[int, proto(3), describe("Reviews of revoked credentials.")] = 0
+    malformed: Annotated[int, proto(4), describe("Calls that were no readable review.")] = 0
+    conditions: Annotated[
+        tuple[Condition, ...],
+        merge_key("type"),
+        proto(5),
+        describe("Connected: its API server calls. Inventoried: its certificates are recorded."),
+    ] = ()
+
+
+class Cluster(Object):
+    """A Kubernetes cluster whose credentials can be revoked here."""
+
+    spec: Annotated[ClusterSpec, proto(2), describe("What the cluster is.", required=True)] = field(
+        default_factory=ClusterSpec
+    )
+    status: Annotated[ClusterStatus, proto(3), describe("Whether it calls.")] = field(
+        default_factory=ClusterStatus
+    )
+
+    @property
+    def is_connected(self) -> bool:
+        return is_true(self.status.conditions, CONNECTED)
+
+
+class Rules(Strategy[Cluster]):
+    """The main endpoint."""
+
+    def name_errors(self, name: str, prefix: bool) -> tuple[str, ...]:
+        """A label: the names of a cluster's records begin with its name and a dot."""
+        return label_errors(name, prefix=prefix)
+
+    def prepare_for_create(self, new: Cluster, request: Request) -> Cluster:
+        return new.with_meta(generation=1)
+
+    def prepare_for_update(self, new: Cluster, old: Cluster, request: Request) -> Cluster:
+        if new.spec == old.spec:
+            return new
+        return new.with_meta(generation=old.metadata.generation + 1)
+
+    def validate(self, new: Cluster) -> Iterator[FieldError]:
+        yield from spec_errors(new.spec)
+
+    def validate_update(self, new: Cluster, old: Cluster) -> Iterator[FieldError]:
+        if new.spec != old.spec:
+            yield from spec_errors(new.spec)
+
+
+class StatusRules(Strategy[Cluster]):
+    """The `status` endpoint."""
+
+    def validate_update(self, new: Cluster, old: Cluster) -> Iterator[FieldError]:
+        if new.status == old.status:
+            return
+        yield from condition_errors(new.status.conditions, CONDITIONS)
+        for name in ("calls", "denials", "malformed"):
+            count = getattr(new.status, name)
+            if count < 0:
+                yield invalid(Path() / "status" / name, count, "must not be negative")
+
+
+def declare(names: Naming) -> Kind[Cluster]:
+    return Kind(
+        type=Cluster,
+        group=names.identity,
+        version="v1alpha1",
+        plural="clusters",
+        scope=Scope.CLUSTER,
+        rules=Rules(),
+        writes=("metadata", "spec"),
+        columns=COLUMNS,
+        endpoints=(Endpoint("status", writes=("status",), rules=StatusRules()),),
+    )
+
+
+def spec_errors(spec: ClusterSpec) -> Iterator[FieldError]:
+    place = SPEC / "issuer"
+    if not spec.issuer:
+        yield required(place)
+    elif len(spec.issuer) > LONGEST_ISSUER:
+        yield too_long(place, LONGEST_ISSUER, "character")
+    elif has_control_characters(spec.issuer):
+        yield invalid(place, spec.issuer, "must be printable")
+    yield from bundle_errors(spec.client_authorities)
+    if spec.credential:
+        yield from name_errors(SPEC / "credential" / "namespace", spec.credential.namespace)
+        yield from name_errors(SPEC / "credential" / "name", spec.credential.name)
+    if spec.inventory:
+        yield from name_errors(SPEC / "inventory" / "secretName", spec.inventory.secret_name)
+
+
+def bundle_errors(bundle: str) -> Iterator[FieldError]:
+    place = SPEC / "clientAuthorities"
+    if len(bundle) > LARGEST_BUNDLE:
+        yield too_long(place, LARGEST_BUNDLE)
+    elif bundle:
+        try:
+            certificates.parse_blocks(bundle)
+        except Refusal as refusal:
+            yield invalid(place, "<certificate data>", str(refusal))
+
+
+def name_errors(place: Path, name: str) -> Iterator[FieldError]:
+    if not name:
+        yield required(place)
+        return
+    for problem in subdomain_errors(name):
+        yield invalid(place, name, problem)
+
+
+def authorities_end(cluster: Cluster) -> datetime | None:
+    """When the last authority of its client certificates ends; None if it has none."""
+    if not cluster.spec.client_authorities:
+        return None
+    found = certificates.parse_blocks(cluster.spec.client_authorities)
+    return max(one.not_valid_after_utc for one in found)
+
+
+def _last_call(cluster: Cluster, now: datetime) -> str:
+    last = cluster.status.last_call
+    return f"{human_duration((now - last).total_seconds())} ago" if last else "never"
+
+
+COLUMNS: Final = (
+    NAME,
+    Column("Issuer", lambda one, now: one.spec.issuer, description="The issuer of its tokens."),
+    Column("Connected", lambda one, now: str(one.is_connected), description="Whether it calls."),
+    Column("Last call", _last_call, description="When its API server called last."),
+    Column(
+        "Calls",
+        lambda one, now: one.status.calls,
+        type="integer",
+        description="Reviews that were answered.",
+    ),
+    Column(
+        "Denials",
+        lambda one, now: one.status.denials,
+        type="integer",
+        description="Reviews of revoked credentials.",
+    ),
+    AGE,
+)

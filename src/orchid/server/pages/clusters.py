@@ -1,0 +1,49 @@
+"""The webhook of clusters over HTTP: POST /webhook/clusters/NAME/authorize.
+
+The API server of a cluster sends a review and gets it back with a status, which is decided in
+access/clusters/reviews.py. RBAC has allowed the caller this very path before (`nonResourceURLs`).
+"""
+
+from collections.abc import Awaitable
+from typing import Final, Protocol
+
+from orchid.server.exchange import Exchange
+from orchid.server.negotiate import JSON
+from orchid.server.respond import head
+from orchid.server.sockets.messages import Response
+from orchid.wire.errors import ApiError, MethodNotAllowed, NoSuchRoute, TooLarge, UnsupportedMedia
+
+PREFIX: Final = "/webhook/clusters/"
+_END: Final = "/authorize"
+_JSON: Final = b"Content-Type: application/json\r\n"
+
+
+class Reviews(Protocol):
+    largest: int  # bytes of a review
+
+    def answer(self, cluster: str, body: bytes) -> Awaitable[bytes]: ...
+
+    def malformed(self, cluster: str, why: str) -> ApiError: ...
+
+
+class ClusterPages:
+    """Everything below the prefix; call it with an exchange."""
+
+    def __init__(self, reviews: Reviews) -> None:
+        self._reviews = reviews
+
+    async def __call__(self, exchange: Exchange) -> Response:
+        http = exchange.http
+        name, end, rest = exchange.target.path.removeprefix(PREFIX).partition(_END)
+        if not name or "/" in name or not end or rest:
+            raise NoSuchRoute
+        if http.method != "POST":
+            raise MethodNotAllowed
+        reviews = self._reviews
+        if http.too_large or len(http.body) > reviews.largest:
+            reviews.malformed(name, "too large")
+            raise TooLarge(f"limit is {reviews.largest}")
+        if exchange.head.media != JSON:
+            reviews.malformed(name, "not JSON")
+            raise UnsupportedMedia(f"the body of a review is {JSON}")
+        return Response(200, head(exchange, _JSON), await reviews.answer(name, http.body))
