@@ -57,7 +57,7 @@ def test_a_hold_is_lifted_by_its_name_and_nothing_else_is(person: Person) -> Non
 
     assert hold in listed
     assert lifted.stdout.startswith("released cert/")
-    assert "only certificateHold can be lifted" in refused.stderr
+    assert "only certificateHold and revocations of users can be lifted" in refused.stderr
     person.types("revoke", "lift", code=2)
     person.types("revoke", "csr/lifted", "more", code=2)
 
@@ -105,3 +105,33 @@ def test_the_revocation_of_a_token_ends_with_the_token(person: Person) -> None:
     found = [one for one in person.gets("revocations") if "token" in one["spec"]]
     assert revocation_of(made.stdout) == found[0]["metadata"]["name"]
     assert found[0]["status"]["expires"] == found[0]["spec"]["token"]["expires"]
+
+
+def test_a_user_is_revoked_with_every_credential_and_can_come_back(person: Person) -> None:
+    """The certificates that name or were requested by the user are added only on request."""
+    certified(person, "jane")
+    first = person.types("revoke", "user/jane", "--reason", "keyCompromise")
+    own = ("revoke", "self", "--cert", "jane.crt", "--key", "jane.key")
+    refused = person.types(*own, code=1)
+    name = revocation_of(first.stdout)
+    lifted = person.types("revoke", "lift", name)
+    also = person.types("revoke", "user/joe", "--certificates")
+    person.types(*own)  # jane's certificate is valid again, until she revokes it herself
+
+    assert "1 valid certificates name or were requested by jane" in first.stderr
+    assert "nauthorized" in refused.stderr
+    assert lifted.stdout.strip() == "released user/jane"
+    assert also.stderr.count("will revoke:") == 1
+    person.types("revoke", "csr/jane", "--certificates", code=2)
+    person.types("revoke", "user/jane", "--before", "soon", code=2)
+
+
+def test_the_certificates_of_a_user_are_revoked_on_request(person: Person) -> None:
+    """Each by a revocation of its own, which puts it on the revocation list."""
+    certified(person, "ann")
+    certified(person, "bea")
+
+    done = person.types("revoke", "user/ann", "--certificates")
+
+    assert done.stderr.count("will revoke: certificate") == 1
+    assert done.stdout.count("revoked, by ") == 2

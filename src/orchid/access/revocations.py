@@ -30,6 +30,7 @@ from orchid.kinds.issued_certificate import IssuedCertificate
 REVOKED_CERTIFICATE = "the certificate has been revoked"
 OTHER_CERTIFICATE = "another certificate was issued with this serial number"
 REVOKED_TOKEN = "the token has been revoked"  # noqa: S105 - a message, not a token
+REVOKED_USER = "the credentials of this user have been revoked"
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -44,7 +45,7 @@ class Revocations:
 
     def __init__(self, feed: Feed, profiles: Mapping[str, Profile] = MappingProxyType({})) -> None:
         """`profiles`: the rules of the platform signers, which may share one key."""
-        self._feed = feed
+        self.fresh = feed.fresh  # wait until every revocation that is acknowledged by now is here
         self._profiles = profiles
         self.cache = cache = feed.of(CredentialRevocation)
         self._decode = cache.kind.decoder.stored
@@ -52,12 +53,26 @@ class Revocations:
         self._cleared()
         self._index = CacheIndex(cache, self._changed, self._cleared)
 
-    async def fresh(self) -> None:
-        """Wait until every revocation that is acknowledged by now is here."""
-        await self._feed.fresh()
+    def refuse_user(self, username: str, issued_at: float | None) -> None:
+        """Raise Rejected if credentials of the user that were issued then are revoked.
 
-    def refuse_certificate(self, chain: VerifiedChain) -> None:
-        """Raise Rejected if a certificate of the chain is revoked, or is not the one on record."""
+        None: the credential has no time of issue, so that any revocation of the user applies.
+        """
+        self._index.catch_up()
+        found = self._users.get(username)
+        if found and (issued_at is None or issued_at < max(found.values()) + 1):
+            raise Rejected(REVOKED_USER)
+
+    def has_user(self, username: str) -> bool:
+        """Whether some credentials of the user are revoked."""
+        self._index.catch_up()
+        return username in self._users
+
+    def refuse_certificate(self, chain: VerifiedChain, username: str) -> None:
+        """Raise Rejected if a certificate of the chain is revoked, or is not the one on record.
+
+        `username`: the user that the certificate proves.
+        """
         self._index.catch_up()
         if not self._certificates.keys().isdisjoint(chain.fingerprints):
             raise Rejected(REVOKED_CERTIFICATE)
@@ -67,6 +82,8 @@ class Revocations:
                 self._refuse_authority(record)
             else:
                 self._refuse_unrecorded(chain)
+        if username in self._users:
+            self.refuse_user(username, _time_of_issue(chain, record))
 
     def refuse_token(self, account: Account, jti: str, issued_at: int, issuer: str = "") -> None:
         """Raise Rejected if the token, or every token of its account as old, is taken back."""
@@ -76,11 +93,13 @@ class Revocations:
         if account in self._accounts and issued_at <= self.account_until(account):
             raise Rejected(REVOKED_TOKEN)
 
-    def refuse_outside_token(self, issuer: str, jti: object) -> None:
-        """Raise Rejected if a token of an outside issuer is revoked, by its claim `jti`."""
+    def refuse_outside_token(self, issuer: str, claims: Mapping[str, Any], username: str) -> None:
+        """Raise Rejected if a token of an outside issuer is revoked, by its id or by its user."""
         self._index.catch_up()
+        jti = claims.get("jti")
         if isinstance(jti, str) and jti in self._tokens:
             self._refuse_unnamed(jti, issuer)
+        self.refuse_user(username, claims.get("iat"))  # a number: tokens.py refuses any other
 
     def refuse_credential_ids(self, ids: Iterable[str]) -> None:
         """Raise Rejected if a credential is revoked that another server reports by these ids."""
@@ -115,6 +134,8 @@ class Revocations:
             there = self._accounts.get((spec.account.namespace, spec.account.name))
         elif spec.authority:
             there = self._authorities.get(spec.authority.signer_name)
+        elif spec.user:
+            there = self._users.get(spec.user.username)
         return list(there or ())
 
     def __len__(self) -> int:
@@ -183,6 +204,7 @@ class Revocations:
         self._tokens: dict[str, dict[str, tuple[Account, str]]] = {}  # account and issuer
         self._accounts: dict[Account, dict[str, int]] = {}
         self._authorities: dict[str, dict[str, datetime]] = {}
+        self._users: dict[str, dict[str, int]] = {}  # the last second of issue
         self._signing_keys: dict[str, dict[str, tuple[str, datetime]]] = {}
         self._places: dict[str, list[tuple[dict[Any, Any], Any]]] = {}  # where each is indexed
 
@@ -211,7 +233,16 @@ class Revocations:
             self._put(key, self._authorities, signer, moment)
             for signing_key in spec.authority.keys:
                 self._put(key, self._signing_keys, signing_key, (signer, moment))
+        elif spec.user and spec.user.issued_before:
+            until = int(spec.user.issued_before.timestamp())
+            self._put(key, self._users, spec.user.username, until)
 
     def _put(self, key: str, index: dict[K, dict[str, V]], target: K, value: V) -> None:
         index.setdefault(target, {})[key] = value
         self._places.setdefault(key, []).append((index, target))
+
+
+def _time_of_issue(chain: VerifiedChain, record: Entry[IssuedCertificate] | None) -> float:
+    """When the certificate was issued, as its record says; without one, its beginning."""
+    recorded = record.meta.creation_timestamp if record is not None else None
+    return (recorded or chain.leaf.not_valid_before_utc).timestamp()

@@ -90,7 +90,7 @@ class ClusterRevocation(AdmissionPolicy):
         await self._feed.fresh()
         if self._has_ended(old, request.now):
             return
-        if old.is_hold or old.spec.account or old.spec.user:
+        if old.can_be_lifted:
             await self._require(request, kind, old)
         elif not self._repeated.is_superseded(old):
             raise stays(kind, old)

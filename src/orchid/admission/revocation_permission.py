@@ -6,12 +6,14 @@ certificate, authority  `signers`, named as the signer or as every signer of its
                         of the certificate by which the caller is authenticated: none is needed
 token, account          `serviceaccounts`, in that namespace and of that name; of a token without
                         its account: on every account
+user                    `users`, of that name
 
 The right is checked before anything is looked up (`admit`): for a certificate that is named without
 its signer, the right on every signer. A number or a request that never led to a certificate is
 refused, a fingerprint that was never seen is warned about. A revocation of what another one revokes
-already is refused (409), and the other one is named. Only a hold is lifted by deleting it, by those
-who may revoke; all others stay until `status.expires`, or until another one supersedes them.
+already is refused (409), and the other one is named. Only a hold and the revocation of a user are
+lifted by deleting them, by those who may revoke; all others stay until `status.expires`, or until
+another one supersedes them.
 """
 
 import asyncio
@@ -34,6 +36,7 @@ from orchid.kinds.credential_revocation import (
     RevokedAccount,
     RevokedCertificate,
     RevokedToken,
+    RevokedUser,
     completed,
 )
 from orchid.kinds.issued_certificate import IssuedCertificate, IssuedCertificateSpec
@@ -67,6 +70,7 @@ class RevocationPermission(AdmissionPolicy):
         listed_keys: Callable[[str], Collection[str]],
         tokens_end: Callable[[datetime, datetime | None], datetime | None],
         clients_end: Callable[[], datetime],
+        users_end: Callable[[], datetime | None],
         issuers: Collection[str],
         accepts_outside_tokens: bool,
     ) -> None:
@@ -74,9 +78,10 @@ class RevocationPermission(AdmissionPolicy):
         signer, by its name, is this server's. `listed_keys`: the identifiers of the keys that sign
         for a signer: its list names their certificates. `tokens_end`: when tokens issued until a
         moment have ended, of an account that was created then, or of any; None if not known.
-        `clients_end`: when the last authority ends whose certificates prove clients. `issuers`:
-        those of tokens that are accepted, ours and others'. `accepts_outside_tokens`: whether a
-        token that is named without an account may be one whose end we do not know.
+        `clients_end`: when the last authority ends whose certificates prove clients. `users_end`:
+        when the last credential of a user ends, or None. `issuers`: those of tokens that are
+        accepted, ours and others'. `accepts_outside_tokens`: whether a token that is named without
+        an account may be one whose end we do not know.
         """
         self._feed = feed
         self._records = feed.of(IssuedCertificate)
@@ -88,6 +93,7 @@ class RevocationPermission(AdmissionPolicy):
         self._listed_keys = listed_keys
         self._all_ended = tokens_end
         self._clients_end = clients_end
+        self._users_end = users_end
         self._issuers = frozenset(issuers)
         self._accepts_outside_tokens = accepts_outside_tokens
         self._certificates_group = names.certificates
@@ -95,7 +101,7 @@ class RevocationPermission(AdmissionPolicy):
         self._holder_annotation = names.own("revoked-by-holder")
 
     async def admit(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> Object:
-        if old is not None or len(new.spec.targets) != 1 or new.spec.cluster or new.spec.user:
+        if old is not None or len(new.spec.targets) != 1 or new.spec.cluster:
             # Not ours (cluster_revocation.py), or the rules of the kind refuse it.
             unchanged: Object = new
             return unchanged
@@ -123,7 +129,7 @@ class RevocationPermission(AdmissionPolicy):
     ) -> None:
         if await self._has_ended(old, request.now):
             return
-        if old.is_hold:
+        if old.can_be_lifted:
             await self._require(request, kind, old.name, old.spec)
             return
         if not self._repeated.is_superseded(old):
@@ -156,7 +162,9 @@ class RevocationPermission(AdmissionPolicy):
         new: CredentialRevocation,
         spec: CredentialRevocationSpec,
     ) -> datetime | None:
-        """When the last credential of a signer or an account ends, or a token."""
+        """When the last credential of a signer, an account or a user ends, or a token."""
+        if spec.user:
+            return self._end_of_user(spec.user)
         if spec.authority:
             signer = spec.authority.signer_name
             if signer and not self._is_ours(signer):
@@ -170,6 +178,12 @@ class RevocationPermission(AdmissionPolicy):
             place = SPEC / "".join(spec.targets) / "name"
             _refuse(kind, new, not_found(place, f"{named.namespace}/{named.name}"))
         return await self._tokens_end(spec, request.now)
+
+    def _end_of_user(self, user: RevokedUser) -> datetime | None:
+        """When the last credential of a user ends that was issued in time; None if not known."""
+        assert user.issued_before is not None
+        last = self._users_end()
+        return max(user.issued_before, last) if last else None
 
     async def _certificate(
         self,
@@ -356,6 +370,9 @@ class RevocationPermission(AdmissionPolicy):
         """What the verb is needed on: any of these."""
         if named := spec.certificate or spec.authority:
             return self._signer_targets(named.signer_name)
+        if spec.user:
+            name = spec.user.username
+            return [Target(verb=REVOKE, is_resource=True, version="*", resource="users", name=name)]
         account = spec.account or spec.token
         assert account is not None
         return [

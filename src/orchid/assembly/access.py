@@ -8,7 +8,7 @@ import functools
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -220,7 +220,7 @@ class Access:
         if given.token_auth_file:
             path = Path(given.token_auth_file)
             try:
-                members.append(StaticTokenAuthenticator.load(path, audiences))
+                members.append(StaticTokenAuthenticator.load(path, audiences, self.revocations))
             except ValueError as problem:
                 raise BadSettings(f"--token-auth-file: {problem}") from None
         members.append(
@@ -236,7 +236,9 @@ class Access:
                 revocations=self.revocations,
             )
         )
-        members.append(BootstrapTokenAuthenticator(self.feed, self.clock, audiences, names))
+        members.append(
+            BootstrapTokenAuthenticator(self.feed, self.clock, audiences, names, self.revocations)
+        )
         members += [self.oidc] if self.oidc else []
         if given.authentication_token_webhook_config_file:
             members.append(self._token_webhook())
@@ -347,12 +349,22 @@ class Access:
                 is_ours=self._signs_for,
                 listed_keys=self._key_ids_of,
                 tokens_end=self.lifetimes.end_of,
-                clients_end=lambda: max(pool().end for pool in self._client_pools),
+                clients_end=self._clients_end,
+                users_end=self._users_end,
                 issuers=(*self.settings.issuers, *(self.oidc.sources if self.oidc else ())),
                 accepts_outside_tokens=self._accepts_outside_tokens(),
             ),
             ClusterRevocation(names, self.feed, self.authorizer, self.cluster_revocations.names),
         ]
+
+    def _clients_end(self) -> datetime:
+        """When the last authority ends whose certificates prove clients."""
+        return max(pool().end for pool in self._client_pools)
+
+    def _users_end(self) -> datetime | None:
+        """When the last credential of a user ends; None if some have no end that is known here."""
+        is_unknown = self._accepts_outside_tokens() or self.settings.given.token_auth_file
+        return None if is_unknown else self._clients_end()
 
     def _accepts_outside_tokens(self) -> bool:
         """Whether tokens prove users that this server did not issue, and knows no end of."""

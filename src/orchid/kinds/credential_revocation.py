@@ -6,8 +6,8 @@
 Exactly one of `certificate`, `token`, `account`, `authority` and `user` is set. A server refuses
 the credential from the next request after it received the change (access/revocations.py).
 Permission and the fields that the server fills in are admission
-(admission/revocation_permission.py). Deleting a revocation with the reason certificateHold lifts
-it; all others stay until the credential has expired. A second revocation of the same credential is
+(admission/revocation_permission.py). Deleting a revocation of a user, or with the reason
+certificateHold, lifts it; all others stay until the credential has expired. A second revocation of the same credential is
 only accepted if it revokes more or has a more serious reason; it supersedes the first
 (`is_superseded_by`).
 
@@ -22,6 +22,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import field
 
+from orchid.approval.compiled import ACCOUNT_PREFIX
 from orchid.credentials.x509.revocation_list import LISTED_AFTER_END, REASONS, UNSPECIFIED
 from orchid.engine.kind import Column, Endpoint, Kind, Scope
 from orchid.engine.request import Request
@@ -44,6 +45,7 @@ from orchid.wire.meta import Object, Time
 from orchid.wire.naming import Naming
 from orchid.wire.struct import Wire, describe, merge_key, proto, replace
 from orchid.wire.text import whole_seconds
+from orchid.wire.user import ANONYMOUS
 
 EFFECTIVE: Final = "Effective"
 HOLD: Final = "certificateHold"
@@ -53,6 +55,7 @@ CONDITIONS: Final = Path() / "status" / "conditions"
 LONGEST_MESSAGE: Final = 1024
 LONGEST_ID: Final = 256
 MOST_OTHERS: Final = 4
+LONGEST_USERNAME: Final = 1024
 
 _is_sha256 = re.compile(r"[0-9a-f]{64}").fullmatch
 _is_serial = re.compile(r"(?:0|[1-9a-f][0-9a-f]{0,39})").fullmatch
@@ -136,17 +139,19 @@ class RevokedAuthority(Wire):
 
 
 class RevokedUser(Wire):
-    """Every credential of a user of a cluster; of recorded certificates, those issued until then.
+    """Every credential of a user name, issued until some moment, by any way to authenticate."""
 
-    The time of issue of other credentials is not known there: they are refused as long as the
-    revocation exists.
-    """
-
-    username: Annotated[str, proto(1), describe("The name of the user.")] = ""
+    username: Annotated[str, proto(1), describe("The user name.")] = ""
     issued_before: Annotated[
         Time | None,
         proto(2),
-        describe("A certificate in the inventory that was requested later works. By default: now."),
+        describe(
+            "Certificates and tokens issued until then, that second included. By default: until "
+            "now. A time in the future locks the user out until then. Credentials without a time "
+            "of issue (static tokens, request headers, webhook answers) are refused as long as the "
+            "revocation exists. In a cluster, only certificates in the inventory have a time of "
+            "issue, and it must not be in the future."
+        ),
     ] = None
 
 
@@ -173,7 +178,7 @@ class CredentialRevocationSpec(Wire):
     user: Annotated[
         RevokedUser | None,
         proto(10),
-        describe("All credentials of a user; only together with `cluster`."),
+        describe("All credentials of a user."),
     ] = None
 
     @property
@@ -222,6 +227,15 @@ class CredentialRevocation(Object):
     @property
     def is_hold(self) -> bool:
         return self.spec.reason == HOLD
+
+    @property
+    def can_be_lifted(self) -> bool:
+        """Whether it may be deleted before it has ended: a hold, or that of a user.
+
+        In a cluster, that of an account, too: tokens have no time of issue there.
+        """
+        spec = self.spec
+        return self.is_hold or spec.user is not None or bool(spec.cluster and spec.account)
 
     @property
     def reason(self) -> str:
@@ -320,10 +334,8 @@ class Rules(Strategy[CredentialRevocation]):
                 yield required(SPEC / "authority" / "signerName")
             yield from future_errors(spec.authority.issued_before, SPEC / "authority", new)
         if spec.user:
-            if not spec.user.username:
-                yield required(SPEC / "user" / "username")
-            yield from future_errors(spec.user.issued_before, SPEC / "user", new)
-        yield from cluster_errors(spec)
+            yield from user_errors(spec.user.username, SPEC / "user" / "username")
+        yield from cluster_errors(spec, new)
 
     def validate_update(
         self, new: CredentialRevocation, old: CredentialRevocation
@@ -359,6 +371,8 @@ def completed(spec: CredentialRevocationSpec, now: Time) -> CredentialRevocation
         spec = replace(spec, account=replace(spec.account, issued_before=now))
     if spec.authority and spec.authority.issued_before is None:
         spec = replace(spec, authority=replace(spec.authority, issued_before=now))
+    if spec.user and spec.user.issued_before is None:
+        spec = replace(spec, user=replace(spec.user, issued_before=now))
     return spec
 
 
@@ -398,10 +412,21 @@ def account_errors(named: RevokedAccount, path: Path) -> Iterator[FieldError]:
             yield required(path / name)
 
 
-def cluster_errors(spec: CredentialRevocationSpec) -> Iterator[FieldError]:
+def user_errors(name: str, path: Path) -> Iterator[FieldError]:
+    if not name:
+        yield required(path)
+    elif len(name) > LONGEST_USERNAME:
+        yield too_long(path, LONGEST_USERNAME)
+    elif name.startswith(ACCOUNT_PREFIX):
+        yield invalid(path, name, "is a service account: name it as account")
+    elif name == ANONYMOUS:
+        yield invalid(path, name, "anonymous requests have no credential that could be revoked")
+
+
+def cluster_errors(
+    spec: CredentialRevocationSpec, new: CredentialRevocation
+) -> Iterator[FieldError]:
     """What can be revoked in a cluster, and what here."""
-    if spec.user and not spec.cluster:
-        yield required(SPEC / "cluster", "a user is revoked in a cluster")
     if not spec.cluster:
         return
     if spec.authority:
@@ -410,6 +435,8 @@ def cluster_errors(spec: CredentialRevocationSpec) -> Iterator[FieldError]:
     if spec.account and spec.account.issued_before:
         text = "not in a cluster: its API server does not report when a token was issued"
         yield forbidden(SPEC / "account" / "issuedBefore", text)
+    if spec.user:
+        yield from future_errors(spec.user.issued_before, SPEC / "user", new)
 
 
 def future_errors(
@@ -451,7 +478,7 @@ def revocations(
     revocation = new or old
     assert revocation is not None
     ended = revocation.status.expires is not None and revocation.status.expires <= request.now
-    if new is None and (ended or not revocation.is_hold):
+    if new is None and (ended or not revocation.can_be_lifted):
         return  # expired; others cannot be deleted earlier
     yield _fact(revocation, "released" if new is None else "revoked", request.user.username)
 

@@ -64,6 +64,6 @@ async def test_a_certificate_without_a_record_is_refused_if_it_begins_by_then(
 
         if refused:
             with pytest.raises(Rejected):
-                revocations.refuse_certificate(chain)
+                revocations.refuse_certificate(chain, "jane")
         else:
-            revocations.refuse_certificate(chain)
+            revocations.refuse_certificate(chain, "jane")

@@ -24,6 +24,7 @@ from orchid.kinds.credential_revocation import (
     CredentialRevocationSpec,
     RevokedCertificate,
     RevokedToken,
+    RevokedUser,
 )
 from orchid.kinds.pod import pod
 from orchid.store.interface import ABSENT, Change
@@ -96,8 +97,10 @@ async def world_of(*kinds: Kind[Any]) -> AsyncIterator[World]:
 REVOCABLE = credential_revocation.declare(ORCH), issued_certificate.declare(ORCH)
 
 
-def revocation(name: str, target: RevokedToken | RevokedCertificate) -> CredentialRevocation:
-    """The revocation of a token or a certificate, to be put into a world of REVOCABLE."""
-    by = "token" if isinstance(target, RevokedToken) else "certificate"
+def revocation(
+    name: str, target: RevokedToken | RevokedCertificate | RevokedUser
+) -> CredentialRevocation:
+    """The revocation of a token, a certificate or a user, for a world of REVOCABLE."""
+    by = type(target).__name__.removeprefix("Revoked").lower()
     meta = ObjectMeta(name=name, uid=f"uid-{name}")
     return CredentialRevocation(metadata=meta, spec=CredentialRevocationSpec(**{by: target}))

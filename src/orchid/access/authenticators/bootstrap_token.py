@@ -10,6 +10,7 @@ import re
 from datetime import UTC, datetime
 
 from orchid.access.authenticators.audiences import Audiences, shared
+from orchid.access.revocations import Revocations
 from orchid.clock import Clock
 from orchid.engine.cache.feed import Feed
 from orchid.engine.interfaces import Authenticated
@@ -26,8 +27,16 @@ _RFC3339 = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:
 class BootstrapTokenAuthenticator:
     """Know tokens by the Secrets that hold them, as they are at this moment."""
 
-    def __init__(self, feed: Feed, clock: Clock, api_audiences: Audiences, names: Naming) -> None:
+    def __init__(
+        self,
+        feed: Feed,
+        clock: Clock,
+        api_audiences: Audiences,
+        names: Naming,
+        revocations: Revocations | None = None,
+    ) -> None:
         self._feed = feed
+        self._revocations = revocations
         self._secrets = feed.of(Secret)
         self._clock = clock
         self._audiences = api_audiences
@@ -45,7 +54,10 @@ class BootstrapTokenAuthenticator:
         groups = self._groups(*form.groups())
         if groups is None:
             return None
-        return Authenticated(UserInfo(f"system:bootstrap:{form[1]}", groups=groups), good)
+        username = f"system:bootstrap:{form[1]}"
+        if self._revocations is not None:
+            self._revocations.refuse_user(username, None)
+        return Authenticated(UserInfo(username, groups=groups), good)
 
     def _groups(self, token_id: str, secret: str) -> tuple[str, ...] | None:
         """The groups of a good token, or None."""

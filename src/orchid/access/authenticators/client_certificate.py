@@ -86,7 +86,7 @@ class CertificateProof:
         if self._revocations is not None:
             if not presented.path.startswith(HEALTH_PAGES):
                 await self._revocations.fresh()
-            self._revocations.refuse_certificate(result.chain)
+            self._revocations.refuse_certificate(result.chain, result.identity.user)
         return result
 
     def _checked(

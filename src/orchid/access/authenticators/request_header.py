@@ -92,6 +92,7 @@ class RequestHeaderAuthenticator:
         )
         if self._revocations is not None:
             self._revocations.refuse_credential_ids(user.extra.get(self._id_key, ()))
+            self._revocations.refuse_user(username, None)
         return Authenticated(user)
 
     def _groups(self, presented: Presented) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 Start with `StaticTokenAuthenticator.load`. Tokens are kept as keyed hashes only, and found by them:
 neither memory nor timing gives one away. A bad file is an error at start that quotes no token.
-Since the file is not read again, whose token it is stays true for as long as the server runs.
+The file is not read again, so the user of a token never changes while the server runs. Whether the
+credentials of that user are revoked is looked up in every request.
 """
 
 import csv
@@ -10,12 +11,14 @@ import hashlib
 import io
 import secrets
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from orchid.access.authenticators.audiences import Audiences, shared, with_group
+from orchid.access.revocations import REVOKED_USER, Revocations
 from orchid.credentials.files import read_bounded
 from orchid.credentials.refusals import KeyRefused
-from orchid.engine.interfaces import Authenticated
+from orchid.engine.interfaces import Authenticated, Rejected
 from orchid.wire.user import UserInfo
 
 MAX_FILE = 16 << 20
@@ -29,18 +32,30 @@ class InvalidTokenFile(ValueError):
 class StaticTokenAuthenticator:
     """Know a fixed set of tokens by their keyed hash."""
 
-    def __init__(self, users: Mapping[str, UserInfo], api_audiences: Audiences) -> None:
+    def __init__(
+        self,
+        users: Mapping[str, UserInfo],
+        api_audiences: Audiences,
+        revocations: Revocations | None = None,
+    ) -> None:
         self._keyed = hashlib.blake2b(key=secrets.token_bytes(32), digest_size=32)
         # Most tokens are of other kinds and far longer; those are not worth hashing.
         self._lengths = frozenset(len(token) for token in users)
         self._audiences = api_audiences
+        self._revocations = revocations
         self._known = {
-            self._hash(token): Authenticated(with_group(user), api_audiences, still_valid=True)
+            self._hash(token): Authenticated(
+                with_group(user),
+                api_audiences,
+                still_valid=revocations is None or partial(self._is_valid, user.username),
+            )
             for token, user in users.items()
         }
 
     @classmethod
-    def load(cls, path: Path, api_audiences: Audiences) -> "StaticTokenAuthenticator":
+    def load(
+        cls, path: Path, api_audiences: Audiences, revocations: Revocations | None = None
+    ) -> "StaticTokenAuthenticator":
         """Read the file; raises InvalidTokenFile, which says what the administrator has to fix."""
         try:
             text = read_bounded(path, MAX_FILE).decode("utf-8")
@@ -48,16 +63,27 @@ class StaticTokenAuthenticator:
             raise InvalidTokenFile(f"token file: {refusal}") from None
         except UnicodeDecodeError:
             raise InvalidTokenFile(f"token file '{path}' is not UTF-8 text") from None
-        return cls(read_users(text, str(path)), api_audiences)
+        return cls(read_users(text, str(path)), api_audiences, revocations)
 
     async def authenticate_token(self, token: str, audiences: Audiences) -> Authenticated | None:
         if len(token) not in self._lengths:
             return None
         known = self._known.get(self._hash(token))
-        if known is None or audiences == self._audiences:
+        if known is None:
+            return None
+        if not await self._is_valid(known.user.username):
+            raise Rejected(REVOKED_USER)
+        if audiences == self._audiences:
             return known
         good = shared(self._audiences, audiences)
         return Authenticated(known.user, good) if good else None
+
+    async def _is_valid(self, username: str) -> bool:
+        """Whether the credentials of the user are not revoked: those here have no time of issue."""
+        if self._revocations is None:
+            return True
+        await self._revocations.fresh()
+        return not self._revocations.has_user(username)
 
     def _hash(self, token: str) -> bytes:
         digest = self._keyed.copy()

@@ -98,6 +98,7 @@ class WebhookTokenAuthenticator:
         if found is not None and self._revocations is not None:
             await self._revocations.fresh()
             self._revocations.refuse_credential_ids(found.user.extra.get(self._id_key, ()))
+            self._revocations.refuse_user(found.user.username, None)
         return found
 
     async def _ask(self, token: str, audiences: Audiences) -> bytes:

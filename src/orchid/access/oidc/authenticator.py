@@ -82,9 +82,11 @@ class OidcAuthenticator:
         self._check(verified, settings)
         if self._revocations is not None:
             await self._revocations.fresh()
-            jti = verified.claims.claims.get("jti")
-            self._revocations.refuse_outside_token(verified.issuer, jti)
-        return Authenticated(self._user(verified.claims, settings), good)
+        user = self._user(verified.claims, settings)
+        if self._revocations is not None:
+            claims = verified.claims.claims
+            self._revocations.refuse_outside_token(verified.issuer, claims, user.username)
+        return Authenticated(user, good)
 
     async def _open(self, token: str) -> Verified[_Token]:
         try:

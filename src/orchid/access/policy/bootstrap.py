@@ -268,7 +268,7 @@ class _Writer:
             inventory,
             rule(("create", "delete"), identity, ("credentialrevocations",)),
             rule(("revoke",), group, ("signers",)),
-            rule(("revoke",), CORE, ("serviceaccounts",)),
+            rule(("revoke",), CORE, ("serviceaccounts", "users")),
             rule(("revoke",), identity, ("clusters",)),
         )
         self._role("ledger-viewer", urls("/ledger/*"))

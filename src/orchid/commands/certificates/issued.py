@@ -114,6 +114,17 @@ def _common_names(one: Json) -> list[str]:
     return [part.partition("=")[2] for part in parts if part.startswith("CN=")]
 
 
+def concerns(one: Json, user: str) -> bool:
+    """Whether a certificate names a user, or was requested by one."""
+    requester: str = one["spec"].get("requester", {}).get("username", "")
+    return requester == user or user in _common_names(one)
+
+
+def is_live(one: Json) -> bool:
+    """Whether a certificate is neither over nor revoked."""
+    return end_of(one) > times.now() and not revocation_of(one)
+
+
 def end_of(one: Json) -> datetime.datetime:
     return times.parse(one["spec"].get("notAfter")) or FOREVER
 

@@ -31,7 +31,7 @@ def run(chosen: argparse.Namespace) -> int:
         server,
         place(server),
         COLUMNS,
-        keep=lambda one: not chosen.holds or _reason(one) == HOLD,
+        keep=lambda one: not chosen.holds or can_be_lifted(one),
         order=lambda one: one["metadata"].get("creationTimestamp", ""),
         empty="nothing is on hold" if chosen.holds else "nothing is revoked",
     )
@@ -50,7 +50,14 @@ def target_of(one: Json) -> str:
         return f"token/{found.get('jti', '')}"
     if found := spec.get("account"):
         return f"account/{found.get('namespace', '')}/{found.get('name', '')}"
+    if found := spec.get("user"):
+        return f"user/{found.get('username', '')}"
     return f"authority/{spec.get('authority', {}).get('signerName', '')}"
+
+
+def can_be_lifted(one: Json) -> bool:
+    """Whether the server lets it be deleted before what it revokes has ended."""
+    return _reason(one) == HOLD or "user" in one["spec"]
 
 
 def _reason(one: Json) -> str:
@@ -76,7 +83,14 @@ def _ends(one: Json) -> str:
 
 def _issued_before(one: Json) -> str:
     spec = one["spec"]
-    found: str = (spec.get("account") or spec.get("authority") or {}).get("issuedBefore", "")
+    found: str = next(
+        (
+            target["issuedBefore"]
+            for target in spec.values()
+            if isinstance(target, dict) and "issuedBefore" in target
+        ),
+        "",
+    )
     return found
 
 

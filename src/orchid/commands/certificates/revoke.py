@@ -6,8 +6,11 @@
     orchid revoke account/ci/builder                  every token of an account issued until now
     orchid revoke account/ci/builder --before 2026-11-15T10:00:00Z
     orchid revoke authority/web                       every certificate of an authority until now
+    orchid revoke user/alice                          every credential of a user issued until now
+    orchid revoke user/alice --certificates           and every certificate that she requested
+    orchid revoke user/alice --before 2030-01-01T00:00:00Z     locked out until then
     orchid revoke self --cert a.crt --key a.key       your own certificate; takes no right
-    orchid revoke lift certificate-5rd8l              release what is on hold (certificateHold)
+    orchid revoke lift certificate-5rd8l              lift a hold, or the revocation of a user
 
 Prints what it will revoke, and asks first on a terminal. A token is read from standard input, and
 only its id and its end are sent. What is revoked already stays so; a hold is made final by another
@@ -45,8 +48,9 @@ SUBJECT = "system:serviceaccount:"
 LARGEST_CERTIFICATE = 1 << 20
 LIFT = "lift"
 SELF = "self"
-HOLD = "certificateHold"
-FORMS_OF_WHAT = "csr/NAME, cert/SERIAL, token, account/NAMESPACE/NAME, authority/NAME or self"
+FORMS_OF_WHAT = (
+    "csr/NAME, cert/SERIAL, token, account/NAMESPACE/NAME, authority/NAME, user/NAME or self"
+)
 NO_TOKEN = (
     ValueError, KeyError, IndexError, TypeError, OverflowError, binascii.Error, RecursionError,
 )  # fmt: skip
@@ -65,7 +69,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--before",
         metavar="TIME",
         default="",
-        help="of an account or an authority: only what was issued until then",
+        help="of an account, an authority or a user: only what was issued until then",
+    )
+    parser.add_argument(
+        "--certificates",
+        action="store_true",
+        help="of a user: also every certificate that names or was requested by the user",
     )
     holder = parser.add_argument_group("with self")
     holder.add_argument(
@@ -80,8 +89,10 @@ def run(chosen: argparse.Namespace) -> int:
     word, _, rest = chosen.what.partition("/")
     if bool(chosen.name) != (chosen.what == LIFT):
         raise Complaint("a second name goes with lift, and lift with one", USAGE)
-    if chosen.before and word not in ("account", "authority"):
-        raise Complaint("--before is for accounts and authorities", USAGE)
+    if chosen.before and word not in ("account", "authority", "user"):
+        raise Complaint("--before is for accounts, authorities and users", USAGE)
+    if chosen.certificates and word != "user":
+        raise Complaint("--certificates is for users", USAGE)
     if (chosen.cert or chosen.key) and not (chosen.what == SELF and chosen.cert and chosen.key):
         raise Complaint("--cert and --key go together, with self", USAGE)
     server = connect(chosen, _identity(chosen))
@@ -108,6 +119,8 @@ def _wanted(
         return [_of_account(server, namespace, name, chosen.before)]
     if word == "authority" and rest:
         return [_of_authority(server, rest, chosen.before)]
+    if word == "user" and rest:
+        return _of_user(server, rest, chosen.before, and_certificates=chosen.certificates)
     raise Complaint(f"{chosen.what!r} is none of {FORMS_OF_WHAT}", USAGE)
 
 
@@ -128,10 +141,12 @@ def _create(server: ServerConnection, chosen: argparse.Namespace, wanted: list["
 
 
 def _lift(server: ServerConnection, chosen: argparse.Namespace) -> int:
-    """Delete a revocation that is a hold; the server refuses any other."""
+    """Delete a revocation that is a hold or of a user; the server refuses any other."""
     found = server.get(revocations.place(server, chosen.name))
-    if found["spec"].get("reason") != HOLD:
-        raise Complaint(f"{chosen.name} is final: only certificateHold can be lifted")
+    if not revocations.can_be_lifted(found):
+        raise Complaint(
+            f"{chosen.name} is final: only certificateHold and revocations of users can be lifted"
+        )
     _confirm(chosen, [f"will release: {revocations.target_of(found)}"])
     server.delete(revocations.place(server, chosen.name))
     say(f"released {revocations.target_of(found)}")
@@ -241,6 +256,22 @@ def _of_authority(server: ServerConnection, name: str, before: str) -> Wanted:
         signer = server.get(place)["spec"]["signerName"]
     text = f"every certificate of the signer {signer} issued until {before or 'now'}"
     return text, {"authority": {"signerName": signer, **_issued_before(before)}}
+
+
+def _of_user(
+    server: ServerConnection, name: str, before: str, *, and_certificates: bool
+) -> list[Wanted]:
+    """Every credential that authenticates the user, and the certificates on record if wanted."""
+    text = f"every credential of the user {name} issued until {before or 'now'}"
+    spec = {"user": {"username": name, **_issued_before(before)}}
+    others = [one for one in server.items(issued.place(server)) if issued.concerns(one, name)]
+    live = [one for one in others if issued.is_live(one)]
+    if live and not and_certificates:
+        remark(
+            f"{len(live)} valid certificates name or were requested by {name}. Other programs than "
+            "this server accept them: to put them on the revocation lists, add --certificates"
+        )
+    return [(text, spec), *(_certificate(one) for one in live if and_certificates)]
 
 
 def _issued_before(before: str) -> Json:

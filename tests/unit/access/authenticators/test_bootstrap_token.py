@@ -3,12 +3,16 @@
 import pytest
 
 from orchid.access.authenticators.bootstrap_token import BootstrapTokenAuthenticator
+from orchid.access.revocations import Revocations
+from orchid.engine.interfaces import Rejected
+from orchid.kinds import secret
+from orchid.kinds.credential_revocation import RevokedUser
 from orchid.kinds.secret import Secret
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import ORCH
 from orchid.wire.struct import replace
 from tests.unit.access.presenting import API, START
-from tests.unit.access.world import World
+from tests.unit.access.world import REVOCABLE, World, revocation, world_of
 
 TOKEN = "abcdef.0123456789abcdef"
 DATA = {
@@ -105,3 +109,22 @@ async def test_token_is_good_for_the_api_alone(here: World) -> None:
     await here.put(SECRET)
 
     assert await authenticator(here).authenticate_token(TOKEN, ("x",)) is None
+
+
+async def test_the_token_of_a_revoked_user_is_refused() -> None:
+    """Its user name is in the revocation; another token goes on."""
+    async with world_of(*REVOCABLE, secret.declare(ORCH)) as here:
+        tokens = BootstrapTokenAuthenticator(
+            here.feed, here.clock, API, ORCH, Revocations(here.feed)
+        )
+        await here.put(SECRET)
+        other = RevokedUser(username="system:bootstrap:ghijkl", issued_before=START)
+        await here.put(revocation("other", other))
+        before = await tokens.authenticate_token(TOKEN, API)
+
+        user = RevokedUser(username="system:bootstrap:abcdef", issued_before=START)
+        await here.put(revocation("r", user))
+
+        assert before is not None
+        with pytest.raises(Rejected, match="credentials of this user have been revoked"):
+            await tokens.authenticate_token(TOKEN, API)

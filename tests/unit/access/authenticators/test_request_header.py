@@ -16,10 +16,10 @@ from orchid.access.authenticators.request_header import (
 )
 from orchid.access.revocations import Revocations
 from orchid.engine.interfaces import Rejected
-from orchid.kinds.credential_revocation import RevokedToken
+from orchid.kinds.credential_revocation import RevokedToken, RevokedUser
 from orchid.server.sockets.messages import Peer
 from orchid.wire.naming import ORCH
-from tests.unit.access.presenting import Authority, FakeClock, presented
+from tests.unit.access.presenting import START, Authority, FakeClock, presented
 from tests.unit.access.world import REVOCABLE, revocation, world_of
 
 PROXIES = Authority("proxies")
@@ -197,3 +197,19 @@ async def test_a_revoked_credential_that_the_proxy_reports_is_refused() -> None:
 
         with pytest.raises(Rejected, match="has been revoked"):
             await proxied.authenticate(request)
+
+
+async def test_a_revoked_user_is_refused_whatever_the_proxy_accepted() -> None:
+    """The headers have no time of issue."""
+    async with world_of(*REVOCABLE) as here:
+        proxied = RequestHeaderAuthenticator(
+            USUAL, lambda: PROXIES.pool, FakeClock(), ORCH, Revocations(here.feed)
+        )
+        await here.put(revocation("r", RevokedUser(username="jane", issued_before=START)))
+        jane, joe = (
+            presented(("X-Remote-User", name), peer=Peer("", PROXY)) for name in ("jane", "joe")
+        )
+
+        assert await proxied.authenticate(joe) is not None
+        with pytest.raises(Rejected, match="credentials of this user have been revoked"):
+            await proxied.authenticate(jane)

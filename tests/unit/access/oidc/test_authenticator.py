@@ -20,7 +20,7 @@ from orchid.credentials.keys import SigningKey, b64url_encode, generate
 from orchid.credentials.tokens import TokenSigner
 from orchid.engine.interfaces import Rejected
 from orchid.expressions.cel import Expression, ExpressionInput
-from orchid.kinds.credential_revocation import RevokedToken
+from orchid.kinds.credential_revocation import RevokedToken, RevokedUser
 from orchid.outbound.failures import AnswerRefused
 from orchid.wire.naming import ORCH
 from tests.unit.access.presenting import API, START, FakeClock
@@ -677,3 +677,23 @@ async def test_a_revoked_token_is_refused_in_every_use() -> None:
         assert first == "the token has been revoked"
         assert await refusal(tokens.authenticate_token(of_b, API)) == first
         assert await tokens.authenticate_token(token(jti=7), API) is not None
+
+
+async def test_tokens_of_a_revoked_user_are_refused_by_their_time_of_issue() -> None:
+    """A token without a time of issue counts as old."""
+    web = Web((A, KEY_A))
+    async with world_of(*REVOCABLE) as here:
+        tokens = await authenticator(
+            web, SETTINGS, clock=here.clock, revocations=Revocations(here.feed)
+        )
+        moment = here.clock.now()
+        found = await tokens.authenticate_token(token(), API)
+        assert found is not None
+        user = RevokedUser(username=found.user.username, issued_before=moment)
+        await here.put(revocation("r", user))
+        seconds = int(moment.timestamp())
+
+        assert await tokens.authenticate_token(token(iat=seconds + 1), API) is not None
+        for iat in (seconds, seconds + 0.9, seconds - 100, None):
+            text = await refusal(tokens.authenticate_token(token(iat=iat), API))
+            assert text == "the credentials of this user have been revoked"
