@@ -156,31 +156,31 @@ def certificate(server: Api, number: int) -> bytes:
 
 
 JOBS: dict[str, tuple[int, Job]] = {
-    "livez": (29, lambda _: ("GET", "/livez", None)),
-    "get": (39, lambda number: ("GET", f"{ACCOUNTS}/a{number:d}", None)),
-    "list": (42, lambda _: ("GET", ACCOUNTS, None)),
+    "livez": (33, lambda _: ("GET", "/livez", None)),
+    "get": (44, lambda number: ("GET", f"{ACCOUNTS}/a{number:d}", None)),
+    "list": (46, lambda _: ("GET", ACCOUNTS, None)),
     "selfsubjectreview": (
-        42,
+        46,
         lambda _: ("POST", f"/apis/{AUTHENTICATION}/selfsubjectreviews", {}),
     ),
     "tokenrequest": (
-        86,
+        90,
         lambda number: (
             "POST",
             f"{ACCOUNTS}/a{number:d}/token",
             {"spec": {"audiences": ["x"], "expirationSeconds": 3600}},
         ),
     ),
-    "create": (131, account),
-    "csr-create": (140, signing_request),
+    "create": (135, account),
+    "csr-create": (144, signing_request),
 }
 
 
-TOKEN_REVIEW = 60
+TOKEN_REVIEW = 64
 BOUND_GET = 49  # by the token of an account, with a right from a binding
-APART = 19  # more calls for a body that comes apart from its head
+APART = 22  # more calls for a body that comes apart from its head
 COMMIT = 1  # more or fewer, by when the thread that writes is done; a head read anew takes a dozen
-APPROVAL = 198  # of a request for a certificate
+APPROVAL = 203  # of a request for a certificate
 SIGNED = 126  # a certificate of a user
 HANDED_OUT = 327  # a certificate, put into its request and on record; 322 by itself
 HANDED_OUT_INSIDE = 320  # the same by the controller that signs; 315 by itself

@@ -7,9 +7,9 @@ Exactly one of `certificate`, `token`, `account`, `authority` and `user` is set.
 the credential from the next request after it received the change (access/revocations.py).
 Permission and the fields that the server fills in are admission
 (admission/revocation_permission.py). Deleting a revocation of a user, or with the reason
-certificateHold, lifts it; all others stay until the credential has expired. A second revocation of the same credential is
-only accepted if it revokes more or has a more serious reason; it supersedes the first
-(`is_superseded_by`).
+certificateHold, lifts it; all others stay until the credential has expired. A second revocation of
+the same credential is only accepted if it revokes more or has a more serious reason; it supersedes
+the first (`is_superseded_by`).
 
 With `cluster` it revokes a credential of that Kubernetes cluster (kinds/cluster.py), and none of
 this server; without it, the reverse. The rules for those are in admission/cluster_revocation.py.
