@@ -158,9 +158,9 @@ def certificate(server: Api, number: int) -> bytes:
 JOBS: dict[str, tuple[int, Job]] = {
     "livez": (33, lambda _: ("GET", "/livez", None)),
     "get": (44, lambda number: ("GET", f"{ACCOUNTS}/a{number:d}", None)),
-    "list": (46, lambda _: ("GET", ACCOUNTS, None)),
+    "list": (49, lambda _: ("GET", ACCOUNTS, None)),
     "selfsubjectreview": (
-        46,
+        49,
         lambda _: ("POST", f"/apis/{AUTHENTICATION}/selfsubjectreviews", {}),
     ),
     "tokenrequest": (
@@ -176,13 +176,13 @@ JOBS: dict[str, tuple[int, Job]] = {
 }
 
 
-TOKEN_REVIEW = 64
+TOKEN_REVIEW = 67
 BOUND_GET = 49  # by the token of an account, with a right from a binding
 APART = 22  # more calls for a body that comes apart from its head
 COMMIT = 1  # more or fewer, by when the thread that writes is done; a head read anew takes a dozen
 APPROVAL = 203  # of a request for a certificate
 SIGNED = 126  # a certificate of a user
-HANDED_OUT = 327  # a certificate, put into its request and on record; 322 by itself
+HANDED_OUT = 331  # a certificate, put into its request and on record; 322 by itself
 HANDED_OUT_INSIDE = 320  # the same by the controller that signs; 315 by itself
 
 

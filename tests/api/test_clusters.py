@@ -242,7 +242,6 @@ async def test_the_name_of_a_cluster_has_no_dot(server: Api) -> None:
     ("spec", "field"),
     [
         ({"cluster": "none", "certificate": {"sha256": SHA}}, "spec.cluster"),
-        ({"cluster": "", "user": {"username": "alice"}}, "spec.cluster"),
         ({"user": {}}, "spec.user.username"),
         ({"authority": {"signerName": "example.com/web"}}, "spec.authority"),
         (
