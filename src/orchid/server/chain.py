@@ -3,8 +3,7 @@
     read the target -> authenticate (401) -> impersonate (403) -> find a seat (429)
     -> authorize (403) -> a page, or dispatch to a kind's verb -> answer
 
-Audit and metrics see each request and its answer. Whatever goes wrong becomes an answer here: an
-ApiError as its Status, anything unforeseen as a bare 500 with the story in the log.
+Audit and metrics see each request and its answer. An error becomes an answer in failures.py.
 """
 
 import asyncio
@@ -12,34 +11,30 @@ import logging
 
 from orchid.access.impersonation.impersonation import Impersonation
 from orchid.clock import Clock
-from orchid.credentials.refusals import is_panic
 from orchid.engine.interfaces import Authenticator, Authorizer, Rejected
 from orchid.engine.request import Request
 from orchid.engine.seat import SEAT
 from orchid.server.audit.redaction import presented_token
 from orchid.server.audit.trail import AuditTrail
-from orchid.server.authorize import AuthorizerFailed, refuse_unless_allowed
+from orchid.server.authorize import refuse_unless_allowed
 from orchid.server.dispatch import Dispatch
 from orchid.server.exchange import Exchange, audit_ids
-from orchid.server.fairness import READ_VERBS, Fairness, Flow, Overloaded
+from orchid.server.failures import FORESEEN, TIMEOUT, NoSuchPage, panicked, refused
+from orchid.server.fairness import READ_VERBS, Fairness, Flow
 from orchid.server.memory.head_memo import facts_of
 from orchid.server.metrics.requests import RequestMetrics
 from orchid.server.open_watches import OpenWatches
-from orchid.server.pages.site import Pages, not_found_text
-from orchid.server.parse import UnreadableTarget, parse_target
-from orchid.server.respond import TEXT, error_response, text
+from orchid.server.pages.site import Pages
+from orchid.server.parse import parse_target
 from orchid.server.sockets.messages import CallerStanding, HttpRequest, Response, Stream
-from orchid.telemetry import MASK, failure_story
-from orchid.wire.errors import ApiError, NoSuchRoute, Timeout, Unauthorized
+from orchid.telemetry import MASK
+from orchid.wire.errors import NoSuchRoute, Timeout, Unauthorized
 from orchid.wire.options import duration
 from orchid.wire.user import ANONYMOUS
 
 log = logging.getLogger(__name__)
 
-PANIC = "This request failed inside the server. Look in its log for details.\n"
-FORESEEN = (ApiError, Rejected, Overloaded, AuthorizerFailed, UnreadableTarget)
 UNANSWERED = Response(0)
-TOO_MANY = "Too many requests, please try again later.\n"
 
 
 class Chain:
@@ -86,13 +81,13 @@ class Chain:
             try:
                 answer = await self._answered(exchange)
             except FORESEEN as refusal:
-                answer = self._refused(exchange, refusal)
+                answer = refused(exchange, refusal)
         except asyncio.CancelledError:  # the deadline; the listener answers in our place
             late = Timeout("request did not complete within the allotted timeout").status()
-            exchange.status, answer = late, Response(late.code)
+            exchange.status, answer = late, TIMEOUT
             raise
         except BaseException as problem:
-            answer = self._panicked(exchange, problem)
+            answer = panicked(exchange, problem)
         finally:
             if answer is not UNANSWERED:
                 if self._audit is not None:
@@ -102,33 +97,6 @@ class Chain:
                 if self._tells_all:
                     log.debug("request.answered", extra=_told(exchange, answer, took))
         return answer
-
-    def _refused(self, exchange: Exchange, refusal: Exception) -> Response:
-        """What a step on the way has raised, as an answer."""
-        if isinstance(refusal, Rejected):
-            log.debug("request.rejected", extra={"why": type(refusal).__name__})
-            refusal = Unauthorized()
-        if isinstance(refusal, ApiError):
-            return error_response(exchange, refusal)
-        if isinstance(refusal, Overloaded):
-            exchange.extra_headers += b"Retry-After: 1\r\n"
-            return text(exchange, 429, TOO_MANY, content_type=TEXT)
-        if isinstance(refusal, AuthorizerFailed):
-            target = exchange.http.target
-            return text(exchange, 500, f'Internal Server Error: "{target}": {refusal}\n')
-        return text(exchange, 400, f'Bad Request: "{exchange.http.path}" names no resource\n')
-
-    def _panicked(self, exchange: Exchange, problem: BaseException) -> Response:
-        """What nobody foresaw, as an answer.
-
-        The panic of a library ends its request, as any failure does; SystemExit and the like pass.
-        """
-        if not isinstance(problem, Exception) and not is_panic(type(problem)):
-            raise problem
-        extra = {"audit_id": exchange.audit_id, "story": failure_story(problem)}
-        log.error("request.failed", extra=extra)
-        exchange.panicked = True
-        return text(exchange, 500, PANIC)
 
     async def _answered(self, exchange: Exchange) -> Response | Stream:
         """Who is it, and as whom do they act? Then find a seat, and go on with it."""
@@ -190,7 +158,7 @@ class Chain:
         except NoSuchRoute:
             if self._pages.is_served(target.path):
                 raise
-            return not_found_text(exchange)
+            raise NoSuchPage from None
         finally:
             SEAT.reset(mark)
             fairness.reading -= reads

@@ -26,6 +26,7 @@ from orchid.engine.verbs.update import as_new, require_name
 from orchid.server import parse
 from orchid.server.authorize import require_allowed
 from orchid.server.exchange import Exchange
+from orchid.server.failures import BareRefusal
 from orchid.server.negotiate import (
     JSON,
     PROTOBUF,
@@ -209,7 +210,7 @@ class Dispatch:
         if websocket.is_asked_for(exchange.http):
             agreed = websocket.handshake(exchange.http, self._names.websocket_bearer)
             if isinstance(agreed, int):
-                return Response(agreed)  # without a Status: no WebSocket was agreed on
+                raise BareRefusal(agreed)  # no handshake
             stream = WatchStream(watch, exchange, self._clock, lasts, joins=False)
             return Stream(websocket.SWITCHING, agreed, stream.opened)
         stream = WatchStream(watch, exchange, self._clock, lasts)
@@ -317,8 +318,8 @@ class Dispatch:
             return await self._delete_unreadable(exchange, request, kind)
         deleted = await self._verbs.deleting.delete(kind, request.name, options, request)
         if kind.answers_deleted_object or not deleted.gone:
-            code = 202 if not deleted.gone and options.orphan_dependents is False else 200
-            return await self._entry_answer(exchange, code, deleted.entry)
+            waits = not deleted.gone and options.orphan_dependents is False
+            return await self._entry_answer(exchange, 202 if waits else 200, deleted.entry)
         details = StatusDetails(
             name=request.name, group=kind.group, kind=kind.plural, uid=deleted.entry.meta.uid
         )

@@ -1,30 +1,117 @@
-"""Answers of the listener to a request that took too long, or whose handler failed.
+"""Errors become answers: every answer to a request that was read and then failed is built here.
 
-The chain never finished these requests, so there is no exchange to answer in the client's form.
+    refused     an error that a step of the chain raised (`FORESEEN`), most of them as a Status
+    panicked    any other exception in the chain: a bare 500, with the details in the log
+    failed      an exception that left the handler of a listener: the client's form is not known
+    TIMEOUT     a request that took too long; the listener sends it while the handler still runs
+
+docs/architecture.md lists the few other places, and tests/unit/server/test_failures.py holds the
+list.
 """
 
 import asyncio
 import logging
 from typing import Final
 
+from orchid.credentials.refusals import is_panic
+from orchid.engine.interfaces import Rejected
+from orchid.server.authorize import AuthorizerFailed
+from orchid.server.exchange import Exchange
+from orchid.server.fairness import Overloaded
+from orchid.server.negotiate import RAW, form_of
+from orchid.server.parse import UnreadableTarget
+from orchid.server.respond import NOSNIFF, PLAIN, head, status_response, text
 from orchid.server.sockets.messages import HttpRequest, Response
 from orchid.telemetry import failure_story
+from orchid.wire.errors import ApiError, BadRequest, Forbidden, MethodNotAllowed, Unauthorized
 
 log = logging.getLogger(__name__)
 
-_TEXT: Final = b"Content-Type: text/plain; charset=utf-8\r\n"
+TOO_MANY: Final = "Too many requests, please try again later.\n"
+PANIC: Final = "This request failed inside the server. Look in its log for details.\n"
 TIMEOUT: Final = Response(
     504,
-    _TEXT,
+    PLAIN,
     b'{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the '
     b'allotted timeout","reason":"Timeout","details":{},"code":504}\n',
 )
 
 
+class NoSuchPage(Exception):
+    """A path that is no resource and no page: 404 in plain text, as in Kubernetes."""
+
+
+class BareRefusal(Exception):
+    """A refusal by HTTP's own rules: a status and headers, without a body."""
+
+    def __init__(self, status: int, headers: bytes = b"") -> None:
+        super().__init__(status)
+        self.status = status
+        self.headers = headers
+
+
+FORESEEN: Final = (
+    ApiError, Rejected, Overloaded, AuthorizerFailed, UnreadableTarget, NoSuchPage, BareRefusal,
+)  # fmt: skip
+
+
+def refused(exchange: Exchange, error: Exception) -> Response:
+    """The answer to an error that a step of the chain raised."""
+    if isinstance(error, Rejected):
+        log.debug("request.rejected", extra={"why": type(error).__name__})
+        error = Unauthorized()
+    if isinstance(error, ApiError):
+        return _status(exchange, error)
+    if isinstance(error, Overloaded):
+        exchange.extra_headers += b"Retry-After: 1\r\n"
+        return text(exchange, 429, TOO_MANY)
+    if isinstance(error, AuthorizerFailed):
+        return text(exchange, 500, f'Internal Server Error: "{exchange.http.target}": {error}\n')
+    if isinstance(error, NoSuchPage):
+        return text(exchange, 404, "404 page not found\n")
+    if isinstance(error, BareRefusal):
+        return Response(error.status, head(exchange, error.headers))
+    return text(exchange, 400, f'Bad Request: "{exchange.http.path}" names no resource\n')
+
+
+def panicked(exchange: Exchange, problem: BaseException) -> Response:
+    """The answer to an unforeseen exception; SystemExit and the like are raised again.
+
+    The panic of a library ends its request, like any other failure.
+    """
+    if not isinstance(problem, Exception) and not is_panic(type(problem)):
+        raise problem
+    extra = {"audit_id": exchange.audit_id, "story": failure_story(problem)}
+    log.error("request.failed", extra=extra)
+    exchange.panicked = True
+    return text(exchange, 500, PANIC)
+
+
 def failed(http: HttpRequest, problem: BaseException) -> Response:
-    """The answer to a request whose handler raised."""
+    """The answer to an exception that left a handler."""
+    if isinstance(problem, MethodNotAllowed):
+        return Response(405, PLAIN + b"Allow: GET, HEAD\r\n", f"{problem}\n".encode())
+    if isinstance(problem, ApiError):  # from revocation lists over plain HTTP
+        return Response(problem.code, PLAIN, f"{problem}\n".encode())
     if isinstance(problem, asyncio.CancelledError):
         # The server stops in the middle of the request: its outcome is not known.
-        return Response(503, _TEXT, b"the server is stopping\n")
+        return Response(503, PLAIN, b"the server is stopping\n")
     log.error("request.failed", extra={"story": failure_story(problem)})
-    return Response(500, _TEXT, b"internal error\n")
+    return Response(500, PLAIN, b"internal error\n")
+
+
+def _status(exchange: Exchange, error: ApiError) -> Response:
+    """A failure as a Status. Transforms do not apply to it; if no form fits, it is sent anyway."""
+    form = form_of(exchange.accept, table=False, transforms=False) or RAW
+    if error.details and error.details.retry_after_seconds:
+        exchange.extra_headers += b"Retry-After: %d\r\n" % error.details.retry_after_seconds
+    if _is_denial(exchange, error):
+        exchange.extra_headers += NOSNIFF
+    return status_response(exchange, error.code, error.status(), form)
+
+
+def _is_denial(exchange: Exchange, error: ApiError) -> bool:
+    """Whether impersonation or authorization refused an authenticated caller."""
+    if exchange.caller is None or (exchange.decision and exchange.decision.allowed):
+        return False
+    return isinstance(error, BadRequest | Forbidden)

@@ -1,8 +1,7 @@
-"""From an answer to bytes: an object, a list, a Table or a Status, in the form the client asked
-for.
+"""Answers as bytes: an object, a list, a Table or a Status, in the form the client asked for.
 
-The only place where errors become answers. JSON is what is kept, so JSON is what costs nothing:
-other forms are made from it.
+Objects are stored as JSON, so JSON costs nothing: other forms are made from it. Errors become
+answers in failures.py.
 """
 
 import gzip
@@ -18,18 +17,16 @@ from orchid.server.exchange import Exchange
 from orchid.server.negotiate import (
     JSON,
     PROTOBUF,
-    RAW,
     YAML,
     Form,
     Transform,
-    form_of,
 )
 from orchid.server.protobuf_bodies import entry_body, list_body
 from orchid.server.sockets.messages import Response
 from orchid.wire.codec import yaml_text
 from orchid.wire.codec.documents import encode, pretty
 from orchid.wire.codec.protobuf import sealed_status
-from orchid.wire.errors import ApiError, BadRequest, Forbidden, NotAcceptable
+from orchid.wire.errors import NotAcceptable
 from orchid.wire.status import ListMeta, Status
 
 GZIP_ABOVE = 131_072
@@ -39,8 +36,9 @@ WARNING_BUDGET, WARNING_CUT = 4096, 256
 _CONTENT_TYPE = {
     media: b"Content-Type: %b\r\n" % media.encode() for media in (JSON, YAML, PROTOBUF)
 }
-_NOSNIFF = b"X-Content-Type-Options: nosniff\r\n"
-TEXT = b"Content-Type: text/plain; charset=utf-8\r\n" + _NOSNIFF
+NOSNIFF = b"X-Content-Type-Options: nosniff\r\n"
+PLAIN = b"Content-Type: text/plain; charset=utf-8\r\n"
+TEXT = PLAIN + NOSNIFF
 
 
 def head(exchange: Exchange, content_type: bytes, *, cache: bytes = b"no-cache, private") -> bytes:
@@ -178,23 +176,6 @@ def status_response(exchange: Exchange, code: int, status: Status, form: Form) -
     exchange.status = status
     packed = sealed_status(status) if form.media == PROTOBUF else None
     return document(exchange, code, encode(status), form, packed)
-
-
-def error_response(exchange: Exchange, error: ApiError) -> Response:
-    """A failure as a Status. Transforms do not apply to it; if nothing fits, it is sent anyway."""
-    form = form_of(exchange.accept, table=False, transforms=False) or RAW
-    if error.details and error.details.retry_after_seconds:
-        exchange.extra_headers += b"Retry-After: %d\r\n" % error.details.retry_after_seconds
-    if turned_away(exchange, error):
-        exchange.extra_headers += _NOSNIFF
-    return status_response(exchange, error.code, error.status(), form)
-
-
-def turned_away(exchange: Exchange, error: ApiError) -> bool:
-    """Whether a known caller was refused by impersonation or authorization."""
-    if exchange.caller is None or (exchange.decision and exchange.decision.allowed):
-        return False
-    return isinstance(error, BadRequest | Forbidden)
 
 
 def warning_headers(texts: list[str]) -> bytes:

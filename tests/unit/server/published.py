@@ -16,6 +16,7 @@ from orchid.engine.catalog import Catalog
 from orchid.engine.kind import Endpoint, Kind, Scope
 from orchid.engine.request import Request, Target
 from orchid.server.exchange import Exchange
+from orchid.server.failures import FORESEEN, refused
 from orchid.server.memory.head_memo import facts_of
 from orchid.server.openapi.endpoints import V2, V3, OpenApi
 from orchid.server.sockets.messages import HttpRequest, Peer, Response
@@ -132,8 +133,11 @@ def ask(
     exchange.target = Target(verb=method.lower(), path=url.path)
     exchange.query = parse_query(url.query)
     page = pages.exact[url.path] if url.path in (V2, V3) else pages.prefixed[f"{V3}/"]
-    answer = page(exchange)
-    return answer if isinstance(answer, Response) else asyncio.run(_awaited(answer))
+    try:
+        answer = page(exchange)
+        return answer if isinstance(answer, Response) else asyncio.run(_awaited(answer))
+    except FORESEEN as refusal:  # as the chain does
+        return refused(exchange, refusal)
 
 
 async def _awaited(answer: Awaitable[Response]) -> Response:

@@ -16,6 +16,7 @@ import msgspec
 
 from orchid.engine.catalog import Catalog
 from orchid.server.exchange import Exchange
+from orchid.server.failures import BareRefusal
 from orchid.server.negotiate import JSON, clauses
 from orchid.server.openapi import swagger as openapi_v2
 from orchid.server.openapi import swagger_protobuf
@@ -80,7 +81,7 @@ class OpenApiPages:
     def show_v2(self, exchange: Exchange) -> Response:
         media = _form(exchange.accept, _FORMS)
         if media is None:
-            return Response(406, head(exchange, _VARY_BOTH))
+            raise BareRefusal(406, _VARY_BOTH)
         forms = self._documents.swagger.forms
         content = b"Content-Type: %b\r\n" % media.encode()
         if exchange.head.accepts_gzip and "range" not in exchange.http.headers:
@@ -96,9 +97,9 @@ class OpenApiPages:
         key = exchange.target.path.removeprefix(f"{V3}/")
         document = self._documents.groups.get(key)
         if document is None:
-            return Response(404, head(exchange, b""))
+            raise BareRefusal(404)
         if _form(exchange.accept, {JSON: JSON}) is None:
-            return Response(406, head(exchange, _VARY_ACCEPT))
+            raise BareRefusal(406, _VARY_ACCEPT)
         content = b"Content-Type: application/json\r\n"
         asked = (exchange.query.get("hash") or [""])[0]
         if not asked:

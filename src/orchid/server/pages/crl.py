@@ -48,6 +48,15 @@ class ServedLists:
         self._find = find
         self._made: dict[str, tuple[bytes, ServedList]] = {}
 
+    def asked_for(self, http: HttpRequest) -> ServedList:
+        """The list that a request asks for."""
+        if http.method not in READING:
+            raise MethodNotAllowed
+        found = self.at(http.path)
+        if found is None:
+            raise NoSuchRoute
+        return found
+
     def at(self, path: str) -> ServedList | None:
         """The list that a path names; None if there is none."""
         name = path.removeprefix(PREFIX)
@@ -71,11 +80,7 @@ class RevocationListPages:
         self._lists = lists
 
     def __call__(self, exchange: Exchange) -> Response:
-        if exchange.http.method not in READING:
-            raise MethodNotAllowed
-        found = self._lists.at(exchange.http.path)
-        if found is None:
-            raise NoSuchRoute
+        found = self._lists.asked_for(exchange.http)
         headers = head(exchange, found.headers, cache=CACHE)
         if is_current(exchange.http, found.tag):
             return Response(304, headers)
@@ -83,17 +88,13 @@ class RevocationListPages:
 
 
 class PlainRevocationLists:
-    """The handler of a listener without TLS: lists, and 404 for all else."""
+    """The handler of a listener without TLS: lists, and 404 for all else (failures.failed)."""
 
     def __init__(self, lists: ServedLists) -> None:
         self._lists = lists
 
     async def __call__(self, http: HttpRequest) -> Response:
-        if http.method not in READING:
-            return Response(405, b"Allow: GET, HEAD\r\nContent-Type: text/plain\r\n", b"")
-        found = self._lists.at(http.path)
-        if found is None:
-            return Response(404, b"Content-Type: text/plain\r\n", b"no such list\n")
+        found = self._lists.asked_for(http)
         headers = found.headers + b"Cache-Control: %b\r\n" % CACHE
         if is_current(http, found.tag):
             return Response(304, headers)

@@ -9,15 +9,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from orchid.server.exchange import Exchange
-from orchid.server.respond import TEXT, head, text
+from orchid.server.respond import PLAIN, TEXT, head, text
 from orchid.server.sockets.messages import Response
 
 Check = Callable[[], str | None] | None
 """Gives None when all is well, else what is wrong; where being asked proves it, there is none."""
 
 Page = Callable[[Exchange], Response]
-
-_PLAIN = b"Content-Type: text/plain; charset=utf-8\r\n"
 
 
 class Health:
@@ -39,7 +37,7 @@ class Health:
     def _single(self, check: Check, exchange: Exchange) -> Response:
         problem = check() if check is not None else None
         if problem is None:
-            return text(exchange, 200, "ok", content_type=_PLAIN)
+            return text(exchange, 200, "ok", content_type=PLAIN)
         return text(exchange, 500, f"internal server error: {problem}\n")
 
     def _summary(

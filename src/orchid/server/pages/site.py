@@ -25,7 +25,7 @@ from orchid.server.negotiate import (
 )
 from orchid.server.pages import openid
 from orchid.server.pages.health import Health
-from orchid.server.respond import TEXT, compressed, document, head, is_large, text
+from orchid.server.respond import compressed, document, head, is_large
 from orchid.server.sockets.messages import Response
 from orchid.version import __version__
 from orchid.wire.codec.documents import pretty
@@ -154,10 +154,6 @@ def openid_page(keys: Callable[[], KeySet], make: Callable[[KeySet], openid.Docu
 
 def raw_json(exchange: Exchange, data: bytes) -> Response:
     return Response(200, head(exchange, b"Content-Type: application/json\r\n"), pretty(data))
-
-
-def not_found_text(exchange: Exchange) -> Response:
-    return text(exchange, 404, "404 page not found\n", content_type=TEXT)
 
 
 def _aggregated_form(accept: str) -> tuple[str, str] | None:
