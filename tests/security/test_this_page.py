@@ -30,7 +30,7 @@ def test_a_named_test_exists(file: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("title", "count"), [("Threats", THREATS), ("What went wrong elsewhere", FAILURES)]
+    ("title", "count"), [("Threats", THREATS), ("Vulnerabilities of other systems", FAILURES)]
 )
 def test_every_row_names_a_test(title: str, count: int) -> None:
     """No threat and no failure is listed without what shows that it does not work."""
