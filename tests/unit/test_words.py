@@ -66,7 +66,6 @@ REMAINING: tuple[str, ...] = (
     "tests/unit",
     "docs",
     "benchmarks",
-    "CHANGELOG.md",
 )
 
 
