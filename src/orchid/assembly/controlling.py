@@ -19,6 +19,7 @@ from orchid.client.client import Client
 from orchid.clock import Clock
 from orchid.controllers.running import CONTROLLERS, EVENTS, LEADER
 from orchid.controllers.runtime.context import ControllerContext, Signer, list_url
+from orchid.controllers.runtime.declaration import ComponentIdentity
 from orchid.credentials import keys as key_files
 from orchid.credentials.authorities.authority import Authority
 from orchid.credentials.files import Reloading, read_bounded
@@ -31,10 +32,13 @@ from orchid.server.sockets.in_process import InProcessTransport
 from orchid.server.sockets.messages import Handler, Peer
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
+from orchid.trust import door
 from orchid.version import __version__
 from orchid.wire.naming import Naming
 from orchid.wire.user import AUTHENTICATED, UserInfo
 
+# Whatever goes through the API under an account of its own.
+IDENTITIES: tuple[ComponentIdentity, ...] = (*CONTROLLERS, door.IDENTITY)
 CLUSTER = "cluster"  # the authority that all platform signers share
 
 
@@ -45,7 +49,7 @@ def user_agent(names: Naming) -> str:
 
 def controller_accounts(names: Naming) -> dict[str, str]:
     """The service account, in the system namespace, under which each controller works."""
-    own = {one.name: one.account_name(names) for one in CONTROLLERS}
+    own = {one.name: one.account_name(names) for one in IDENTITIES}
     return {**own, LEADER: LEADER_ELECTION}
 
 
@@ -53,11 +57,11 @@ def controller_rights(names: Naming) -> list[ControllerRights]:
     """What each controller may do, for the bootstrap policy."""
     everywhere = [
         ControllerRights(one.account_name(names), one.rights(names), one.in_system_namespace)
-        for one in CONTROLLERS
+        for one in IDENTITIES
     ]
     at_home = [
         ControllerRights(one.account_name(names), rules, in_system_namespace=True)
-        for one in CONTROLLERS
+        for one in IDENTITIES
         if (rules := one.rights_at_home(names))
     ]
     return everywhere + at_home

@@ -83,6 +83,7 @@ async def run(
         controllers = tasks.create_task(_control(server)) if controls else None
         await stop.wait()
         server.readiness.stopping = True
+        server.trust.stop_waiting()
         log.info("server.stopping")
         if controllers is not None:
             # First, so that another server can take over immediately.
@@ -94,6 +95,7 @@ async def run(
             reporting.cancel()
             await server.applied.leave()
             await server.cluster_status.leave()
+            await server.trust.consumers.write()
         for task in background:
             task.cancel()
     await server.token_counts.write()
@@ -111,6 +113,7 @@ def _upkeep(server: Assembly, warns: bool) -> list[Coroutine[Any, Any, None]]:
         server.token_uses.run(),
         server.token_counts.run(),
         server.cluster_status.run(),
+        server.trust.run(),
         server.ends.run(warns=warns),
         server.ledger_standing.run(keeps=warns),
         asyncio.to_thread(process_memory.enlarge_pages),

@@ -1,7 +1,7 @@
 """One API server, built from settings. Read `Assembly` from top to bottom: it lists what exists."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from datetime import date
 from typing import Any
 
@@ -60,10 +60,14 @@ from orchid.server.pages.ledger import PREFIX as LEDGER
 from orchid.server.pages.readiness import Readiness
 from orchid.server.pages.site import Page, Pages, openid_page
 from orchid.server.sockets.listener import Listener
+from orchid.server.sockets.messages import HttpRequest, Response, Stream
 from orchid.settings.checking import Settings
 from orchid.settings.errors import BadSettings
 from orchid.store.interface import Store
 from orchid.store.probing import StoreProbe
+from orchid.trust import door
+from orchid.trust import pages as trust_pages
+from orchid.trust.door import TrustDoor
 from orchid.wire.user import MASTERS, UserInfo
 
 log = logging.getLogger(__name__)
@@ -109,10 +113,11 @@ class Assembly:
         self.local = InternalObjects(self.catalog, self.feed, self.verbs, self.clock, SELF)
         self._record_credentials()
         self._limit_load()
-        self.chain = self._chain(others)
         self.clients = controlling.InProcessClients(
-            self.chain, self.access.callers, self.catalog, settings.names
+            self._handle, self.access.callers, self.catalog, settings.names
         )
+        self.trust = TrustDoor(self.clients(door.IDENTITY.name), settings.names, self.clock)
+        self.chain = self._chain(others)
         self._report_to_controllers()
 
     def listener(self) -> Listener:
@@ -123,6 +128,10 @@ class Assembly:
         """Stop the threads."""
         self.access.issuer.close()
         self.offload.close()
+
+    def _handle(self, http: HttpRequest) -> Coroutine[Any, Any, Response | Stream]:
+        """Answer a request of this process."""
+        return self.chain(http)
 
     def _access(self) -> Access:
         counted = self.settings.given.ledger_tokens == "counted"
@@ -272,6 +281,7 @@ class Assembly:
         yield self.watchdog.lag
         yield self.watchdog.held
         yield self.ends.gauge
+        yield from self.trust.metrics
 
     def _dispatch(self) -> Dispatch:
         return Dispatch(
@@ -297,6 +307,7 @@ class Assembly:
                 LEDGER: self.ledger,
                 crl.PREFIX: crl.RevocationListPages(self.lists),
                 clusters.PREFIX: clusters.ClusterPages(self._cluster_reviews()),
+                trust_pages.PREFIX: self.trust.pages,
             },
         )
 

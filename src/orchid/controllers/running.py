@@ -124,12 +124,13 @@ async def run_controllers(
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(events.run())
             for controller in build(wanted, client_of, context, events):
-                tasks.create_task(_kept_running(controller))
+                tasks.create_task(keep_running(controller))
 
     await leader.run(work)
 
 
-async def _kept_running(controller: Running) -> None:
+async def keep_running(controller: Running) -> None:
+    """Run until cancelled; after a failure, again."""
     while True:
         try:
             await controller.run()

@@ -8,7 +8,7 @@ their bundle, and are owned by it, so that they are deleted with it.
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -30,11 +30,14 @@ MOST_CONSUMERS: Final = 1000  # names in the list of one bundle
 REMEMBERED: Final = timedelta(days=30)
 
 
+Seconds = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
+
+
 class SeenConsumer(msgspec.Struct, frozen=True):
     """The edition that a client received last, and when, in seconds since 1970."""
 
-    sequence: int
-    seen: int
+    sequence: Seconds
+    seen: Seconds
 
 
 class ConsumerList(msgspec.Struct, frozen=True):
@@ -122,4 +125,4 @@ def read_consumers(found: ConfigMap | None) -> ConsumerList:
 
 
 def write_consumers(consumers: ConsumerList) -> str:
-    return msgspec.json.encode(consumers, order="deterministic").decode()
+    return msgspec.json.encode(consumers).decode()

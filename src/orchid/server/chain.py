@@ -92,7 +92,7 @@ class Chain:
             if answer is not UNANSWERED:
                 if self._audit is not None:
                     self._audit.complete(exchange, answer)
-                took = self._monotonic() - started
+                took = self._monotonic() - started - exchange.waited
                 self._metrics.observe(exchange, answer, took)
                 if self._tells_all:
                     log.debug("request.answered", extra=_told(exchange, answer, took))

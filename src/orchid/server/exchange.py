@@ -45,6 +45,7 @@ class Exchange(msgspec.Struct, eq=False):
     sent: Any = None  # the object in the body, once it is decoded
     shown: bytes | None = None  # the answer as JSON, in any form
     status: Status | None = None  # the answer, if it is a Status
+    waited: float = 0.0  # seconds that the client asked to wait; not counted as latency
     panicked: bool = False  # it failed with an unexpected exception
     audit_plan: Plan | None = None  # once the caller is known
 

@@ -64,6 +64,7 @@ class Given(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=T
         "/.well-known/openid-configuration",
         "/openid/v1/jwks",
         "/crl/*",
+        "/trust/*",
     )
     # serving
     tls_cert_file: Annotated[

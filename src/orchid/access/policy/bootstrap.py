@@ -206,6 +206,10 @@ class _Writer:
         lists = "system:revocation-list-reader"
         self._role(lists, PolicyRule(verbs=("get", "head"), non_resource_urls=("/crl/*",)))
         self._bind(lists, self._group(AUTHENTICATED), self._group(UNAUTHENTICATED))
+        # The certificates of authorities are public.
+        bundles = "system:published-bundle-reader"
+        self._role(bundles, PolicyRule(verbs=("get", "head"), non_resource_urls=("/trust/*",)))
+        self._bind(bundles, self._group(AUTHENTICATED), self._group(UNAUTHENTICATED))
         reader = "extension-apiserver-authentication-reader"
         seen = rule(READ, CORE, ("configmaps",), "extension-apiserver-authentication")
         self._system_role(reader, seen)

@@ -18,12 +18,10 @@ from orchid.wire.naming import Naming
 Build = Callable[[Client, ControllerContext, EventRecorder], Running | None]
 
 
-class ControllerDeclaration(msgspec.Struct, frozen=True, kw_only=True):
-    """One controller: its names, its account with its rights, and how it is made."""
+class ComponentIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """The identity of a component that goes through the API: its account, and its rights."""
 
-    name: str  # as --controllers knows it
-    long_name: str  # as the reference knows it
-    other_names: tuple[str, ...] = ()
+    name: str  # of a controller, as --controllers knows it
     account: str  # its service account, in the system namespace; may hold {component}
     rights: Callable[[Naming], tuple[PolicyRule, ...]]  # what it needs, and no more
     in_system_namespace: bool = False  # whether its rights end there
@@ -31,7 +29,14 @@ class ControllerDeclaration(msgspec.Struct, frozen=True, kw_only=True):
     rights_at_home: Callable[[Naming], tuple[PolicyRule, ...]] = lambda names: ()
     # Whether it gets the Secrets that certificate authorities name; no role can say which.
     reads_authority_keys: bool = False
-    build: Build  # None when it has nothing to work with
 
     def account_name(self, names: Naming) -> str:
         return self.account.format(component=names.component)
+
+
+class ControllerDeclaration(ComponentIdentity, frozen=True, kw_only=True):
+    """One controller: its identity, its other names, and how it is made."""
+
+    long_name: str  # as the reference knows it
+    other_names: tuple[str, ...] = ()
+    build: Build  # None when it has nothing to work with

@@ -1,0 +1,1 @@
+"""Published bundles over HTTPS, below /trust/: trust anchors for any client."""

@@ -1,0 +1,94 @@
+"""Who fetched which edition: by user name for clients with a credential, as counts for all others.
+
+`seen` notes a fetch in memory; once a minute the notes are merged into the ConfigMap of the bundle
+(issuance/stored_edition.py), which several servers share. Times are those of the hour, so that
+clients that poll cause a write an hour, not one a minute. Nothing is written for a client that sent
+no credential but its count: anybody can send anything.
+"""
+
+import asyncio
+import logging
+from datetime import datetime
+from typing import Final
+
+from orchid.client.client import Client
+from orchid.clock import Clock
+from orchid.controllers.runtime.loop import Running
+from orchid.issuance import stored_edition
+from orchid.issuance.stored_edition import MOST_CONSUMERS, ConsumerList, SeenConsumer
+from orchid.kinds.config_map import ConfigMap
+from orchid.kinds.published_bundle import PublishedBundle
+from orchid.outbound.failures import CallFailed
+from orchid.trust.editions import PublishedEditions
+from orchid.wire.errors import ApiError
+from orchid.wire.naming import Naming
+from orchid.wire.struct import replace
+from orchid.wire.user import ANONYMOUS
+
+log = logging.getLogger(__name__)
+
+EVERY_SECONDS: Final = 60.0
+HOUR: Final = 3600
+LONGEST_NAME: Final = 256  # characters; a longer name is only counted
+
+
+class Consumers(Running):
+    """The fetches since the last write, by the name of the bundle."""
+
+    name = "trust-consumers"
+
+    def __init__(
+        self, client: Client, editions: PublishedEditions, names: Naming, clock: Clock
+    ) -> None:
+        self._client = client
+        self._editions = editions
+        self._names = names
+        self._clock = clock
+        self._notes: dict[str, ConsumerList] = {}
+
+    def seen(self, bundle: str, user: str, sequence: int, now: datetime, *, sent: bool) -> None:
+        """A client has this edition; `sent`: it received it with this request."""
+        notes = self._notes.get(bundle)
+        if notes is None:
+            notes = self._notes[bundle] = ConsumerList({}, {})
+        has_name = user != ANONYMOUS and len(user) <= LONGEST_NAME
+        if has_name and (user in notes.named or len(notes.named) < MOST_CONSUMERS):
+            notes.named[user] = SeenConsumer(sequence, int(now.timestamp()) // HOUR * HOUR)
+        elif sent:
+            notes.others[sequence] = notes.others.get(sequence, 0) + 1
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(EVERY_SECONDS)
+            await self.write()
+
+    async def write(self) -> None:
+        """Merge the notes into the ConfigMaps; what cannot be written now is written later."""
+        for name in tuple(self._notes):
+            notes = self._notes.pop(name)
+            bundle = self._editions.bundles.get(name)
+            if bundle is None:
+                continue
+            try:
+                await self._merge(bundle, notes)
+            except (ApiError, CallFailed) as problem:
+                log.debug("trust.consumers_not_written", extra={"bundle": name, "why": problem})
+                newer = self._notes.get(name, ConsumerList())
+                self._notes[name] = notes.merged(newer, self._clock.now(), set(notes.others))
+
+    async def _merge(self, bundle: PublishedBundle, notes: ConsumerList) -> None:
+        name = stored_edition.consumers_name(bundle.name)
+        found = await self._client.find(ConfigMap, name, self._names.system_namespace)
+        before = stored_edition.read_consumers(found)
+        editions = {one.sequence for one in bundle.status.editions}
+        after = before.merged(notes, self._clock.now(), editions)
+        if found is not None and after == before:
+            return
+        data = {stored_edition.CONSUMERS: stored_edition.write_consumers(after)}
+        if found is not None:
+            await self._client.update(replace(found, data=data))
+            return
+        version = self._client.catalog.of(PublishedBundle).api_version
+        await self._client.create(
+            stored_edition.owned_map(bundle, version, self._names, name, data=data)
+        )

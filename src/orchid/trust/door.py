@@ -1,0 +1,42 @@
+"""The front door /trust/, put together: its identity, its pages, and what runs beside them."""
+
+import asyncio
+
+from orchid.client.client import Client
+from orchid.clock import Clock
+from orchid.controllers.running import keep_running
+from orchid.controllers.runtime.declaration import ComponentIdentity
+from orchid.kinds.role import CORE, READ, rule
+from orchid.metrics import Metric
+from orchid.trust.consumers import Consumers
+from orchid.trust.editions import PublishedEditions
+from orchid.trust.gauges import BundleGauges
+from orchid.trust.pages import TrustPages
+from orchid.wire.naming import Naming
+
+IDENTITY = ComponentIdentity(
+    name="trust-pages",
+    account="trust-pages",
+    rights=lambda names: (rule(READ, names.identity, ("publishedbundles",)),),
+    rights_at_home=lambda names: (rule(("create", "get", "update"), CORE, ("configmaps",)),),
+)
+
+
+class TrustDoor:
+    """Published bundles over HTTPS, of one process."""
+
+    def __init__(self, client: Client, names: Naming, clock: Clock) -> None:
+        self._editions = PublishedEditions(client, names)
+        self.consumers = Consumers(client, self._editions, names, clock)
+        self.pages = TrustPages(self._editions, self.consumers, clock)
+        gauges = BundleGauges(self._editions)
+        self.metrics: tuple[Metric, ...] = (self.pages.requests, *gauges.all)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(keep_running(self._editions))
+            tasks.create_task(keep_running(self.consumers))
+
+    def stop_waiting(self) -> None:
+        """Answer all requests that wait for a change: the server stops."""
+        self._editions.stop_waiting()
