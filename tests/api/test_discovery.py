@@ -80,6 +80,17 @@ async def test_a_group_and_version(server: Api) -> None:
     assert "shortNames" not in resources[1]
 
 
+async def test_kinds_of_our_own_have_short_names(server: Api) -> None:
+    """As `kubectl get crev` uses them; no two kinds have the same."""
+    resources = (await server.call("GET", "/apis/identity.orch.io/v1alpha1")).json["resources"]
+    short = {one["name"]: one["shortNames"] for one in resources if "shortNames" in one}
+
+    assert short["credentialrevocations"] == ["crev"]
+    assert short["issuedcertificates"] == ["ic"]
+    names = [name for found in short.values() for name in found]
+    assert len(names) == len(set(names))
+
+
 @pytest.mark.parametrize("path", ["/api", "/api/", "/apis"])
 async def test_all_at_once(server: Api, path: str) -> None:
     """The aggregated form, with a tag by which a client need not fetch it again."""

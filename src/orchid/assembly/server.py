@@ -256,6 +256,7 @@ class Assembly:
             others=others,
         )
         return Chain(
+            names=self.settings.names,
             clock=self.clock,
             authenticator=self.access.authenticator,
             impersonation=impersonation,

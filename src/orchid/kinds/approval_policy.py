@@ -118,6 +118,7 @@ def declare(names: Naming) -> Kind[ApprovalPolicy]:
         group=names.identity,
         version="v1alpha1",
         plural="approvalpolicies",
+        short_names=("ap",),
         scope=Scope.CLUSTER,
         rules=Rules(),
         writes=("metadata", "spec"),

@@ -257,6 +257,7 @@ def declare(names: Naming) -> Kind[CertificateAuthority]:
         group=names.identity,
         version="v1alpha1",
         plural="certificateauthorities",
+        short_names=("ca",),
         scope=Scope.CLUSTER,
         rules=Rules(),
         defaults=with_defaults,

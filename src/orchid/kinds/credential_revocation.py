@@ -454,6 +454,7 @@ def declare(names: Naming) -> Kind[CredentialRevocation]:
         group=names.identity,
         version="v1alpha1",
         plural="credentialrevocations",
+        short_names=("crev",),
         scope=Scope.CLUSTER,
         rules=Rules(),
         writes=("metadata", "spec"),

@@ -161,6 +161,7 @@ def declare(names: Naming) -> Kind[IssuedCertificate]:
         group=names.identity,
         version="v1alpha1",
         plural="issuedcertificates",
+        short_names=("ic",),
         scope=Scope.CLUSTER,
         verbs=("delete", "get", "list", "watch"),
         writes=(),

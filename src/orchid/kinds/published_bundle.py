@@ -212,6 +212,7 @@ def declare(names: Naming) -> Kind[PublishedBundle]:
         group=names.identity,
         version="v1alpha1",
         plural="publishedbundles",
+        short_names=("pb",),
         scope=Scope.CLUSTER,
         rules=Rules(),
         defaults=with_defaults,

@@ -29,6 +29,7 @@ from orchid.server.parse import parse_target
 from orchid.server.sockets.messages import CallerStanding, HttpRequest, Response, Stream
 from orchid.telemetry import MASK
 from orchid.wire.errors import NoSuchRoute, Timeout, Unauthorized
+from orchid.wire.naming import Naming
 from orchid.wire.options import duration
 from orchid.wire.user import ANONYMOUS
 
@@ -43,6 +44,7 @@ class Chain:
     def __init__(
         self,
         *,
+        names: Naming,
         clock: Clock,
         authenticator: Authenticator,
         impersonation: Impersonation,
@@ -55,6 +57,7 @@ class Chain:
         metrics: RequestMetrics,
         request_timeout: float = 60.0,
     ) -> None:
+        self._names = names
         self._clock = clock
         self._monotonic = clock.monotonic
         self._audit_ids = audit_ids()
@@ -81,7 +84,7 @@ class Chain:
             try:
                 answer = await self._answered(exchange)
             except FORESEEN as refusal:
-                answer = refused(exchange, refusal)
+                answer = refused(exchange, refusal, self._names)
         except asyncio.CancelledError:  # the deadline; the listener answers in our place
             late = Timeout("request did not complete within the allotted timeout").status()
             exchange.status, answer = late, TIMEOUT

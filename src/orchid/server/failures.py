@@ -23,7 +23,15 @@ from orchid.server.parse import UnreadableTarget
 from orchid.server.respond import NOSNIFF, PLAIN, head, status_response, text
 from orchid.server.sockets.messages import HttpRequest, Response
 from orchid.telemetry import failure_story
-from orchid.wire.errors import ApiError, BadRequest, Forbidden, MethodNotAllowed, Unauthorized
+from orchid.wire.errors import (
+    ApiError,
+    BadRequest,
+    Forbidden,
+    MethodNotAllowed,
+    NoSuchRoute,
+    Unauthorized,
+)
+from orchid.wire.naming import Naming
 
 log = logging.getLogger(__name__)
 
@@ -55,8 +63,10 @@ FORESEEN: Final = (
 )  # fmt: skip
 
 
-def refused(exchange: Exchange, error: Exception) -> Response:
+def refused(exchange: Exchange, error: Exception, names: Naming) -> Response:
     """The answer to an error that a step of the chain raised."""
+    if isinstance(error, Forbidden | NoSuchRoute | NoSuchPage):
+        _warn_of_naming(exchange, names)
     if isinstance(error, Rejected):
         log.debug("request.rejected", extra={"why": type(error).__name__})
         error = Unauthorized()
@@ -108,6 +118,15 @@ def _status(exchange: Exchange, error: ApiError) -> Response:
     if _is_denial(exchange, error):
         exchange.extra_headers += NOSNIFF
     return status_response(exchange, error.code, error.status(), form)
+
+
+def _warn_of_naming(exchange: Exchange, names: Naming) -> None:
+    """Clients of the other naming get 403 or 404, which does not say why."""
+    asked = exchange.target.group
+    if group := names.instead_of(asked):
+        exchange.warnings.append(
+            f"this server was started with --naming {names.name} and serves {group}, not {asked}"
+        )
 
 
 def _is_denial(exchange: Exchange, error: ApiError) -> bool:

@@ -29,6 +29,18 @@ class Naming:
         """The API group of a word: `certificates` -> `certificates.orch.io`; core stays empty."""
         return f"{word}.{self.group_domain}" if word else ""
 
+    def instead_of(self, group: str) -> str:
+        """The group in this set for a group of the other set; empty for any other group."""
+        for other in (ORCH, KUBERNETES):
+            suffix = f".{other.group_domain}"
+            if other is not self and group.endswith(suffix) and group != self.identity:
+                return self.group(group.removesuffix(suffix))
+        return ""
+
+    def of_client_tool(self, manager: str) -> "Naming":
+        """The set whose client tool is this field manager: each tool has its own annotation."""
+        return next((one for one in (ORCH, KUBERNETES) if one.client_tool == manager), self)
+
     def own(self, word: str) -> str:
         """A label, annotation, type or signer in the product's domain: `<domain>/<word>`."""
         return f"{self.domain}/{word}"

@@ -137,7 +137,7 @@ def ask(
         answer = page(exchange)
         return answer if isinstance(answer, Response) else asyncio.run(_awaited(answer))
     except FORESEEN as refusal:  # as the chain does
-        return refused(exchange, refusal)
+        return refused(exchange, refusal, KUBERNETES)
 
 
 async def _awaited(answer: Awaitable[Response]) -> Response:

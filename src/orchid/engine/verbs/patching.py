@@ -183,6 +183,7 @@ class Patching:
         config: dict[str, Any],
         request: Request,
     ) -> T:
+        tool = self._names.of_client_tool(request.manager)
         result = server_side_apply.apply(
             live,
             config,
@@ -195,8 +196,8 @@ class Patching:
             subresource=request.target.subresource,
             reset=resets(kind, endpoint),
             now=timestamp(request.now),
-            last_applied_annotation=self._names.last_applied_annotation,
-            last_applied_manager=self._names.client_tool,
+            last_applied_annotation=tool.last_applied_annotation,
+            last_applied_manager=tool.client_tool,
         )
         new, _ = self._converted(kind, result, config)
         if live is None and (uid := new.metadata.uid):
