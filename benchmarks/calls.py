@@ -1,11 +1,11 @@
 """How many functions the interpreter calls for one request: the same on every machine.
 
     python -m benchmarks.calls                             all rows, as `make bench` prints them
-    python -m benchmarks.calls --only get --show 40        and which functions, the dearest first
+    python -m benchmarks.calls --only get --show 40        and the most expensive functions
 
-A server under a profiler answers the same sort of request many times on one connection. Calls of
-functions written in Python are what we hold ourselves to (figures.py); tests/api holds our own
-functions alone to a budget in every run of the tests.
+A server under a profiler answers the same request many times on one connection. The limits
+(figures.py) count calls of functions written in Python; a test in tests/api counts only our own
+functions and fails when a request exceeds its budget.
 """
 
 import argparse
@@ -35,12 +35,12 @@ PATIENCE = 30.0
 
 @dataclass(frozen=True)
 class Row:
-    """What one request of a sort costs."""
+    """Calls of one kind of request."""
 
     name: str
     every: float  # calls, of functions in C too
     python: float  # of functions written in Python
-    functions: list[str]  # the dearest first
+    functions: list[str]  # the most expensive first
 
     def __str__(self) -> str:
         must, aim = CALLS[self.name]
@@ -52,7 +52,7 @@ HEADER = f"{'calls per request':18}{'Python':>10}{'all':>10}{'must':>8}{'aim':>8
 
 
 def measured(directory: Path, only: str = "", requests: int = 500) -> Iterator[Row]:
-    """Count each row in turn, on a server of its own."""
+    """Count the calls of each row, each on a new server."""
     file = directory / "calls.prof"
     profiler = (sys.executable, "-m", "benchmarks.profiled_server", str(file))
     with (
@@ -110,7 +110,7 @@ def _row(name: str, stats: dict[Any, Any], requests: int) -> Row:
 
 
 def interpreter() -> str:
-    """Which interpreter runs the server, and whether it was built to be fast."""
+    """Name and build options of the interpreter of the server."""
     version = sys.version.partition(" ")[0]
     given = str(sysconfig.get_config_var("CONFIG_ARGS") or "")
     flags = str(sysconfig.get_config_var("PY_CORE_CFLAGS") or "")

@@ -1,4 +1,4 @@
-"""Stores that hold very much: what stands in the way of a request when there are 100,000 of it.
+"""Fill a store with 100,000 revocations or records of certificates.
 
 `fill` writes objects straight into the embedded store of a data directory whose server is stopped,
 as if the server had stored them: through the API it would take many minutes.

@@ -50,11 +50,11 @@ class Grown:
     start_cpu: float
     resident: float
     beyond_bytes: float = 0.0  # of memory for one object, beyond its own
-    rounds_us: dict[str, list[float]] = field(default_factory=dict)  # of processor time, by row
+    rounds_us: dict[str, list[float]] = field(default_factory=dict)  # CPU time, by row
 
     @property
     def cpu_us(self) -> dict[str, float]:
-        """What a request of each row costs: the cheapest round."""
+        """Cost of a request of each row: the cheapest round."""
         return {name: min(rounds) for name, rounds in self.rounds_us.items()}
 
 
@@ -216,11 +216,11 @@ JOBS: dict[str, MakeJob] = {
 }
 
 
-# --- what came of it ------------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------------
 
 
 def compare_memory(grown: list[Grown]) -> None:
-    """Tell memory for each object from what the server needs with next to none."""
+    """Compute the memory per object: the difference to a server with few objects."""
     least, last = grown[0], grown[-1]
     more = last.accounts + last.bindings - least.accounts - least.bindings
     if more > 0:
@@ -228,7 +228,7 @@ def compare_memory(grown: list[Grown]) -> None:
 
 
 def broken(grown: list[Grown]) -> Iterator[str]:
-    """What does not hold that must."""
+    """The limits that were exceeded."""
     least, most = grown[0], grown[-1]
     if most.start_seconds > START_SECONDS:
         yield f"start: {most.start_seconds:.1f} s, must be under {START_SECONDS:g} s"

@@ -2,8 +2,7 @@
 
 Start with `issue`. Each connection creates a request for the API client signer, approves it (or
 leaves that to policies) and waits until a watch, which all of them share, shows the certificate.
-The server's own controllers sign. Every request is another one, as nothing that was seen before may
-make the next one cheaper.
+The controllers of the server sign. All requests differ, so that no cache makes them cheaper.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ from benchmarks.harness import Sent
 
 POLICIES = "/apis/identity.orch.io/v1alpha1/approvalpolicies"
 REQUESTS = "/apis/certificates.orch.io/v1/certificatesigningrequests"
-DIFFERENT = 2000  # more than any cache remembers
+DIFFERENT = 2000  # more than any cache holds
 SIGNER = "orch.io/orch-apiserver-client"
 USAGES = ["digital signature", "client auth"]
 APPROVED = {"type": "Approved", "status": "True", "reason": "Bench"}
@@ -59,7 +58,7 @@ def policies(count: int) -> Iterator[dict[str, object]]:
 
 
 def signing_requests(count: int) -> Iterator[str]:
-    """Requests in PEM in base64, each for another user; they share a key, which nobody looks at."""
+    """Certificate requests (PEM in base64), each for another user, with one shared key."""
     key = ec.generate_private_key(ec.SECP256R1())
     for number in range(count):
         user = x509.NameAttribute(NameOID.COMMON_NAME, f"user-{number}")

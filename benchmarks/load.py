@@ -73,7 +73,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Load:
-    """What came of it; latencies in milliseconds."""
+    """Result of a measurement; latencies in milliseconds."""
 
     requests: int
     per_second: float
@@ -164,7 +164,7 @@ def create_certificate_request(stage: Stage) -> Job:
 
 
 def create_certificate_requests(stage: Stage) -> Job:
-    """Each another one, so that the server cannot get by with having verified the last one."""
+    """Different requests, so that a cached verification does not help."""
     return certificate_requests(f"{stage.namespace}-many", signing_requests(DIFFERENT))
 
 

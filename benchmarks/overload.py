@@ -1,7 +1,7 @@
-"""`make overload`: far more callers than the server can serve, and what each class of them got.
+"""`make overload`: far more callers than the server can serve, and the result of each class.
 
-A server of our own on loopback, on a core of its own; every class of callers is a process on the
-other. First the sustainable rate of reviews is found; then one greedy identity asks for three times
+One server on loopback has a core to itself; every class of callers is a process on the other core.
+First the sustainable rate of reviews is found; then one greedy identity asks for three times
 that and many others for as much again, beside 2,000 watchers of whom 200 read slowly, 10,000 idle
 connections, floods of handshakes and of half-sent bodies. Health probes and a few modest callers
 measure throughout. Wanted: their p99 under 250 ms, memory under 600 MB, recovery within 5 s.
@@ -46,7 +46,7 @@ class Crowd:
         self.pipe.recv()
 
     def stop(self) -> Seen:
-        """End it, and give what it saw."""
+        """Stop the callers and return their results."""
         self.pipe.send(True)
         seen: Seen = self.pipe.recv() if self.pipe.poll(60.0) else Seen()
         self.process.join(5.0)
@@ -167,7 +167,7 @@ def keep_busy(stage: Stage, seconds: float, server: Server, memory: list[float])
 
 
 def lag(administrator: Administrator) -> str:
-    """How late the server's event loop was, by its own account."""
+    """Lag of the server's event loop, from its metrics."""
     page = administrator.send("GET", "/metrics", None).decode()
     name = "orchid_event_loop_lag_seconds_bucket{le="
     buckets = [line[len(name) :] for line in page.splitlines() if line.startswith(name)]
@@ -175,12 +175,12 @@ def lag(administrator: Administrator) -> str:
 
 
 def held_by(server: Server, most: int = 5) -> list[str]:
-    """What the server says held its loop, the longest first."""
+    """Functions that blocked the event loop, from the server's log, the longest first."""
     lines = [line for line in server.log_text().splitlines() if "loop.held" in line]
     return sorted(lines, key=lambda line: float(line.partition("seconds=")[2].split()[0]))[-most:]
 
 
-# --- what came out --------------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------------
 
 
 def report(
@@ -196,8 +196,8 @@ def report(
         print(f"{name:22}{len(during):8}{p50:9.1f}{p99:9.1f}{refused:9}")
     meaning = {0: "no answer", 1: "opened", 2: "events", 3: "ended", 4: "sent"}
     for name, one in rest.items():
-        told = ", ".join(f"{meaning.get(k, k)}: {n:,}" for k, n in sorted(one.statuses.items()))
-        print(f"{name:22}{told}")
+        counts = ", ".join(f"{meaning.get(k, k)}: {n:,}" for k, n in sorted(one.statuses.items()))
+        print(f"{name:22}{counts}")
     recovery = max(recovered_after(one, ended) for one in seen.values())
     found = {"p99": worst, "memory": max(memory), "recovery": recovery}
     print(f"\nmemory: {memory[0]:.0f} MB at rest, {memory[1]:.0f} with all connections open")

@@ -1,8 +1,8 @@
 """The callers of `make overload`, each class in a process of its own: those who measure, the rest.
 
 Start with `CALLERS`. A caller is a coroutine function that gets its `Part`, calls `ready` when it
-has set itself up, goes on until it is told to stop, and gives what it saw. Those who measure ask
-one question at a time and note how long each took; the others only push.
+is set up, runs until it is stopped, and returns its results. Callers that measure send one request
+at a time and record its duration; the others only send load.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ BODY = (
     b'{"apiVersion":"authorization.orch.io/v1","kind":"SelfSubjectAccessReview","spec":'
     b'{"resourceAttributes":{"verb":"list","resource":"serviceaccounts"}}}'
 )
-PATIENCE = 20.0  # seconds after which a question counts as never answered
+PATIENCE = 20.0  # seconds after which a request counts as unanswered
 STEP = 0.05  # seconds between two batches of one connection that pushes
 HALF_BODY = 500_000
 OPENING_AT_ONCE = 40
@@ -32,7 +32,7 @@ OPENING_AT_ONCE = 40
 
 @dataclass(frozen=True)
 class Part:
-    """What one process is to do."""
+    """Task of one process."""
 
     port: int
     core: int
@@ -45,7 +45,7 @@ class Part:
 
 @dataclass
 class Seen:
-    """What a class of callers got."""
+    """Responses to one class of callers."""
 
     milliseconds: list[tuple[float, float]] = field(default_factory=list)  # when, how long
     statuses: dict[int, int] = field(default_factory=dict)  # 0: no answer
@@ -62,7 +62,7 @@ Caller = Callable[[Part, Seen, Ready], Awaitable[None]]
 
 
 def run(pipe: Connection, name: str, part: Part) -> None:
-    """The life of one process: set up, say so, go on until told to stop, say what was seen."""
+    """Main function of one process: set up, report ready, run until stopped, send the results."""
     os.sched_setaffinity(0, {part.core})
     os.nice(part.nice)
     uvloop.run(_run(pipe, CALLERS[name], part))
@@ -95,7 +95,7 @@ def request(token: str, method: str, path: str, body: bytes = b"") -> bytes:
 
 
 def somewhere(network: int, number: int) -> tuple[str, int]:
-    """One of many addresses of loopback, so that callers are not all one."""
+    """One of many loopback addresses, because limits hold per address."""
     return f"127.{network}.{number // 200}.{number % 200 + 1}", 0
 
 
@@ -103,7 +103,7 @@ def somewhere(network: int, number: int) -> tuple[str, int]:
 
 
 async def ask_steadily(part: Part, seen: Seen, ready: Ready) -> None:
-    """Ask one question after the other, each token on its own connection, at a modest rate."""
+    """Send one request after the other, each token on its own connection, at a low rate."""
     tokens = part.tokens or ("",)
     pause = len(tokens) / part.rate
     question = [
@@ -204,7 +204,7 @@ async def _push(part: Part, seen: Seen, number: int) -> None:
 
 
 async def saturate(part: Part, seen: Seen, ready: Ready) -> None:
-    """Find the sustainable rate: each connection asks again as soon as it was answered."""
+    """Find the sustainable rate: each connection sends its next request after each response."""
     ready()
 
     async def one(number: int) -> None:
@@ -281,7 +281,7 @@ async def hold(part: Part, seen: Seen, ready: Ready) -> None:
 
 
 async def half_shake_hands(part: Part, seen: Seen, ready: Ready) -> None:
-    """Begin so many handshakes a second and finish none: to ask costs nothing, to answer does."""
+    """Start many handshakes per second and finish none: cheap for the client only."""
     hello = _client_hello()
     ready()
     open_: list[socket.socket] = []
@@ -315,7 +315,7 @@ def _client_hello() -> bytes:
 
 
 async def half_send(part: Part, seen: Seen, ready: Ready) -> None:
-    """Send half of a body that nobody asked for, with a wrong token or none, again and again."""
+    """Keep sending half of a body, with a wrong token or without one."""
     ready()
 
     async def one(number: int) -> None:

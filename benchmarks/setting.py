@@ -17,17 +17,17 @@ HEADERS = {
     "Content-Type": "application/json",
     "Accept": "application/json",
 }
-FRESH_SECONDS = 10.0  # so long a server surely keeps a connection that nobody uses
+FRESH_SECONDS = 10.0  # a server keeps an idle connection at least this long
 TOKENS = 600  # more than one, so that a cache of one cannot answer for all
 AUTHENTICATION = "/apis/authentication.orch.io/v1"
 
 
 class NotServed(Exception):
-    """The server does not offer what a measurement needs; says which answer it gave instead."""
+    """The server cannot serve a request of the measurement; contains its response."""
 
 
 class Administrator:
-    """One connection, for setting the stage; the load itself comes from elsewhere.
+    """One connection for creating the objects of a measurement; wrk sends the load.
 
     It is kept from request to request. After a pause it is a new one, as the server may have closed
     the old one meanwhile.
@@ -61,7 +61,7 @@ class Administrator:
 
 
 class Stage:
-    """A namespace with accounts in it, made anew for every run; tokens once they are asked for."""
+    """A namespace with accounts, created for each run; tokens are created at their first use."""
 
     def __init__(self, administrator: Administrator, accounts: int) -> None:
         self.namespace = "bench-" + secrets.token_hex(3)

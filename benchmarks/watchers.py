@@ -1,4 +1,4 @@
-"""Many watches over TLS at once: what each costs the server, and how soon an event reaches all.
+"""1,000 watches over TLS: memory of each, and the time until an event has reached all.
 
 Start with `measure`. The watches live in a few processes of their own, so that sending events and
 receiving them do not wait for each other. Events carry a stamp in an annotation; a watcher notes
@@ -33,7 +33,7 @@ Seen = dict[int, tuple[int, float]]  # stamp -> how many watchers saw it, and wh
 
 @dataclass(frozen=True)
 class Watching:
-    """What one process is to watch, with how many watchers, and how many events will come."""
+    """Task of one process: what to watch, the number of watchers and of expected events."""
 
     url: str
     path: str
@@ -78,18 +78,18 @@ def measure(
         received(pipe)  # all its watches are open
     each = (memory() - before) / (share * PROCESSES)
     sent = {number: write_stamped(administrator, stage, number) for number in range(events)}
-    told: list[Seen] = [received(pipe) for pipe in pipes]
+    seen_by: list[Seen] = [received(pipe) for pipe in pipes]
     for process in processes:
         process.join()
-    return evaluate(each, sent, told, expected=events * share * PROCESSES)
+    return evaluate(each, sent, seen_by, expected=events * share * PROCESSES)
 
 
-def evaluate(each: float, sent: dict[int, float], told: list[Seen], expected: int) -> Watched:
-    delivered = sum(count for seen in told for count, _ in seen.values())
+def evaluate(each: float, sent: dict[int, float], seen_by: list[Seen], expected: int) -> Watched:
+    delivered = sum(count for seen in seen_by for count, _ in seen.values())
     lags = [
-        (max(seen[number][1] for seen in told if number in seen) - start) * 1000
+        (max(seen[number][1] for seen in seen_by if number in seen) - start) * 1000
         for number, start in sent.items()
-        if any(number in seen for seen in told)
+        if any(number in seen for seen in seen_by)
     ]
     if not lags:
         raise SystemExit("no event reached any watcher")

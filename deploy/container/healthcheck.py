@@ -1,9 +1,9 @@
-"""Ask the server in this container whether it lives: exit code 0 if /livez says so, else 1.
+"""Check the server in this container: exit code 0 if /livez succeeds, otherwise 1.
 
     healthcheck.py [PORT]
 
-The certificate is not verified: the server is on loopback, in the same container, and is told
-nothing. Needs the standard library alone.
+The certificate is not verified: the server is on loopback, in the same container, and the request
+contains no secret. Needs only the standard library.
 """
 
 import http.client

@@ -65,7 +65,6 @@ REMAINING: tuple[str, ...] = (
     "tests/security",
     "tests/unit",
     "docs",
-    "benchmarks",
 )
 
 
