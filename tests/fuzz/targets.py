@@ -209,8 +209,8 @@ def json_body(data: bytes) -> None:
     _document(data, yaml=False)
 
 
-def quick_check(data: bytes) -> None:
-    """The quick check of a body agrees with the full validation."""
+def strict_types(data: bytes) -> None:
+    """A body that fits the strict type is the same after the full validation."""
     decoder = documents.decoder_of(TYPES[data[0] % len(TYPES)] if data else TYPES[0])
     assert spellings.read(decoder, data[1:]) == spellings.read_thoroughly(decoder, data[1:])
 
@@ -328,7 +328,7 @@ TARGETS: dict[str, Target] = {
     "websocket_frames": websocket_frames,
     "worker_frames": worker_frames,
     "json_body": json_body,
-    "quick_check": quick_check,
+    "strict_types": strict_types,
     "yaml_body": yaml_body,
     "protobuf_body": protobuf_body,
     "pem_text": pem_text,

@@ -34,6 +34,11 @@ def values_in(body: bytes) -> int:
     return _marks(_without_strings(body))
 
 
+def keys_in(body: bytes) -> int:
+    """The number of keys in a JSON document, at all depths; repeated keys count each time."""
+    return _without_strings(body).count(b":")
+
+
 def _marks(body: bytes) -> int:
     return body.count(b",") + body.count(b"{") + body.count(b"[")
 

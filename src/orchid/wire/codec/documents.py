@@ -19,10 +19,10 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from orchid.wire.codec.bounds import MOST_VALUES, count_check_of, require_few_values
+from orchid.wire.codec.bounds import MOST_VALUES, count_check_of, keys_in, require_few_values
 from orchid.wire.codec.field_validation import FieldValidation, Malformed, Pairs, Undecodable
 from orchid.wire.codec.json_errors import syntax_fault
-from orchid.wire.codec.quick_check import NeedsValidation, quick_check_of
+from orchid.wire.codec.strict_types import decode_part, encode_part, strict_type_of
 from orchid.wire.schema import Fields, schema_of
 from orchid.wire.struct import Wire
 
@@ -49,7 +49,7 @@ T = TypeVar("T", bound=Wire)
 # --- encoding -------------------------------------------------------------------------------------
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
-_ENCODER_AS_IS = msgspec.json.Encoder()
+_STRICT_ENCODER = msgspec.json.Encoder(enc_hook=encode_part)
 _LESS, _GREATER, _AMPERSAND, _SEPARATOR_START = b"<>&\xe2"
 _HTML_ESCAPES = {
     b"<": b"\\u003c",
@@ -112,8 +112,11 @@ class Decoder(Generic[T]):
         self.schema = schema or schema_of(type_)
         # Decode bytes from the store: no nulls, no unknown fields, no findings.
         self.stored: Callable[[bytes], T] = msgspec.json.Decoder(type_).decode
-        self._quick_check = quick_check_of(self.schema)
         self._require_counts = count_check_of(self.schema)
+
+    @functools.cached_property
+    def _strict(self) -> msgspec.json.Decoder[Any]:
+        return msgspec.json.Decoder(strict_type_of(self.schema), dec_hook=decode_part)
 
     def decode(
         self, body: bytes, *, yaml: bool = False, findings: bool = True
@@ -121,36 +124,26 @@ class Decoder(Generic[T]):
         """The object in a request, with unknown and repeated fields if `findings`."""
         if yaml:
             return self._decode_yaml(body, findings)
+        if len(body) > MOST_VALUES:
+            require_few_values(body)
         try:
-            value = _PLAIN.decode(body) if len(body) <= MOST_VALUES else plain(body)
+            strict = self._strict.decode(body)
+            typed = self.stored(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            value = plain(body)  # raises with the reason
-        try:
-            typed = msgspec.convert(value, self.type)  # strings are not parsed a second time
-            keys = self._quick_check(value)
-        except (msgspec.ValidationError, NeedsValidation):
-            self._require_counts(value)
-            return self._shaped(_with_repeats(body) if findings else value, findings)
-        # Nearly every colon belongs to a key. A document that would be encoded to the same bytes
-        # repeats no key, because a dict has each key once.
-        if (
-            findings
-            and body.count(_COLON) != keys
-            and _ENCODER_AS_IS.encode(value) != body
-            and _may_repeat_keys(body, keys)
-        ):
+            self._require_counts(plain(body))  # raises with the reason if it is no JSON
+            return self._shaped(_with_repeats(body) if findings else plain(body), findings)
+        if findings and _repeats_keys(body, _STRICT_ENCODER.encode(strict)):
             return self._shaped(_with_repeats(body), findings)
         return typed, []
 
     def convert(self, value: Any, *, findings: bool = False) -> tuple[T, list[str]]:
-        """The same from a decoded document; a dict has no repeated keys."""
+        """The same from a decoded document; a dict cannot repeat a key."""
         try:
-            typed = msgspec.convert(value, self.type)
-            self._quick_check(value)
-        except (msgspec.ValidationError, NeedsValidation):
+            msgspec.convert(value, self._strict.type, dec_hook=decode_part)
+            return msgspec.convert(value, self.type), []
+        except msgspec.ValidationError:
             self._require_counts(value)
             return self._shaped(value, findings)
-        return typed, []
 
     def _decode_yaml(self, body: bytes, findings: bool) -> tuple[T, list[str]]:
         value, repeated = _load_yaml(body)
@@ -232,26 +225,20 @@ def _joined_lines(findings: list[str]) -> Iterator[str]:
     yield from findings[len(lines) :]
 
 
-_BLANKS = b" \n\t\r"
-_COLON, _BACKSLASH = b":\\"
+_BACKSLASH = b"\\"[0]
 
 
-def _may_repeat_keys(body: bytes, keys: int) -> bool:
-    """Whether the text may hold more keys than the decoded document; may wrongly return True.
+def _repeats_keys(body: bytes, written: bytes) -> bool:
+    """Whether a JSON text repeats a key; `written` is its value, encoded again.
 
-    The colon of a key follows a quote or a blank, so the number of those is an upper bound of the
-    number of keys. JSON inside a string has escaped quotes, which are subtracted unless a second
-    backslash makes that uncertain.
+    The second value of a repeated key replaces the first, so `written` has fewer keys. Without
+    escapes all strings are the same in both texts, so that colons can be counted instead.
     """
-    colons = body.count(b'":')
-    for blank in _BLANKS:
-        if blank in body:
-            colons += body.count(bytes((blank, _COLON)))
-    if colons == keys:
-        return False
-    if _BACKSLASH not in body or b'\\\\"' in body:
-        return True
-    return colons - body.count(b'\\":') != keys
+    if _BACKSLASH in body:
+        return keys_in(body) != keys_in(written)
+    # Removing takes a third of the time of counting.
+    colons = len(body) - len(body.replace(b":", b""))
+    return colons != len(written) - len(written.replace(b":", b""))
 
 
 def _pairs(found: list[tuple[str, Any]]) -> Pairs:

@@ -2,7 +2,7 @@
 
 `FieldValidation` drops nulls and unknown fields, normalises times and bytes, lists unknown and
 repeated fields in document order, and refuses wrong types by path. Nearly all documents are valid:
-quick_check.py detects that first, in a few microseconds.
+strict_types.py detects that first, in a few microseconds.
 
 Nothing here stores a document or quotes a value in an error: it may be a secret.
 """

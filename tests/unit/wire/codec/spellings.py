@@ -1,4 +1,4 @@
-"""JSON written in odd but legal ways, and a reading of it that does not use the quick check."""
+"""JSON written in odd but legal ways, and a reading of it that does not use the strict types."""
 
 import json
 import random
@@ -82,7 +82,7 @@ def _text(text: str, chance: random.Random, oddity: float) -> str:
 
 
 def read(decoder: Decoder[Any], body: bytes) -> Any:
-    """What the decoder makes of a body, with its quick check."""
+    """What the decoder makes of a body, with its strict type."""
     try:
         found, findings = decoder.decode(body)
     except Undecodable as refusal:

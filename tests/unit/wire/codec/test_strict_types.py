@@ -1,4 +1,4 @@
-"""The quick check and the full validation agree on every body: what is accepted, and as what.
+"""Strict types and the full validation agree on every body: what is accepted, and as what.
 
 tests/fuzz has the same comparison for bytes that nobody chose.
 """
@@ -55,3 +55,12 @@ def test_documents_mean_the_same_in_both_however_they_are_spelled(
     value = documents.to_builtins(data.draw(objects(type_)))
 
     assert_agree(type_, spelled(value, random.Random(seed), oddity).encode())
+
+
+def test_an_escaped_colon_hides_no_repeated_key() -> None:
+    """Two texts with as many colons may have different numbers of keys."""
+    body = rb'{"metadata":{"name":"a","name":"b","labels":{"x":"\u003a"}}}'
+
+    found, findings = documents.decoder_of(KINDS["ServiceAccount"]).decode(body)
+
+    assert (found.metadata.name, findings) == ("b", ['duplicate field "metadata.name"'])
