@@ -112,3 +112,22 @@ def test_watch_tells_what_is_issued_next(tmp_path: Path) -> None:
 
     assert "--watch does not go with -o pem" in refused
     assert sorted(name.rpartition("/")[2] for name in seen) == sorted(there)
+
+
+def test_what_ends_soon_has_no_certificate_that_was_revoked_or_replaced(person: Person) -> None:
+    """A certificate is replaced by a later one with the same signer, subject and names."""
+    for name, lifetime in (("due", "24h"), ("renewed", "24h"), ("gone", "24h"), ("later", "2400h")):
+        user = "renewed" if name == "later" else name
+        person.types("csr", "new", name, "--for", lifetime, "--user", user)
+        person.types("csr", "approve", name)
+        person.types("csr", "fetch", name)
+    person.types("revoke", "csr/gone")
+
+    found = person.gets("issued", "--expires-within", "2d", "--sort", "subject")
+    live = person.gets("issued", "--live", "--name", "gone")
+
+    subjects = [one["spec"]["subject"] for one in found]
+    assert "CN=due" in subjects
+    assert "CN=renewed" not in subjects
+    assert "CN=gone" not in subjects
+    assert live == []

@@ -1,13 +1,14 @@
 """`orchid issued`: which certificates are out there, to whom, and until when.
 
     orchid issued                                    all that are recorded, the first to end first
-    orchid issued --expires-within 30d --live        what has to be renewed soon
+    orchid issued --expires-within 30d               what has to be renewed soon
     orchid issued --name '*.example.com' -o pem      the certificates themselves
     orchid issued --user alice --sort issued -o csv  for a spreadsheet
-    orchid issued --revoked --watch                  and whatever is taken back from now on
+    orchid issued --revoked --watch                  and every certificate revoked from now on
 
-Reads the inventory (IssuedCertificate) and changes nothing. A cell of a CSV file that a spreadsheet
-could take for a formula begins with a quote.
+Reads the inventory (IssuedCertificate) and changes nothing. --expires-within leaves out revoked
+certificates, and those that a later one of the same signer, subject and names replaces. A cell of a
+CSV file that a spreadsheet could take for a formula begins with a quote.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import datetime
 import fnmatch
 import functools
 import io
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -40,10 +42,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--name", default="", metavar="PATTERN", help="only for a name like '*.example.com'"
     )
     parser.add_argument(
-        "--expires-within", type=times.duration_of, metavar="30d", help="only what ends by then"
+        "--expires-within",
+        type=times.duration_of,
+        metavar="30d",
+        help="only what ends by then, and is neither revoked nor replaced by a later one",
     )
-    parser.add_argument("--live", action="store_true", help="only what has not ended")
-    parser.add_argument("--revoked", action="store_true", help="only what was taken back")
+    parser.add_argument(
+        "--live", action="store_true", help="only what is neither expired nor revoked"
+    )
+    parser.add_argument("--revoked", action="store_true", help="only what is revoked")
     parser.add_argument(
         "--sort", choices=tuple(SORTS), default="expires", help="in which order (default: expires)"
     )
@@ -57,6 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     server = connect(chosen)
     order, query = SORTS[chosen.sort], _query(chosen)
+    is_wanted = functools.partial(_is_wanted, chosen, _last_ends(server, chosen))
     if chosen.output not in EXPORTS:
         return show_list(
             chosen,
@@ -64,13 +72,13 @@ def run(chosen: argparse.Namespace) -> int:
             place(server),
             COLUMNS,
             query=query,
-            keep=functools.partial(_is_wanted, chosen),
+            keep=is_wanted,
             order=order,
             empty="no certificate like that is recorded",
         )
     if chosen.watch:
         raise Complaint(f"--watch does not go with -o {chosen.output}", USAGE)
-    found = [one for one in server.items(place(server), query) if _is_wanted(chosen, one)]
+    found = [one for one in server.items(place(server), query) if is_wanted(one)]
     EXPORTS[chosen.output](sorted(found, key=order))
     return 0
 
@@ -97,21 +105,40 @@ def escaped(value: str) -> str:
     return value
 
 
-def _is_wanted(chosen: argparse.Namespace, one: Json) -> bool:
+LastEnds = dict[tuple[Any, ...], datetime.datetime]
+"""When the last valid certificate of a signer, a subject and names ends."""
+
+
+def _last_ends(server: ServerConnection, chosen: argparse.Namespace) -> LastEnds:
+    """Only for --expires-within: it leaves out certificates that were replaced."""
+    found: LastEnds = {}
+    if chosen.expires_within is not None:
+        for one in filter(is_live, server.items(place(server))):
+            found[_names_of(one)] = max(end_of(one), found.get(_names_of(one), end_of(one)))
+    return found
+
+
+def _names_of(one: Json) -> tuple[Any, ...]:
+    spec = one["spec"]
+    return spec.get("signerName"), spec.get("subject"), tuple(sorted(spec.get("names", ())))
+
+
+def _is_wanted(chosen: argparse.Namespace, last_ends: LastEnds, one: Json) -> bool:
     now, end = times.now(), end_of(one)
-    if chosen.live and end <= now:
+    if chosen.live and not is_live(one):
         return False
     if chosen.expires_within is not None:
         limit = now + datetime.timedelta(seconds=chosen.expires_within)
-        if not now < end <= limit:
+        if not is_live(one) or end > limit or end < last_ends.get(_names_of(one), end):
             return False
     names = [*one["spec"].get("names", ()), *_common_names(one)]
     return not chosen.name or any(fnmatch.fnmatchcase(name, chosen.name) for name in names)
 
 
 def _common_names(one: Json) -> list[str]:
-    parts = one["spec"].get("subject", "").split(",")
-    return [part.partition("=")[2] for part in parts if part.startswith("CN=")]
+    parts = re.split(r"(?<!\\),", one["spec"].get("subject", ""))  # RFC 4514
+    names = [part.removeprefix("CN=") for part in parts if part.startswith("CN=")]
+    return [re.sub(r"\\(.)", r"\1", name) for name in names]
 
 
 def concerns(one: Json, user: str) -> bool:
