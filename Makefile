@@ -87,7 +87,7 @@ removals: .venv/.installed-dev
 # Then new examples for every property test, which the tests themselves repeat.
 fuzz: .venv/.installed-dev
 	$(BIN)/python -m tests.fuzz.run --minutes $(MINUTES) $(ARGS)
-	ORCHID_HYPOTHESIS=search $(BIN)/python -m pytest -q -m hypothesis tests/unit tests/api tests/security
+	ORCHID_HYPOTHESIS=search $(BIN)/python -m pytest -q -o faulthandler_timeout=0 -m hypothesis tests/unit tests/api tests/security
 
 # Small mistakes in critical lines, one at a time, and whether the tests notice; half an hour or so.
 # Mistakes that nobody chose: make mutants ARGS='--random 40 --seed 7 --minutes 20'
