@@ -155,7 +155,7 @@ async def test_etcd_without_tls_is_warned_of(
     chosen = check(read(None, {"etcd-servers": [server]}))
 
     with pytest.raises(BadSettings):
-        async with stores.opened_store(chosen):
+        async with stores.opened_store(chosen, SystemClock()):
             pass
 
     warned = [vars(record) for record in caplog.records if record.message == "store.plaintext"]

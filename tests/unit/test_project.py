@@ -284,6 +284,17 @@ def test_a_class_name_stands_for_one_idea() -> None:
     assert twice.keys() == NAMED_ALIKE, twice
 
 
+def test_the_time_of_day_is_injected() -> None:
+    """Only the system clock reads it, and the commands, each of which is a program of its own."""
+    reading = {
+        f"{path.relative_to(ROOT / 'src' / 'orchid')}"
+        for path in (ROOT / "src").rglob("*.py")
+        if re.search(r"\bdatetime\.(now|utcnow)\(|\btime\.time\(", path.read_text())
+    }
+
+    assert reading == {"clock.py", "commands/terminal/times.py"}
+
+
 def test_time_is_measured_by_what_was_handed_in() -> None:
     """`time.monotonic` stands in clock.py alone; everybody else gets it from the assembly."""
     sources = [path for path in ROOT.glob("src/**/*.py") if path != ROOT / "src/orchid/clock.py"]

@@ -16,26 +16,26 @@ from orchid.assembly.ledger import ledger_pages
 from orchid.assembly.listeners import api_listener
 from orchid.assembly.stores import AuditRecord
 from orchid.clock import SystemClock
-from orchid.controllers.label_token_secrets import LabelTokenSecrets
-from orchid.controllers.report_applied import ReportApplied
 from orchid.controllers.running import UnknownController, chosen
 from orchid.credentials.tokens import KeySet
 from orchid.data_directory import DataDirectory, certificate_files
 from orchid.engine.admission import Admission
 from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
-from orchid.engine.interfaces import SystemRandomness
 from orchid.engine.internal_writes import InternalObjects
 from orchid.engine.kind import Kind
 from orchid.engine.offload import Offload
+from orchid.engine.randomness import SystemRandomness
 from orchid.engine.verbs.all_verbs import Verbs
 from orchid.issuance import kept_revocations
+from orchid.issuance.applied_revision import AppliedRevision
 from orchid.issuance.authority_metrics import AuthorityEnds
 from orchid.issuance.cluster_status import ClusterStatusWriter
 from orchid.issuance.issuance_metrics import IssuanceMetrics
 from orchid.issuance.own_certificates import OwnCertificates, OwnFiles
 from orchid.issuance.revocation_copy import RevocationCopy
 from orchid.issuance.revocation_lists import RevocationLists
+from orchid.issuance.secret_token_uses import SecretTokenUses
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.namespace import Namespace
 from orchid.ledger import standing
@@ -209,8 +209,8 @@ class Assembly:
         """Facts that only this process has, written where controllers read them."""
         names, client = self.settings.names, self.clients.of_user(SELF)
         self.cluster_status = ClusterStatusWriter(self.cluster_calls, client, self.clock)
-        self.token_uses = LabelTokenSecrets(client, self.clock, names)
-        self.applied = ReportApplied(client, self.clock, names, lambda: self.feed.revision)
+        self.token_uses = SecretTokenUses(client, self.clock, names)
+        self.applied = AppliedRevision(client, self.clock, names, lambda: self.feed.revision)
         for type_ in TAKES_BACK:
             self.feed.of(type_).listen(self.applied, lambda _changes: self.applied.changed())
 
@@ -252,6 +252,7 @@ class Assembly:
             self.feed,
             self.catalog,
             offload=self.offload,
+            now=self.clock.now(),
             counted=(*impersonation.metrics.all, *self._counted()),
             others=others,
         )

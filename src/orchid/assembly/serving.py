@@ -29,7 +29,7 @@ async def serve(settings: Settings, stop: asyncio.Event, announce: Any) -> None:
     async with contextlib.AsyncExitStack() as opened:
         # The store comes first: its lock makes sure that only one server writes files in the
         # directory.
-        store = await opened.enter_async_context(opened_store(settings))
+        store = await opened.enter_async_context(opened_store(settings, clock))
         files = data_directory.prepare(settings, clock.now())
         await opened.enter_async_context(sequenced(settings, files, store))
         if settings.given.workers > 1:

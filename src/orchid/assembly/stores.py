@@ -2,11 +2,11 @@
 
 import contextlib
 import logging
-import time
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from orchid.clock import Clock
 from orchid.credentials.files import read_private
 from orchid.credentials.refusals import Refusal
 from orchid.server.audit import policy as audit_policy
@@ -32,10 +32,10 @@ NAMING = "~server/naming"  # sorts after all objects, like the ledger, so the fe
 
 
 @contextlib.asynccontextmanager
-async def opened_store(settings: Settings) -> AsyncIterator[Store]:
+async def opened_store(settings: Settings, clock: Clock) -> AsyncIterator[Store]:
     """The store that the settings ask for, closed at the end."""
     try:
-        backend = await _open(settings)
+        backend = await _open(settings, clock)
     except StoreError as problem:
         raise _not_opened(problem) from None
     try:
@@ -68,10 +68,10 @@ async def _refuse_another_naming(backend: Store, settings: Settings) -> None:
         )
 
 
-async def _open(settings: Settings) -> Store:
+async def _open(settings: Settings, clock: Clock) -> Store:
     if settings.given.etcd_servers:
         return await _open_etcd(settings)
-    first = first_revision(time.time())
+    first = first_revision(clock.now().timestamp())
     if settings.given.store == "memory":
         return MemoryStore(first=first)
     return await SQLiteStore.open(settings.data_dir / "orchid.db", first=first)

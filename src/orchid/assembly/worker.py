@@ -8,6 +8,7 @@ from orchid import data_directory
 from orchid.assembly import lifecycle
 from orchid.assembly.server import Assembly
 from orchid.assembly.stores import opened_audit, opened_store
+from orchid.clock import SystemClock
 from orchid.settings.checking import Settings
 from orchid.workers.counts import WorkerCounts
 from orchid.workers.remote_store import RemoteStore
@@ -17,7 +18,7 @@ async def serve_as_worker(settings: Settings, parent: RemoteStore, stop: asyncio
     """Do the part of the work that the parent process has given to this one."""
     begin = parent.begin
     # Other servers write to etcd as well, so there each worker has its own connection.
-    direct = opened_store(settings) if settings.given.etcd_servers else None
+    direct = opened_store(settings, SystemClock()) if settings.given.etcd_servers else None
     async with direct or contextlib.nullcontext(parent) as store, opened_audit(settings) as audit:
         files = data_directory.located(settings)
         counts = WorkerCounts(parent)

@@ -1,7 +1,7 @@
 """Mark, and a year later delete, the tokens of Secrets that nobody uses.
 
 Reads    secrets of the token type, the accounts that list them, the Pods that mount them, and since
-         when uses are written down (label_token_secrets.py)
+         when uses are written down (issuance/secret_token_uses.py)
 Writes   the label that makes a token invalid; a period later it deletes the Secret
 Never    touches a Secret that its account does not list: somebody made that one on purpose
 """
@@ -13,6 +13,7 @@ from orchid.client.client import Client, ListSelection
 from orchid.clock import Clock
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.loop import Sweeper
+from orchid.issuance.secret_token_uses import SINCE, read_date
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.pod.pod import Pod
 from orchid.kinds.role import CORE, READ, rule
@@ -21,7 +22,6 @@ from orchid.kinds.service_account import ServiceAccount
 from orchid.wire.errors import Conflict, NotFound
 from orchid.wire.naming import Naming
 
-SINCE = "since"
 PERIOD = timedelta(days=365)
 
 
@@ -98,13 +98,6 @@ class CleanTokenSecrets(Sweeper):
             "labels": {self._names.invalid_since_label: today.isoformat()},
         }
         await self._client.patch(Secret, secret.name, secret.namespace, {"metadata": meta})
-
-
-def read_date(text: str) -> date | None:
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        return None
 
 
 def mounted_secrets(pod: Pod) -> set[str]:

@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator
 
 from orchid.client.client import DELETED, Client, ListSelection, WatchedChange
 from orchid.clock import Clock
-from orchid.controllers.report_applied import LASTS, applied_annotation, server_label
 from orchid.controllers.runtime.context import ControllerContext
 from orchid.controllers.runtime.declaration import ControllerDeclaration
 from orchid.controllers.runtime.events import EventRecorder
 from orchid.controllers.runtime.loop import Controller, Key, Running, Trigger
 from orchid.credentials.x509.revocation_list import UNSPECIFIED
+from orchid.issuance.applied_revision import LASTS, applied_annotation, server_label
 from orchid.kinds.certificate_authority import CertificateAuthority
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest
 from orchid.kinds.cluster import Cluster

@@ -6,8 +6,6 @@ Authorizer           may they?                access/authorizers/
 AdmissionPolicy      rules beyond one object  admission/
 """
 
-import os
-import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -163,30 +161,3 @@ class Randomness(Protocol):
 
     def suffix(self) -> str:
         """Five characters that end a generated name."""
-
-
-UIDS_AT_ONCE = 64
-
-
-class SystemRandomness:
-    _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so that no words come out
-
-    def __init__(self) -> None:
-        self._uids: list[str] = []
-
-    def uid(self) -> str:
-        # Many are made at once: asking the kernel for random bytes takes the longest, and the same
-        # steps again and again are faster than one uid among other work.
-        if not self._uids:
-            digits = os.urandom(16 * UIDS_AT_ONCE).hex()
-            self._uids = [_uid(digits[at : at + 32]) for at in range(0, len(digits), 32)]
-        return self._uids.pop()
-
-    def suffix(self) -> str:
-        return "".join(secrets.choice(self._ALPHABET) for _ in range(5))
-
-
-def _uid(digits: str) -> str:
-    """The text form of a version 4 UUID (RFC 9562, 5.4), faster than the uuid module."""
-    variant = "89ab"[int(digits[16], 16) & 3]
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"

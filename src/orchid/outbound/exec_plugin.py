@@ -1,6 +1,6 @@
 """Credential plugins: a program that a kubeconfig names, which prints the credential to use.
 
-`logged_in(access)` runs the `exec` command of a user and gives the same access with the token or
+`logged_in` runs the `exec` command of a user and gives the same access with the token or
 certificate that it printed (ExecCredential v1 or v1beta1, as for other clients). Whoever wrote the
 kubeconfig chooses what is run: `kubeconfig.read` therefore refuses one unless the caller says that
 the file was meant. The plugin is run once, its output is read within limits, and nothing of it is
@@ -41,14 +41,14 @@ class _Plugin(msgspec.Struct, frozen=True):
     wants_cluster: bool
 
 
-def logged_in(access: ServerAccess) -> ServerAccess:
+def logged_in(access: ServerAccess, now: datetime.datetime) -> ServerAccess:
     """The access with what its plugin printed; as it is if it has none."""
     if access.plugin is None:
         return access
     path, entry = access.plugin
     try:
         plugin = _checked(entry)
-        status = _status(_printed(plugin, access), plugin)
+        status = _status(_printed(plugin, access), plugin, now)
         return _with(access, status)
     except ValueError as problem:
         raise UnusableKubeconfig(f"{path}: exec of {access.user}: {problem}") from None
@@ -122,7 +122,7 @@ def _asked(plugin: _Plugin, access: ServerAccess, interactive: bool) -> str:
     return json.dumps({"apiVersion": plugin.version, "kind": "ExecCredential", "spec": spec})
 
 
-def _status(printed: bytes, plugin: _Plugin) -> Mapping[str, Any]:
+def _status(printed: bytes, plugin: _Plugin, now: datetime.datetime) -> Mapping[str, Any]:
     """The credential in what was printed; nothing of it is ever repeated in a complaint."""
     if len(printed) > LARGEST:
         raise ValueError(f"{plugin.command} printed more than {LARGEST} bytes")
@@ -135,7 +135,7 @@ def _status(printed: bytes, plugin: _Plugin) -> Mapping[str, Any]:
     if kind != "ExecCredential" or version != plugin.version or not isinstance(status, dict):
         raise ValueError(f"{plugin.command} printed no ExecCredential of {plugin.version}")
     end = status.get("expirationTimestamp")
-    if end and _moment(end) <= datetime.datetime.now(datetime.UTC):
+    if end and _moment(end) <= now:
         raise ValueError(f"{plugin.command} gave a credential that has expired")
     return status
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from orchid.engine.interfaces import Authenticated, Decision, SystemRandomness
+from orchid.engine.interfaces import Authenticated, Decision
+from orchid.engine.randomness import SystemRandomness
 from orchid.engine.request import Request, Target
 from orchid.server.audit.policy import Plan
 from orchid.server.memory.head_memo import HeadFacts

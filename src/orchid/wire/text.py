@@ -62,6 +62,12 @@ def timestamp(moment: datetime.datetime) -> str:
     return f"{utc.isoformat()}Z"  # strftime writes the year 442 with three digits
 
 
+def micro_timestamp(moment: datetime.datetime) -> str:
+    """RFC 3339, UTC, with microseconds: `2026-01-02T03:04:05.000006Z`."""
+    utc = moment.astimezone(datetime.UTC).replace(tzinfo=None)
+    return f"{utc.isoformat(timespec='microseconds')}Z"
+
+
 @functools.lru_cache(maxsize=16)  # requests of the same second share it
 def whole_seconds(moment: datetime.datetime) -> datetime.datetime:
     if moment.tzinfo is not datetime.UTC:

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from orchid.assembly import stores
+from orchid.clock import SystemClock
 from orchid.settings.checking import check
 from orchid.settings.errors import BadSettings
 from orchid.settings.reading import read
@@ -18,5 +19,5 @@ async def test_etcd_without_its_packages_says_what_to_install(
     settings = check(read(None, {"etcd-servers": ["https://127.0.0.1:1"]}))
 
     with pytest.raises(BadSettings, match=r"pip install 'orchid-identity\[etcd\]'"):
-        async with stores.opened_store(settings):
+        async with stores.opened_store(settings, SystemClock()):
             pass

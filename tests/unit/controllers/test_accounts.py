@@ -7,7 +7,7 @@ import pytest
 from orchid.client.client import ListSelection
 from orchid.controllers.clean_bootstrap_tokens import CleanBootstrapTokens, seconds_left
 from orchid.controllers.clean_token_secrets import CleanTokenSecrets
-from orchid.controllers.label_token_secrets import LabelTokenSecrets
+from orchid.issuance.secret_token_uses import SecretTokenUses
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.namespace import Namespace
 from orchid.kinds.pod.pod import Pod
@@ -204,7 +204,7 @@ async def unused(world: Beside) -> CleanTokenSecrets:
     account = await world.account("app")
     await token_secret(world, "t", "app")
     await world.admin.update(replace(account, secrets=(ObjectReference(name="t"),)))
-    labelling = LabelTokenSecrets(world.admin, world.clock, ORCH)
+    labelling = SecretTokenUses(world.admin, world.clock, ORCH)
     await labelling.ensure_tracking()
     (controller,) = world.made("legacy-serviceaccount-token-cleaner")
     assert isinstance(controller, CleanTokenSecrets)
@@ -245,7 +245,7 @@ async def test_token_secret_in_use_is_never_marked(world: Beside) -> None:
     await controller.sweep()
     mounted = await world.admin.get(Secret, "t", "default")
     await world.admin.delete(Pod, "p", "default")
-    labelling = LabelTokenSecrets(world.admin, world.clock, ORCH)
+    labelling = SecretTokenUses(world.admin, world.clock, ORCH)
     labelling.used("default", "t", world.clock.now().date())
     await labelling.write_all()
     await controller.sweep()

@@ -14,8 +14,13 @@ from orchid.admission.repeated_revocations import RepeatedRevocations
 from orchid.client.client import ListSelection, WatchedChange
 from orchid.controllers.confirm_revocations import ConfirmRevocations
 from orchid.controllers.mark_revoked import MarkRevoked
-from orchid.controllers.report_applied import LASTS, ReportApplied, applied_annotation, server_label
 from orchid.credentials.x509.certification_path import ClientVerifier
+from orchid.issuance.applied_revision import (
+    LASTS,
+    AppliedRevision,
+    applied_annotation,
+    server_label,
+)
 from orchid.kinds.credential_revocation import (
     CredentialRevocation,
     CredentialRevocationSpec,
@@ -83,7 +88,7 @@ def unseen() -> RevokedCertificate:
 
 
 @asynccontextmanager
-async def reporting(world: Beside) -> AsyncIterator[ReportApplied]:
+async def reporting(world: Beside) -> AsyncIterator[AppliedRevision]:
     """The server says how far it is, as it does while it runs."""
     task = asyncio.create_task(world.server.applied.run())
     try:

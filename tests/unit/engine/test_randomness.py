@@ -2,7 +2,7 @@
 
 import uuid
 
-from orchid.engine.interfaces import UIDS_AT_ONCE, SystemRandomness
+from orchid.engine.randomness import UIDS_AT_ONCE, SystemRandomness
 
 
 def test_a_uid_is_a_version_4_uuid_and_never_comes_again() -> None:

@@ -1,6 +1,7 @@
 """A plugin that a kubeconfig names gives the credential, or it is told why not."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from orchid.outbound.exec_plugin import logged_in
 from orchid.outbound.kubeconfig import ServerAccess, UnusableKubeconfig, read
 
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
 V1 = "client.authentication.k8s.io/v1"
 PRINTED = {"apiVersion": V1, "kind": "ExecCredential", "status": {"token": "s3cret-token"}}
 
@@ -36,7 +38,7 @@ def program(folder: Path, text: str) -> str:
 
 
 def log_in(path: Path) -> ServerAccess:
-    return logged_in(read([path], plugins=True))
+    return logged_in(read([path], plugins=True), NOW)
 
 
 def test_token_is_taken_from_what_the_plugin_prints(tmp_path: Path) -> None:

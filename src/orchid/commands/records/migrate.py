@@ -10,13 +10,13 @@ What is moved and how it is proved: store/migrate.py.
 
 import argparse
 import asyncio
-import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchid.commands.records import revived
 from orchid.commands.records.backup import DATABASE, ENCRYPTION
+from orchid.commands.terminal import times
 from orchid.commands.terminal.output import USAGE, Complaint, say
 from orchid.commands.terminal.progress import Bar
 from orchid.wire.naming import SEALED_VALUE
@@ -108,7 +108,9 @@ async def _embedded(directory: Path) -> "Store":
     from orchid.store.first_revision import first_revision
     from orchid.store.sqlite.store import SQLiteStore
 
-    return await SQLiteStore.open(directory / DATABASE, first=first_revision(time.time()))
+    return await SQLiteStore.open(
+        directory / DATABASE, first=first_revision(times.now().timestamp())
+    )
 
 
 async def _etcd(chosen: argparse.Namespace) -> "Store":

@@ -8,8 +8,6 @@ database in place shows them, and can revoke their tokens (commands/records/revi
 """
 
 import argparse
-import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 from orchid.commands.records import revived
@@ -24,6 +22,7 @@ from orchid.commands.records.backup import (
     add_data_dir,
     beside,
 )
+from orchid.commands.terminal import times
 from orchid.commands.terminal.output import USAGE, Complaint, remark, say
 
 ALL, DELETED = "all", "deleted"
@@ -93,7 +92,7 @@ def run(chosen: argparse.Namespace) -> int:
     _report_ledger(directory, database, accepts=chosen.accept_ledger and not chosen.dry_run)
     if chosen.revoke_tokens and not chosen.dry_run:
         which = found.accounts if chosen.revoke_tokens == ALL else found.deleted_accounts
-        revived.revoke(directory / REVOCATIONS, which, datetime.now(UTC))
+        revived.revoke(directory / REVOCATIONS, which, times.now())
     return 0
 
 
@@ -106,13 +105,13 @@ def _restore(
     from orchid.store.sqlite import restore as sqlite_restore
 
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    now = time.time()
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+    now = times.now()
+    stamp = now.strftime("%Y%m%dT%H%M%SZ")
     try:
         restored = sqlite_restore.restore(
             database,
             directory / DATABASE,
-            first=first_revision(now),
+            first=first_revision(now.timestamp()),
             stamp=stamp,
             keeps=revived.ISSUED,
             entries_of=revived.ledger_entries,
@@ -178,7 +177,7 @@ def _report_ledger(directory: Path, database: Path, *, accepts: bool) -> None:
         f"the ledger goes back from {known.size} to {size} entries: tell those who keep checkpoints"
     )
     if accepts:
-        accept(directory / CHECKPOINT, datetime.now(UTC))
+        accept(directory / CHECKPOINT, times.now())
         say(f"{text}. Accepted")
         return
     remark(

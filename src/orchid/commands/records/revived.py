@@ -9,12 +9,13 @@ file beside the database, which the server stores at its next start.
 
 import uuid
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from orchid.commands.terminal import times
 from orchid.commands.terminal.output import remark, say
 
 ACCOUNTS: Final = "core/serviceaccounts/"
@@ -129,7 +130,7 @@ def ledger_entries(value: bytes) -> list[tuple[str, bytes]]:
         record = issued_certificate.declare(ORCH).decoder.stored(value)
     except msgspec.MsgspecError:
         return []
-    now, fact = datetime.now(UTC), issued_certificate.restored(record)
+    now, fact = times.now(), issued_certificate.restored(record)
     changes = places.pending([fact], record.metadata.uid, now)
     return [(change.key, change.value) for change in changes if change.value is not None]
 

@@ -7,10 +7,10 @@ server runs on the directory.
 
 import argparse
 import os
-from datetime import UTC, datetime
 
 from orchid.commands.server.serving_flags import add_settings as configure
 from orchid.commands.server.serving_flags import settings_of
+from orchid.commands.terminal import times
 from orchid.commands.terminal.output import USAGE, Complaint, say
 from orchid.settings.errors import BadSettings
 
@@ -31,7 +31,7 @@ def run(chosen: argparse.Namespace) -> int:
     except AlreadyInUse as problem:
         raise Complaint(f"{problem}; stop the server first") from None
     try:
-        files = data_directory.prepare(settings, datetime.now(UTC))
+        files = data_directory.prepare(settings, times.now())
         data_directory.make_encryption(files, settings)
     except BadSettings as problem:
         raise Complaint(str(problem), USAGE) from None

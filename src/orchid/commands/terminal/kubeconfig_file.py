@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from orchid.commands.terminal import times
 from orchid.commands.terminal.output import USAGE, Complaint
 from orchid.credentials.files import refuse_exposed
 from orchid.credentials.refusals import Refusal
@@ -75,7 +76,7 @@ def load(found: FoundKubeconfig, context: str = "") -> ServerAccess:
         _refuse_planted(path)
     try:
         access = kubeconfig.read(found.paths, context, inside=inside, plugins=inside is None)
-        return exec_plugin.logged_in(access)
+        return exec_plugin.logged_in(access, times.now())
     except UnusableKubeconfig as problem:
         raise Complaint(f"{problem} ({found.why})", USAGE) from None
 

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 
 import msgspec
 
@@ -22,6 +21,7 @@ from orchid.outbound.failures import CallFailed
 from orchid.wire.errors import ApiError
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.struct import replace
+from orchid.wire.text import micro_timestamp
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class Leader:
         return self._clock.monotonic() - self._seen_at > lasts
 
     def _claim(self, before: LeaseSpec | None) -> LeaseSpec:
-        now = micro_time(self._clock.now())
+        now = micro_timestamp(self._clock.now())
         spec = before or LeaseSpec()
         kept = spec.holder_identity == self.identity
         changes = spec.lease_transitions or 0
@@ -170,7 +170,3 @@ class Leader:
             await self._client.update(
                 replace(lease, spec=replace(lease.spec, holder_identity="", renew_time=None))
             )
-
-
-def micro_time(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

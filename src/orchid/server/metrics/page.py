@@ -13,6 +13,7 @@ import os
 import resource
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -65,6 +66,7 @@ class MetricsPage:
         catalog: Catalog,
         *,
         offload: Offload,
+        now: datetime,
         counted: Iterable[Metric] = (),
         others: OtherProcesses | None = None,
     ) -> None:
@@ -76,6 +78,7 @@ class MetricsPage:
         self._feed = feed
         self._kinds = catalog.stored
         self._counted = tuple(counted)
+        self._started = process_start(now)
 
     def __call__(self, exchange: Exchange) -> Response | Awaitable[Response]:
         if exchange.http.method == "DELETE":
@@ -112,7 +115,7 @@ class MetricsPage:
         yield from self._audit_families()
         yield from self._fairness.families()
         yield from self._feed_families()
-        yield from process_families()
+        yield from process_families(self._started)
         yield Family(
             "orchid_build_info",
             "gauge",
@@ -250,12 +253,12 @@ def access_families(requests: CountedRequests) -> Iterator[Family]:
     )
 
 
-def process_families() -> Iterator[Family]:
+def process_families(started: float) -> Iterator[Family]:
     """What the operating system says of this process; on others than Linux, a part of it."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     cpu = usage.ru_utime + usage.ru_stime
     yield plain("process_cpu_seconds_total", "counter", "Time on a processor.", cpu)
-    yield plain("process_start_time_seconds", "gauge", "When it started.", _STARTED, Joining.LEAST)
+    yield plain("process_start_time_seconds", "gauge", "When it started.", started, Joining.LEAST)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     yield plain("process_max_fds", "gauge", "Files it may open.", most)
     try:
@@ -269,17 +272,15 @@ def process_families() -> Iterator[Family]:
     yield plain("process_open_fds", "gauge", "Files it has open.", files)
 
 
-def _start_time() -> float:
+def process_start(now: datetime) -> float:
+    """When this process started, in seconds; `now` if the system does not say."""
     try:
         since_boot = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
         ticks = os.sysconf("SC_CLK_TCK")
         up = time.clock_gettime(time.CLOCK_BOOTTIME)
-        return round(time.time() - up + int(since_boot) / ticks, 2)
+        return round(now.timestamp() - up + int(since_boot) / ticks, 2)
     except (OSError, AttributeError, ValueError, IndexError):
-        return round(time.time(), 2)
-
-
-_STARTED = _start_time()
+        return round(now.timestamp(), 2)
 
 
 def _pairs(labels: Labels, extra: str = "") -> LabelPairs:

@@ -10,10 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-_CONTINUES = 0x80
-_SEVEN_BITS = 0x7F
-_DELIMITED = 2  # the wire type of everything that says its length first
-_LITERAL = 0
+from orchid.wire.codec.protobuf_scalars import LENGTH, VARINT, varint
 
 Encoder = Callable[[Any], bytes]
 Members = dict[str, tuple[int, str]]
@@ -93,21 +90,12 @@ def _member(number: int, shape: str, value: Any) -> bytes:
         pairs = (_field(1, _named(key, encoder(item))) for key, item in value.items())
         return _field(number, b"".join(pairs))
     if shape == "bool":
-        return _varint(number << 3 | _LITERAL) + _varint(int(value))
+        return varint(number << 3 | VARINT) + varint(int(value))
     return _field(number, _SHAPES[shape](value))
 
 
 def _field(number: int, data: bytes) -> bytes:
-    return _varint(number << 3 | _DELIMITED) + _varint(len(data)) + data
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > _SEVEN_BITS:
-        out.append(number & _SEVEN_BITS | _CONTINUES)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    return varint(number << 3 | LENGTH) + varint(len(data)) + data
 
 
 def _named(name: str, value: bytes) -> bytes:

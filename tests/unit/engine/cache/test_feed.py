@@ -11,7 +11,7 @@ from orchid.engine.cache.entry import Entry
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import KindCache, ObjectChange, weight_of
 from orchid.engine.catalog import Catalog
-from orchid.engine.interfaces import SystemRandomness
+from orchid.engine.randomness import SystemRandomness
 from orchid.kinds import config_map
 from orchid.kinds.config_map import ConfigMap
 from orchid.store.interface import (

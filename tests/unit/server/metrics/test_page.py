@@ -58,7 +58,13 @@ class Counting:
         self.requests = CountedRequests(CATALOG, lambda: self.seconds, ("/healthz", "/metrics"))
         feed = Feed(MemoryStore(), CATALOG)
         self.page = MetricsPage(
-            self.requests, None, Fairness(ORCH, 0, 0), feed, CATALOG, offload=Offload()
+            self.requests,
+            None,
+            Fairness(ORCH, 0, 0),
+            feed,
+            CATALOG,
+            offload=Offload(),
+            now=datetime(2026, 1, 2, tzinfo=UTC),
         )
 
     def exchange(self, method: str, target: str, body: bytes = b"", **headers: str) -> Exchange:

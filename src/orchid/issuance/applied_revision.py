@@ -1,8 +1,8 @@
-"""Say how far this server is: a Lease of its own, which tells up to which revision it has applied.
+"""The revision that this process has applied, reported in a Lease of its own.
 
-Runs in every process that serves, not only where controllers run. The Lease is renewed while the
-process lives, and written at once when a revocation has arrived here; confirm_revocations.py reads
-all of them. A process that ends in order takes its Lease away.
+Every process that serves has one, also without controllers. The Lease is renewed while the process
+lives, and immediately when a revocation has arrived here; controllers/confirm_revocations.py reads
+all of them. A process that stops in order deletes its Lease.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from typing import Final
 
 from orchid.client.client import Client
 from orchid.clock import Clock
-from orchid.controllers.runtime.leader import micro_time
 from orchid.kinds.lease import Lease, LeaseSpec
 from orchid.outbound.failures import CallFailed
 from orchid.wire.errors import ApiError, NotFound
 from orchid.wire.meta import ObjectMeta
 from orchid.wire.naming import Naming
 from orchid.wire.struct import replace
+from orchid.wire.text import micro_timestamp
 
 log = logging.getLogger(__name__)
 
@@ -35,12 +35,12 @@ def server_label(names: Naming) -> str:
 
 
 def applied_annotation(names: Naming) -> str:
-    """Where a Lease says how far its server is."""
+    """The annotation of a Lease with the revision that its server has applied."""
     return f"{names.identity}/applied"
 
 
-class ReportApplied:
-    """Reports how far one server is."""
+class AppliedRevision:
+    """Reports the applied revision of one server."""
 
     def __init__(
         self, client: Client, clock: Clock, names: Naming, applied: Callable[[], int]
@@ -72,7 +72,7 @@ class ReportApplied:
                     await self._changed.wait()
 
     async def leave(self) -> None:
-        """Take the Lease away: nobody waits for a server that serves no more."""
+        """Delete the Lease, so that nobody waits for a server that has stopped."""
         with contextlib.suppress(ApiError, CallFailed, TimeoutError):
             async with asyncio.timeout(1.0):
                 await self._client.delete(Lease, self.name, self._names.system_namespace)
@@ -82,7 +82,7 @@ class ReportApplied:
         spec = LeaseSpec(
             holder_identity=self.name,
             lease_duration_seconds=LASTS,
-            renew_time=micro_time(self._clock.now()),
+            renew_time=micro_timestamp(self._clock.now()),
         )
         meta = ObjectMeta(
             name=self.name,

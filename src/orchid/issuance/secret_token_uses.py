@@ -1,9 +1,9 @@
-"""Write down when the token of a Secret was last used, for clean_token_secrets.py to see.
+"""Uses of tokens in Secrets, written to labels for controllers/clean_token_secrets.py.
 
-Told    of each use by the authenticator (`used`), which cannot wait
-Writes  the last-used label of the Secret, once a day at most; and, at start and every half hour,
-        the ConfigMap that says since when uses are written down
-Never   holds a token, and never more than a bounded number of names
+Input   each use, from the authenticator (`used`), which cannot wait
+Writes  the last-used label of the Secret, at most once a day; and, at start and every half hour,
+        the ConfigMap with the first day of tracking
+Never   holds a token, or more than a bounded number of names
 """
 
 import asyncio
@@ -12,8 +12,6 @@ from datetime import date
 
 from orchid.client.client import Client
 from orchid.clock import Clock
-from orchid.controllers.clean_token_secrets import SINCE, read_date
-from orchid.controllers.runtime.loop import Running
 from orchid.kinds.config_map import ConfigMap
 from orchid.kinds.secret import Secret
 from orchid.outbound.failures import CallFailed
@@ -26,10 +24,11 @@ log = logging.getLogger(__name__)
 
 MOST_WAITING = 10_000
 EVERY_SECONDS = 1800.0
+SINCE = "since"  # the key of the ConfigMap that has the first day of tracking
 
 
-class LabelTokenSecrets(Running):
-    name = "token-use"
+class SecretTokenUses:
+    """The uses that are still to be written."""
 
     def __init__(self, client: Client, clock: Clock, names: Naming) -> None:
         self._client = client
@@ -39,7 +38,7 @@ class LabelTokenSecrets(Running):
         self._there_is_work = asyncio.Event()
 
     def used(self, namespace: str, name: str, day: date) -> None:
-        """A Secret's token was used today. If too many wait, this one is told at its next use."""
+        """Record that a Secret's token was used. If too many wait, its next use is recorded."""
         if len(self._uses) < MOST_WAITING:
             self._uses[namespace, name] = day
             self._there_is_work.set()
@@ -71,7 +70,7 @@ class LabelTokenSecrets(Running):
             await asyncio.sleep(EVERY_SECONDS)
 
     async def ensure_tracking(self) -> None:
-        """Say since when uses are written down, unless that is said already."""
+        """Store the first day of tracking, unless it is stored."""
         name, place = self._names.legacy_token_tracking_config_map, self._names.system_namespace
         data = {SINCE: self._clock.now().date().isoformat()}
         there = await self._client.find(ConfigMap, name, place)
@@ -80,3 +79,10 @@ class LabelTokenSecrets(Running):
             await self._client.create(ConfigMap(metadata=meta, data=data))
         elif read_date(there.data.get(SINCE, "")) is None:
             await self._client.update(replace(there, data={**there.data, **data}))
+
+
+def read_date(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
