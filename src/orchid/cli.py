@@ -94,6 +94,13 @@ GROUPS = {
             "orchid.commands.certificates.bundle",
         ),
     ),
+    "Clusters": (
+        Command(
+            "cluster",
+            f"revoke credentials in {REFERENCE} clusters that you run",
+            "orchid.commands.clusters.cluster",
+        ),
+    ),
     "Rights": (
         Command("roles", "list the roles that can be granted", "orchid.commands.rights.roles"),
         Command(

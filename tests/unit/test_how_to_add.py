@@ -17,6 +17,8 @@ SOURCE = ROOT / "src" / "orchid"
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 SHARED_BY_COMMANDS = {
     "certificate_request",
+    "cluster_setup",
+    "cluster_targets",
     "grants",
     "ledger_logs",
     "policy_history",
@@ -105,7 +107,7 @@ def test_every_command_is_in_the_table() -> None:
     """A file in commands/ without its row in cli.py cannot be typed."""
     listed = {command.module.rpartition(".")[2] for command in cli.COMMANDS}
 
-    rooms = ("accounts", "certificates", "clients", "records", "rights", "server")
+    rooms = ("accounts", "certificates", "clients", "clusters", "records", "rights", "server")
     missing = {name for room in rooms for name in modules(f"commands/{room}")}
     missing -= SHARED_BY_COMMANDS | listed
 

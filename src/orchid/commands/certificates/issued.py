@@ -24,7 +24,7 @@ from typing import Any
 
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect, path
-from orchid.commands.terminal.objects import LIST_FORMS, ListColumn, add_watch, show_list
+from orchid.commands.terminal.objects import LIST_FORMS, ListColumn, add_watch, completed, show_list
 from orchid.commands.terminal.output import USAGE, Cell, Complaint, say
 
 FOREVER = datetime.datetime.max.replace(tzinfo=datetime.UTC)
@@ -37,6 +37,10 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--signer", default="", help="only what this signer issued")
+    cluster = parser.add_argument(
+        "--cluster", default="", metavar="NAME", help="only what that cluster issued"
+    )
+    completed(cluster, "cluster")
     parser.add_argument("--user", default="", help="only what this user asked for")
     parser.add_argument(
         "--name", default="", metavar="PATTERN", help="only for a name like '*.example.com'"
@@ -92,6 +96,7 @@ def _query(chosen: argparse.Namespace) -> dict[str, str]:
     fields = {
         "spec.signerName": chosen.signer,
         "spec.requester.username": chosen.user,
+        "spec.cluster": chosen.cluster,
         "status.revoked": "true" if chosen.revoked else "",
     }
     selector = ",".join(f"{name}={escaped(value)}" for name, value in fields.items() if value)
@@ -150,6 +155,11 @@ def concerns(one: Json, user: str) -> bool:
 def is_live(one: Json) -> bool:
     """Whether a certificate is neither over nor revoked."""
     return end_of(one) > times.now() and not revocation_of(one)
+
+
+def is_ours(one: Json) -> bool:
+    """Whether a signer of this server issued it, and not a cluster."""
+    return not one["spec"].get("cluster")
 
 
 def end_of(one: Json) -> datetime.datetime:
@@ -232,12 +242,13 @@ SORTS: dict[str, Callable[[Json], Any]] = {
 }
 EXPORTS: dict[str, Callable[[list[Json]], object]] = {"csv": _csv, "pem": _pem}
 COLUMNS = (
-    ListColumn("SERIAL", lambda one: one["metadata"]["name"]),
+    ListColumn("SERIAL", lambda one: one["spec"].get("serialNumber", "")),
     ListColumn("SIGNER", lambda one: one["spec"].get("signerName", "")),
     ListColumn("SUBJECT", lambda one: one["spec"].get("subject", "") or _names(one)),
     ListColumn("REQUESTED BY", lambda one: one["spec"].get("requester", {}).get("username", "")),
     ListColumn("EXPIRES", _expires),
     ListColumn("REVOKED", lambda one: Cell(revocation_of(one).get("reason", ""), "bad")),
+    ListColumn("CLUSTER", lambda one: one["spec"].get("cluster", ""), is_wide=True),
     ListColumn("APPROVED BY", _approved_by, is_wide=True),
     ListColumn("NAMES", _names, is_wide=True),
     ListColumn("REQUEST", lambda one: one["spec"].get("request", {}).get("name", ""), is_wide=True),

@@ -11,7 +11,7 @@ import argparse
 
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import Json, ServerConnection, add_flags, connect, path
-from orchid.commands.terminal.objects import LIST_FORMS, ListColumn, add_watch, show_list
+from orchid.commands.terminal.objects import LIST_FORMS, ListColumn, add_watch, completed, show_list
 from orchid.commands.terminal.output import Cell
 
 HOLD = "certificateHold"
@@ -19,6 +19,10 @@ HOLD = "certificateHold"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--holds", action="store_true", help="only what can be lifted")
+    cluster = parser.add_argument(
+        "--cluster", default="", metavar="NAME", help="only credentials of that cluster"
+    )
+    completed(cluster, "cluster")
     parser.add_argument("-o", "--output", choices=LIST_FORMS, default="text", help="how to show it")
     add_watch(parser)
     add_flags(parser, forms=())
@@ -31,6 +35,7 @@ def run(chosen: argparse.Namespace) -> int:
         server,
         place(server),
         COLUMNS,
+        query={"fieldSelector": f"spec.cluster={chosen.cluster}"} if chosen.cluster else None,
         keep=lambda one: not chosen.holds or can_be_lifted(one),
         order=lambda one: one["metadata"].get("creationTimestamp", ""),
         empty="nothing is on hold" if chosen.holds else "nothing is revoked",
@@ -57,7 +62,8 @@ def target_of(one: Json) -> str:
 
 def can_be_lifted(one: Json) -> bool:
     """Whether the server lets it be deleted before what it revokes has ended."""
-    return _reason(one) == HOLD or "user" in one["spec"]
+    spec = one["spec"]
+    return _reason(one) == HOLD or "user" in spec or ("cluster" in spec and "account" in spec)
 
 
 def _reason(one: Json) -> str:
@@ -106,6 +112,7 @@ COLUMNS = (
     ListColumn("NAME", lambda one: one["metadata"]["name"]),
     ListColumn("REVOKES", target_of),
     ListColumn("REASON", _reason),
+    ListColumn("CLUSTER", lambda one: one["spec"].get("cluster", ""), is_wide=True),
     ListColumn("EFFECTIVE", _effective),
     ListColumn("ENDS", _ends),
     ListColumn("ISSUED UNTIL", _issued_before, is_wide=True),

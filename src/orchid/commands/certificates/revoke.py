@@ -11,6 +11,7 @@
     orchid revoke user/alice --before 2030-01-01T00:00:00Z     locked out until then
     orchid revoke self --cert a.crt --key a.key       your own certificate; takes no right
     orchid revoke lift certificate-5rd8l              lift a hold, or the revocation of a user
+    orchid revoke user/alice --cluster prod           in a Kubernetes cluster (`orchid cluster`)
 
 Prints what it will revoke, and asks first on a terminal. A token is read from standard input, and
 only its id and its end are sent. What is revoked already stays so; a hold is made final by another
@@ -25,7 +26,7 @@ import json
 import sys
 from pathlib import Path
 
-from orchid.commands.certificates import issued, revocations
+from orchid.commands.certificates import cluster_targets, issued, revocations
 from orchid.commands.terminal import times
 from orchid.commands.terminal.connection import (
     CONFLICT,
@@ -36,6 +37,7 @@ from orchid.commands.terminal.connection import (
     connect,
     path,
 )
+from orchid.commands.terminal.objects import completed
 from orchid.commands.terminal.output import USAGE, Complaint, printable, remark, say, tell
 from orchid.credentials.files import read_bounded, read_private
 from orchid.credentials.refusals import Refusal
@@ -81,6 +83,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--cert", type=Path, metavar="FILE", help="the certificate (default: of the kubeconfig)"
     )
     holder.add_argument("--key", type=Path, metavar="FILE", help="its private key")
+    cluster = parser.add_argument(
+        "--cluster", default="", metavar="NAME", help=f"in that cluster: {cluster_targets.FORMS}"
+    )
+    completed(cluster, "cluster")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     add_flags(parser)
 
@@ -93,12 +99,17 @@ def run(chosen: argparse.Namespace) -> int:
         raise Complaint("--before is for accounts, authorities and users", USAGE)
     if chosen.certificates and word != "user":
         raise Complaint("--certificates is for users", USAGE)
+    if chosen.cluster and (chosen.before or chosen.certificates or chosen.what in (LIFT, SELF)):
+        raise Complaint("--cluster goes with none of --before, --certificates, lift, self", USAGE)
     if (chosen.cert or chosen.key) and not (chosen.what == SELF and chosen.cert and chosen.key):
         raise Complaint("--cert and --key go together, with self", USAGE)
     server = connect(chosen, _identity(chosen))
     if chosen.what == LIFT:
         return _lift(server, chosen)
-    wanted = _wanted(server, chosen, word, rest)
+    if chosen.cluster:
+        wanted = cluster_targets.wanted(server, chosen.cluster, word, rest)
+    else:
+        wanted = _wanted(server, chosen, word, rest)
     _confirm(chosen, [f"will revoke: {text}" for text, _ in wanted])
     return _create(server, chosen, wanted)
 
@@ -159,7 +170,7 @@ Wanted = tuple[str, Json]
 
 def _of_request(server: ServerConnection, name: str) -> list[Wanted]:
     query = {"fieldSelector": f"spec.request.name={issued.escaped(name)}"}
-    found = list(server.items(issued.place(server), query))
+    found = [one for one in server.items(issued.place(server), query) if issued.is_ours(one)]
     live = [one for one in found if issued.end_of(one) > times.now()]
     if not live:
         what = "is still valid" if found else "is recorded"
@@ -264,8 +275,8 @@ def _of_user(
     """Every credential that authenticates the user, and the certificates on record if wanted."""
     text = f"every credential of the user {name} issued until {before or 'now'}"
     spec = {"user": {"username": name, **_issued_before(before)}}
-    others = [one for one in server.items(issued.place(server)) if issued.concerns(one, name)]
-    live = [one for one in others if issued.is_live(one)]
+    ours = filter(issued.is_ours, server.items(issued.place(server)))
+    live = [one for one in ours if issued.concerns(one, name) and issued.is_live(one)]
     if live and not and_certificates:
         remark(
             f"{len(live)} valid certificates name or were requested by {name}. Other programs than "
@@ -283,7 +294,7 @@ def _issued_before(before: str) -> Json:
 def _confirm(chosen: argparse.Namespace, texts: list[str]) -> None:
     for text in texts:
         remark(text)
-    if chosen.yes or chosen.what == "token" or not sys.stdin.isatty():
+    if chosen.yes or chosen.what in ("token", "certificate") or not sys.stdin.isatty():
         return
     remark("Go on? [y/N] ")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
@@ -292,6 +303,8 @@ def _confirm(chosen: argparse.Namespace, texts: list[str]) -> None:
 
 def _body(server: ServerConnection, chosen: argparse.Namespace, named: Json) -> Json:
     spec = {**named, "reason": chosen.reason}
+    if chosen.cluster:
+        spec["cluster"] = chosen.cluster
     if chosen.message:
         spec["message"] = chosen.message
     return {

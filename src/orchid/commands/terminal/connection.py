@@ -59,11 +59,20 @@ class CommandRefused(Complaint):
         self.about = about
 
 
-def add_flags(parser: argparse.ArgumentParser, *, forms: Sequence[str] = FORMS) -> None:
-    """The flags of every command that talks to a server, and the forms of what it shows."""
+def add_flags(
+    parser: argparse.ArgumentParser,
+    *,
+    forms: Sequence[str] = FORMS,
+    kubeconfig: str = "--kubeconfig",
+) -> None:
+    """The flags of every command that talks to a server, and the forms of what it shows.
+
+    `kubeconfig`: the flag for the server, where --kubeconfig is that of another one.
+    """
     server = parser.add_argument_group("server")
     server.add_argument(
-        "--kubeconfig",
+        kubeconfig,
+        dest="kubeconfig",
         type=Path,
         metavar="FILE",
         help="how to reach the server (default: $KUBECONFIG, ./orchid-data/admin.kubeconfig "

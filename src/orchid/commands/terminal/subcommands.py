@@ -6,7 +6,7 @@ those that take several names, `delete_each` for those that delete what they nam
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from orchid.commands.terminal.connection import FORMS, Json, ServerConnection, add_flags, connect
@@ -28,9 +28,15 @@ class Subcommand(NamedTuple):
 
 
 def add_subcommands(
-    parser: argparse.ArgumentParser, rows: Iterable[tuple[str, str, Arguments, Act]]
+    parser: argparse.ArgumentParser,
+    rows: Iterable[tuple[str, str, Arguments, Act]],
+    *,
+    elsewhere: Collection[str] = (),
 ) -> None:
-    """Give a command its subcommands; `list` gets flags to watch, and to print names alone."""
+    """Give a command its subcommands; `list` gets flags to watch, and to print names alone.
+
+    `elsewhere`: those whose --kubeconfig is that of another server.
+    """
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     for name, words, arguments, act in rows:
         place = actions.add_parser(
@@ -39,7 +45,11 @@ def add_subcommands(
         arguments(place)
         if name == LISTING:
             add_watch(place)
-        add_flags(place, forms=LIST_FORMS if name in (LISTING, SHOWING) else FORMS)
+        add_flags(
+            place,
+            forms=LIST_FORMS if name in (LISTING, SHOWING) else FORMS,
+            kubeconfig="--orchid-kubeconfig" if name in elsewhere else "--kubeconfig",
+        )
         place.set_defaults(act=act)
 
 

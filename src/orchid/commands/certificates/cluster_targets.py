@@ -1,0 +1,131 @@
+"""What `orchid revoke … --cluster NAME` can revoke, and how it is named there.
+
+user/alice                  every credential of a user; recorded certificates issued until now
+account/ci/builder          every token of an account, until the revocation is deleted
+token < file                one token
+certificate < alice.crt     one certificate
+cert/SERIAL or cert/SHA256  one certificate of the cluster's inventory
+csr/NAME                    the certificates of a request in that inventory
+"""
+
+import sys
+from collections.abc import Callable
+
+from orchid.commands.accounts.token import decode
+from orchid.commands.certificates import issued
+from orchid.commands.terminal import times
+from orchid.commands.terminal.connection import Json, ServerConnection, path
+from orchid.commands.terminal.output import USAGE, Complaint, printable
+
+FORMS = "user/NAME, account/NAMESPACE/NAME, token, certificate, cert/SERIAL or csr/NAME"
+LARGEST = 1 << 20
+DIGITS_OF_SHA256 = 64
+ACCOUNT = "system:serviceaccount:"
+
+Wanted = tuple[str, Json]  # for a person, and the target in the spec
+
+
+def wanted(server: ServerConnection, cluster: str, word: str, rest: str) -> list[Wanted]:
+    """What is to be revoked in a cluster."""
+    found = server.get(path("apis", server.names.identity, "v1alpha1", "clusters", cluster))
+    makers: dict[str, Callable[[], list[Wanted]]] = {
+        "user": lambda: [_of_user(rest)],
+        "account": lambda: [_of_account(rest)],
+        "cert": lambda: _of_inventory(server, cluster, rest.lower(), by="cert"),
+        "csr": lambda: _of_inventory(server, cluster, rest, by="csr"),
+    }
+    if not rest:
+        makers = {
+            "token": lambda: [_of_token(sys.stdin.read(LARGEST + 1), found)],
+            "certificate": lambda: [_of_file(sys.stdin.buffer.read(LARGEST + 1), found)],
+        }
+    if word not in makers:
+        what = f"{word}/{rest}" if rest else word
+        raise Complaint(f"{what!r} is none of {FORMS} in a cluster", USAGE)
+    return makers[word]()
+
+
+def _of_user(name: str) -> Wanted:
+    if name.startswith(ACCOUNT):
+        raise Complaint("that user is an account: revoke account/NAMESPACE/NAME", USAGE)
+    text = f"every credential of the user {name}, but certificates requested from now on"
+    return text, {"user": {"username": name}}
+
+
+def _of_account(rest: str) -> Wanted:
+    namespace, slash, name = rest.partition("/")
+    if not slash or not namespace or not name or "/" in name:
+        raise Complaint(f"{rest!r} is not NAMESPACE/NAME", USAGE)
+    text = f"every token of the account {rest}, also new ones, until the revocation is deleted"
+    return text, {"account": {"namespace": namespace, "name": name}}
+
+
+def _of_token(text: str, cluster: Json) -> Wanted:
+    """The id of a token; the token itself goes nowhere."""
+    claims = decode(text.strip())[1] if len(text) <= LARGEST else {}
+    jti, issuer, subject = (claims.get(name) for name in ("jti", "iss", "sub"))
+    if not isinstance(jti, str) or not isinstance(subject, str):
+        raise Complaint("standard input has no token with an id", USAGE)
+    if issuer != cluster["spec"].get("issuer"):
+        name = cluster["metadata"]["name"]
+        raise Complaint(printable(f"that token is of {issuer}, which is not the issuer of {name}"))
+    spec: Json = {"jti": jti, "issuer": issuer}
+    if "exp" in claims:
+        try:
+            spec["expires"] = times.text_of(claims["exp"])
+        except (TypeError, ValueError, OverflowError, OSError):
+            raise Complaint("standard input has no token with an id", USAGE) from None
+    return printable(f"token {jti} of {subject}"), {"token": spec}
+
+
+def _of_file(data: bytes, cluster: Json) -> Wanted:
+    """A certificate by its fingerprints: an ECDSA signature has two valid encodings."""
+    import hashlib
+
+    from orchid.credentials.refusals import Refusal
+    from orchid.credentials.x509 import certificates
+    from orchid.credentials.x509.verified_chain import has_issued, other_fingerprints
+
+    try:
+        leaf, *_ = certificates.parse_blocks(data)
+        authorities = certificates.parse_blocks(cluster["spec"].get("clientAuthorities") or "")
+    except (Refusal, ValueError) as problem:
+        raise Complaint(f"standard input has no certificate: {problem}", USAGE) from None
+    if not any(has_issued(one, leaf) for one in authorities):
+        name = cluster["metadata"]["name"]
+        raise Complaint(f"no client authority of {name} has issued that certificate")
+    sha256 = hashlib.sha256(certificates.encode(leaf)).hexdigest()
+    named: Json = {"sha256": sha256}
+    if others := other_fingerprints(leaf, authorities):
+        named["otherSha256"] = list(others)
+    text = f"certificate {sha256} of {leaf.subject.rfc4514_string()}"
+    return printable(text), {"certificate": named}
+
+
+def _of_inventory(server: ServerConnection, cluster: str, given: str, by: str) -> list[Wanted]:
+    """Recorded certificates that are still valid."""
+    records = list(server.items(issued.place(server), {"fieldSelector": f"spec.cluster={cluster}"}))
+    plain = given.replace(":", "")
+    found = [one for one in records if _is_named(one["spec"], given if by == "csr" else plain, by)]
+    live = [one for one in found if issued.end_of(one) > times.now()]
+    if not live:
+        what = "is still valid" if found else "is in the inventory of the cluster"
+        raise Complaint(f"no such certificate {what}")
+    if by == "cert" and len(live) > 1:
+        which = ", ".join(one["spec"]["sha256"] for one in live)
+        raise Complaint(f"several certificates have that number; name one by its SHA-256: {which}")
+    return [_recorded(one["spec"]) for one in live]
+
+
+def _is_named(spec: Json, given: str, by: str) -> bool:
+    if by == "csr":
+        return bool(spec.get("request", {}).get("name") == given)
+    if len(given) == DIGITS_OF_SHA256:
+        return bool(spec["sha256"] == given)
+    return bool(spec["serialNumber"] == given.lstrip("0"))
+
+
+def _recorded(spec: Json) -> Wanted:
+    whose = spec.get("subject") or "nobody"
+    text = f"certificate {spec['serialNumber']} of {whose}, valid until {spec.get('notAfter', '?')}"
+    return printable(text), {"certificate": {"sha256": spec["sha256"]}}

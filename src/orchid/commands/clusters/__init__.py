@@ -1,0 +1,1 @@
+"""Kubernetes clusters whose credentials can be revoked here."""

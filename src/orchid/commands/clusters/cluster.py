@@ -1,0 +1,360 @@
+"""`orchid cluster`: Kubernetes clusters whose credentials can be revoked here.
+
+    orchid cluster add prod --kubeconfig prod.kubeconfig --out prod    register; write two files
+    orchid cluster doctor prod --kubeconfig prod.kubeconfig            prove that it works
+    orchid cluster list                                                calls and denials of each
+    orchid cluster show prod
+    orchid cluster credential prod --out prod                          renew its API server's token
+    orchid cluster remove prod
+
+With `add` and `doctor`, --kubeconfig is that of the cluster, --orchid-kubeconfig that of Orchid.
+`add` reads the issuer and the client authorities from the cluster and changes nothing there. What
+to revoke is said with `orchid revoke … --cluster prod`.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from orchid.commands.clusters import cluster_setup
+from orchid.commands.terminal import kubeconfig_file, times
+from orchid.commands.terminal.asking import confirmed
+from orchid.commands.terminal.connection import (
+    NOT_FOUND,
+    CommandRefused,
+    Json,
+    ServerConnection,
+    path,
+)
+from orchid.commands.terminal.kubeconfig_file import FLAG, FoundKubeconfig
+from orchid.commands.terminal.objects import ListColumn, completed, show_list
+from orchid.commands.terminal.output import (
+    REFUSED,
+    USAGE,
+    Cell,
+    Complaint,
+    facts,
+    name_of,
+    remark,
+    say,
+    say_json,
+    table,
+    tell,
+)
+from orchid.commands.terminal.subcommands import add_subcommands, run_subcommand
+from orchid.wire.naming import KUBERNETES
+
+KIND = "Cluster"
+YEAR = 365 * 86_400
+POLICIES = ("NoOpinion", "Deny")
+LIMITS = (
+    "members of system:masters are never asked about; keep their credentials short-lived",
+    "a watch that is open goes on until its time-out",
+    "the cluster's own TokenReview still accepts a revoked token",
+    "a revoked credential gets 403, not 401",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_subcommands(
+        parser,
+        (
+            ("add", "register a cluster; print the files for its API server", _add_arguments, _add),
+            ("list", "list clusters", _no_arguments, _list),
+            ("show", "show a cluster", _name_argument, _show),
+            (
+                "credential",
+                "issue another token to the API server of a cluster",
+                _credential_arguments,
+                _credential,
+            ),
+            ("doctor", "prove that a revocation works in a cluster", _doctor_arguments, _doctor),
+            ("remove", "remove a cluster", _remove_arguments, _remove),
+        ),
+        elsewhere=("add", "doctor"),
+    )
+
+
+run = run_subcommand
+
+
+def place(server: ServerConnection, *parts: str) -> str:
+    return path("apis", server.names.identity, "v1alpha1", "clusters", *parts)
+
+
+# -- add -------------------------------------------------------------------------------------
+
+
+def _cluster_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kubeconfig",
+        dest="cluster_kubeconfig",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="how to reach the cluster, as an administrator of it",
+    )
+    parser.add_argument("--cluster-context", default="", help="which of its contexts to use")
+
+
+def _file_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--url",
+        default="",
+        help="the address of Orchid as the API server reaches it (default: as this command does)",
+    )
+    parser.add_argument(
+        "--for",
+        dest="lifetime",
+        type=times.duration_of,
+        default=YEAR,
+        metavar="365d",
+        help="how long the token of the API server is valid (default: 365d)",
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="write files there instead of printing them"
+    )
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME")
+    _cluster_arguments(parser)
+    _file_arguments(parser)
+    parser.add_argument(
+        "--directory",
+        default=cluster_setup.DIRECTORY,
+        metavar="PATH",
+        help="where the API server has the files (default: %(default)s)",
+    )
+    parser.add_argument("--issuer", default="", help="of its tokens (default: read from it)")
+    parser.add_argument(
+        "--failure-policy",
+        choices=POLICIES,
+        default=POLICIES[0],
+        help="what the API server does while Orchid does not answer (default: NoOpinion)",
+    )
+
+
+def _add(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    cluster = connect_cluster(chosen)
+    spec: Json = {
+        "issuer": chosen.issuer or issuer_of(cluster),
+        "clientAuthorities": authorities_of(cluster),
+    }
+    url = cluster_setup.webhook_url(chosen.url or server.access.server, chosen.name)
+    token, spec["credential"] = cluster_setup.credential(server, chosen.name, chosen.lifetime)
+    made = cluster_setup.ensure(
+        server,
+        place(server),
+        {
+            "apiVersion": f"{server.names.identity}/v1alpha1",
+            "kind": KIND,
+            "metadata": {"name": chosen.name},
+            "spec": {name: value for name, value in spec.items() if value},
+        },
+    )
+    files = {
+        cluster_setup.CONFIGURATION: cluster_setup.configuration(
+            chosen.failure_policy, cluster_setup.minor_version(cluster), chosen.directory
+        ),
+        cluster_setup.KUBECONFIG: cluster_setup.kubeconfig(server.access, url, token),
+    }
+    if not tell(chosen.output, made):
+        cluster_setup.hand_out(files, chosen.out)
+        for limit in LIMITS:
+            remark(f"limit: {limit}")
+        remark(f"next: configure the API server, then orchid cluster doctor {chosen.name}")
+    return 0
+
+
+def connect_cluster(chosen: argparse.Namespace) -> ServerConnection:
+    """A connection to the cluster itself."""
+    file: Path = chosen.cluster_kubeconfig
+    if not file.is_file():
+        raise Complaint(f"--kubeconfig: there is no file {file}", USAGE)
+    found = FoundKubeconfig((file,), FLAG)
+    return ServerConnection(kubeconfig_file.load(found, chosen.cluster_context), found)
+
+
+def issuer_of(cluster: ServerConnection) -> str:
+    try:
+        found = cluster.get("/.well-known/openid-configuration").get("issuer")
+    except CommandRefused as refused:
+        raise Complaint(
+            f"cannot read the issuer of the cluster ({refused}); add --issuer"
+        ) from None
+    if not isinstance(found, str) or not found:
+        raise Complaint("the cluster does not report its issuer; add --issuer")
+    return found
+
+
+def authorities_of(cluster: ServerConnection) -> str:
+    """The authorities of client certificates; none if the cluster accepts none."""
+    system = path("api", "v1", "namespaces", KUBERNETES.system_namespace, "configmaps")
+    try:
+        found = cluster.get(f"{system}/extension-apiserver-authentication")
+    except CommandRefused as refused:
+        if refused.status != NOT_FOUND:
+            raise
+        return ""
+    return str((found.get("data") or {}).get("client-ca-file", ""))
+
+
+def _credential_arguments(parser: argparse.ArgumentParser) -> None:
+    _name_argument(parser)
+    _file_arguments(parser)
+
+
+def _credential(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    """Another token; the one before is valid until it ends or is revoked."""
+    found = server.get(place(server, chosen.name))
+    token, credential = cluster_setup.credential(server, chosen.name, chosen.lifetime)
+    found["spec"]["credential"] = credential
+    done = server.put(place(server, chosen.name), found)
+    url = cluster_setup.webhook_url(chosen.url or server.access.server, chosen.name)
+    text = cluster_setup.kubeconfig(server.access, url, token)
+    if not tell(chosen.output, done):
+        cluster_setup.hand_out({cluster_setup.KUBECONFIG: text}, chosen.out)
+    return 0
+
+
+# -- list, show, remove ------------------------------------------------------------------------
+
+
+def _no_arguments(parser: argparse.ArgumentParser) -> None:
+    """Take nothing but what every command takes."""
+
+
+def _name_argument(parser: argparse.ArgumentParser) -> None:
+    completed(parser.add_argument("name", metavar="NAME"), "cluster")
+
+
+def _list(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    return show_list(chosen, server, place(server), COLUMNS, empty="no clusters")
+
+
+def _show(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    found = server.get(place(server, chosen.name))
+    if tell(chosen.output, found):
+        return 0
+    spec, status = found["spec"], found.get("status") or {}
+    facts(
+        [
+            ("Name", chosen.name),
+            ("Issuer", spec.get("issuer", "")),
+            ("Client authorities", str(spec.get("clientAuthorities", "")).count("BEGIN CERT")),
+            ("Credential", _credential_cell(spec.get("credential") or {})),
+            ("Last call", _last_call(found)),
+            ("Calls", status.get("calls", 0)),
+            ("Denials", status.get("denials", 0)),
+            ("Malformed", status.get("malformed", 0)),
+            ("Revocations", revocation_count(server, chosen.name)),
+            *((one["type"], _condition_cell(one)) for one in status.get("conditions") or ()),
+        ]
+    )
+    return 0
+
+
+def revocation_count(server: ServerConnection, name: str) -> int:
+    revocations = path("apis", server.names.identity, "v1alpha1", "credentialrevocations")
+    return sum(1 for _ in server.items(revocations, {"fieldSelector": f"spec.cluster={name}"}))
+
+
+def _remove_arguments(parser: argparse.ArgumentParser) -> None:
+    _name_argument(parser)
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _remove(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    name = chosen.name
+    server.get(place(server, name))
+    if not chosen.yes:
+        count = revocation_count(server, name)
+        meant = confirmed(
+            f"Remove the cluster {name}? Its {count} revocations end, and its API server applies "
+            "its failurePolicy until the webhook is removed from its configuration."
+        )
+        if meant is None:
+            raise Complaint("removing a cluster ends its revocations; add --yes", USAGE)
+        if not meant:
+            raise Complaint("not removed")
+    done = server.delete(place(server, name))
+    cluster_setup.remove_credential(server, name)
+    if not tell(chosen.output, done):
+        say(f"removed {name}")
+    return 0
+
+
+# -- doctor ------------------------------------------------------------------------------------
+
+
+def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
+    _name_argument(parser)
+    _cluster_arguments(parser)
+
+
+def _doctor(chosen: argparse.Namespace, server: ServerConnection) -> int:
+    from orchid.commands.diagnosis.cluster_checks import examined
+
+    found = examined(server, connect_cluster(chosen), chosen.name)
+    wrong = sum(each.state == "wrong" for _, each in found)
+    if chosen.output == "json":
+        findings = [
+            {"check": name, "state": each.state, "text": each.text, "advice": each.advice}
+            for name, each in found
+        ]
+        say_json({"wrong": wrong, "findings": findings})
+    else:
+        moods = {"good": "good", "note": "", "soon": "waiting", "wrong": "bad"}
+        rows: list[tuple[Any, ...]] = []
+        for name, each in found:
+            text = f"{each.text}; {each.advice}" if each.advice else each.text
+            rows.append((Cell(each.state, moods[each.state]), name, text))
+        table(("STATE", "CHECK", "RESULT"), rows, "nothing was checked")
+    return REFUSED if wrong else 0
+
+
+# -- cells -------------------------------------------------------------------------------------
+
+
+def _last_call(cluster: Json) -> str:
+    last = times.parse((cluster.get("status") or {}).get("lastCall"))
+    return f"{times.span((times.now() - last).total_seconds())} ago" if last else "never"
+
+
+def _credential_cell(credential: Json) -> Cell:
+    end = times.parse(credential.get("expires"))
+    if end is None:
+        return Cell("none" if not credential else "no end")
+    left = (end - times.now()).total_seconds()
+    mood = "bad" if left <= 0 else "waiting" if left < cluster_setup.RENEW_BEFORE else ""
+    return Cell(f"token, {'expires' if left > 0 else 'expired'} {times.until(end)}", mood)
+
+
+def _condition_cell(condition: Json) -> Cell:
+    is_true = condition.get("status") == "True"
+    return Cell(condition.get("message", ""), "good" if is_true else "bad")
+
+
+def _connected(cluster: Json) -> Cell:
+    conditions = (cluster.get("status") or {}).get("conditions") or ()
+    is_true = any(one.get("type") == "Connected" and one["status"] == "True" for one in conditions)
+    return Cell("yes", "good") if is_true else Cell("no", "waiting")
+
+
+def _count(field: str) -> Any:
+    return lambda one: (one.get("status") or {}).get(field, 0)
+
+
+COLUMNS = (
+    ListColumn("NAME", name_of),
+    ListColumn("CONNECTED", _connected),
+    ListColumn("LAST CALL", _last_call),
+    ListColumn("CALLS", _count("calls")),
+    ListColumn("DENIALS", _count("denials")),
+    ListColumn("MALFORMED", _count("malformed"), is_wide=True),
+    ListColumn("ISSUER", lambda one: one["spec"].get("issuer", ""), is_wide=True),
+    ListColumn(
+        "CREDENTIAL", lambda one: _credential_cell(one["spec"].get("credential") or {}), True
+    ),
+)

@@ -1,0 +1,284 @@
+"""`orchid cluster` and `orchid revoke --cluster`, with a cluster that asks the webhook.
+
+The cluster is a second server with the names of Kubernetes: its API server reads the same
+AuthorizationConfiguration and sends the same reviews. `make demo-cluster` does this with a
+kube-apiserver.
+"""
+
+import base64
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e import serving
+from tests.e2e.https import Https
+from tests.e2e.person import Person
+from tests.e2e.serving import Server, running_server
+
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+AUTHORITIES = {
+    "metadata": {"name": "extension-apiserver-authentication"},
+    "data": {"client-ca-file": ""},
+}
+
+
+class World:
+    """Orchid, a cluster that asks it, and a person who administers both."""
+
+    def __init__(self, home: Path, orchid: Server, cluster: Server) -> None:
+        self.home, self.orchid, self.cluster = home, orchid, cluster
+        self.person = Person(home, orchid.kubeconfig)
+        self.there = Person(home, cluster.kubeconfig)
+
+    def token(self, name: str = "builder") -> str:
+        return self.there.types("token", f"default/{name}").stdout.strip()
+
+    def use(self, token: str) -> int:
+        with Https(self.cluster.port) as client:
+            return client.send("POST", WHO, {}, token=token).status
+
+    def doctor(self, code: int = 0) -> dict[str, list[dict[str, Any]]]:
+        """The findings by their check."""
+        words = ("cluster", "doctor", "prod", "--kubeconfig", str(self.cluster.kubeconfig))
+        findings: dict[str, list[dict[str, Any]]] = {}
+        for one in self.person.gets(*words, code=code)["findings"]:
+            findings.setdefault(one["check"], []).append(one)
+        return findings
+
+
+@contextmanager
+def configured(home: Path, policy: str = "NoOpinion") -> Iterator[World]:
+    """Orchid and a cluster, registered with `orchid cluster add`."""
+    files, data = home / "files", home / "cluster"
+    with running_server(home / "orchid") as orchid:
+        person = Person(home, orchid.kubeconfig)
+        with running_server(data, "--naming", "kubernetes") as cluster:
+            there = Person(home, cluster.kubeconfig)
+            there.types("account", "new", "default/builder")
+            register(person, cluster, home, "--out", str(files), "--failure-policy", policy)
+            port = cluster.port
+        flags = (
+            "--naming",
+            "kubernetes",
+            "--authorization-config",
+            str(files / "authorization.yaml"),
+        )
+        with running_server(data, *flags, port=port) as cluster:
+            yield World(home, orchid, cluster)
+
+
+def register(person: Person, cluster: Server, home: Path, *flags: str) -> str:
+    body = {**AUTHORITIES, "data": {"client-ca-file": (cluster.data_dir / "ca.crt").read_text()}}
+    admin = Path(home / "admin.pem")
+    if not admin.exists():
+        user = yaml.safe_load(cluster.kubeconfig.read_text())["users"][0]["user"]
+        admin.touch(mode=0o600)
+        admin.write_bytes(pem_of(user, "client-certificate") + pem_of(user, "client-key"))
+        with Https(cluster.port, admin) as client:
+            made = client.send("POST", "/api/v1/namespaces/kube-system/configmaps", body)
+        assert made.status == 201, made.body
+    words = ("cluster", "add", "prod", "--kubeconfig", str(cluster.kubeconfig))
+    done = person.types(*words, "--directory", str(home / "files"), *flags)
+    return done.stdout + done.stderr
+
+
+def pem_of(user: dict[str, str], word: str) -> bytes:
+    return base64.b64decode(user[f"{word}-data"])
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with configured(tmp_path_factory.mktemp("clusters")) as made:
+        yield made
+        if made.cluster.process.returncode is None:
+            made.cluster.stop()  # another than the first, if a test has restarted it
+
+
+def test_what_add_made(world: World) -> None:
+    """The Cluster has issuer, authorities and credential; the files are for their owner alone."""
+    (found,) = world.person.gets("cluster", "list")
+    files = world.home / "files"
+
+    assert found["spec"]["issuer"] == world.cluster.url
+    assert found["spec"]["clientAuthorities"] == (world.cluster.data_dir / "ca.crt").read_text()
+    assert found["spec"]["credential"]["name"] == "cluster-prod"
+    for name in ("authorization.yaml", "webhook.kubeconfig"):
+        assert (files / name).stat().st_mode & 0o777 == 0o600
+    webhook = yaml.safe_load((files / "authorization.yaml").read_text())["authorizers"][0][
+        "webhook"
+    ]
+    assert webhook["cacheUnauthorizedRequests"] is False
+    assert webhook["failurePolicy"] == "NoOpinion"
+    token = yaml.safe_load((files / "webhook.kubeconfig").read_text())["users"][0]["user"]["token"]
+    with Https(world.orchid.port) as client:
+        assert client.send("GET", "/api/v1/secrets", token=token).status == 403
+
+
+def test_doctor_proves_that_a_revocation_works_and_leaves_nothing(world: World) -> None:
+    """Token, revocation, 403 with the name of the revocation; the account and it are removed."""
+    findings = world.doctor()
+
+    revocation = [one["state"] for one in findings["revocation"]]
+    assert revocation == ["good", "good", "good"]
+    assert "got 403" in findings["revocation"][0]["text"]
+    assert world.person.gets("revocations", "--cluster", "prod") == []
+    accounts = world.there.gets("account", "list")
+    assert not [one for one in accounts if "doctor" in one["metadata"]["name"]]
+
+
+def test_one_of_two_tokens_is_revoked(world: World) -> None:
+    """The token itself is not sent to Orchid; 403 names the revocation."""
+    stolen, other = world.token(), world.token()
+    before = world.use(stolen), world.use(other)
+
+    done = world.person.types("revoke", "token", "--cluster", "prod", given=stolen)
+
+    assert before == (201, 201)
+    assert (world.use(stolen), world.use(other)) == (403, 201)
+    name = done.stdout.rpartition("revoked, by ")[2].strip()
+    with Https(world.cluster.port) as client:
+        answer = client.send("POST", WHO, {}, token=stolen)
+    assert f"credential revoked by {name}" in answer.json["message"]
+
+
+def test_an_account_is_revoked_and_released(world: World) -> None:
+    """Every token, also a new one, until the revocation is deleted."""
+    world.there.types("account", "new", "default/other")
+    old = world.token("other")
+
+    done = world.person.types("revoke", "account/default/other", "--cluster", "prod")
+    revoked = world.use(old), world.use(world.token("other"))
+    name = done.stdout.rpartition("revoked, by ")[2].strip()
+    world.person.types("revoke", "lift", name)
+
+    assert revoked == (403, 403)
+    assert world.use(old) == 201
+
+
+def admin_of(world: World) -> Path:
+    file = world.home / "orchid-admin.pem"
+    user = yaml.safe_load(world.orchid.kubeconfig.read_text())["users"][0]["user"]
+    file.touch(mode=0o600)
+    file.write_bytes(pem_of(user, "client-certificate") + pem_of(user, "client-key"))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("words", "given", "complaint"),
+    [
+        (("revoke", "user/alice", "--cluster", "none"), "", "not found"),
+        (("revoke", "authority/web", "--cluster", "prod"), "", "is none of"),
+        (("revoke", "token", "--cluster", "prod"), "nonsense", "not a JSON web token"),
+        (("revoke", "certificate", "--cluster", "prod"), "nonsense", "no certificate"),
+        (("revoke", "csr/none", "--cluster", "prod"), "", "is in the inventory"),
+        (("revoke", "self", "--cluster", "prod"), "", "--cluster goes with"),
+        (("revoke", "user/system:serviceaccount:a:b", "--cluster", "prod"), "", "is an account"),
+        (("revoke", "account/a", "--cluster", "prod"), "", "not NAMESPACE/NAME"),
+    ],
+)
+def test_what_cannot_be_revoked_says_why(
+    world: World, words: tuple[str, ...], given: str, complaint: str
+) -> None:
+    """One line and no traceback."""
+    code = 1 if complaint in ("not found", "is in the inventory") else 2
+    assert complaint in world.person.types(*words, given=given, code=code).stderr
+
+
+def test_a_token_of_another_cluster_is_not_revoked(world: World) -> None:
+    """Its issuer is not the cluster's."""
+    world.person.types("account", "new", "default/ours")
+    token = world.person.types("token", "default/ours").stdout
+    done = world.person.types("revoke", "token", "--cluster", "prod", given=token, code=1)
+    assert "is not the issuer of prod" in done.stderr
+
+
+def test_list_and_show_have_the_calls(world: World) -> None:
+    """The first call is in the status at once."""
+    world.use(world.token())
+    shown = world.person.types("cluster", "show", "prod").stdout
+    assert "token, expires" in shown
+    assert "prod" in world.person.types("cluster", "list", "-o", "wide").stdout
+
+
+def test_orchid_hangs(world: World) -> None:
+    """NoOpinion: valid requests go on, doctor reports failed calls; afterwards all is well."""
+    token = world.token()
+    os.kill(world.orchid.pid, signal.SIGSTOP)
+    try:
+        during = world.use(token)
+    finally:
+        os.kill(world.orchid.pid, signal.SIGCONT)
+
+    findings = world.doctor()
+
+    assert during == 201
+    states = {one["state"]: one["text"] for one in findings["revocation"]}
+    assert "have failed" in states["soon"]
+
+
+def test_the_credential_is_replaced(world: World) -> None:
+    """A wrong one: revoked tokens work again, doctor names the reason; a new one mends it."""
+    file = world.home / "files" / "webhook.kubeconfig"
+    good = file.read_text()
+    document = yaml.safe_load(good)
+    document["users"][0]["user"]["token"] = "wrong"
+    file.write_text(yaml.safe_dump(document))
+    touched(world)
+    findings = world.doctor(code=1)
+    world.person.types("cluster", "credential", "prod", "--out", str(world.home / "files"))
+    touched(world)
+
+    first = findings["revocation"][0]
+    assert first["state"] == "wrong"
+    assert "calls of the webhook failed" in first["text"]
+    assert file.read_text() not in (good, "")
+    assert world.doctor()["revocation"][0]["state"] == "good"
+
+
+def touched(world: World) -> None:
+    """Have the cluster read its configuration again."""
+    world.cluster.stop()
+    data, port = world.cluster.data_dir, world.cluster.port
+    flags = ("--naming", "kubernetes", "--authorization-config")
+    made = serving.start(data, *flags, str(world.home / "files" / "authorization.yaml"), port=port)
+    world.cluster = serving.wait_until_ready(made)
+
+
+def test_a_removed_cluster(world: World) -> None:
+    """Its account is gone: calls are 401, and requests go on by NoOpinion; nothing is left."""
+    token = world.token()
+
+    refused = world.person.types("cluster", "remove", "prod", code=2)
+    world.person.types("cluster", "remove", "prod", "--yes")
+
+    assert "--yes" in refused.stderr
+    assert world.use(token) == 201
+    assert "not found" in world.person.types("cluster", "show", "prod", code=1).stderr
+    assert world.person.gets("cluster", "list") == []
+    accounts = [one["metadata"]["name"] for one in world.person.gets("account", "list")]
+    assert "cluster-prod" not in accounts
+    with Https(world.orchid.port, admin_of(world)) as client:
+        page = client.send("GET", "/metrics").body.decode()
+    lines = [line for line in page.splitlines() if "/webhook/clusters/" in line]
+    assert any(line.startswith("apiserver_request_total") and '"401"' in line for line in lines)
+
+
+def test_deny_while_orchid_is_gone(tmp_path: Path) -> None:
+    """Deny: nothing is allowed that Orchid was not asked about; the administrator goes on."""
+    with configured(tmp_path, "Deny") as world:
+        token = world.token()
+        before = world.use(token)
+        world.orchid.kill()
+        during = world.use(token)
+        administrator = json.loads(world.there.types("whoami", "-o", "json").stdout)
+
+    assert (before, during) == (201, 500)  # as the reference: the authorizer could not be asked
+    assert administrator
