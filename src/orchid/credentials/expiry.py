@@ -1,7 +1,7 @@
-"""When the certificates in a file end.
+"""Expiry of the certificates in a file.
 
-A chain ends with the first of its certificates. A bundle of authorities lasts as long as one of
-them does: the old one of a rotation may end while the new one serves.
+A chain expires with the first of its certificates. A bundle of CAs lasts as long as one of them:
+the old one of a rotation may expire while the new one serves.
 """
 
 from datetime import datetime
@@ -14,14 +14,14 @@ from orchid.credentials.x509 import certificates
 
 
 class CertificateFile(msgspec.Struct, frozen=True):
-    """A file with certificates that the server uses, and what it uses them for."""
+    """A certificate file of the server, and its purpose."""
 
-    purpose: str  # one of a few words, fit for a label
+    purpose: str  # from a closed set, for a metric label
     path: Path
     is_bundle: bool = False
 
     def end(self) -> datetime:
-        """When it can no longer be used; raises Refusal if it cannot be read."""
+        """The expiry; raises Refusal if the file cannot be parsed."""
         found = certificates.parse_blocks(read_bounded(self.path))
         ends = [each.not_valid_after_utc for each in found]
         return max(ends) if self.is_bundle else min(ends)

@@ -1,9 +1,9 @@
-"""Files that hold keys and certificates: read safely, write atomically, notice changes.
+"""Files with keys and certificates: safe reads, atomic writes, reloads.
 
-`read_private` refuses a key that others can read or own; `refuse_exposed` is the one place that
-judges owner and mode, of keys and of the directories that hold them. `write_private` leaves either
-the old file or the whole new one, never half, and never readable by others in between. `Reloading`
-keeps the value made from some files up to date, and keeps the old one while the new files are bad.
+`read_private` refuses a key that others can read or own; `refuse_exposed` alone checks owner and
+mode, of keys and of their directories. `write_private` leaves either the old file or the complete
+new one, never readable by others. `Reloading` reloads a value when its files change, and keeps the
+old one while the new files are invalid.
 """
 
 import os
@@ -17,9 +17,9 @@ from orchid.credentials.refusals import ExposedKeyFile, KeyRefused, Refusal, Unr
 
 T = TypeVar("T")
 
-# Larger files are no keys; reading one whole would only cost memory.
+# Larger files are no keys; reading one would only cost memory.
 MAX_KEY_FILE = 1 << 20
-LOOK_EVERY_SECONDS = 1.0  # at files that are followed by a clock
+CHECK_INTERVAL_SECONDS = 1.0  # between checks of followed files
 
 _ROOT = 0
 
@@ -33,23 +33,23 @@ def read_bounded(path: Path, limit: int = MAX_KEY_FILE) -> bytes:
 
 
 def read_private(path: Path, limit: int = MAX_KEY_FILE) -> bytes:
-    """Read a private key; refuse it when others than its owner can reach it."""
+    """Read a private key; refuse it if others than its owner can access it."""
     data, status = _read(path, limit)
     refuse_exposed(path, status)
     return data
 
 
 def read_with_status(path: Path, limit: int = MAX_KEY_FILE) -> tuple[bytes, os.stat_result]:
-    """Read a file and say what was known of it at that moment, from the same open file."""
+    """Read a file and return its status from the same open file."""
     return _read(path, limit)
 
 
 def refuse_exposed(path: Path, status: os.stat_result) -> None:
     """Refuse a private key file, or a directory of keys, by its owner and mode.
 
-    It must belong to us or to root, and nobody else may reach it. A file of root's may be readable
-    by its group: that is how orchestrators and distributions hand keys to a service that does not
-    run as root. Of a link only the owner matters: everybody may read where it leads.
+    It must belong to us or to root and be inaccessible to others. A file of root may be readable by
+    its group: orchestrators and distributions provide keys that way to a service that does not run
+    as root. Of a symbolic link only the owner is checked, since its mode means nothing.
     """
     directory = stat.S_ISDIR(status.st_mode)
     what = f"directory {path}" if directory else f"private key file {path}"
@@ -71,7 +71,7 @@ def refuse_exposed(path: Path, status: os.stat_result) -> None:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file that only its owner can read, all of it or nothing."""
+    """Write a file atomically, readable only by its owner."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(temporary, flags, 0o600)
@@ -88,11 +88,12 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 class Reloading(Generic[T]):
-    """The value made from files, made anew when one of them changes.
+    """A value built from files, and rebuilt when one of them changes.
 
-    `current()` costs one `stat` per file. With a clock, which counts seconds and never goes back,
-    it looks at them once a second at most. While changed files cannot be read or do not fit
-    together (a rotation in progress), the last good value stays and `problem` says why.
+    `current()` costs one `stat` per file. With a monotonic clock it checks at most once a second.
+    While changed files cannot be read or do not match (a rotation in progress), the last valid
+    value
+    stays and `problem` has the reason.
     """
 
     def __init__(
@@ -111,12 +112,12 @@ class Reloading(Generic[T]):
         self.problem: str | None = None
 
     def current(self) -> T:
-        """Give the newest good value."""
+        """Return the newest valid value."""
         if self._monotonic is not None:
             now = self._monotonic()
             if now < self._next_look:
                 return self._value
-            self._next_look = now + LOOK_EVERY_SECONDS
+            self._next_look = now + CHECK_INTERVAL_SECONDS
         seen = self._fingerprint()
         if seen != self._seen:
             self._reload(seen)
@@ -129,7 +130,7 @@ class Reloading(Generic[T]):
             self.problem = str(refusal)
         else:
             self.problem = None
-        # Remembered also after a failure: the same bad files are not parsed at every call.
+        # Also after a failure: the same invalid files are not parsed at every call.
         self._seen = seen
 
     def _fingerprint(self) -> _Fingerprint:
@@ -146,10 +147,10 @@ def _fingerprint(path: Path) -> tuple[int, int, int, int]:
 
 def _read(path: Path, limit: int) -> tuple[bytes, os.stat_result]:
     try:
-        # Non-blocking, so that a pipe in the file's place cannot hang the start.
+        # Non-blocking, so that a pipe at this path cannot hang the start.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
-            # The open file is asked, not the path: no time between check and use.
+            # Status of the open file, not of the path: no time between check and use.
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise UnreadableKey(f"{path} is not a regular file")

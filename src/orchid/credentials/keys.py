@@ -1,9 +1,8 @@
-"""Keys that sign and verify tokens: load, make, name and publish them.
+"""Keys that sign and verify tokens: load, generate, identify and publish them.
 
 Start with `load_signing_key(path)` and `load_verification_keys(path)`. The algorithm follows from
-the key and is fixed with it, so nothing in a token can choose it; the key id is the hash of the
-public key, so nobody can choose that either. There is no HMAC and no "none" here, and no way to
-add one. Private keys never print.
+the key, so nothing in a token can choose it; the key id is the hash of the public key, so nobody
+can choose that either. HMAC and "none" do not exist here. Private keys never print.
 """
 
 import binascii
@@ -37,7 +36,7 @@ MIN_RSA_BITS = 2048
 MAX_RSA_BITS = 8192
 _MIN_RSA_EXPONENT, _MAX_RSA_EXPONENT = 3, (1 << 32) + 1
 
-# The reference's text, which its users and tools know; it says nothing about which part failed.
+# The message of Kubernetes, known to users and tools; it does not reveal which part failed.
 SIGNATURE_FAILED = "go-jose/go-jose: error in cryptographic primitive"
 
 _PRIVATE_LABELS = ("RSA PRIVATE KEY", "EC PRIVATE KEY", "PRIVATE KEY")
@@ -54,12 +53,12 @@ _JWK_CURVES: dict[str, ec.EllipticCurve] = {
 _HASHES = {"256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.SHA512()}
 _RSA_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _MAX_JWKS_KEYS = 256
-LONGEST_SHORT_FORM = 127  # a length in DER above it takes a byte more, up to 255
+LONGEST_SHORT_FORM = 127  # a DER length above it takes another byte, up to 255
 
 _TO_STANDARD = bytes.maketrans(b"-_", b"+/")
 _FROM_STANDARD = bytes.maketrans(b"+/", b"-_")
 _URL_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-# The last character of a canonical encoding leaves its unused bits zero.
+# The unused bits in the last character of a canonical encoding are zero.
 _LAST_OF_TWO = frozenset(b"AQgw")
 _LAST_OF_THREE = frozenset(b"AEIMQUYcgkosw048")
 
@@ -70,7 +69,7 @@ def b64url_encode(data: bytes) -> bytes:
 
 
 def b64url_decode(text: bytes) -> bytes:
-    """Decode strictly: no padding, no foreign character, one encoding for each value."""
+    """Decode strictly: no padding, no foreign characters, one encoding per value."""
     if text.translate(None, _URL_ALPHABET):
         raise ValueError("not base64url")
     over = len(text) % 4
@@ -84,7 +83,7 @@ def b64url_decode(text: bytes) -> bytes:
 
 
 def key_id(public: PublicKey) -> str:
-    """Name a key by the SHA-256 of its SubjectPublicKeyInfo, in base64url."""
+    """The id of a key: SHA-256 of its SubjectPublicKeyInfo, in base64url."""
     return b64url_encode(hashlib.sha256(spki(public)).digest()).decode()
 
 
@@ -96,7 +95,7 @@ def spki(public: PublicKey | mldsa.MLDSA65PublicKey) -> bytes:
 
 
 def algorithm_of(public: PublicKey) -> str:
-    """Give the one algorithm of a key; raises UnsupportedKey for keys that we do not use."""
+    """The only algorithm of a key; raises UnsupportedKey for other keys."""
     if isinstance(public, rsa.RSAPublicKey):
         refuse_weak_rsa(public)
         return "RS256"
@@ -110,7 +109,7 @@ def algorithm_of(public: PublicKey) -> str:
 
 
 def refuse_weak_rsa(public: rsa.RSAPublicKey) -> None:
-    """Refuse RSA keys that are too small, too costly to verify with, or badly formed."""
+    """Refuse RSA keys that are too small, too slow to verify with, or malformed."""
     if not MIN_RSA_BITS <= public.key_size <= MAX_RSA_BITS:
         raise UnsupportedKey(
             f"RSA keys must have {MIN_RSA_BITS} to {MAX_RSA_BITS} bits, not {public.key_size}"
@@ -122,7 +121,7 @@ def refuse_weak_rsa(public: rsa.RSAPublicKey) -> None:
 
 @dataclass(frozen=True, slots=True)
 class VerificationKey:
-    """A public key with the one algorithm it verifies."""
+    """A public key with its only algorithm."""
 
     public: PublicKey
     algorithm: str
@@ -131,19 +130,19 @@ class VerificationKey:
 
     @classmethod
     def of(cls, public: PublicKey) -> "VerificationKey":
-        """Take a key of ours, under the id and algorithm that follow from it."""
+        """A key of this server; id and algorithm follow from it."""
         algorithm = algorithm_of(public)
         return cls(public, algorithm, key_id(public), _checker(public, algorithm))
 
     def verify(self, signature: bytes, message: bytes) -> None:
-        """Return if the signature is this key's; raise BadSignature otherwise."""
+        """Return if the signature was made with this key; raise BadSignature otherwise."""
         try:
             self._check(signature, message)
         except InvalidSignature:
             raise BadSignature(SIGNATURE_FAILED) from None
 
     def jwk(self) -> dict[str, str]:
-        """Describe the key for a JWKS document, members in the reference's order."""
+        """The key for a JWKS document, members in the order of Kubernetes."""
         head = {"use": "sig", "kty": "", "kid": self.kid}
         public = self.public
         if isinstance(public, rsa.RSAPublicKey):
@@ -161,7 +160,7 @@ class VerificationKey:
 
 
 class SigningKey:
-    """A private key with the one algorithm it signs with; `public` verifies its signatures."""
+    """A private key with its only algorithm; `public` verifies its signatures."""
 
     __slots__ = ("_private", "public", "sign")
 
@@ -172,12 +171,12 @@ class SigningKey:
 
     @property
     def algorithm(self) -> str:
-        """The algorithm, as written into the header of a token."""
+        """The algorithm in the header of a token."""
         return self.public.algorithm
 
     @property
     def kid(self) -> str:
-        """The id of the key, as written into the header of a token."""
+        """The key id in the header of a token."""
         return self.public.kid
 
     @property
@@ -186,7 +185,7 @@ class SigningKey:
         return isinstance(self._private, rsa.RSAPrivateKey)
 
     def pem(self) -> SecretValue:
-        """Give the private key as PKCS#8 PEM."""
+        """The private key as PKCS#8 PEM."""
         return SecretValue(encode_private(self._private))
 
     def __repr__(self) -> str:
@@ -197,12 +196,12 @@ class SigningKey:
 
 
 def generate() -> SigningKey:
-    """Make a new P-256 key."""
+    """Generate a P-256 key."""
     return SigningKey(ec.generate_private_key(ec.SECP256R1()))
 
 
 def encode_private(private: PrivateKey | mldsa.MLDSA65PrivateKey) -> str:
-    """Write a private key as PKCS#8 PEM, unencrypted."""
+    """A private key as unencrypted PKCS#8 PEM."""
     return private.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -211,12 +210,12 @@ def encode_private(private: PrivateKey | mldsa.MLDSA65PrivateKey) -> str:
 
 
 def load_signing_key(path: Path) -> SigningKey:
-    """Read the first private key of a file that nobody else can read."""
+    """The first private key of a file, which others must not be able to read."""
     return SigningKey(read_private_key(files.read_private(path), str(path)))
 
 
 def load_verification_keys(path: Path) -> tuple[VerificationKey, ...]:
-    """Read every key of a file: public keys, certificates, or the public half of private keys."""
+    """All keys of a file: public keys, certificates, or the public half of private keys."""
     data, status = files.read_with_status(path)
     if any(block.label in _PRIVATE_LABELS for block in pem.split(data)):
         files.refuse_exposed(path, status)
@@ -224,12 +223,12 @@ def load_verification_keys(path: Path) -> tuple[VerificationKey, ...]:
 
 
 def read_private_key(data: bytes, place: str = "key data") -> PrivateKey:
-    """Find the first private key in PEM text, of a type that signs tokens."""
+    """The first private key in PEM text, of a type that signs tokens."""
     return _supported(find_private_key(data, place), place)
 
 
 def find_private_key(data: bytes, place: str, *, proves_primes: bool = True) -> object:
-    """Find the first private key in PEM text (PKCS#8, SEC 1 or PKCS#1), of any type."""
+    """The first private key in PEM text (PKCS#8, SEC 1 or PKCS#1), of any type."""
     for block in pem.split(data):
         if block.label in _PRIVATE_LABELS:
             return _private_from(block, place, proves_primes=proves_primes)
@@ -237,7 +236,7 @@ def find_private_key(data: bytes, place: str, *, proves_primes: bool = True) -> 
 
 
 def read_verification_keys(data: bytes, place: str = "key data") -> tuple[VerificationKey, ...]:
-    """Find every key in PEM text, in order, each once."""
+    """All keys in PEM text, in order, without duplicates."""
     found: dict[str, VerificationKey] = {}
     for block in pem.split(data):
         public = _public_from(block, place)
@@ -250,10 +249,10 @@ def read_verification_keys(data: bytes, place: str = "key data") -> tuple[Verifi
 
 
 def read_jwks(document: object, algorithms: Collection[str]) -> tuple[VerificationKey, ...]:
-    """Read another issuer's published keys; what we cannot use is left out (RFC 7517 section 5).
+    """The published keys of another issuer, without unusable ones (RFC 7517 section 5).
 
-    A key without `alg` stands for each of the permitted algorithms that fits it, as separate
-    records, so that the algorithm is still the record's and never the token's.
+    A key without `alg` yields one record for each permitted algorithm that fits it, so that the
+    record decides on the algorithm, never the token.
     """
     entries = document.get("keys") if isinstance(document, Mapping) else None
     if not isinstance(entries, list):
@@ -307,7 +306,7 @@ def _private_from(block: pem.Block, place: str, *, proves_primes: bool = True) -
             block.data, None, unsafe_skip_rsa_key_validation=not proves_primes
         )
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        # The library's text may quote the input: never passed on.
+        # The library's message may quote the input: never passed on.
         raise UnreadableKey(f"{place} does not contain a readable private key") from None
 
 
@@ -353,12 +352,12 @@ def _signer(private: PrivateKey) -> Callable[[bytes], bytes]:
 def two_numbers(signature: bytes, size: int) -> bytes:
     """An ECDSA signature as in RFC 7518 section 3.4: two numbers of `size` bytes, not DER.
 
-    Of our own signatures alone: the form is that of the library, and is not checked.
+    Only for our own signatures: the format is that of the library and is not checked.
     """
     first = 4 + (signature[1] > LONGEST_SHORT_FORM)  # after two tags and their lengths
     end = first + signature[first - 1]
     r, s = signature[first:end], signature[end + 2 :]
-    # A number has a zero before it if its first bit is set, and is shorter if it is small.
+    # A number has a leading zero byte if its first bit is set, and is shorter if it is small.
     return r[-size:].rjust(size, b"\0") + s[-size:].rjust(size, b"\0")
 
 
@@ -387,7 +386,7 @@ def _ecdsa_checker(public: ec.EllipticCurvePublicKey) -> Callable[[bytes, bytes]
             raise InvalidSignature
         r = int.from_bytes(signature[:size], "big")
         s = int.from_bytes(signature[size:], "big")
-        # Zero once made implementations accept anything (CVE-2022-21449).
+        # Zero made some implementations accept anything (CVE-2022-21449).
         if r == 0 or s == 0:
             raise InvalidSignature
         public.verify(encode_dss_signature(r, s), message, method)

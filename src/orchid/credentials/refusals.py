@@ -1,44 +1,44 @@
-"""The refusals of this package, each with a name; the layers above turn them into answers.
+"""The exceptions of this package; the layers above turn them into responses.
 
-A text says what is wrong and never holds a token, a key or the bytes of a request.
+A message gives the reason and never contains a token, a key or bytes of a request.
 
     Refusal
     ├── KeyRefused
-    │   ├── UnreadableKey       no such file, no key in it, or not the kind of key that is asked for
-    │   ├── ExposedKeyFile      others own, may read or may change a private key or its directory
-    │   └── UnsupportedKey      too weak, too large, or of a type that we do not use
+    │   ├── UnreadableKey       no such file, no key in it, or another type of key
+    │   ├── ExposedKeyFile      others own, can read or can change a private key or its directory
+    │   └── UnsupportedKey      too weak, too large, or of an unsupported type
     ├── TokenRefused
-    │   ├── NotAToken           not a compact JWS that we read: somebody else may know it
-    │   │   └── UnsafeHeader    names a key of its own, or demands extensions
-    │   ├── WrongIssuer         a token, but of an issuer that is not ours
-    │   ├── UnknownKey          its key id belongs to none of the issuer's keys
-    │   ├── BadSignature        no key of the issuer made this signature with this algorithm
-    │   ├── MalformedClaims     signed, yet a claim has the wrong type
+    │   ├── NotAToken           not a supported compact JWS: another authenticator may accept it
+    │   │   └── UnsafeHeader    contains a key of its own, or requires extensions
+    │   ├── WrongIssuer         a token of an issuer that is not accepted
+    │   ├── UnknownKey          the issuer has no key of this id
+    │   ├── BadSignature        not signed with a key of the issuer and this algorithm
+    │   ├── MalformedClaims     signed, but a claim has the wrong type
     │   ├── NotYetValid  CredentialExpired  IssuedInFuture
-    ├── TooMuchPem              larger, or in more pieces, than we are willing to read
-    ├── MalformedRequest        not a certificate request, or its signature does not fit
+    ├── TooMuchPem              above the limit of bytes or blocks
+    ├── MalformedRequest        not a certificate request, or an invalid signature
     ├── MalformedCertificate    not a certificate
-    ├── CertificateRefused      a certificate that does not prove a client
-    ├── BadRevocation           a revocation that no list can say
-    ├── NotPermitted            a signer's rules forbid what is asked for
-    └── SigningFailed           an authority cannot sign now; trying later may help
-        ├── AuthorityUnusable   certificate and key are unreadable or cannot be used together
+    ├── CertificateRefused      does not authenticate a client
+    ├── BadRevocation           cannot be expressed in a CRL
+    ├── NotPermitted            forbidden by the signer's profile
+    └── SigningFailed           an authority cannot sign now; a retry may help
+        ├── AuthorityUnusable       certificate and key are unreadable or do not match
         │   ├── KeyMismatch         the key is not the certificate's
-        │   ├── NotAnAuthority      a certificate of the chain is not an authority's
-        │   ├── NotPermittedToSign  its key usage forbids to sign certificates, or lists
+        │   ├── NotAnAuthority      a certificate of the chain is not a CA
+        │   ├── NotPermittedToSign  its key usage forbids signing certificates, or CRLs
         │   ├── BrokenChain         a certificate was not issued by the next one
-        │   ├── PathTooLong         a path length constraint forbids an authority below it
+        │   ├── PathTooLong         a path length constraint forbids a CA below it
         │   └── NoCommonPurpose     the extended key usages of the chain exclude each other
-        ├── NotYetAuthority     the authority's own time has not begun
-        ├── AuthorityExpired    the authority's own time is over
-        └── UnsoundCertificate  what was about to be signed is not what was agreed
+        ├── NotYetAuthority         the CA certificate is not yet valid
+        ├── AuthorityExpired        the CA certificate has expired
+        └── UnsoundCertificate      the bytes to be signed differ from the template
 """
 
 from types import TracebackType
 
 
 class Refusal(Exception):
-    """The common root: something handed to this package is not acceptable."""
+    """The base class: an input of this package is not acceptable."""
 
 
 class KeyRefused(Refusal):
@@ -50,59 +50,59 @@ class UnreadableKey(KeyRefused):
 
 
 class ExposedKeyFile(KeyRefused):
-    """A private key lies where others can read or change it, or belongs to somebody else."""
+    """A private key file belongs to others, or others can read or change it."""
 
 
 class UnsupportedKey(KeyRefused):
-    """The key's type or size is not one that we use."""
+    """The key's type or size is not supported."""
 
 
 class TokenRefused(Refusal):
-    """A token does not prove what it says."""
+    """A token does not authenticate."""
 
 
 class NotAToken(TokenRefused):
-    """These bytes are not a token of the form that we read."""
+    """The bytes are not a token in a supported format."""
 
 
 class UnsafeHeader(NotAToken):
-    """The header tries to say how it is to be verified."""
+    """The header of the token tries to control its verification."""
 
 
 class WrongIssuer(TokenRefused):
-    """The issuer is not one of ours."""
+    """The issuer is not accepted."""
 
 
 class UnknownKey(TokenRefused):
-    """No key of the issuer has this id."""
+    """The issuer has no key of this id."""
 
 
 class BadSignature(TokenRefused):
-    """The signature was not made by a key of the issuer."""
+    """The signature was not made with a key of the issuer."""
 
 
 class MalformedClaims(TokenRefused):
-    """A signed claim is not of the type it must have."""
+    """A signed claim has the wrong type."""
 
 
 class NotYetValid(TokenRefused):
-    """The token's time has not begun."""
+    """The token is not valid yet."""
 
 
 class CredentialExpired(TokenRefused):
-    """The token's time is over."""
+    """The token has expired."""
 
 
 class IssuedInFuture(TokenRefused):
-    """The token says that it was made later than now."""
+    """The token was issued in the future."""
 
 
 class TooMuchPem(Refusal):
-    """The text is larger, or holds more blocks, than we read."""
+    """The text exceeds the limit of bytes or blocks."""
 
 
 class MalformedRequest(Refusal):
-    """The bytes are not a certificate request that proves its key."""
+    """The bytes are not a certificate request with a valid signature."""
 
 
 class MalformedCertificate(Refusal):
@@ -110,15 +110,15 @@ class MalformedCertificate(Refusal):
 
 
 class CertificateRefused(Refusal):
-    """The certificate does not prove a client to us."""
+    """The certificate does not authenticate a client."""
 
 
 class BadRevocation(Refusal):
-    """A revocation has a number or a reason that no list can hold."""
+    """The serial number or reason cannot be expressed in a CRL."""
 
 
 class NotPermitted(Refusal):
-    """The signer's rules forbid what the request asks for."""
+    """The signer's profile forbids the request."""
 
 
 class SigningFailed(Refusal):
@@ -134,11 +134,11 @@ class KeyMismatch(AuthorityUnusable):
 
 
 class NotAnAuthority(AuthorityUnusable):
-    """A certificate of the chain does not say that it is an authority's."""
+    """A certificate of the chain is not a CA certificate."""
 
 
 class NotPermittedToSign(AuthorityUnusable):
-    """The key usage of a certificate forbids to sign certificates, or revocation lists."""
+    """The key usage of a certificate forbids signing certificates, or CRLs."""
 
 
 class BrokenChain(AuthorityUnusable):
@@ -146,31 +146,32 @@ class BrokenChain(AuthorityUnusable):
 
 
 class PathTooLong(AuthorityUnusable):
-    """A path length constraint forbids an authority that stands below it."""
+    """A path length constraint forbids a CA below it."""
 
 
 class NoCommonPurpose(AuthorityUnusable):
-    """The extended key usages of the chain leave nothing that could be issued."""
+    """The extended key usages of the chain exclude each other."""
 
 
 class NotYetAuthority(SigningFailed):
-    """The authority's certificate has not begun."""
+    """The authority's certificate is not yet valid."""
 
 
 class AuthorityExpired(SigningFailed):
-    """The authority's certificate has ended."""
+    """The authority's certificate has expired."""
 
 
 class UnsoundCertificate(SigningFailed):
-    """The bytes to be signed do not say what was agreed."""
+    """The bytes to be signed differ from the template."""
 
 
 class panics_as:  # noqa: N801 - used like a function, in a with statement
-    """Turn a panic of the X.509 library into a named refusal.
+    """Convert a panic of the X.509 library into a named refusal.
 
-    The library's PanicException derives from BaseException, so that one hostile certificate
-    would go past every `except Exception`. Everything else (cancellation, exit, ordinary errors)
-    passes untouched.
+    The library's PanicException derives from BaseException, so that a hostile certificate would
+    pass
+    every `except Exception`. All other exceptions (cancellation, exit, ordinary errors) pass
+    through.
     """
 
     __slots__ = ("_refusal", "_text")
@@ -193,5 +194,5 @@ class panics_as:  # noqa: N801 - used like a function, in a with statement
 
 
 def is_panic(kind: type[BaseException]) -> bool:
-    """Say whether this is the library's PanicException, which cannot be imported."""
+    """Whether this is the library's PanicException, which cannot be imported."""
     return kind.__name__ == "PanicException"

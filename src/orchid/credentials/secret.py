@@ -1,14 +1,14 @@
-"""A value that does not print: tokens and private keys travel in this type.
+"""A value that does not print: the type of tokens and private keys.
 
-Start with `SecretValue(text)`; `reveal()` is the only way out, so a search for it finds every place
-where a secret leaves. Never put the revealed text into a log line, an error or a label.
+Start with `SecretValue(text)`; only `reveal()` returns the text, so a search for it finds every use
+of a secret. Never put the revealed text into a log line, an error or a label.
 """
 
 import hmac
 
 
 class SecretValue:
-    """Hold text that must not appear in logs, errors or tracebacks."""
+    """Text that must not appear in logs, errors or tracebacks."""
 
     __slots__ = ("_text",)
 
@@ -16,7 +16,7 @@ class SecretValue:
         self._text = text
 
     def reveal(self) -> str:
-        """Give the text itself to the one place that needs it."""
+        """Return the text."""
         return self._text
 
     def __repr__(self) -> str:
@@ -29,7 +29,7 @@ class SecretValue:
             return NotImplemented
         return hmac.compare_digest(self._text.encode(), other._text.encode())
 
-    # A dictionary would compare by hash first and so leak through time.
+    # A dictionary would compare by hash first and so leak through timing.
     __hash__ = None  # type: ignore[assignment]  # the documented way to say "not hashable"
 
     def __reduce__(self) -> str:

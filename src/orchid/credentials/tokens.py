@@ -1,16 +1,17 @@
 """Tokens: signed claims in compact JWS form (RFC 7515, RFC 7519, RFC 8725).
 
-Start with `TokenSigner` to make them and `Verifier` to open them. The claims of service accounts
-are typed (`AccountClaims`, `LegacyClaims`) and read by `AccountReader`; tokens of other issuers are
-opened by the same Verifier with a reader of their own.
+Start with `TokenSigner` to issue and `Verifier` to verify them. The claims of service accounts are
+typed (`AccountClaims`, `LegacyClaims`) and parsed by `AccountReader`; tokens of other issuers use
+the
+same Verifier with another reader.
 
     verified = verifier.open(token, now)      signature, key and issuer; may come from the cache
     ... the caller compares audiences ...
     verified.check_times(now)                 at every use, never cached
 
-What this module never does: take the algorithm or a key from the token, know HMAC or "none",
-accept a second spelling of the same bytes, keep a token (the cache knows keyed hashes only), or
-look up whether an account still exists.
+This module never takes the algorithm or a key from the token, supports HMAC or "none", accepts a
+second encoding of the same bytes, stores a token (the cache has keyed hashes only), or checks
+whether an account still exists.
 """
 
 import hashlib
@@ -52,9 +53,9 @@ MAX_HEADER = 2 * 1024
 MAX_KID = 1024
 CACHE_ENTRIES = 20_000
 
-# Headers by which a token would bring its own key or its own rules.
+# Headers that would provide a key or rules for the verification.
 _FORBIDDEN_HEADERS = frozenset(("crit", "jku", "jwk", "x5u", "x5c", "b64", "zip"))
-# A token made for another purpose (a logout, a proof of possession) is no credential here.
+# Tokens for other purposes (a logout, a proof of possession) are no credentials here.
 _TYPES = frozenset(("", "jwt", "at+jwt", "application/at+jwt"))
 _FORM = re.compile(rb"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]*)")
 
@@ -67,7 +68,7 @@ class Reference(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AccountClaims(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The private claim of a service account token: who it is, and what it is bound to."""
+    """The private claim of a service account token: the account and the bound objects."""
 
     namespace: str = ""
     node: Reference | None = None
@@ -78,7 +79,7 @@ class AccountClaims(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Claims(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The registered claims that we write and read."""
+    """The supported registered claims."""
 
     aud: tuple[str, ...] = ()
     exp: int | None = None
@@ -90,7 +91,7 @@ class Claims(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LegacyClaims(msgspec.Struct, frozen=True):
-    """What the token of a SecretValue says; it has no times, no audience and no id."""
+    """Claims of a token stored in a Secret: no times, audience or id."""
 
     sub: str
     namespace: str
@@ -100,7 +101,7 @@ class LegacyClaims(msgspec.Struct, frozen=True):
 
 
 class AccountToken(msgspec.Struct, frozen=True):
-    """A service account token, read: the registered claims and the private one."""
+    """A parsed service account token: the registered claims and the private one."""
 
     claims: Claims
     account: AccountClaims
@@ -112,8 +113,8 @@ Payload = Mapping[str, Any]
 class TokenSigner:
     """Sign claims for one issuer with one key.
 
-    The header never changes, so it is encoded once. With an RSA key (`slow`) a signature takes
-    milliseconds and belongs in a thread; all others take some sixty microseconds.
+    The header is constant and encoded once. With an RSA key (`slow`) a signature takes milliseconds
+    and belongs in a thread; all others take some sixty microseconds.
     """
 
     def __init__(self, key: SigningKey, issuer: str, private_claim: str) -> None:
@@ -121,14 +122,14 @@ class TokenSigner:
         self.kid = key.kid
         self.slow = key.slow
         self._sign = key.sign
-        # alg and kid only, in byte order: what the reference writes.
+        # Only alg and kid, sorted, as in Kubernetes.
         header = msgspec.json.encode({"alg": key.algorithm, "kid": key.kid})
         self._head = b64url_encode(header) + b"."
         self._private = b"," + msgspec.json.encode(private_claim) + b":"
         self._encode = msgspec.json.Encoder().encode
 
     def sign(self, claims: Claims, account: AccountClaims) -> SecretValue:
-        """Make a service account token; `iss` is always this issuer's."""
+        """Sign a service account token; `iss` is always this issuer."""
         if claims.iss != self.issuer:
             claims = msgspec.structs.replace(claims, iss=self.issuer)
         registered = self._encode(claims)
@@ -136,7 +137,7 @@ class TokenSigner:
         return self._seal(b"".join((registered[:-1], self._private, private, b"}")))
 
     def sign_payload(self, payload: Payload) -> SecretValue:
-        """Make a token from any claims; `iss` is always this issuer's."""
+        """Sign any claims; `iss` is always this issuer."""
         return self._seal(self._encode({**payload, "iss": self.issuer}))
 
     def _seal(self, payload: bytes) -> SecretValue:
@@ -146,7 +147,7 @@ class TokenSigner:
 
 
 def legacy_payload(claims: LegacyClaims, prefix: str) -> dict[str, str]:
-    """Spell the claims of a Secret's token; the legacy issuer signs them."""
+    """The claims of a Secret's token, which the legacy issuer signs."""
     return {
         f"{prefix}/namespace": claims.namespace,
         f"{prefix}/secret.name": claims.secret_name,
@@ -157,7 +158,7 @@ def legacy_payload(claims: LegacyClaims, prefix: str) -> dict[str, str]:
 
 
 class AccountReader:
-    """Read the payload of a service account token, bound or legacy."""
+    """Parses the payload of a service account token, bound or legacy."""
 
     def __init__(self, private_claim: str, legacy_issuer: str, legacy_prefix: str) -> None:
         self._private = private_claim
@@ -165,7 +166,7 @@ class AccountReader:
         self._legacy = legacy_prefix
 
     def __call__(self, payload: Payload) -> AccountToken | LegacyClaims:
-        """Give typed claims; raises MalformedClaims."""
+        """Return typed claims; raises MalformedClaims."""
         if payload.get("iss") == self._legacy_issuer:
             return self._read_legacy(payload)
         private = payload.get(self._private)
@@ -190,7 +191,7 @@ class AccountReader:
 
 
 def read_claims(payload: Payload) -> Claims:
-    """Read the registered claims; a single audience may be a plain string (RFC 7519, 4.1.3)."""
+    """Parse the registered claims; a single audience may be a string (RFC 7519, 4.1.3)."""
     audience = payload.get("aud")
     return _convert(
         {
@@ -205,7 +206,7 @@ def read_claims(payload: Payload) -> Claims:
 
 
 class Verified(msgspec.Struct, Generic[C], frozen=True):
-    """A token whose signature and issuer are proven; its times are checked at each use."""
+    """A token with a valid signature and issuer; its times are checked at each use."""
 
     claims: C
     issuer: str
@@ -213,7 +214,7 @@ class Verified(msgspec.Struct, Generic[C], frozen=True):
     expires: int | None
     not_before: int | None
     issued_at: int | None
-    generation: int = 0  # of the verifier's keys; with other keys the proof is worth nothing
+    generation: int = 0  # of the verifier's keys; other keys invalidate it
 
     def check_times(
         self, now: float, *, leeway: int = LEEWAY, expiry_leeway: int | None = None
@@ -228,14 +229,14 @@ class Verified(msgspec.Struct, Generic[C], frozen=True):
             raise IssuedInFuture("service account token is issued in the future")
 
     def valid_times(self, *, leeway: int = LEEWAY) -> tuple[float, float]:
-        """The first and the last moment at which `check_times` returns."""
+        """The first and the last time at which `check_times` returns."""
         begins = [moment for moment in (self.not_before, self.issued_at) if moment is not None]
         since = max(begins) - leeway if begins else -inf
         return since, inf if self.expires is None else self.expires + leeway
 
 
 class KeySet:
-    """The keys of one issuer, found by id."""
+    """The keys of one issuer, by id."""
 
     def __init__(self, keys: Iterable[VerificationKey]) -> None:
         self.keys = tuple(keys)
@@ -245,13 +246,13 @@ class KeySet:
         self._by_id = {kid: tuple(found) for kid, found in by_id.items()}
 
     def candidates(self, kid: str) -> tuple[VerificationKey, ...]:
-        """Give the keys to try: those of the id, or all when the token names none."""
+        """The keys to try: those of the id, or all if the token has no key id."""
         return self._by_id.get(kid, ()) if kid else self.keys
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """A token taken apart, nothing proven yet."""
+    """The parts of a token, not verified."""
 
     signed: bytes = field(repr=False)
     signature: bytes = field(repr=False)
@@ -261,10 +262,10 @@ class _Parts:
 
 
 class Verifier(Generic[C]):
-    """Open tokens of several issuers, each with keys of its own.
+    """Verifies tokens of several issuers, each with its own keys.
 
-    Keys belong to their issuer: one issuer's key never proves another issuer's token. Verified
-    signatures are remembered under a keyed hash, newest last, at most until the token expires.
+    A key only verifies tokens of its issuer. Verified signatures are cached under a keyed hash, at
+    most until the token expires; the oldest entries are dropped first.
     """
 
     def __init__(
@@ -285,22 +286,22 @@ class Verifier(Generic[C]):
         self._cache: dict[bytes, Verified[C]] = {}
 
     def replace_issuers(self, issuers: Mapping[str, KeySet]) -> None:
-        """Take new keys; what the old ones proved is forgotten."""
+        """Use new keys; the cache of signatures is cleared."""
         self._issuers = dict(issuers)
         self.generation += 1
         self._cache.clear()
 
     def verify(self, token: str | bytes, now: float) -> Verified[C]:
-        """Open a token and check its times."""
+        """Verify a token and check its times."""
         verified = self.open(token, now)
         verified.check_times(now)
         return verified
 
     def open(self, token: str | bytes, now: float) -> Verified[C]:
-        """Prove signature and issuer of a token and read its claims.
+        """Verify signature and issuer of a token and parse its claims.
 
-        Raises NotAToken and WrongIssuer for what is not ours to judge, other kinds of
-        TokenRefused for what is ours and wrong.
+        Raises NotAToken and WrongIssuer for tokens of others, other subclasses of TokenRefused for
+        invalid tokens of ours.
         """
         if len(token) > self._max_bytes:
             raise NotAToken(f"a token has at most {self._max_bytes} bytes")
@@ -311,15 +312,15 @@ class Verifier(Generic[C]):
         digest = self._hash.copy()
         digest.update(data)
         key, cache = digest.digest(), self._cache
-        # Taken out and put back at the end: the oldest entry is always the first.
-        known = cache.pop(key, None)
-        if known is None:
-            known = self._prove(data)
-        if known.expires is None or now <= known.expires:
-            cache[key] = known
+        # Removed and inserted again at the end: the oldest entry is always the first.
+        verified = cache.pop(key, None)
+        if verified is None:
+            verified = self._prove(data)
+        if verified.expires is None or now <= verified.expires:
+            cache[key] = verified
             if len(cache) > self._entries:
                 del cache[next(iter(cache))]
-        return known
+        return verified
 
     def _prove(self, token: bytes) -> Verified[C]:
         parts = _take_apart(token)
@@ -345,7 +346,7 @@ class Verifier(Generic[C]):
 
 def _prove_signature(parts: _Parts, candidates: Iterable[VerificationKey]) -> VerificationKey:
     for key in candidates:
-        # The record's algorithm decides; the header may only agree with it.
+        # The key record decides on the algorithm; the header must agree with it.
         if key.algorithm != parts.algorithm:
             continue
         try:
@@ -368,7 +369,7 @@ def _take_apart(token: bytes) -> _Parts:
         payload = _strict_object(b64url_decode(body))
         signature = b64url_decode(tail)
     except (ValueError, RecursionError):
-        # json's errors quote what they read, which would be the token.
+        # json's errors quote their input, which would be the token.
         raise NotAToken("the parts of the token are not strict base64url and JSON") from None
     algorithm, kid = _read_header(header)
     return _Parts(token[: form.end(2)], signature, algorithm, kid, payload)
@@ -390,7 +391,7 @@ def _read_header(header: Mapping[str, Any]) -> tuple[str, str]:
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        # Two readers of the same token must never see different claims.
+        # Two parsers of the same token must never see different claims.
         raise ValueError("duplicate member")
     return found
 
@@ -407,7 +408,7 @@ def _strict_object(data: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("not an object")
     if b"\\u" in data:
-        # Half a surrogate pair is no text: it would fail later, when it is written somewhere.
+        # Half a surrogate pair is no text: encoding it would fail later.
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     return value
 
@@ -434,6 +435,6 @@ def _convert(value: Mapping[str, Any], wanted: type[C]) -> C:
 
 
 def _shown(issuer: object) -> str:
-    """Make an unproven issuer fit for a message: short and printable."""
+    """An unverified issuer for a message: short and printable."""
     text = issuer if isinstance(issuer, str) else ""
     return "".join(c for c in text[:256] if c.isprintable())

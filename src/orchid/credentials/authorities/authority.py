@@ -1,15 +1,14 @@
-"""Certificate authorities: make one, load one, and sign with it only what was agreed.
+"""Certificate authorities: create or load one, and sign certificates under a profile.
 
 Start with `Authority.load(certificates, key)` or `Authority.create(name, ...)`, then `sign` a
-request under a profile, or `issue` a certificate for a key of our own. Which chains are fit to be
-an authority is said in issuer_chain.py, with which keys in authority_keys.py.
+request under a profile, or `issue` a certificate for a new key. issuer_chain.py checks that a chain
+can be an authority, authority_keys.py its keys.
 
 A certificate is never a copy of its request: its bytes are written from a `Template`
-(credentials/x509/certificate_body.py), which holds only what may be in it. Then, before the key is
-used, those bytes are read back by the X.509 library, which did not write them, and compared with
-the template and the authority (credentials/x509/inspection.py) and with the profile. The signature
-goes over exactly the bytes that were looked at. What fails that check is never signed; nothing
-signed here is an authority except what `create` makes.
+(credentials/x509/certificate_body.py), which holds all permitted content. Before the key is used,
+the X.509 library, which did not write them, parses these bytes, and they are compared with the
+template and the authority (credentials/x509/inspection.py) and with the profile. The signature
+covers exactly the inspected bytes. Only `create` makes CA certificates.
 """
 
 import datetime
@@ -65,7 +64,7 @@ from orchid.credentials.x509.usages import (
 )
 
 BACKDATE = datetime.timedelta(minutes=5)
-# Short lives are counted from now, so that back-dating does not eat them up.
+# Short lifetimes start now, so that back-dating does not shorten them.
 SHORT_LIFE = datetime.timedelta(hours=8)
 CA_LIFETIME = datetime.timedelta(days=3650)
 
@@ -76,14 +75,14 @@ _SERIAL_RANDOM_BITS = 84
 
 
 class SignedCertificate(msgspec.Struct, frozen=True):
-    """A certificate for a key of our own: the PEM chain and the PEM key."""
+    """A certificate for a key of this server: the PEM chain and the PEM key."""
 
     chain: bytes
     key: SecretValue
 
 
 class Authority:
-    """A certificate, the chain above it, and its key."""
+    """A CA certificate, the chain above it, and its key."""
 
     def __init__(
         self,
@@ -104,7 +103,7 @@ class Authority:
         self._issuer = certificates.read_parts(self._der).subject
         self._key_id = subject_key_id(self.certificate)
         self._signs_lists = may_sign_lists(self.certificate)
-        # A verifier needs every certificate of the chain, so the first that ends is the end.
+        # A verifier needs every certificate of the chain, so the first expiry counts.
         self._end = min(link.not_valid_after_utc for link in self.chain)
         self._inspector = Inspector(end=self._end, authority_key=self._key_id)
         self._intermediates = _encode_intermediates(self.chain)
@@ -119,7 +118,7 @@ class Authority:
         algorithm: str = ECDSA_P256,
         random: Random = os.urandom,
     ) -> "Authority":
-        """Make a key and a self-signed authority with it; a subject may be a common name alone."""
+        """Create a key and a self-signed CA certificate; a subject may be a common name alone."""
         key = generate(algorithm)
         identifier, sign = signer(key)
         start = now.replace(microsecond=0)
@@ -149,9 +148,9 @@ class Authority:
         random: Random = os.urandom,
         read_key: Callable[[bytes], AuthorityKey] = authority_keys.read,
     ) -> "Authority":
-        """Read an authority from PEM: its certificate first, then those above it, and its key.
+        """Load an authority from PEM: its certificate, the chain above it, and its key.
 
-        With `now`, a chain that is not valid then is refused too; otherwise signing will be.
+        With `now`, a chain that is not valid then is refused too; otherwise signing fails later.
         """
         try:
             found = certificates.parse_blocks(chain)
@@ -163,15 +162,15 @@ class Authority:
         return cls(found, private, random=random)
 
     @classmethod
-    def load_given(
+    def load_untrusted(
         cls, chain: bytes, key: bytes, *, now: datetime.datetime | None = None
     ) -> "Authority":
-        """`load` for what came by a request: no key keeps anybody waiting."""
-        return cls.load(chain, key, now=now, read_key=authority_keys.read_given)
+        """`load` for a key from a request: refuses keys that are slow to check."""
+        return cls.load(chain, key, now=now, read_key=authority_keys.read_untrusted)
 
     @classmethod
     def load_files(cls, chain: Path, key: Path, *, random: Random = os.urandom) -> "Authority":
-        """Read an authority from its two files; the key's must be readable by its owner only."""
+        """Load an authority from two files; the key file must be readable by its owner only."""
         try:
             return cls.load(files.read_bounded(chain), files.read_private(key), random=random)
         except Refusal as refusal:
@@ -181,30 +180,30 @@ class Authority:
     def following(
         cls, chain: Path, key: Path, *, monotonic: Callable[[], float] | None = None
     ) -> "files.Reloading[Authority]":
-        """Follow two files: a new pair is used once both are readable and fit together."""
+        """Follow two files: a new pair is used once both are readable and match."""
         return files.Reloading(
             (chain, key), lambda: cls.load_files(chain, key), monotonic=monotonic
         )
 
     @property
     def key_id(self) -> bytes:
-        """The identifier of its key, as it stands in what it issues; nothing if it has none."""
+        """The key identifier in issued certificates; empty if the authority has none."""
         return self._key_id
 
     @property
     def certificate_pem(self) -> bytes:
-        """The authority's own certificate."""
+        """The authority's certificate."""
         return pem.encode(pem.CERTIFICATE, self._der)
 
     @property
     def chain_pem(self) -> bytes:
-        """The authority's certificate and those above it."""
+        """The authority's certificate and the chain above it."""
         return b"".join(
             pem.encode(pem.CERTIFICATE, certificates.encode(link)) for link in self.chain
         )
 
     def key_pem(self) -> SecretValue:
-        """The authority's private key, to be written to a file of mode 0600 only."""
+        """The private key; write it only to a file of mode 0600."""
         return SecretValue(encode_private(self._private))
 
     def sign(
@@ -217,10 +216,9 @@ class Authority:
         now: datetime.datetime,
         crl_url: str = "",
     ) -> bytes:
-        """Sign a request under a profile; give the PEM chain.
+        """Sign a request under a profile; return the PEM chain.
 
-        With `crl_url` the certificate names the URL of its authority's revocation list, if the
-        authority may sign one.
+        With `crl_url` the certificate has a CRL distribution point, if the authority may sign CRLs.
         """
         profile.check(request, usages)
         if self.limits is not None:
@@ -230,7 +228,7 @@ class Authority:
         bits, extended = _agreed_usages(tuple(certified))
         template = Template(
             subject=request.certified_subject,
-            # Our encoding of the key, not the sender's, which may be an unusual one.
+            # Our encoding of the key; the sender's may be unusual.
             spki=request.spki,
             not_before=not_before,
             not_after=not_after,
@@ -246,7 +244,7 @@ class Authority:
         def review(contents: certificates.CertificateContents) -> None:
             profile.check(contents, usages)
 
-        return self._seal(template, now, review)
+        return self._inspect_and_sign(template, now, review)
 
     def issue(
         self,
@@ -259,7 +257,7 @@ class Authority:
         dns_names: Iterable[str] = (),
         ip_addresses: Iterable[IPAddress] = (),
     ) -> SignedCertificate:
-        """Make a P-256 key and a certificate for it."""
+        """Create a P-256 key and a certificate for it."""
         key = ec.generate_private_key(ec.SECP256R1())
         not_before, not_after = self._period(lifetime, now)
         asked = tuple(usages)
@@ -278,7 +276,7 @@ class Authority:
             dns_names=hosts,
             ip_addresses=tuple(ip_addresses),
         )
-        chain = self._seal(template, now, _no_review)
+        chain = self._inspect_and_sign(template, now, _no_review)
         return SignedCertificate(chain, SecretValue(encode_private(key)))
 
     def issue_serving(
@@ -290,7 +288,7 @@ class Authority:
         dns_names: Iterable[str] = (),
         ip_addresses: Iterable[IPAddress] = (),
     ) -> SignedCertificate:
-        """Make a key and a certificate for a TLS server."""
+        """Create a key and a certificate for a TLS server."""
         return self.issue(
             common_name,
             (DIGITAL_SIGNATURE, SERVER_AUTH),
@@ -308,7 +306,7 @@ class Authority:
         now: datetime.datetime,
         groups: Iterable[str] = (),
     ) -> SignedCertificate:
-        """Make a key and a certificate by which a user with groups speaks to the API."""
+        """Create a key and a client certificate for a user with groups."""
         return self.issue(
             user,
             (DIGITAL_SIGNATURE, CLIENT_AUTH),
@@ -318,7 +316,7 @@ class Authority:
         )
 
     def sign_revocation_list(self, revoked: RevokedCertificates, edition: Edition) -> bytes:
-        """Sign the complete list of what this authority has taken back; DER."""
+        """Sign the complete CRL of this authority; DER."""
         if not self._signs_lists:
             raise NotPermittedToSign("the authority's key usage does not permit revocation lists")
         key_id = self._key_id or key_digest(spki_of(self.certificate))
@@ -329,7 +327,7 @@ class Authority:
             issuer=self._issuer,
             authority_key=key_id,
         )
-        # As with certificates: the library, which did not write it, reads it before it is signed.
+        # As with certificates: the library, which did not write it, parses it before it is signed.
         refuse_unsound_list(
             assemble(body, self._algorithm, b""), revoked, edition, self.certificate, key_id
         )
@@ -345,7 +343,7 @@ class Authority:
     def _period(
         self, lifetime: datetime.timedelta, now: datetime.datetime
     ) -> tuple[datetime.datetime, datetime.datetime]:
-        """Work out the validity, never beyond the authority's own."""
+        """The validity, never beyond the authority's own."""
         start = now.replace(microsecond=0)
         not_before = start - BACKDATE
         not_after = (
@@ -360,16 +358,16 @@ class Authority:
             )
         return not_before, min(not_after, end)
 
-    def _seal(
+    def _inspect_and_sign(
         self,
         template: Template,
         now: datetime.datetime,
         review: Callable[[certificates.CertificateContents], None],
     ) -> bytes:
-        """Write the body, have it checked by the X.509 library, then sign exactly those bytes."""
+        """Write the body, inspect it with the X.509 library, then sign exactly those bytes."""
         serial = _serial(now, self._random)
         body = encode_body(template, serial, self._algorithm, self._issuer, self._key_id)
-        # The library reads a certificate only with a signature on it; this one is empty.
+        # The library only parses certificates with a signature; this one is empty.
         candidate = assemble(body, self._algorithm, b"")
         contents = self._inspector.inspect(candidate, template, serial)
         try:
@@ -387,21 +385,21 @@ class Authority:
 
 
 def _no_review(_contents: certificates.CertificateContents) -> None:
-    """Accept: what is issued to ourselves follows no signer's rules."""
+    """Accept: certificates for this server are subject to no signer's rules."""
 
 
-@lru_cache(maxsize=64)  # most certificates of a signer are for the same use
+@lru_cache(maxsize=64)  # most certificates of a signer have the same usages
 def _agreed_usages(usages: tuple[str, ...]) -> tuple[frozenset[int], tuple[str, ...]]:
-    """Give the bits and the purposes that a certificate will have for some usages."""
+    """Key usage bits and extended key usages of a certificate for some usages."""
     bits = key_usage_bits(usages)
-    # RFC 5280 section 4.2.1.3: without key agreement these two mean nothing.
+    # RFC 5280 section 4.2.1.3: without key agreement these two are undefined.
     if {7, 8} & bits and 4 not in bits:  # noqa: PLR2004 - bit numbers of the RFC
         raise NotPermitted("encipher only and decipher only need key agreement")
     return bits, extended_usages(usages)
 
 
 def _encode_intermediates(chain: tuple[x509.Certificate, ...]) -> bytes:
-    """Give what a verifier needs between a leaf and the root: every link that has a parent."""
+    """PEM of the certificates between a leaf and the root: every link that has a parent."""
     return b"".join(
         pem.encode(pem.CERTIFICATE, data)
         for data in map(certificates.encode, chain)
@@ -410,10 +408,10 @@ def _encode_intermediates(chain: tuple[x509.Certificate, ...]) -> bytes:
 
 
 def _serial(now: datetime.datetime, random: Random) -> int:
-    """Make a serial number: the time, then 84 random bits; always positive, always 16 octets.
+    """A serial number: the time, then 84 random bits; always positive, always 16 octets.
 
-    It names the certificate's record. Names that follow each other in time are written to the same
-    pages of the store, and are listed in the order in which the certificates were issued.
+    It is the name of the certificate's record. Names in the order of time are stored in the same
+    pages, and listed in the order of issue.
     """
     moment = int(now.timestamp() * 1000) & (1 << _SERIAL_TIME_BITS) - 1
     number = int.from_bytes(random((_SERIAL_RANDOM_BITS + 7) // 8), "big")
@@ -422,6 +420,6 @@ def _serial(now: datetime.datetime, random: Random) -> int:
 
 
 def lifetime_of(not_before: datetime.datetime, not_after: datetime.datetime) -> datetime.timedelta:
-    """The life that a certificate of ours was asked for, from when it begins and ends."""
+    """The requested lifetime of a certificate of ours, from its validity."""
     lasts = not_after - not_before
     return lasts if lasts >= SHORT_LIFE else lasts - BACKDATE

@@ -1,13 +1,13 @@
-"""The keys of authorities: make one, read one, sign with it, and name its algorithm.
+"""Keys of authorities: generate, parse, sign, and name the algorithm.
 
-Start with `generate(algorithm)` or `read(pem_text)`; `signer(key)` gives what X.509 calls the
-signature algorithm, and the function that signs. `algorithm_name` names any public key as settings
-and profiles do: ECDSA-P256, RSA-3072, Ed25519, ML-DSA-65. Making an RSA key takes seconds, so it
-belongs in a thread. Keys of tokens are credentials/keys.py's; ML-DSA signs no tokens.
+Start with `generate(algorithm)` or `read(pem_text)`; `signer(key)` returns the X.509 signature
+algorithm and the signing function. `algorithm_name` names a public key as settings and profiles do:
+ECDSA-P256, RSA-3072, Ed25519, ML-DSA-65. Generating an RSA key takes seconds: run it in a thread.
+Keys for tokens are in credentials/keys.py; ML-DSA signs no tokens.
 
-`read_given` is for keys that come by a request: it is never slow. The library proves that the
-factors of an RSA key are prime, which takes 0.4 s for 4,096 bits and 6 s for 8,192, and lets no
-other thread run meanwhile. Whether the numbers of a key fit each other is found out in no time.
+`read_untrusted` is for keys from requests: it is never slow. The library proves the factors of an
+RSA key prime, which takes 0.4 s for 4,096 bits and 6 s for 8,192, with the interpreter lock
+held. Checking that the numbers of a key are consistent takes no time.
 """
 
 from collections.abc import Callable
@@ -31,10 +31,10 @@ CertifiedKey = PublicKey | mldsa.MLDSA65PublicKey
 
 ECDSA_P256: Final = "ECDSA-P256"
 ML_DSA_65: Final = "ML-DSA-65"
-MAX_GIVEN_RSA_BITS: Final = 4096  # to sign with 8,192 takes 60 ms
+MAX_UNTRUSTED_RSA_BITS: Final = 4096  # signing with 8,192 bits takes 60 ms
 
-# What an authority's key may be made as, by the name that settings use.
-_MADE: dict[str, Callable[[], AuthorityKey]] = {
+# Generators of keys, by the algorithm name in settings.
+_GENERATORS: dict[str, Callable[[], AuthorityKey]] = {
     ECDSA_P256: lambda: ec.generate_private_key(ec.SECP256R1()),
     "ECDSA-P384": lambda: ec.generate_private_key(ec.SECP384R1()),
     "RSA-3072": lambda: rsa_process.generate(3072),
@@ -42,7 +42,7 @@ _MADE: dict[str, Callable[[], AuthorityKey]] = {
     "Ed25519": ed25519.Ed25519PrivateKey.generate,
     ML_DSA_65: mldsa.MLDSA65PrivateKey.generate,
 }
-ALGORITHMS: Final = tuple(_MADE)
+ALGORITHMS: Final = tuple(_GENERATORS)
 
 _CURVES = {"secp256r1": ECDSA_P256, "secp384r1": "ECDSA-P384", "secp521r1": "ECDSA-P521"}
 
@@ -61,44 +61,44 @@ _ECDSA: dict[str, tuple[bytes, ec.ECDSA]] = {
 }
 
 
-def _beginning(identifier: bytes, octets: int) -> bytes:
-    """What stands before the key itself, of so many octets, in its encoding (RFC 5280)."""
+def _prefix(identifier: bytes, octets: int) -> bytes:
+    """The DER before the key bits of this length in a SubjectPublicKeyInfo (RFC 5280)."""
     return der.encode(der.SEQUENCE, identifier, der.encode_bits(bytes(octets)))[:-octets]
 
 
-def _ec_beginning(curve: str, octets: int) -> bytes:
-    """The same, with the octet that says that the point is not compressed (RFC 5480, 2.2)."""
-    return _beginning(_identifier("1.2.840.10045.2.1", der.encode_oid(curve)), octets) + b"\x04"
+def _ec_prefix(curve: str, octets: int) -> bytes:
+    """The same, with the octet for an uncompressed point (RFC 5480, 2.2)."""
+    return _prefix(_identifier("1.2.840.10045.2.1", der.encode_oid(curve)), octets) + b"\x04"
 
 
-# Keys of one size, by how their usual encoding begins.
-_BEGINNINGS = {
-    _ec_beginning("1.2.840.10045.3.1.7", 65): ECDSA_P256,
-    _ec_beginning("1.3.132.0.34", 97): "ECDSA-P384",
-    _ec_beginning("1.3.132.0.35", 133): "ECDSA-P521",
-    _beginning(_ED25519, 32): "Ed25519",
-    _beginning(_ML_DSA, 1952): ML_DSA_65,
+# Algorithms of fixed key size, by the prefix of their canonical encoding.
+_PREFIXES = {
+    _ec_prefix("1.2.840.10045.3.1.7", 65): ECDSA_P256,
+    _ec_prefix("1.3.132.0.34", 97): "ECDSA-P384",
+    _ec_prefix("1.3.132.0.35", 133): "ECDSA-P521",
+    _prefix(_ED25519, 32): "Ed25519",
+    _prefix(_ML_DSA, 1952): ML_DSA_65,
 }
 
 
 def generate(algorithm: str) -> AuthorityKey:
-    """Make a key; raises UnsupportedKey for a name that is none of `ALGORITHMS`."""
-    if algorithm not in _MADE:
+    """Generate a key; raises UnsupportedKey for a name outside of `ALGORITHMS`."""
+    if algorithm not in _GENERATORS:
         raise UnsupportedKey(f"key algorithm {algorithm} is not one of {', '.join(ALGORITHMS)}")
-    return _MADE[algorithm]()
+    return _GENERATORS[algorithm]()
 
 
 def read(data: bytes, place: str = "key data") -> AuthorityKey:
-    """Find the first private key in PEM text; refuse a weak one, and types that do not sign."""
+    """The first private key in PEM text; refuses weak keys, and types that do not sign."""
     return _fit(find_private_key(data, place), place)
 
 
-def read_given(data: bytes, place: str = "key data") -> AuthorityKey:
-    """`read` for a key that somebody sent: a large RSA key is refused, and no prime is proven."""
+def read_untrusted(data: bytes, place: str = "key data") -> AuthorityKey:
+    """`read` for a key from a request: refuses large RSA keys and skips the primality proof."""
     key = _fit(find_private_key(data, place, proves_primes=False), place)
     if isinstance(key, rsa.RSAPrivateKey):
-        if key.key_size > MAX_GIVEN_RSA_BITS:
-            text = f"the RSA key of an authority has at most {MAX_GIVEN_RSA_BITS} bits"
+        if key.key_size > MAX_UNTRUSTED_RSA_BITS:
+            text = f"the RSA key of an authority has at most {MAX_UNTRUSTED_RSA_BITS} bits"
             raise UnsupportedKey(f"{text}, not {key.key_size}")
         if not _fits_together(key.private_numbers()):
             raise UnreadableKey(f"{place} does not contain a readable private key")
@@ -106,7 +106,7 @@ def read_given(data: bytes, place: str = "key data") -> AuthorityKey:
 
 
 def _fits_together(numbers: rsa.RSAPrivateNumbers) -> bool:
-    """Whether the parts of an RSA key belong to each other (RFC 8017 section 3.2)."""
+    """Whether the numbers of an RSA key are consistent (RFC 8017 section 3.2)."""
     p, q, d, e = numbers.p, numbers.q, numbers.d, numbers.public_numbers.e
     return (
         p % 2 == q % 2 == 1
@@ -126,13 +126,13 @@ def _fit(key: object, place: str) -> AuthorityKey:
 
 
 def refuse_unsupported(public: CertifiedKey) -> None:
-    """Refuse keys of authorities that are weak, or on a curve that we do not use."""
+    """Refuse weak keys and unsupported curves."""
     if not isinstance(public, mldsa.MLDSA65PublicKey):
         algorithm_of(public)
 
 
 def algorithm_name(public: CertifiedKey) -> str:
-    """Name the algorithm and size of a public key; an unknown curve by its own name."""
+    """Algorithm and size of a public key; an unknown curve by its own name."""
     if isinstance(public, rsa.RSAPublicKey):
         return f"RSA-{public.key_size}"
     if isinstance(public, ec.EllipticCurvePublicKey):
@@ -140,19 +140,19 @@ def algorithm_name(public: CertifiedKey) -> str:
     return "Ed25519" if isinstance(public, ed25519.Ed25519PublicKey) else ML_DSA_65
 
 
-def usual_algorithm(spki: bytes) -> str:
-    """`algorithm_name` of a public key in DER, without reading it; nothing for RSA and others.
+def algorithm_by_prefix(spki: bytes) -> str:
+    """`algorithm_name` of a DER public key, without parsing it; empty for RSA and others.
 
-    A key that has such a name and can be read is in its usual encoding: no other begins like that.
+    A key with such a name that can be parsed is in its canonical encoding: the prefix is unique.
     """
-    for start, name in _BEGINNINGS.items():
+    for start, name in _PREFIXES.items():
         if spki.startswith(start):
             return name
     return ""
 
 
 def signer(key: AuthorityKey) -> tuple[bytes, Callable[[bytes], bytes]]:
-    """Give the algorithm identifier in DER, and the function that signs."""
+    """The algorithm identifier in DER, and the signing function."""
     if isinstance(key, rsa.RSAPrivateKey):
         return _RSA_SHA256, lambda body: key.sign(body, padding.PKCS1v15(), hashes.SHA256())
     if isinstance(key, ed25519.Ed25519PrivateKey):

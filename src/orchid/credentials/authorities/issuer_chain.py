@@ -1,9 +1,9 @@
-"""Is a certificate, with its key and the chain above it, fit to issue? (RFC 5280 section 4.2.1)
+"""Checks that a certificate can issue, with its key and chain (RFC 5280 section 4.2.1).
 
-`refuse_unfit` judges what does not change, `refuse_out_of_time` what does. A chain that passes is
-one by which a verifier could come from an issued certificate to the last link: each link is an
-authority that may sign, made by the next, and no limit on the way forbids what is below it. Who
-trusts the last link is not asked here.
+`refuse_unfit` checks static properties, `refuse_out_of_time` the validity. In a chain that passes,
+a verifier can build a path from an issued certificate to the last link: each link is a CA that may
+sign, issued by the next, and no constraint above forbids what is below. Trust in the last link is
+not checked here.
 """
 
 import datetime
@@ -39,7 +39,7 @@ Extension = TypeVar("Extension", bound=x509.ExtensionType)
 
 
 def refuse_unfit(chain: Sequence[x509.Certificate], key: AuthorityKey) -> None:
-    """Refuse a chain, the issuing certificate first, that could not issue with this key."""
+    """Refuse a chain, issuing certificate first, that cannot issue with this key."""
     if not 0 < len(chain) <= MAX_CHAIN:
         raise AuthorityUnusable(f"expected 1 to {MAX_CHAIN} certificates, found {len(chain)}")
     try:
@@ -58,7 +58,7 @@ def refuse_unfit(chain: Sequence[x509.Certificate], key: AuthorityKey) -> None:
 
 
 def refuse_out_of_time(chain: Sequence[x509.Certificate], now: datetime.datetime) -> None:
-    """Refuse a chain of which a certificate has not begun, or is over."""
+    """Refuse a chain with a certificate that is not yet valid or has expired."""
     for link in chain:
         begin, end = link.not_valid_before_utc, link.not_valid_after_utc
         if now < begin:
@@ -68,7 +68,7 @@ def refuse_out_of_time(chain: Sequence[x509.Certificate], now: datetime.datetime
 
 
 def purposes(chain: Sequence[x509.Certificate]) -> frozenset[str] | None:
-    """Give the extended key usages that the whole chain permits; None if nothing is limited."""
+    """Extended key usages that the whole chain permits; None if unlimited."""
     found: frozenset[str] | None = None
     for link in chain:
         usages = _extension(link, x509.ExtendedKeyUsage)
@@ -80,19 +80,19 @@ def purposes(chain: Sequence[x509.Certificate]) -> frozenset[str] | None:
 
 
 def may_sign_lists(certificate: x509.Certificate) -> bool:
-    """Say whether an authority may sign revocation lists: only if it does not say otherwise."""
+    """True unless key usage lacks cRLSign."""
     usage = _extension(certificate, x509.KeyUsage)
     return usage is None or usage.crl_sign
 
 
 def subject_key_id(certificate: x509.Certificate) -> bytes:
-    """Give the subject key identifier, or nothing."""
+    """The subject key identifier, or b""."""
     found = _extension(certificate, x509.SubjectKeyIdentifier)
     return b"" if found is None else found.digest
 
 
 def is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
-    """Whether the certificate names the issuer and has a signature by its key."""
+    """Whether the certificate names the issuer and is signed with its key."""
     try:
         _refuse_unconnected(certificate, issuer)
     except BrokenChain:
@@ -101,7 +101,7 @@ def is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> boo
 
 
 def spki_of(certificate: x509.Certificate) -> bytes:
-    """Give the key of a certificate in its usual encoding, or nothing if it cannot be read."""
+    """The canonical encoding of a certificate's key, or b"" if it cannot be parsed."""
     try:
         return certificate.public_key().public_bytes(
             serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -123,12 +123,12 @@ def _refuse_unconnected(lower: x509.Certificate, upper: x509.Certificate) -> Non
         try:
             lower.verify_directly_issued_by(upper)
         except Exception:
-            # Whatever the library raises here, the answer is the same and nothing is signed.
+            # For any exception of the library the result is the same: nothing is signed.
             raise BrokenChain("the certificates do not form a chain") from None
 
 
 def _refuse_long_path(chain: Sequence[x509.Certificate]) -> None:
-    below = 0  # authorities under the one that is looked at; those issued by themselves are free
+    below = 0  # CAs below the current one; self-issued ones do not count
     for link in chain:
         constraints = _extension(link, x509.BasicConstraints)
         longest = None if constraints is None else constraints.path_length

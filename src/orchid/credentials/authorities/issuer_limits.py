@@ -1,9 +1,9 @@
-"""Limits that the certificates of an authority's chain put on what it issues.
+"""Constraints of an authority's chain on the certificates that it issues.
 
-Start with `limits_of`. Extended key usages and name constraints of every certificate in the chain
-hold together (RFC 5280 sections 4.2.1.10 and 4.2.1.12): a certificate beyond them would be refused
-by verifiers. Where verifiers differ, the stricter reading is taken, so that nothing is issued that
-one of them refuses.
+Start with `limits_of`. Extended key usages and name constraints of all certificates in the chain
+apply together (RFC 5280 sections 4.2.1.10 and 4.2.1.12): verifiers would refuse a certificate
+beyond them. Where verifiers differ, the stricter reading is used, so that every one accepts what is
+issued.
 """
 
 import ipaddress
@@ -62,10 +62,10 @@ def _constraints(chain: Sequence[x509.Certificate]) -> Iterator[x509.NameConstra
 
 
 class NameKind(msgspec.Struct, frozen=True):
-    """A kind of names: its constraints, and how a name is compared with one of them.
+    """A type of names: its constraints, and the comparison of a name with a constraint.
 
-    `fits` says whether a name is within a permitted subtree, `touches` whether it could be used
-    for a name within an excluded one.
+    `fits`: the name is within a permitted subtree. `touches`: it could be used for a name within an
+    excluded one.
     """
 
     text: str
@@ -82,7 +82,7 @@ def _names(request: Named) -> Iterator[tuple[NameKind, Any]]:
         yield SUBJECT, relative
     common_name = subject.common_name
     if not request.dns_names and _HOST.fullmatch(common_name):
-        yield DNS, common_name  # OpenSSL takes it for a host name
+        yield DNS, common_name  # OpenSSL treats it as a host name
     for names, kind in (
         (request.dns_names, DNS),
         (request.ip_addresses, IP),
@@ -112,7 +112,7 @@ def _shown(name: Any) -> str:
     return f'"{name}"'
 
 
-# --- the kinds of names -----------------------------------------------------------------------
+# --- types of names ---------------------------------------------------------------------------
 
 
 def _dns_fits(name: str, limit: str) -> bool:
@@ -121,20 +121,20 @@ def _dns_fits(name: str, limit: str) -> bool:
 
 
 def _dns_touches(name: str, limit: str) -> bool:
-    # Some verifiers ignore a dot at the end: it keeps no name out of an excluded domain.
+    # Some verifiers ignore a trailing dot: it does not exempt a name from an excluded domain.
     if _dns_fits(name.removesuffix("."), limit):
         return True
-    # A wildcard covers each name with one label more, so also the excluded one.
+    # A wildcard covers each name with one more label, so also the excluded one.
     return name.startswith("*.") and limit.lower().partition(".")[2] == name[2:].lower()
 
 
 def _is_below(host: str, limit: str) -> bool:
-    """Whether a host is below a domain, which may be written with a dot in front."""
+    """Whether a host is below a domain, which may have a leading dot."""
     return not limit or host.endswith(limit if limit.startswith(".") else f".{limit}")
 
 
 def _host_fits(host: str, limit: str) -> bool:
-    """A limit with a dot in front is for hosts below it, any other for that host alone."""
+    """A constraint with a leading dot covers hosts below it, any other only that host."""
     host, limit = host.lower(), limit.lower()
     return host.endswith(limit) if limit.startswith(".") or not limit else host == limit
 
@@ -152,7 +152,7 @@ def _mail_touches(address: str, limit: str) -> bool:
 
 
 def _uri_host(uri: str) -> str:
-    """The host name in a URI; nothing if there is none, or an address."""
+    """The host name in a URI; empty if there is none, or an address."""
     try:
         host = urlsplit(uri).hostname or ""
     except ValueError:
@@ -201,7 +201,7 @@ def _subject_touches(name: tuple[RelativeName, ...], limit: x509.Name) -> bool:
 
 
 def _folded(relative: RelativeName) -> RelativeName:
-    """A relative name without the differences that some verifiers ignore."""
+    """A relative name, normalised for differences that some verifiers ignore."""
     return frozenset((oid, " ".join(value.casefold().split())) for oid, value in relative)
 
 

@@ -1,13 +1,15 @@
-"""What each signer permits, and for how long.
+"""Signing profiles: the content and lifetime that each signer permits.
 
-The profile of a platform signer is made by `client`, `node_client`, `node_serving` or `legacy`,
-which take the names that carry meaning here (signer, groups, user prefix); that of somebody's own
-authority by `own_authority`, from lists of what it may issue. `Profile.check` reads as a checklist:
-first the signer's own rules, for platform signers in the reference's order and words, then what we
-add for every signer: no weak keys, no control characters or endless names, no malformed addresses,
-no malformed or wildcard host names, and no reserved group however it is spelled.
+`client`, `node_client`, `node_serving` and `legacy` make the profiles of platform signers; they
+take
+the names with a meaning here (signer, groups, user prefix). `own_authority` makes that of a custom
+authority from lists. `Profile.check` is a checklist: first the signer's own rules, for platform
+signers in the order and with the messages of Kubernetes, then rules for every signer: no weak keys,
+no control characters or overlong names, no malformed addresses, no malformed or wildcard host
+names,
+and no reserved group in any spelling.
 
-The same check runs twice, on the request and on the bytes about to be signed (authority.py).
+The same check runs twice, on the request and on the bytes before they are signed (authority.py).
 """
 
 import ipaddress
@@ -40,11 +42,11 @@ from orchid.credentials.x509.usages import (
 
 MINIMUM_LIFETIME = timedelta(minutes=10)
 
-# The kinds of alternative names, as settings call them and as messages do.
+# Types of alternative names: the name in settings, and the name in messages.
 ALTERNATIVE_NAMES = {"dns": "DNS", "ip": "IP", "uri": "URI", "email": "Email"}
 
 _MAX_DNS_NAME = 253
-# RFC 5280 says 64 for most, which the names of nodes and accounts exceed; no honest one is longer.
+# RFC 5280 says 64 for most, which the names of nodes and accounts exceed.
 _MAX_SUBJECT_VALUE = 1024
 _MAX_EMAIL = 254  # RFC 5321 section 4.5.3.1.3, without the brackets
 _MAX_URI = 2048
@@ -61,19 +63,19 @@ class Profile(msgspec.Struct, frozen=True):
     rules: Rules
     reserved_groups: tuple[str, ...] = ()
     wildcards: bool = False
-    usual_usages: tuple[str, ...] = ()
-    keys: tuple[str, ...] = ()  # permitted algorithms; without any, all that TLS clients know
+    default_usages: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()  # permitted algorithms; empty for all that TLS clients support
     max_duration: timedelta = timedelta.max
     default_duration: timedelta = timedelta.max
-    fits_usages: bool = False  # whether usages that the key cannot serve are omitted
+    fits_usages: bool = False  # whether usages that the key does not support are omitted
     limits: IssuerLimits | None = None  # of the certificates above
 
     def within(self, limits: IssuerLimits | None) -> "Profile":
-        """The same rules under an authority whose chain has limits."""
+        """The same rules with the constraints of an authority's chain."""
         if limits is None:
             return self
-        usual = tuple(usage for usage in self.usual_usages if limits.permits_usage(usage))
-        return replace(self, limits=limits, usual_usages=usual)
+        usual = tuple(usage for usage in self.default_usages if limits.permits_usage(usage))
+        return replace(self, limits=limits, default_usages=usual)
 
     def check(self, request: Named, usages: Sequence[str]) -> None:
         """Return if the signer may sign this; raise NotPermitted with the first reason."""
@@ -81,7 +83,7 @@ class Profile(msgspec.Struct, frozen=True):
         refuse_unknown(usages)
         self._refuse_reserved(request)
         if isinstance(request, SigningRequest):
-            # The key of what is signed is compared with this one, byte for byte (authority.py).
+            # The key in the certificate is compared with this one, byte for byte (authority.py).
             self._refuse_key(request)
         _refuse_odd_names(request)
         for name in request.dns_names:
@@ -94,17 +96,19 @@ class Profile(msgspec.Struct, frozen=True):
             self.limits.check(request, usages)
 
     def usages(self, requested: Sequence[str]) -> Sequence[str]:
-        """Give the usages of a certificate: as asked, else those that this signer usually gives."""
-        return requested or self.usual_usages
+        """Usages of a certificate: the requested ones, else the defaults of this signer."""
+        return requested or self.default_usages
 
     def certified_usages(self, usages: Sequence[str], key: str) -> Sequence[str]:
-        """Give the usages that a certificate for a key of this algorithm will have."""
+        """Usages that a certificate for a key of this algorithm will have."""
         return fitting_usages(usages, key) if self.fits_usages else usages
 
     def lifetime(
         self, requested_seconds: int | None, maximum: timedelta = timedelta.max
     ) -> timedelta:
-        """Give the life of a certificate: as asked, within ten minutes and the maximum."""
+        """Lifetime of a certificate: the requested one, at least ten minutes, at most the
+        maximum.
+        """
         longest = min(maximum, self.max_duration)
         if requested_seconds is None:
             return min(self.default_duration, longest)
@@ -131,20 +135,20 @@ class Profile(msgspec.Struct, frozen=True):
 
 
 class RecognizedRequest(msgspec.Struct, frozen=True):
-    """A node's request, recognised: the access to ask for, and what to say when it is granted."""
+    """A recognised request of a node: the access to check, and the message of the approval."""
 
     subresource: str
     message: str
 
 
 def client(signer_name: str, reserved_groups: Iterable[str]) -> Profile:
-    """Certificates by which anyone may speak to the API; the subject is the approver's concern."""
+    """Client certificates for anyone; the approver checks the subject."""
     groups = tuple(reserved_groups)
-    return Profile(signer_name, _client_rules, groups, usual_usages=_usual(CLIENT_AUTH))
+    return Profile(signer_name, _client_rules, groups, default_usages=_default_usages(CLIENT_AUTH))
 
 
 def node_client(signer_name: str, *, nodes_group: str, node_user_prefix: str) -> Profile:
-    """Certificates by which a node's agent speaks to the API."""
+    """Client certificates for node agents."""
 
     def rules(request: Named, usages: Sequence[str]) -> None:
         _require_nodes_group(request, nodes_group)
@@ -152,11 +156,11 @@ def node_client(signer_name: str, *, nodes_group: str, node_user_prefix: str) ->
         _require_node_user(request, node_user_prefix)
         _require_usages(usages, CLIENT_AUTH)
 
-    return Profile(signer_name, rules, usual_usages=_usual(CLIENT_AUTH))
+    return Profile(signer_name, rules, default_usages=_default_usages(CLIENT_AUTH))
 
 
 def node_serving(signer_name: str, *, nodes_group: str, node_user_prefix: str) -> Profile:
-    """Certificates by which a node's agent is known to those who call it."""
+    """Serving certificates for node agents."""
 
     def rules(request: Named, usages: Sequence[str]) -> None:
         _require_nodes_group(request, nodes_group)
@@ -166,13 +170,13 @@ def node_serving(signer_name: str, *, nodes_group: str, node_user_prefix: str) -
         _require_usages(usages, SERVER_AUTH)
         _require_node_user(request, node_user_prefix)
 
-    return Profile(signer_name, rules, usual_usages=_usual(SERVER_AUTH))
+    return Profile(signer_name, rules, default_usages=_default_usages(SERVER_AUTH))
 
 
 def legacy(signer_name: str, reserved_groups: Iterable[str]) -> Profile:
-    """Certificates of no stated purpose, for requests older than signer names."""
+    """Certificates without a stated purpose, for requests older than signer names."""
     groups = tuple(reserved_groups)
-    return Profile(signer_name, _no_rules, groups, wildcards=True, usual_usages=_usual())
+    return Profile(signer_name, _no_rules, groups, wildcards=True, default_usages=_default_usages())
 
 
 def own_authority(
@@ -187,11 +191,12 @@ def own_authority(
     reserved_groups: Iterable[str] = (),
     wildcards: bool = False,
 ) -> Profile:
-    """Certificates of an authority of one's own: nothing but what these lists allow.
+    """Certificates of a custom authority: only what these lists allow.
 
-    `names` are of `ALTERNATIVE_NAMES`, `subject` of `SUBJECT_PARTS`; without any, all parts of a
-    subject are allowed. A request without usages gets all that are permitted. Usages that the key
-    cannot serve are omitted, which platform signers do not: the reference signs what was asked.
+    `names` are from `ALTERNATIVE_NAMES`, `subject` from `SUBJECT_PARTS`; empty allows all parts of
+    a
+    subject. A request without usages gets all permitted ones. Usages that the key does not support
+    are omitted; platform signers, like Kubernetes, sign them as requested.
     """
     refuse_unknown(usages)
     permitted = tuple(usages)
@@ -215,7 +220,7 @@ def own_authority(
         rules,
         tuple(reserved_groups),
         wildcards=wildcards,
-        usual_usages=permitted,
+        default_usages=permitted,
         keys=tuple(keys),
         max_duration=max_duration,
         default_duration=default_duration,
@@ -232,7 +237,7 @@ def recognise_node_client(
     username: str,
     agent: str,
 ) -> Iterator[RecognizedRequest]:
-    """Yield the ways in which a request may be approved by itself, in the order to try them.
+    """Yield the permissions that allow an automatic approval, in the order to try them.
 
     `profile` is the node client profile and `agent` the name of the node's agent in messages.
     """
@@ -252,13 +257,13 @@ def recognise_node_client(
     )
 
 
-def _usual(*purposes: str) -> tuple[str, ...]:
-    """What a TLS certificate typically needs, by the specification, for some purposes."""
+def _default_usages(*purposes: str) -> tuple[str, ...]:
+    """The usages that a TLS certificate normally needs for some purposes."""
     return (DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, *purposes)
 
 
 def _no_rules(_request: Named, _usages: Sequence[str]) -> None:
-    """Permit everything that the common checks permit."""
+    """No rules beyond the common checks."""
 
 
 def _client_rules(_request: Named, usages: Sequence[str]) -> None:
@@ -298,7 +303,7 @@ def _refuse_nameless(request: Named) -> None:
 
 
 def _refuse_hidden_host(request: Named) -> None:
-    """Old clients take the common name for the host, so it must be one that was asked for."""
+    """Old clients use the common name as the host, so it must be an alternative name."""
     name = request.subject.common_name
     hosts = {host.lower() for host in request.dns_names}
     hosts.update(str(address) for address in request.ip_addresses)
@@ -308,7 +313,7 @@ def _refuse_hidden_host(request: Named) -> None:
 
 def _require_usages(usages: Sequence[str], purpose: str) -> None:
     full = {DIGITAL_SIGNATURE, KEY_ENCIPHERMENT, purpose}
-    # Keys that cannot encipher (elliptic curves) leave that usage out.
+    # Keys that cannot encipher (elliptic curves) omit that usage.
     if set(usages) not in (full, full - {KEY_ENCIPHERMENT}):
         raise NotPermitted(f"usages did not match [{' '.join(sorted(full))}]")
 
@@ -329,7 +334,7 @@ def _refuse_odd_names(request: Named) -> None:
 
 
 def refuse_bad_host(name: str, *, wildcards: bool) -> None:
-    """Refuse a DNS name that is none: an address, a wildcard, bad characters, bad punycode."""
+    """Refuse an invalid DNS name: an address, a wildcard, bad characters, bad punycode."""
     host = name.removeprefix("*.") if wildcards else name
     labels = host.split(".")
     good = len(name) <= _MAX_DNS_NAME and all(_DNS_LABEL.fullmatch(label) for label in labels)
@@ -347,7 +352,7 @@ def _refuse_bad_email(address: str) -> None:
 
 
 def _refuse_bad_uri(uri: str) -> None:
-    """Refuse what does not name a host or a resource: relative ones, scripts, bad ports."""
+    """Refuse a URI without a host or resource: relative ones, scripts, bad ports."""
     try:
         parts = urlsplit(uri)
         good = bool(parts.hostname) and parts.port != 0
@@ -368,7 +373,7 @@ def _is_address(host: str) -> bool:
 
 
 def _is_idna(label: str) -> bool:
-    """Say whether a label with reserved dashes is an A-label that decodes and encodes back."""
+    """Whether a label with reserved dashes is an A-label that decodes and encodes back."""
     if not label.lower().startswith("xn--"):
         return False
     try:

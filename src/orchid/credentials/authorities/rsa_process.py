@@ -1,7 +1,7 @@
-"""Make an RSA key in a process of its own.
+"""Generate an RSA key in a child process.
 
-Start with `generate`. The library lets no other thread run while it looks for primes, which may
-take seconds. Run as a program this module is that process: it writes one key and ends.
+Start with `generate`. The library holds the interpreter lock while it searches for primes, which
+may take seconds. Run as a program, this module is the child process: it writes one key and exits.
 """
 
 import subprocess
@@ -18,7 +18,7 @@ _EXPONENT: Final = 65537
 
 
 def generate(bits: int) -> rsa.RSAPrivateKey:
-    """Make a key of so many bits; waits for the process, so call it in a thread."""
+    """Generate a key of this size; waits for the process, so call it in a thread."""
     done = subprocess.run(  # noqa: S603 - our own module, by the interpreter that runs us
         helper_process.command(__name__, str(bits)),
         env=helper_process.environment(),
@@ -28,7 +28,7 @@ def generate(bits: int) -> rsa.RSAPrivateKey:
         stderr=subprocess.DEVNULL,
         check=True,
     )
-    # It is ours and new: to prove its primes again would take as long as to find them.
+    # The key is new and ours: proving its primes again would take as long as generating them.
     made = serialization.load_pem_private_key(
         done.stdout, None, unsafe_skip_rsa_key_validation=True
     )
@@ -37,7 +37,7 @@ def generate(bits: int) -> rsa.RSAPrivateKey:
 
 
 def main() -> None:
-    """Write a new key of the size that is asked for."""
+    """Write a new key of the requested size."""
     sys.stdout.write(encode_private(rsa.generate_private_key(_EXPONENT, int(sys.argv[1]))))
 
 

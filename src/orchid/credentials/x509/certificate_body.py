@@ -1,9 +1,11 @@
 """The body of a certificate, written from a template (RFC 5280 section 4.1).
 
-`Template` says everything that a certificate will hold; `encode_body` writes it, `assemble` joins
-body and signature. Extensions come in the reference's order, with a subject key identifier added.
-Nothing here signs or decides: credentials/authorities/authority.py does, after the X.509 library
-has read the bytes back.
+`Template` has the complete content of a certificate; `encode_body` encodes it, `assemble` joins
+body
+and signature. Extensions are in the order of Kubernetes, with a subject key identifier added.
+Nothing
+here signs or decides: credentials/authorities/authority.py does, after the X.509 library has parsed
+the bytes.
 """
 
 import datetime
@@ -29,7 +31,7 @@ ALTERNATIVE_NAMES = der.encode_oid("2.5.29.17")
 _DISTRIBUTION_POINTS = der.encode_oid("2.5.29.31")
 
 KEY_ID_OCTETS = 20
-# All that stands before the octets of a subject key identifier in its extension.
+# The DER before the octets of a subject key identifier in its extension.
 BEFORE_KEY_ID = der.encode(
     der.SEQUENCE,
     _SUBJECT_KEY_ID,
@@ -38,7 +40,7 @@ BEFORE_KEY_ID = der.encode(
 
 
 class Template(msgspec.Struct, frozen=True):
-    """Everything that a certificate will say, apart from who signs it and its serial number."""
+    """The content of a certificate, except for issuer and serial number."""
 
     subject: DistinguishedName
     spki: bytes
@@ -57,7 +59,7 @@ class Template(msgspec.Struct, frozen=True):
 def encode_body(
     template: Template, serial: int, algorithm: bytes, issuer: bytes, authority_key: bytes
 ) -> bytes:
-    """Write the to-be-signed part (RFC 5280 section 4.1)."""
+    """Encode the to-be-signed part (RFC 5280 section 4.1)."""
     extensions = der.encode(der.SEQUENCE, *_encode_extensions(template, authority_key))
     return der.encode(
         der.SEQUENCE,
@@ -73,7 +75,7 @@ def encode_body(
 
 
 def assemble(body: bytes, algorithm: bytes, signature: bytes) -> bytes:
-    """Join a body and a signature over it to a certificate, or to a revocation list."""
+    """Join a body and its signature to a certificate, or to a CRL."""
     return der.encode(der.SEQUENCE, body, algorithm, der.encode_bits(signature))
 
 
@@ -83,7 +85,7 @@ def _encode_extensions(template: Template, authority_key: bytes) -> list[bytes]:
     if authority_key:
         found.append(encode_authority_key(authority_key))
     if alternative := _encode_alternative_names(template):
-        # RFC 5280 section 4.2.1.6: critical when there is nothing else to go by.
+        # RFC 5280 section 4.2.1.6: critical if the subject is empty.
         critical = not template.subject.attributes
         found.append(encode_extension(ALTERNATIVE_NAMES, alternative, critical=critical))
     if template.crl_url:
@@ -96,7 +98,7 @@ def _encode_validity(not_before: datetime.datetime, not_after: datetime.datetime
     return der.encode(der.SEQUENCE, der.encode_time(not_before), der.encode_time(not_after))
 
 
-@lru_cache(maxsize=64)  # most certificates of a signer are for the same use
+@lru_cache(maxsize=64)  # most certificates of a signer have the same usages
 def _encode_usages(
     key_usages: frozenset[int], extended_usages: tuple[str, ...], authority: bool
 ) -> bytes:
@@ -112,27 +114,27 @@ def _encode_usages(
 
 @lru_cache(maxsize=16)
 def encode_authority_key(key_id: bytes) -> bytes:
-    """Write the extension that names the key of the issuer (RFC 5280 section 4.2.1.1)."""
+    """The authority key identifier extension (RFC 5280 section 4.2.1.1)."""
     value = der.encode(der.SEQUENCE, der.encode(0x80, key_id))
     return encode_extension(_AUTHORITY_KEY_ID, value)
 
 
 @lru_cache(maxsize=16)
 def _encode_distribution_point(url: str) -> bytes:
-    """Say where the revocation list is: one point with one address (RFC 5280, 4.2.1.13)."""
+    """The CRL distribution point: one point with one URL (RFC 5280, 4.2.1.13)."""
     full_name = der.encode(0xA0, der.encode(_URI, url.encode("ascii")))
     point = der.encode(der.SEQUENCE, der.encode(0xA0, full_name))
     return encode_extension(_DISTRIBUTION_POINTS, der.encode(der.SEQUENCE, point))
 
 
 def encode_extension(oid: bytes, value: bytes, *, critical: bool = False) -> bytes:
-    """Write one extension from its encoded name and value."""
+    """An extension from its encoded OID and value."""
     flag = _TRUE if critical else b""
     return der.encode(der.SEQUENCE, oid, flag, der.encode(der.OCTET_STRING, value))
 
 
 def _encode_bits(bits: frozenset[int]) -> bytes:
-    """Write a named bit list: bit 0 first, no trailing zero bits (X.690 section 11.2.2)."""
+    """A named bit list: bit 0 first, no trailing zero bits (X.690 section 11.2.2)."""
     size = max(bits) // 8 + 1
     number = sum(1 << (8 * size - 1 - bit) for bit in bits)
     return der.encode_bits(number.to_bytes(size, "big"), 8 * size - 1 - max(bits))
@@ -152,9 +154,9 @@ def _encode_alternative_names(template: Template) -> bytes:
     return der.encode(der.SEQUENCE, *parts)
 
 
-@lru_cache(maxsize=64)  # it is written first, and then looked for
+@lru_cache(maxsize=64)  # computed for the encoding, then for the inspection
 def key_digest(key_info: bytes) -> bytes:
-    """Name a key by the first 160 bits of the SHA-256 of its bits (RFC 7093 section 2)."""
+    """Key identifier: the first 160 bits of the SHA-256 of the key bits (RFC 7093 section 2)."""
     outer = der.element(key_info, 0, len(key_info))
     algorithm = der.element(key_info, outer.start, outer.stop)
     bits = der.element(key_info, algorithm.stop, outer.stop, der.BIT_STRING)

@@ -1,8 +1,8 @@
-"""Certificates as they reach us: read one, and say whom it names.
+"""Certificates from clients and signers: parsing, and the identity of a client certificate.
 
-`parse` reads one completely, `parse_blocks` the PEM of an issued one by the reference's rules.
-`identify` reads user, groups and uid out of a client's; certification_path.py proves them, and has
-to be asked first. By what a certificate is recognized is said in verified_chain.py.
+`parse` parses one completely, `parse_blocks` the PEM of an issued one by the rules of Kubernetes.
+`identify` returns user, groups and uid of a client certificate, which certification_path.py must
+have verified before. verified_chain.py defines the identity of a certificate itself.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ from orchid.credentials.x509.names import (
 )
 
 _MAX_CERTIFICATE = 128 * 1024
-_USUAL_SIZE, _USUAL_TEXT, _REMEMBERED = 4096, 8192, 64
+_CACHED_SIZE, _CACHED_TEXT, _CACHE_ENTRIES = 4096, 8192, 64
 
 _UNREADABLE = "x509: malformed certificate"
 _UNREADABLE_FOR = (
@@ -52,11 +52,11 @@ _KNOWN_CURVES = tuple(
     der.encode_oid(curve)
     for curve in ("1.3.132.0.33", "1.2.840.10045.3.1.7", "1.3.132.0.34", "1.3.132.0.35")
 )
-_BEFORE_ALGORITHM = 8  # the most that stands before it in a key
+_BEFORE_ALGORITHM = 8  # the most bytes before it in a key
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Whom a client certificate names. An empty user name means: nobody, try another way."""
+    """User, groups and uid of a client certificate. Without a user name it identifies nobody."""
 
     user: str
     groups: tuple[str, ...]
@@ -65,7 +65,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class CertificateContents(msgspec.Struct, frozen=True):
-    """The names inside a certificate, in the form that signers' rules read."""
+    """The names in a certificate, as profiles check them."""
 
     subject: DistinguishedName
     dns_names: tuple[str, ...] = ()
@@ -75,19 +75,19 @@ class CertificateContents(msgspec.Struct, frozen=True):
 
 
 def parse(data: bytes) -> x509.Certificate:
-    """Read one DER certificate completely, extensions and names included."""
+    """Parse a DER certificate completely, extensions and names included."""
     return read(data).certificate
 
 
 def read(data: bytes) -> "ReadCertificate":
-    """`parse`, with the parts that were read on the way."""
+    """`parse`, with the parts that were parsed here."""
     if len(data) > _MAX_CERTIFICATE:
         raise MalformedCertificate(f"a certificate has at most {_MAX_CERTIFICATE} bytes")
     parts = read_parts(data)
     if parts.serial[:1] >= b"\x80":
         raise MalformedCertificate("x509: negative serial number")
     if parts.serial == b"\x00":
-        # Some old roots have this number; they pass, without the library's warning.
+        # Some old roots have serial number 0; they are accepted, without the library's warning.
         with warnings.catch_warnings(action="ignore", category=CryptographyDeprecationWarning):
             certificate = _load(data)
     else:
@@ -100,27 +100,27 @@ def read_once(data: bytes) -> "ReadCertificate":
 
     Never used by the check before signing (inspection.py).
     """
-    return _read_cached(data) if len(data) <= _USUAL_SIZE else read(data)
+    return _read_cached(data) if len(data) <= _CACHED_SIZE else read(data)
 
 
-_read_cached = lru_cache(maxsize=_REMEMBERED)(read)
+_read_cached = lru_cache(maxsize=_CACHE_ENTRIES)(read)
 
 
 def parse_blocks(text: bytes | str) -> list[x509.Certificate]:
-    """Read issued certificates from PEM text; the first problem ends the reading.
+    """Parse issued certificates from PEM text; the first problem ends it.
 
-    A block may hold several certificates one after the other; text outside blocks is ignored.
+    A block may hold several concatenated certificates; text outside of blocks is ignored.
     """
     return [read_once(data).certificate for data in encoded_blocks(text)]
 
 
 def encoded_blocks(text: bytes | str) -> Iterable[bytes]:
-    """The same certificates in DER, not yet read; the last few texts are remembered."""
-    return _usual_blocks(text) if len(text) <= _USUAL_TEXT else _blocks(text)
+    """The same certificates in DER, not parsed; the last few texts are cached."""
+    return _cached_blocks(text) if len(text) <= _CACHED_TEXT else _blocks(text)
 
 
 def _blocks(text: bytes | str) -> Iterator[bytes]:
-    """One at a time: a block of zeros is half a million elements, of which one is enough."""
+    """A generator: a block of zeros is half a million elements, of which one suffices."""
     blocks = pem.split(text)
     if not blocks:
         raise MalformedCertificate("must contain at least one CERTIFICATE PEM block")
@@ -136,36 +136,36 @@ def _blocks(text: bytes | str) -> Iterator[bytes]:
         yield from _concatenated(block.data)
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _usual_blocks(text: bytes | str) -> tuple[bytes, ...]:
+@lru_cache(maxsize=_CACHE_ENTRIES)
+def _cached_blocks(text: bytes | str) -> tuple[bytes, ...]:
     return tuple(_blocks(text))
 
 
 def encode(certificate: x509.Certificate) -> bytes:
-    """Give the DER bytes of a certificate."""
+    """The DER bytes of a certificate."""
     return certificate.public_bytes(serialization.Encoding.DER)
 
 
 def serial_name(number: bytes) -> str:
-    """A serial number as it names an object: lower-case hex without leading zeros."""
+    """A serial number as the name of an object: lower-case hex without leading zeros."""
     return number.hex().lstrip("0") or "0"
 
 
 def credential_id(data: bytes) -> str:
-    """Name a certificate in records and user attributes."""
+    """The id of a certificate in records and user attributes."""
     return f"X509SHA256={hashlib.sha256(data).hexdigest()}"
 
 
 def read_subject_of(data: bytes) -> DistinguishedName:
-    """Read the subject of a DER certificate exactly as it stands there."""
+    """The subject of a DER certificate, exactly as encoded."""
     return read_name(read_parts(data).subject)
 
 
 def identify(data: bytes) -> Identity:
-    """Read user, groups and uid from a verified DER certificate."""
+    """User, groups and uid from a verified DER certificate."""
     subject = read_subject_of(data)
     if any(map(has_control_characters, (subject.common_name, *subject.organizations))):
-        # Nobody has such a name; it could only be meant to look like another in a log.
+        # No real name has these; they could only imitate another name in a log.
         raise CertificateRefused("the subject contains control characters")
     return Identity(
         user=subject.common_name,
@@ -176,7 +176,7 @@ def identify(data: bytes) -> Identity:
 
 
 def read_contents(found: "ReadCertificate") -> CertificateContents:
-    """Give the names of a certificate: the subject as read by us, the rest by the library."""
+    """The names of a certificate: the subject parsed here, the rest by the library."""
     certificate, subject = found.certificate, found.subject
     if ALTERNATIVE_NAMES not in found.parts.extensions:  # as in most certificates of users
         return CertificateContents(subject)
@@ -197,7 +197,7 @@ def read_contents(found: "ReadCertificate") -> CertificateContents:
 
 
 def is_authority(certificate: x509.Certificate) -> bool:
-    """Say whether basic constraints are there and name an authority."""
+    """Whether basic constraints are present and have the CA bit."""
     for extension in certificate.extensions:
         if isinstance(extension.value, x509.BasicConstraints):
             return extension.value.ca
@@ -205,14 +205,14 @@ def is_authority(certificate: x509.Certificate) -> bool:
 
 
 def describe(certificate: x509.Certificate) -> str:
-    """Name a certificate in a message: serial number and key ids, nothing a client wrote."""
+    """A certificate for a message: serial number and key ids, nothing that a client chose."""
     subject_key = authority_key = b""
     for extension in certificate.extensions:
         if isinstance(extension.value, x509.SubjectKeyIdentifier):
             subject_key = extension.value.digest
         elif isinstance(extension.value, x509.AuthorityKeyIdentifier):
             authority_key = extension.value.key_identifier or b""
-    # Read by us: the library warns about the number zero each time it is asked.
+    # Parsed here: the library warns about serial number zero at every access.
     serial = int.from_bytes(read_parts(encode(certificate)).serial, "big")
     return (
         f"SN={serial}, SKID={subject_key.hex(':').upper()}, AKID={authority_key.hex(':').upper()}"
@@ -220,18 +220,18 @@ def describe(certificate: x509.Certificate) -> str:
 
 
 class CertificateParts(NamedTuple):
-    """The parts of a certificate that we read ourselves, as the bytes that stand there."""
+    """The parts of a certificate that are parsed here, as raw bytes."""
 
     serial: bytes  # the number alone
     algorithm: bytes  # of the signature
     issuer: bytes
     subject: bytes
     key: bytes
-    extensions: bytes  # all that follows the key
+    extensions: bytes  # all bytes after the key
 
 
 class ReadCertificate(NamedTuple):
-    """A certificate that was read completely, with what was read of it by us."""
+    """A completely parsed certificate, with the parts that were parsed here."""
 
     certificate: x509.Certificate
     parts: CertificateParts
@@ -239,7 +239,7 @@ class ReadCertificate(NamedTuple):
 
 
 def read_parts(data: bytes) -> CertificateParts:
-    """Find the parts of a DER certificate."""
+    """The parts of a DER certificate."""
     try:
         outer = der.element(data, 0, len(data), der.SEQUENCE)
         body = der.element(data, outer.start, outer.stop, der.SEQUENCE)
@@ -271,12 +271,12 @@ def _read_body(body: bytes) -> CertificateParts:
 def _load(data: bytes) -> x509.Certificate:
     try:
         certificate = x509.load_der_x509_certificate(data)
-        # The library reads lazily; a certificate that cannot be read whole is none.
+        # The library parses lazily; force it, so that a malformed certificate is refused here.
         certificate.extensions  # noqa: B018 - read for its refusal
     except _UNREADABLE_FOR:
-        # A warning arrives here only where warnings are errors: the library will refuse soon.
+        # A warning arrives here only if warnings are errors: the library will refuse it soon.
         raise MalformedCertificate(_fault(data)) from None
-    except BaseException as problem:  # as `panics_as`, which costs as much as the reading itself
+    except BaseException as problem:  # as `panics_as`, which costs as much as the parsing itself
         if is_panic(type(problem)):
             raise MalformedCertificate(_UNREADABLE) from None
         raise
@@ -284,10 +284,7 @@ def _load(data: bytes) -> x509.Certificate:
 
 
 def _readable_subject(parts: CertificateParts) -> DistinguishedName:
-    """Give the subject, if all can be read that the library reads only when asked.
-
-    Those are the names, and a key on a curve that few know.
-    """
+    """The subject, if the lazily parsed parts are valid: names, and keys on unusual curves."""
     subject = read_name(parts.subject)
     if parts.issuer != parts.subject:
         read_name(parts.issuer)
@@ -298,7 +295,7 @@ def _readable_subject(parts: CertificateParts) -> DistinguishedName:
 
 
 def _fault(data: bytes) -> str:
-    """Say where bytes stop being a certificate, in the reference's words."""
+    """The position at which bytes stop being a certificate, in the words of Kubernetes."""
     part = "certificate"
     try:
         outer = der.element(data, 0, len(data), der.SEQUENCE)
@@ -321,7 +318,7 @@ def _fault(data: bytes) -> str:
 
 
 def read_name(encoded: bytes) -> DistinguishedName:
-    """Read a DER Name of a certificate."""
+    """Parse a DER Name of a certificate."""
     try:
         return read_subject(encoded, der.element(encoded, 0, len(encoded)))
     except BadString as error:

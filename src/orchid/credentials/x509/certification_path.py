@@ -1,16 +1,17 @@
-"""Certification paths (RFC 5280 section 6): does a chain prove a client?
+"""Verification of client certificates by certification path (RFC 5280 section 6).
 
-Start with `ClientVerifier`: it proves a chain up to a pool of authorities, at a moment that the
-caller gives. Whom the leaf names is read afterwards (`certificates.identify`).
+Start with `ClientVerifier`: it verifies a chain up to a pool of CAs at a given time. The identity
+is
+read afterwards (`certificates.identify`).
 
-The X.509 library's verifier does the path building, the signatures and the name constraints. It
-knows no policy for certificates without alternative names except "permit everything", so what it
-would then let through is refused here by hand: authorities that are none or are limited to other
-purposes, a leaf of the wrong usage, weak keys. Revocation is not looked at.
+The X.509 library builds the path and verifies signatures and name constraints. For certificates
+without alternative names its only policy is "permit everything", so the rest is checked here: CAs
+that are none or are limited to other purposes, a leaf of the wrong usage, weak keys. Revocation is
+not checked here.
 
-The library tries intermediates of one name in every order, and verifies up to two hundred
-signatures for eight certificates that anybody may send. So it gets those alone that the pool has
-issued, or one of those (`_issued_below`).
+The library tries intermediates of the same name in every order, and verifies up to two hundred
+signatures for eight certificates that anybody may send. So it only gets those that were issued by
+the pool, directly or indirectly (`_issued_below`).
 """
 
 import datetime
@@ -38,10 +39,11 @@ _FOR_CLIENTS = frozenset(
 
 
 class ClientVerifier:
-    """Prove client certificates against a pool of authorities.
+    """Verify client certificates against a pool of CAs.
 
-    Made once per pool and never changed; give it to `files.Reloading` to follow a file. A leaf must
-    say "client auth" (or "any"); the reference lets one pass that says nothing.
+    Immutable; use `files.Reloading` to follow a file. A leaf must have the extended key usage
+    "client
+    auth" (or "any"); Kubernetes also accepts a leaf without any.
     """
 
     def __init__(self, authorities: Iterable[x509.Certificate]) -> None:
@@ -52,9 +54,10 @@ class ClientVerifier:
             _refuse_unfit_authority(authority)
         self._store = verification.Store(list(self.authorities))
         self._leaf_policy = verification.ExtensionPolicy.permit_all()
-        # A basic constraint is demanded of every issuer, the one in the pool included. Without the
-        # key usage extension an authority may sign (many older ones lack it), with it only if it
-        # says so; and one that is limited to some purposes makes no certificates for others.
+        # Every issuer needs basic constraints, also one in the pool. Without the key usage
+        # extension a
+        # CA may sign (many older ones lack it), with it only if it has keyCertSign; and one with
+        # extended key usages needs client auth.
         self._issuer_policy = (
             verification.ExtensionPolicy.permit_all()
             .require_present(
@@ -73,21 +76,21 @@ class ClientVerifier:
 
     @property
     def end(self) -> datetime.datetime:
-        """When the last authority ends; from then on nothing that they signed proves a client."""
+        """When the last CA expires; from then on none of their certificates is accepted."""
         return max(authority.not_valid_after_utc for authority in self.authorities)
 
     @classmethod
     def load(cls, path: Path) -> "ClientVerifier":
-        """Read the pool from a PEM file."""
+        """Load the pool from a PEM file."""
         return cls(parse_blocks(files.read_bounded(path)))
 
     def verify(
         self, leaf: bytes, intermediates: Sequence[bytes], now: datetime.datetime
     ) -> VerifiedChain:
-        """Return the chain if the leaf proves a client now; raise CertificateRefused otherwise."""
+        """Return the verified chain of a leaf; raise CertificateRefused otherwise."""
         certificate = parse(leaf)
         try:
-            # All of it: the library also reads keys only when they are asked for.
+            # The library parses keys on access: force all of it.
             with panics_as(CertificateRefused, "x509: certificate cannot be verified"):
                 refuse_other_encodings(certificate, leaf)
                 others = [_parse_strictly(data) for data in intermediates[:MAX_CHAIN]]
@@ -118,14 +121,14 @@ class ClientVerifier:
         try:
             return verifier.verify(leaf, _issued_below(self.authorities, intermediates)).chain
         except (verification.VerificationError, ValueError, UnsupportedAlgorithm):
-            # The library's text names its own internals; ours says what it means.
+            # The library's message names its internals.
             raise CertificateRefused("x509: certificate signed by unknown authority") from None
 
 
 def _issued_below(
     authorities: Sequence[x509.Certificate], intermediates: Iterable[x509.Certificate]
 ) -> list[x509.Certificate]:
-    """The intermediates from which a path leads to an authority, each once."""
+    """The intermediates with a path to a CA of the pool, without duplicates."""
     found: list[x509.Certificate] = []
     issuers, rest = authorities, list(dict.fromkeys(intermediates))
     while issuers:
@@ -144,7 +147,7 @@ def _parse_strictly(data: bytes) -> x509.Certificate:
 def _refuse_out_of_time(leaf: x509.Certificate, now: datetime.datetime) -> None:
     if now < leaf.not_valid_before_utc:
         raise CertificateRefused("x509: certificate is not yet valid")
-    # The last second counts, to its end (RFC 5280 section 4.1.2.5).
+    # The last second is included (RFC 5280 section 4.1.2.5).
     if now.replace(microsecond=0) > leaf.not_valid_after_utc:
         raise CertificateRefused("x509: certificate has expired")
 
@@ -167,8 +170,8 @@ def _refuse_unfit_authority(certificate: x509.Certificate) -> None:
         )
     _refuse_weak_key(certificate)
     if isinstance(certificate.public_key(), ed25519.Ed25519PublicKey):
-        # The path builder of the X.509 library knows no Ed25519 issuers: say so at start,
-        # not at the first client.
+        # The path builder of the X.509 library does not support Ed25519 issuers: fail at the start,
+        # not with the first client.
         raise CertificateRefused("client authorities with Ed25519 keys are not supported")
 
 
@@ -214,9 +217,9 @@ def _refuse_subject_limits(
     _certificate: x509.Certificate,
     value: x509.NameConstraints | None,
 ) -> None:
-    """Refuse limits on subjects, which the library passes over if they are not critical.
+    """Refuse name constraints on subjects, which the library ignores if they are not critical.
 
-    It refuses critical ones itself. To us the subject is who the client is.
+    It refuses critical ones itself. Here the subject is the identity of the client.
     """
     if value is None:
         return

@@ -1,9 +1,8 @@
-"""The little of DER that we read and write ourselves (X.690).
+"""The small part of DER that is parsed and written here (X.690).
 
-Read: names and requested extensions, where we need to see exactly what was sent. Write: the bytes
-of a certificate or a revocation list before it is signed. Everything written here is read back by
-the X.509 library before a key touches it (credentials/authorities/authority.py). Never used to
-interpret keys or signatures.
+Parsed: names and requested extensions, where the exact bytes matter. Written: certificates and CRLs
+before they are signed. The X.509 library parses everything that is written here before it is signed
+(credentials/authorities/authority.py). Never used to interpret keys or signatures.
 """
 
 import datetime
@@ -33,7 +32,7 @@ class NotDer(ValueError):
 
 
 class Element(msgspec.Struct, frozen=True, gc=False):
-    """One value inside a buffer: its tag, where it begins, where its content begins and ends."""
+    """A value in a buffer: its tag, its start, and the range of its content."""
 
     tag: int
     begin: int
@@ -42,7 +41,7 @@ class Element(msgspec.Struct, frozen=True, gc=False):
 
 
 def element(data: bytes, begin: int, limit: int, expected: int | None = None) -> Element:
-    """Read the element that begins at an offset, must end before a limit, and may need a tag."""
+    """Parse the element at an offset, which must end before a limit and may need a tag."""
     if begin + 2 > limit:
         raise NotDer("sequence truncated" if begin == limit else "truncated tag or length")
     tag = data[begin]
@@ -57,7 +56,7 @@ def element(data: bytes, begin: int, limit: int, expected: int | None = None) ->
         if octets > _MAX_LENGTH_OCTETS or start + octets > limit:
             raise NotDer("length not supported")
         length = int.from_bytes(data[start : start + octets], "big")
-        # The shortest form only: otherwise one meaning would have two encodings.
+        # The shortest form only: a value must have one encoding.
         if length < _LONG_FORM or length.bit_length() <= 8 * (octets - 1):
             raise NotDer("length not minimal")
         start += octets
@@ -70,7 +69,7 @@ def element(data: bytes, begin: int, limit: int, expected: int | None = None) ->
 
 
 def children(data: bytes, start: int, stop: int) -> Iterator[Element]:
-    """Walk the elements that fill a range."""
+    """The elements that fill a range."""
     while start < stop:
         child = element(data, start, stop)
         yield child
@@ -78,7 +77,7 @@ def children(data: bytes, start: int, stop: int) -> Iterator[Element]:
 
 
 def encode(tag: int, *parts: bytes) -> bytes:
-    """Write one element from its content."""
+    """Encode an element."""
     content = b"".join(parts)
     length = len(content)
     if length < _LONG_FORM:
@@ -88,19 +87,19 @@ def encode(tag: int, *parts: bytes) -> bytes:
 
 
 def encode_integer(value: int) -> bytes:
-    """Write a non-negative integer."""
+    """Encode a non-negative integer."""
     return encode(INTEGER, value.to_bytes(value.bit_length() // 8 + 1, "big"))
 
 
 @lru_cache(maxsize=256)
 def encode_oid(dotted: str) -> bytes:
-    """Write an object identifier."""
+    """Encode an object identifier."""
     first, second, *rest = (int(part) for part in dotted.split("."))
     return encode(OID, b"".join(_base128(arc) for arc in (40 * first + second, *rest)))
 
 
 def decode_oid(content: bytes) -> str:
-    """Read the content of an object identifier into dotted form."""
+    """The dotted form of an object identifier's content."""
     arcs: list[int] = []
     value = 0
     begins = True
@@ -121,13 +120,13 @@ def decode_oid(content: bytes) -> str:
 
 
 def encode_bits(content: bytes, unused: int = 0) -> bytes:
-    """Write a bit string."""
+    """Encode a bit string."""
     return encode(BIT_STRING, bytes((unused,)), content)
 
 
 @lru_cache(maxsize=64)  # certificates of one second and one lifetime share their times
 def encode_time(moment: datetime.datetime) -> bytes:
-    """Write a time as certificates and revocation lists have it, in whole seconds."""
+    """Encode a time as in certificates and CRLs, in whole seconds."""
     utc = moment.astimezone(datetime.UTC)
     if utc.year < _YEAR_OF_LONG_TIMES:
         return encode(_UTC_TIME, utc.strftime("%y%m%d%H%M%SZ").encode())

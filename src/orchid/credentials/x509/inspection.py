@@ -1,9 +1,9 @@
-"""What is about to be signed, read back by other code than that which wrote it.
+"""Inspection of a certificate before it is signed.
 
-`Inspector.inspect` has the X.509 library read the bytes of a certificate that has no signature yet,
-and compares every part with the template. What it does not expect, it refuses: an extension that
-the template knows nothing of, a flag, a kind of name. Nothing here signs, and nothing is cached:
-what is signed is inspected each time.
+`Inspector.inspect` parses the unsigned bytes with the X.509 library, which did not write them, and
+compares every part with the template. It refuses everything that the template does not have: an
+extension, a flag, a type of name. Nothing here signs, and nothing is cached: every certificate is
+inspected.
 """
 
 import datetime
@@ -25,14 +25,16 @@ _NO_AUTHORITY = x509.BasicConstraints(ca=False, path_length=None)
 
 
 class Inspector:
-    """Looks at what one authority is about to sign; `end` is the end of the authority."""
+    """Inspects the certificates of one authority before signing; `end` is the authority's
+    expiry.
+    """
 
     def __init__(self, *, end: datetime.datetime, authority_key: bytes) -> None:
         self._end = end
         self._authority_key = authority_key
 
     def inspect(self, data: bytes, template: Template, serial: int) -> CertificateContents:
-        """Give what the bytes say, if it is what was agreed."""
+        """Return the contents of the bytes, if they match the template."""
         try:
             found = read(data)
         except MalformedCertificate as refusal:
@@ -129,7 +131,7 @@ def _count_of(alternative: x509.ExtensionType | None) -> int:
 
 
 def _count_in(template: Template) -> int:
-    """How many alternative names there are, so that none of another kind is among them."""
+    """The number of alternative names in the template, to detect names of other types."""
     kinds = (template.dns_names, template.ip_addresses, template.email_addresses, template.uris)
     return sum(map(len, kinds))
 

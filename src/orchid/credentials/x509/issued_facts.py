@@ -1,8 +1,8 @@
-"""What an issued certificate says, for the inventory: read from its own bytes.
+"""Attributes of an issued certificate for the inventory, from its bytes.
 
-`read_issued` takes the PEM chain that a signer issued and describes its first certificate. The
-chain was validated a moment ago, so its certificates are not parsed again. Nothing here judges a
-certificate.
+`read_issued` takes the PEM chain of a signer and describes its first certificate. The chain has
+just
+been validated, so its certificates are not parsed again. Nothing here validates a certificate.
 """
 
 import datetime
@@ -13,7 +13,7 @@ import msgspec
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 
-from orchid.credentials.authorities.authority_keys import algorithm_name, usual_algorithm
+from orchid.credentials.authorities.authority_keys import algorithm_by_prefix, algorithm_name
 from orchid.credentials.x509 import certificates
 from orchid.credentials.x509.inspection import bits_of, purposes_of
 from orchid.credentials.x509.usages import usages_of
@@ -27,7 +27,7 @@ _NAMES: Final[tuple[type[Any], ...]] = (
 
 
 class IssuedFacts(msgspec.Struct, frozen=True):
-    """One certificate, in words."""
+    """A certificate, as the inventory records it."""
 
     certificate: x509.Certificate
     data: bytes  # DER
@@ -44,7 +44,7 @@ class IssuedFacts(msgspec.Struct, frozen=True):
 
 
 class _Extended(msgspec.Struct, frozen=True):
-    """What the extensions of a certificate say."""
+    """Values of a certificate's extensions."""
 
     usages: tuple[str, ...]
     authority_key: str
@@ -52,7 +52,7 @@ class _Extended(msgspec.Struct, frozen=True):
 
 
 def read_issued(chain: bytes) -> IssuedFacts:
-    """Read the first certificate of a PEM chain."""
+    """The first certificate of a PEM chain."""
     data = next(iter(certificates.encoded_blocks(chain)))
     certificate, parts, subject = certificates.read_once(data)
     extended = _read_extensions(certificate)
@@ -64,7 +64,7 @@ def read_issued(chain: bytes) -> IssuedFacts:
         subject=subject.text or certificate.subject.rfc4514_string(),
         names=extended.names,
         usages=extended.usages,
-        key_algorithm=usual_algorithm(parts.key) or _algorithm(certificate),
+        key_algorithm=algorithm_by_prefix(parts.key) or _algorithm(certificate),
         key_sha256=hashlib.sha256(parts.key).hexdigest(),
         authority_key=extended.authority_key,
         not_before=certificate.not_valid_before_utc,
@@ -93,7 +93,7 @@ def _names(alternative: x509.ExtensionType | None) -> tuple[str, ...]:
 
 
 def _algorithm(certificate: x509.Certificate) -> str:
-    """The algorithm of the key; nothing if the key cannot be read."""
+    """The algorithm of the key; empty if the key cannot be parsed."""
     try:
         key = certificate.public_key()
     except (ValueError, TypeError, UnsupportedAlgorithm):

@@ -1,9 +1,11 @@
-"""Subjects and alternative names, read exactly as they were sent and written in one form.
+"""Subjects and alternative names: parsed exactly as sent, encoded in one canonical form.
 
-`read_subject` walks the DER of a Name and keeps every attribute in order: several values in one
-relative name, every string type, any length. Nothing is guessed: a string that its own type does
-not allow is an error. `DistinguishedName.encode` writes the nine attributes that a certificate of
-ours may carry, always in the same order and encoding, and drops the rest.
+`read_subject` parses the DER of a Name with every attribute in order: several values in one
+relative
+name, every string type, any length. A value that is invalid for its string type is an error.
+`DistinguishedName.encode` encodes the nine attributes that a certificate of ours may have, always
+in
+the same order and encoding, and drops the others.
 """
 
 import ipaddress
@@ -24,7 +26,7 @@ ORGANIZATIONAL_UNIT = "2.5.4.11"
 COMMON_NAME = "2.5.4.3"
 SERIAL_NUMBER = "2.5.4.5"
 USER_UID = "1.3.6.1.4.1.57683.2"
-# The parts of a subject, by the names that policies, expressions and authorities give them.
+# Parts of a subject, by their names in policies, expressions and authorities.
 SUBJECT_LISTS = {
     "organizations": ORGANIZATION,
     "organizationalUnits": ORGANIZATIONAL_UNIT,
@@ -37,7 +39,7 @@ SUBJECT_LISTS = {
 SUBJECT_TEXTS = {"commonName": COMMON_NAME, "serialNumber": SERIAL_NUMBER}
 SUBJECT_PARTS = {**SUBJECT_TEXTS, **SUBJECT_LISTS}
 
-# More attributes or alternative names than anyone needs; reading them would only cost time.
+# Limit of attributes and of alternative names.
 MAX_NAMES = 1024
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -53,7 +55,7 @@ _WRITTEN = (
     COMMON_NAME,
     SERIAL_NUMBER,
 )
-# The short names of RFC 4514 section 3; other attributes go by their numbers.
+# Short names of RFC 4514 section 3; other attributes use their OIDs.
 _SHORT = {
     COMMON_NAME: "CN",
     LOCALITY: "L",
@@ -65,10 +67,10 @@ _SHORT = {
     "0.9.2342.19200300.100.1.25": "DC",
     "0.9.2342.19200300.100.1.1": "UID",
 }
-# A value that RFC 4514 section 2.4 leaves as it is.
+# A value that RFC 4514 section 2.4 does not escape.
 _PLAIN = re.compile(r'(?![ #])[^\\"+,;<>\x00]*+(?<! )')
-# What is asked for most often is not decoded each time.
-_KNOWN = {der.encode_oid(oid)[2:]: oid for oid in (*_WRITTEN, USER_UID)}
+# Common identifiers, decoded once.
+_COMMON_OIDS = {der.encode_oid(oid)[2:]: oid for oid in (*_WRITTEN, USER_UID)}
 
 _UTF8 = 0x0C
 _PRINTABLE = 0x13
@@ -76,7 +78,7 @@ _STRINGS = {
     _UTF8: ("utf-8", "UTF-8 string"),
     0x12: ("ascii", "NumericString"),
     _PRINTABLE: ("ascii", "PrintableString"),
-    0x14: ("latin-1", "TeletexString"),  # as everybody reads it
+    0x14: ("latin-1", "TeletexString"),  # as all parsers do
     0x16: ("ascii", "IA5String"),
     0x1A: ("ascii", "VisibleString"),
     0x1C: ("utf-32-be", "UniversalString"),
@@ -89,21 +91,22 @@ _PRINTABLE_CHARACTERS = frozenset(
 
 
 class BadString(der.NotDer):
-    """A part of a name does not fit the type of string that it says it is."""
+    """A part of a name that is invalid for its string type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One part of a subject; the value is None when it is not a string."""
+    """An attribute of a subject; the value is None if it is not a string."""
 
     oid: str
     value: str | None
-    joined: bool = field(default=False, compare=False)  # to the one before, in a relative name
+    # in the same relative name as the one before
+    joined: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class DistinguishedName:
-    """A distinguished name, flattened, in the order in which it was written."""
+    """A distinguished name, flattened, in its original order."""
 
     attributes: tuple[Attribute, ...] = ()
     common_name: str = field(init=False, default="")
@@ -117,17 +120,17 @@ class DistinguishedName:
             if attribute.oid == ORGANIZATION:
                 organizations.append(attribute.value)
             elif attribute.oid == COMMON_NAME:
-                # Of several common names the last one counts, as in the reference.
+                # The last of several common names counts, as in Kubernetes.
                 object.__setattr__(self, "common_name", attribute.value)
         object.__setattr__(self, "organizations", tuple(organizations))
 
     def values(self, oid: str) -> tuple[str, ...]:
-        """Give all string values of one attribute type."""
+        """All string values of one attribute type."""
         return tuple(a.value for a in self.attributes if a.oid == oid and a.value is not None)
 
     @property
     def text(self) -> str:
-        """As RFC 4514 writes it; nothing if a value would have to be escaped, or is no string."""
+        """The RFC 4514 form; empty if a value needs escaping or is no string."""
         relative: list[str] = []
         for attribute in self.attributes:
             if attribute.value is None or not _PLAIN.fullmatch(attribute.value):
@@ -140,18 +143,18 @@ class DistinguishedName:
         return ",".join(reversed(relative))
 
     def encode(self) -> bytes:
-        """Write the permitted attributes as a DER Name."""
+        """The permitted attributes as a DER Name."""
         return der.encode(der.SEQUENCE, *[_relative_name(*each) for each in self._written()])
 
     def permitted(self) -> "DistinguishedName":
-        """Keep only what `encode` writes."""
+        """The name with only the attributes that `encode` writes."""
         kept = [
             Attribute(oid, value) for oid, values in self._written() for value in sorted(values)
         ]
         return DistinguishedName(tuple(kept))
 
     def _written(self) -> list[tuple[str, set[str]]]:
-        """The attributes that are written, in their order, each with its values."""
+        """The encoded attributes in order, each with its values."""
         found: dict[str, set[str]] = {}
         for attribute in self.attributes:
             if attribute.value:
@@ -162,7 +165,7 @@ class DistinguishedName:
 
 
 class Named(Protocol):
-    """What the rules of a signer look at: a request, or a certificate about to be signed."""
+    """The names that profiles check: of a request, or of a certificate to be signed."""
 
     @property
     def subject(self) -> DistinguishedName: ...
@@ -177,13 +180,13 @@ class Named(Protocol):
 
 
 def subject(common_name: str, organizations: Iterable[str] = ()) -> DistinguishedName:
-    """Build the usual subject: organizations as groups, a common name as the user."""
+    """A subject with organizations as groups and a common name as the user."""
     groups = tuple(Attribute(ORGANIZATION, value) for value in organizations)
     return DistinguishedName((*groups, Attribute(COMMON_NAME, common_name)))
 
 
 def read_subject(data: bytes, name: der.Element) -> DistinguishedName:
-    """Read a DER Name; raises der.NotDer."""
+    """Parse a DER Name; raises der.NotDer."""
     found: list[Attribute] = []
     for relative in der.children(data, name.start, name.stop):
         if relative.tag != der.SET:
@@ -197,7 +200,7 @@ def read_subject(data: bytes, name: der.Element) -> DistinguishedName:
 
 
 def has_control_characters(value: str) -> bool:
-    """Say whether a name holds NUL, other control or invisible formatting characters."""
+    """Whether a name has NUL, other control or invisible formatting characters."""
     if value.isascii():
         return not value.isprintable()
     from unicodedata import category  # noqa: PLC0415 -- half a megabyte, and most names are ASCII
@@ -206,10 +209,10 @@ def has_control_characters(value: str) -> bool:
 
 
 def reserved_among(organizations: Collection[str], reserved: Collection[str]) -> str | None:
-    """Find the first reserved group that an organization could be taken for.
+    """The first reserved group that an organization could be mistaken for.
 
-    Compared without control characters, blanks around it and compatibility forms, so that a
-    trailing NUL or wide letters are refused as what they imitate.
+    Compared without control characters, surrounding blanks and compatibility forms, so that a
+    trailing NUL or wide letters are refused as the group they imitate.
     """
     if not organizations:
         return None
@@ -237,7 +240,7 @@ def _read_attribute(data: bytes, pair: der.Element, *, joined: bool) -> Attribut
     if value.stop != pair.stop:
         raise der.NotDer("attribute has trailing data")
     content = data[oid.start : oid.stop]
-    dotted = _KNOWN.get(content) or der.decode_oid(content)
+    dotted = _COMMON_OIDS.get(content) or der.decode_oid(content)
     return Attribute(dotted, _read_string(value.tag, data[value.start : value.stop]), joined)
 
 
@@ -254,7 +257,7 @@ def _read_string(tag: int, content: bytes) -> str | None:
 def _relative_name(oid: str, values: set[str]) -> bytes:
     name = der.encode_oid(oid)
     parts = [der.encode(der.SEQUENCE, name, _encode_string(value)) for value in values]
-    # A SET OF is sorted by its encoding in DER, whatever order the values came in.
+    # DER sorts a SET OF by encoding.
     return der.encode(der.SET, *sorted(parts))
 
 

@@ -1,12 +1,13 @@
-"""Split PEM text into its blocks, by the rules of the reference's decoder, in linear time.
+"""Split PEM text into its blocks, by the rules of Kubernetes' decoder, in linear time.
 
 Start with `split(data)`. A block must begin at the start of a line; its END label must equal its
 BEGIN label; lines with a colon directly after BEGIN are headers; base64 is standard and padded,
 blanks ignored; a block that breaks a rule is skipped and the search goes on. Text between blocks
 is permitted and ignored.
 
-Against whoever sends a megabyte of almost-PEM: the size is checked first. No block holds the BEGIN
-of another, so the text is cut at every BEGIN, up to a number, and each piece is looked at once.
+Against hostile input, the size is checked first. No block contains the BEGIN of another, so the
+text
+is cut at every BEGIN, up to a limit, and each piece is parsed once.
 """
 
 import base64
@@ -18,7 +19,7 @@ from typing import NamedTuple
 from orchid.credentials.refusals import TooMuchPem
 
 MAX_BYTES = 1 << 20
-# The smallest real certificate has some 300 bytes of PEM; more of them, even begun, are an attack.
+# A real certificate has at least 300 bytes of PEM; more blocks, even incomplete, are an attack.
 MAX_BLOCKS = 4096
 
 CERTIFICATE = "CERTIFICATE"
@@ -28,17 +29,17 @@ REVOCATION_LIST = "X509 CRL"
 _BEGIN, _END, _DASHES = b"\n-----BEGIN ", b"\n-----END ", b"-----"
 _BLANKS = b" \t\r\n"
 _COLON = ord(":")
-_MAX_LABEL = 1000  # a refusal repeats it
+_MAX_LABEL = 1000  # an error repeats it
 _MAX_HEADERS = 64
 _HEADERS = re.compile(rb"(?:\n[^-\n:][^\n:]*+:[^\n]*+)*+")
-# One block as most programs write it, and nothing else.
-_USUAL = re.compile(
+# Exactly one block, as most programs write it.
+_SINGLE_BLOCK = re.compile(
     rb"-----BEGIN ([A-Z0-9 ]{1,64})-----\n([A-Za-z0-9+/=\n]++)(?<=\n)-----END \1-----\n?"
 )
 
 
 class Block(NamedTuple):
-    """One block: what its label says, its headers if any, and the bytes."""
+    """A block: its label, its headers if any, and the bytes."""
 
     label: str
     headers: tuple[tuple[str, str], ...]
@@ -51,21 +52,21 @@ class Block(NamedTuple):
 def split(
     text: bytes | str, *, max_bytes: int = MAX_BYTES, max_blocks: int = MAX_BLOCKS
 ) -> tuple[Block, ...]:
-    """Find every block of a text."""
+    """All blocks of a text."""
     data = _bounded(text, max_bytes)
-    if usual := _usual(data):
-        return (usual,)
+    if single := _single_block(data):
+        return (single,)
     return tuple(_scan(data, max_blocks))
 
 
 def first(text: bytes | str, *, max_bytes: int = MAX_BYTES) -> Block | None:
-    """Find the first block of a text, whatever follows it."""
+    """The first block of a text."""
     data = _bounded(text, max_bytes)
-    return _usual(data) or next(_scan(data, MAX_BLOCKS), None)
+    return _single_block(data) or next(_scan(data, MAX_BLOCKS), None)
 
 
 def encode(label: str, data: bytes) -> bytes:
-    """Write one block, 64 characters a line."""
+    """Encode a block, 64 characters per line."""
     body = base64.b64encode(data)
     lines = [body[i : i + 64] for i in range(0, len(body), 64)]
     name = label.encode("ascii")
@@ -73,7 +74,7 @@ def encode(label: str, data: bytes) -> bytes:
 
 
 def _bounded(text: bytes | str, max_bytes: int) -> bytes:
-    # Characters are at least a byte each, so an oversized text is refused before it is copied.
+    # A character takes at least a byte, so an oversized text is refused before it is copied.
     if len(text) > max_bytes:
         raise TooMuchPem(f"PEM text of more than {max_bytes} bytes")
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
@@ -82,14 +83,14 @@ def _bounded(text: bytes | str, max_bytes: int) -> bytes:
     return data
 
 
-def _usual(data: bytes) -> Block | None:
-    """The one block that a text is, if it looks like most."""
-    found = _USUAL.fullmatch(data)
+def _single_block(data: bytes) -> Block | None:
+    """Fast path: text that is exactly one plain block."""
+    found = _SINGLE_BLOCK.fullmatch(data)
     return _block(found[1], b"", found[2].translate(None, _BLANKS)) if found else None
 
 
 def _scan(data: bytes, max_blocks: int) -> Iterator[Block]:
-    # With a newline in front, every block begins after one.
+    # With a leading newline, every block begins after one.
     pieces = (b"\n" + data).split(_BEGIN, max_blocks + 1)
     for piece in pieces[1 : max_blocks + 1]:
         block = _read(piece)
@@ -100,14 +101,14 @@ def _scan(data: bytes, max_blocks: int) -> Iterator[Block]:
 
 
 def _read(piece: bytes) -> Block | None:
-    """Read what stands between a BEGIN and the next; whatever follows its END is ignored."""
+    """Parse the text between a BEGIN and the next; everything after its END is ignored."""
     start = piece.find(b"\n")
     label = _label(piece[:start])
     if label is None or start < 0:
         return None
     headers = b""
     if _COLON in piece and (found := _HEADERS.match(piece, start)) and found[0]:
-        # The end of the last header does not count for the beginning of the END line, too.
+        # The newline of the last header does not count as the one before the END line.
         headers, start = found[0], found.end() + 1
     content, _, closing = piece[start:].partition(_END)
     if _label(closing.partition(b"\n")[0]) != label:
@@ -124,7 +125,7 @@ def _block(label: bytes, headers: bytes, content: bytes) -> Block | None:
 
 
 def _label(line: bytes) -> bytes | None:
-    """The label on the rest of a BEGIN or END line, behind which only blanks may stand."""
+    """The label in the rest of a BEGIN or END line, which only blanks may follow."""
     line = line.removesuffix(b"\r").rstrip(b" \t")
     if len(line) > _MAX_LABEL + len(_DASHES) or not line.endswith(_DASHES):
         return None

@@ -1,10 +1,9 @@
-"""What a signer would write into a certificate for a request: the one thing that a policy judges.
+"""The certificate that a signer would issue for a request; policies evaluate it.
 
-Start with `requested_certificate`. It says what the template of
-credentials/authorities/authority.py would hold (subject, alternative names, usages, key, lifetime),
-and nothing that stands beside it in the request. A signer elsewhere may copy the request's own
-bytes instead; `hidden_parts` tells what those say that the template does not, and whoever judges
-refuses a request that has any.
+Start with `requested_certificate`. It has the content of the template in
+credentials/authorities/authority.py (subject, alternative names, usages, key, lifetime) and nothing
+else from the request. An external signer may copy the request's bytes instead; `hidden_parts` lists
+what these contain beyond the template, and a request with any is refused.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,16 +23,16 @@ from orchid.credentials.x509.usages import (
     key_usage_bits,
 )
 
-# PrintableString, UTF8String and IA5String: everybody reads these alike.
+# PrintableString, UTF8String and IA5String: all parsers agree on these.
 _PLAIN_STRINGS = (0x13, 0x0C, 0x16)
 _KEY_USAGE, _EXTENDED_KEY_USAGE, _BASIC_CONSTRAINTS = "2.5.29.15", "2.5.29.37", "2.5.29.19"
 _SUBJECT_KEY_ID = "2.5.29.14"
 _USAGE_BITS = 9
-_NO_AUTHORITY = der.encode(der.SEQUENCE)  # basic constraints that say: no authority
+_NO_AUTHORITY = der.encode(der.SEQUENCE)  # basic constraints without the CA bit
 
 
 class RequestedCertificate(msgspec.Struct, frozen=True):
-    """What a certificate would say. Usages are told by one name each; no lifetime: not known."""
+    """The content of a certificate. One name per usage. Lifetime is None if unknown."""
 
     subject: DistinguishedName
     dns_names: tuple[str, ...]
@@ -63,7 +62,7 @@ def requested_certificate(
 def certified(
     data: bytes, usages: Sequence[str], key: str, lifetime: timedelta
 ) -> RequestedCertificate:
-    """What a certificate that was signed says, as if it were asked for; raises Refusal."""
+    """The content of a signed certificate, as if it were requested; raises Refusal."""
     found = certificates.read_contents(certificates.read(data))
     return RequestedCertificate(
         subject=found.subject,
@@ -78,12 +77,12 @@ def certified(
 
 
 def canonical_usages(usages: Iterable[str]) -> tuple[str, ...]:
-    """Usages by one name each: `signing` and `digital signature` are the same bit."""
+    """One name per usage: `signing` and `digital signature` are the same bit."""
     return tuple(dict.fromkeys(_CANONICAL.get(usage, usage) for usage in usages))
 
 
 def hidden_parts(request: SigningRequest, usages: Sequence[str]) -> tuple[str, ...]:
-    """What the request's bytes say beside the certificate that would be signed, as sentences."""
+    """Contents of the request's bytes beyond the certificate to be signed, as sentences."""
     found = (
         *_hidden_in_subject(request),
         *_hidden_in_names(request),
@@ -125,18 +124,18 @@ def _hidden_in_names(request: SigningRequest) -> Iterator[str]:
     if request.other_names:
         yield "it asks for alternative names of a kind that would not be signed"
     if not _library_agrees(request):
-        yield "another reader sees other names in it"
+        yield "another parser finds other names in it"
 
 
 def _library_agrees(request: SigningRequest) -> bool:
-    """Whether the X.509 library, which did not read the request for us, finds the same in it."""
+    """Whether the X.509 library, which did not parse the request before, finds the same names."""
     with panics_as(MalformedRequest, "x509: malformed certificate request"):
         try:
             read = x509.load_der_x509_csr(request.der)
             found = {(part.oid.dotted_string, _text(part.value)) for part in read.subject}
             extensions = read.extensions
         except (
-            TypeError,  # the library's own word for an attribute of an unexpected string type
+            TypeError,  # raised by the library for an attribute of an unexpected string type
             ValueError,
             x509.DuplicateExtension,
             x509.UnsupportedGeneralNameType,
@@ -174,7 +173,7 @@ def _hidden_in_extensions(request: SigningRequest, usages: Sequence[str]) -> Ite
 
 
 def _bits(value: bytes) -> frozenset[int]:
-    """The bits of a key usage; what cannot be read counts as every bit."""
+    """The bits of a key usage; all bits if it is malformed."""
     try:
         found = der.element(value, 0, len(value), der.BIT_STRING)
     except der.NotDer:
@@ -208,7 +207,7 @@ def _title(oid: str) -> str:
 
 
 def _first_names() -> dict[str, str]:
-    """Every usage to the first name of the same bit or identifier; the plainer one comes first."""
+    """Every usage to the first name of the same bit or OID; the plainer name comes first."""
     plain: dict[object, str] = {0: "digital signature"}
     found = {}
     for usage, meaning in {**KEY_USAGES, **EXTENDED_USAGES}.items():

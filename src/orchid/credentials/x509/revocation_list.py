@@ -2,8 +2,8 @@
 
 `RevokedCertificates` holds the revoked certificates of one key, each entry encoded once, so that a
 list of a hundred thousand costs little more than its signature: `Authority.sign_revocation_list`.
-There is no issuing distribution point, because verifiers then take the list for a part of one,
-and no delta. Nothing here signs or decides what is revoked.
+It has no issuing distribution point, since verifiers would treat it as a partial list, and there
+are no deltas. Nothing here signs or decides what is revoked.
 """
 
 import datetime
@@ -22,7 +22,7 @@ RFC 5280 section 3.3 wants it in one list that was issued after the end; lists a
 """
 
 UNSPECIFIED = "unspecified"
-# Section 5.3.1. `removeFromCRL` is left out: it is for deltas alone.
+# Section 5.3.1. `removeFromCRL` is only for deltas.
 REASONS = {
     UNSPECIFIED: 0,
     "keyCompromise": 1,
@@ -35,7 +35,7 @@ REASONS = {
     "aACompromise": 10,
 }
 
-_MAX_NUMBER_BITS = 159  # 20 octets and positive, for serial numbers and for the list's own
+_MAX_NUMBER_BITS = 159  # 20 octets and positive, for serial numbers and CRL numbers
 _VERSION_2 = der.encode_integer(1)
 _ENUMERATED = 0x0A
 _LIST_EXTENSIONS = 0xA0
@@ -48,14 +48,14 @@ def _encode_reason(code: int) -> bytes:
     return der.encode(der.SEQUENCE, extension)
 
 
-# An unspecified reason is left out rather than written (section 5.3.1).
+# An unspecified reason is omitted (section 5.3.1).
 _ENCODED_REASONS = {
     reason: _encode_reason(code) if code else b"" for reason, code in REASONS.items()
 }
 
 
 class RevokedCertificates:
-    """Revoked certificates by serial number, ready to be put into a list."""
+    """Revoked certificates by serial number, with encoded entries."""
 
     def __init__(self) -> None:
         self._entries: dict[int, bytes] = {}
@@ -76,7 +76,7 @@ class RevokedCertificates:
         )
 
     def remove(self, serial: int) -> None:
-        """Remove a serial number: its hold was lifted, or the certificate ended long ago."""
+        """Remove a serial number: its hold was lifted, or the certificate expired long ago."""
         self._entries.pop(serial, None)
         self._dates.pop(serial, None)
 
@@ -93,16 +93,16 @@ class RevokedCertificates:
         return len(self._entries)
 
     def encode(self) -> bytes:
-        """Write all entries, in the order of their numbers: the same on every server."""
+        """All entries, sorted by serial number: the same on every server."""
         if not self._entries:
-            return b""  # an empty list has no such field (section 5.1.2.6)
+            return b""  # an empty list omits the field (section 5.1.2.6)
         return der.encode(
             der.SEQUENCE, *(self._entries[serial] for serial in sorted(self._entries))
         )
 
 
 class Edition(msgspec.Struct, frozen=True):
-    """One issue of a list: its number, which only grows, and from when until when it counts."""
+    """An edition of a list: its number, which only grows, and its validity."""
 
     number: int
     this_update: datetime.datetime
@@ -117,7 +117,7 @@ def encode_list_body(
     issuer: bytes,
     authority_key: bytes,
 ) -> bytes:
-    """Write the to-be-signed part (section 5.1)."""
+    """Encode the to-be-signed part (section 5.1)."""
     if edition.number < 0 or edition.number.bit_length() > _MAX_NUMBER_BITS:
         raise BadRevocation("the number of a list is not negative and has at most 20 octets")
     extensions = der.encode(
@@ -144,7 +144,7 @@ def refuse_unsound_list(
     authority: x509.Certificate,
     authority_key: bytes,
 ) -> None:
-    """Read a list with the X.509 library and refuse it if it does not say what was meant."""
+    """Parse a list with the X.509 library and refuse it if it differs from the input."""
     try:
         with panics_as(UnsoundCertificate, "the revocation list to be signed cannot be read"):
             found = x509.load_der_x509_crl(data)

@@ -1,11 +1,11 @@
-"""Certificate requests (PKCS#10, RFC 2986): read one and make sure that it proves its key.
+"""Certificate requests (PKCS#10, RFC 2986): parsing and proof of possession.
 
-Start with `parse(pem_text)`, or `parse_once` where several ask about one request. What comes back
-is what was sent, nothing interpreted away: the subject with all its values, the alternative names,
-the key. Whether a signer permits it is the question of credentials/authorities/profiles.py; only
-what `credentials/authorities/authority.py` copies from here can reach a certificate.
+Start with `parse(pem_text)`, or `parse_once` where several steps need one request. The result has
+everything that was sent: the subject with all its values, the alternative names, the key. The
+signer's rules are in credentials/authorities/profiles.py; only what
+`credentials/authorities/authority.py` copies can reach a certificate.
 
-The texts of the refusals are the reference's where it has one, because clients show them.
+Messages are those of Kubernetes where it has one, because clients show them.
 """
 
 import ipaddress
@@ -24,8 +24,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, mldsa, rsa
 from orchid.credentials.authorities.authority_keys import (
     ML_DSA_65,
     CertifiedKey,
+    algorithm_by_prefix,
     algorithm_name,
-    usual_algorithm,
 )
 from orchid.credentials.keys import MAX_RSA_BITS, refuse_weak_rsa, spki
 from orchid.credentials.refusals import (
@@ -38,9 +38,9 @@ from orchid.credentials.x509 import der, pem
 from orchid.credentials.x509.names import MAX_NAMES, DistinguishedName, IPAddress, read_subject
 
 MAX_DER = 64 * 1024
-# What `parse_once` remembers: at most 2 MiB of text, however large requests are.
-_USUAL_SIZE = 4 * 1024
-_REMEMBERED, _REMEMBERED_LARGE = 512, 8
+# The cache of `parse_once`: at most 2 MiB of text, whatever the size of requests.
+_CACHED_SIZE = 4 * 1024
+_CACHE_ENTRIES, _REMEMBERED_LARGE = 512, 8
 
 SUBJECT_ALTERNATIVE_NAME = "2.5.29.17"
 _EXTENSION_REQUEST = der.encode_oid("1.2.840.113549.1.9.14")[2:]
@@ -49,14 +49,14 @@ _ATTRIBUTES = 0xA0
 _EMAIL, _DNS, _URI, _IP = 0x81, 0x82, 0x86, 0x87
 _IP_SIZES = (4, 16)
 
-# Smaller keys are refused already here, as in the reference; profiles require more.
+# Smaller keys are refused here, as in Kubernetes; profiles require more.
 _MIN_RSA_BITS = 1024
 _CURVES = ("secp224r1", "secp256r1", "secp384r1", "secp521r1")
 _SIGNING_CURVES = _CURVES[1:]
 
 _RSA_KEY = der.encode_oid("1.2.840.113549.1.1.1")
 _NULL = b"\x05\x00"
-# The sorts of keys, by the algorithms that sign with them; and what the reference calls a key.
+# Key types by signature algorithm; and the names of keys in Kubernetes' messages.
 _RSA, _ECDSA, _ED25519, _DSA = "RSA", "ECDSA", "Ed25519", "DSA"
 _SIGNED_WITH = {
     **{f"1.2.840.113549.1.1.{number}": _RSA for number in (5, 10, 11, 12, 13)},
@@ -75,7 +75,7 @@ _KEY_TYPES = {
     _RSA: "*rsa.PublicKey",
     _ECDSA: "*ecdsa.PublicKey",
     _ED25519: "ed25519.PublicKey",
-    ML_DSA_65: "ML-DSA-65",  # which the reference does not know
+    ML_DSA_65: "ML-DSA-65",  # unknown to Kubernetes
 }
 
 _NOT_IN_HOST = re.compile(r"[ \\^`{|}]")
@@ -88,21 +88,21 @@ _NO_ALGORITHM = "x509: cannot verify signature: algorithm unimplemented"
 
 @dataclass(frozen=True)
 class SigningRequest:
-    """A request whose signature fits its key."""
+    """A request with a valid signature by its key."""
 
     subject: DistinguishedName
-    # What a certificate will have of it.
+    # The subject of the certificate.
     certified_subject: DistinguishedName
     public_key: CertifiedKey
     der: bytes = field(repr=False)
-    # The key in its usual encoding, which may differ from the one that was sent.
+    # The canonical encoding of the key; the sender's may differ.
     spki: bytes = field(repr=False)
     dns_names: tuple[str, ...] = ()
     email_addresses: tuple[str, ...] = ()
     ip_addresses: tuple[IPAddress, ...] = ()
     uris: tuple[str, ...] = ()
-    other_names: int = 0  # alternative names of kinds that are never copied
-    # What else was asked for, by object identifier.
+    other_names: int = 0  # alternative names of types that are never copied
+    # Other requested extensions by object identifier.
     extension_values: Mapping[str, bytes] = field(default_factory=dict, repr=False, hash=False)
 
     @property
@@ -111,13 +111,13 @@ class SigningRequest:
 
     @property
     def key_algorithm(self) -> str:
-        """The algorithm and size of the key, as profiles name them."""
-        return usual_algorithm(self.spki) or algorithm_name(self.public_key)
+        """Algorithm and size of the key, as profiles name them."""
+        return algorithm_by_prefix(self.spki) or algorithm_name(self.public_key)
 
     @property
     def weakness(self) -> str | None:
-        """Say why the key is not good enough for a certificate, or None."""
-        if usual_algorithm(self.spki):
+        """Why the key is too weak for a certificate, or None."""
+        if algorithm_by_prefix(self.spki):
             return None
         key = self.public_key
         if isinstance(key, ec.EllipticCurvePublicKey):
@@ -132,12 +132,12 @@ class SigningRequest:
 
 
 def parse(text: bytes | str) -> SigningRequest:
-    """Read the first PEM block of a text as a request and verify its signature."""
+    """Parse the first PEM block of a text as a request and verify its signature."""
     return parse_der(_block(text))
 
 
 def unproven_subject(text: bytes | str) -> DistinguishedName:
-    """Read whom a request names; whether its signature fits is asked elsewhere."""
+    """The subject of a request; its signature is verified elsewhere."""
     data = _block(text)
     outer = _outer_element(data)
     try:
@@ -157,15 +157,15 @@ def _block(text: bytes | str) -> bytes:
 
 
 def parse_once(text: bytes) -> SigningRequest:
-    """`parse`, remembering the last few good ones.
+    """`parse` with a cache of the last few valid requests.
 
-    Validation, admission and signing ask about the same request one after the other, and
-    verifying its signature is what costs. A request is its bytes, so the answer cannot age.
+    Validation, admission and signing need the same request one after the other, and verifying its
+    signature is expensive. The key is the request's bytes, so an entry is never stale.
     """
-    return _parse_usual(text) if len(text) <= _USUAL_SIZE else _parse_large(text)
+    return _parse_cached(text) if len(text) <= _CACHED_SIZE else _parse_large(text)
 
 
-_parse_usual = lru_cache(maxsize=_REMEMBERED)(parse)
+_parse_cached = lru_cache(maxsize=_CACHE_ENTRIES)(parse)
 _parse_large = lru_cache(maxsize=_REMEMBERED_LARGE)(parse)
 
 
@@ -175,7 +175,7 @@ def parse_der_once(data: bytes) -> SigningRequest:
 
 
 def parse_der(data: bytes) -> SigningRequest:
-    """Read one DER request and verify its signature."""
+    """Parse a DER request and verify its signature."""
     outer = _outer_element(data)
     try:
         return _read(data, outer)
@@ -187,7 +187,7 @@ _parse_usual_der = lru_cache(maxsize=_REMEMBERED)(parse_der)
 
 
 def _outer_element(data: bytes) -> der.Element:
-    """The sequence that is the whole request."""
+    """The outermost sequence of the request."""
     if not data:
         raise MalformedRequest("asn1: syntax error: sequence truncated")
     if len(data) > MAX_DER:
@@ -221,7 +221,7 @@ def _read(data: bytes, outer: der.Element) -> SigningRequest:
         certified_subject=subject.permitted(),
         public_key=public,
         der=data,
-        spki=key if usual_algorithm(key) else spki(public),
+        spki=key if algorithm_by_prefix(key) else spki(public),
         dns_names=tuple(names.dns),
         email_addresses=tuple(names.email),
         ip_addresses=tuple(names.ip),
@@ -232,14 +232,14 @@ def _read(data: bytes, outer: der.Element) -> SigningRequest:
 
 
 def _info_elements(data: bytes, outer: der.Element) -> tuple[der.Element, der.Element]:
-    """Find what is signed in a request, and the subject in it."""
+    """The signed part of a request, and the subject in it."""
     info = der.element(data, outer.start, outer.stop, der.SEQUENCE)
     version = der.element(data, info.start, info.stop, der.INTEGER)
     return info, der.element(data, version.stop, info.stop, der.SEQUENCE)
 
 
 def _refuse_bare_rsa(data: bytes, key_info: der.Element) -> None:
-    """The parameters of an RSA key are NULL (RFC 3279, 2.3.1); the library does not insist."""
+    """Refuse RSA keys without NULL parameters (RFC 3279, 2.3.1); the library accepts them."""
     algorithm = der.element(data, key_info.start, key_info.stop, der.SEQUENCE)
     said = data[algorithm.start : algorithm.stop]
     if said.startswith(_RSA_KEY) and said != _RSA_KEY + _NULL:
@@ -277,7 +277,7 @@ def _extension_elements(data: bytes, begin: int, limit: int) -> Iterator[der.Ele
 
 
 class _AlternativeNames:
-    """The four kinds of alternative names that may be copied, in the order of the request."""
+    """The four types of alternative names that are copied, in the order of the request."""
 
     def __init__(self) -> None:
         self.dns: list[str] = []
@@ -287,7 +287,7 @@ class _AlternativeNames:
         self.others = 0
 
     def read(self, value: bytes) -> None:
-        """Read the value of the extension (RFC 5280 section 4.2.1.6)."""
+        """Parse the value of the extension (RFC 5280 section 4.2.1.6)."""
         outer = der.element(value, 0, len(value), der.SEQUENCE)
         if outer.stop != len(value):
             raise der.NotDer("trailing data")
@@ -326,7 +326,7 @@ def _uri(content: bytes) -> str:
 
 
 def _is_uri(text: str) -> bool:
-    """Say whether a text can be taken apart; what stands in a query is its reader's matter."""
+    """Whether a text parses as a URI; the query is not checked."""
     try:
         parts = urlsplit(text)
         parts.port  # noqa: B018 - read for its refusal
@@ -342,9 +342,9 @@ def _prove_key(data: bytes) -> CertifiedKey:
         public = _public_key(request)
         _verify(request, public)
     except (ValueError, Warning, x509.InvalidVersion):
-        # A warning arrives here only where warnings are errors: the library will refuse soon.
+        # A warning arrives here only if warnings are errors: the library will refuse it soon.
         raise MalformedRequest(_UNREADABLE) from None
-    except BaseException as problem:  # as `panics_as`, whose three calls are felt here
+    except BaseException as problem:  # as `panics_as`, whose three calls are measurable here
         if is_panic(type(problem)):
             raise MalformedRequest(_UNREADABLE) from None
         raise
@@ -375,7 +375,7 @@ def _refuse_unusable_rsa(public: rsa.RSAPublicKey) -> None:
             "(see https://go.dev/pkg/crypto/rsa#hdr-Minimum_key_size)"
         )
     if public.key_size > MAX_RSA_BITS:
-        # Verifying grows with the cube of the size: a cheap way to burn our time.
+        # Verification time grows with the cube of the size: a cheap attack.
         raise MalformedRequest(f"RSA keys of more than {MAX_RSA_BITS} bits are not accepted")
     exponent = public.public_numbers().e
     if exponent % 2 == 0 or exponent.bit_length() > 64:  # noqa: PLR2004 - as OpenSSL for large keys
@@ -396,9 +396,9 @@ def _verify(request: x509.CertificateSigningRequest, public: CertifiedKey) -> No
 
 
 def _is_signed(request: x509.CertificateSigningRequest, public: CertifiedKey) -> bool:
-    """Verify the signature, with the key that was read already where its use is simple.
+    """Verify the signature, with the parsed key where its use is simple.
 
-    The library would read the key once more, and set it up anew: a seventh of the work.
+    The library would parse the key and set it up again: a seventh of the work.
     """
     algorithm = request.signature_algorithm_oid.dotted_string
     usual = _ECDSA_SIGNATURES.get(algorithm)

@@ -1,9 +1,8 @@
-"""The content of a trust bundle: PEM blocks that are all certificates of authorities.
+"""The content of a trust bundle: PEM blocks of CA certificates.
 
-`problems(text)` lists everything that is wrong, in the reference's words, for a kind's
-validation to turn into field errors; `anchors(text)` gives the certificates of a good bundle.
-Expired anchors and unusual key types are acceptable, so is text between the blocks. The work is
-linear in the size of the text.
+`problems(text)` lists all errors, with the messages of Kubernetes, for a kind's validation;
+`anchors(text)` returns the certificates of a valid bundle. Expired anchors, unusual key types and
+text between the blocks are acceptable. Runs in linear time.
 """
 
 from itertools import islice
@@ -14,18 +13,18 @@ from orchid.credentials.refusals import MalformedCertificate, TooMuchPem
 from orchid.credentials.x509 import certificates, pem
 
 MAX_BUNDLE = 1 << 20
-MOST_PROBLEMS = 256  # four thousand empty blocks are not each explained
+MOST_PROBLEMS = 256  # four thousand empty blocks are not each reported
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing that is wrong; `too_long` asks for the error form of a size limit."""
+    """An error; `too_long` selects the error type of a size limit."""
 
     detail: str
     too_long: bool = False
 
 
 def problems(text: str) -> list[Problem]:
-    """Say everything that is wrong with the content of a bundle; nothing means it is good."""
+    """All errors in the content of a bundle; empty if it is valid."""
     try:
         blocks = pem.split(text, max_bytes=MAX_BUNDLE)
     except TooMuchPem as refusal:
@@ -45,7 +44,7 @@ def problems(text: str) -> list[Problem]:
 
 
 def anchors(text: str) -> list[bytes]:
-    """Give the DER certificates of a bundle, each once, in order."""
+    """The DER certificates of a bundle, in order, without duplicates."""
     blocks = pem.split(text, max_bytes=MAX_BUNDLE)
     return list(dict.fromkeys(block.data for block in blocks if block.label == pem.CERTIFICATE))
 

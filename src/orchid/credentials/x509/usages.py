@@ -1,4 +1,4 @@
-"""The 23 key usages that a request may ask for, and what each becomes in a certificate.
+"""The 23 key usages that a request may have, and their encoding in a certificate.
 
 `key_usage_bits` and `extended_usages` are the two halves of the table; a usage is in exactly one.
 """
@@ -27,7 +27,7 @@ KEY_USAGES = {
     "decipher only": 8,
 }
 
-# In the order in which they are written.
+# In the order of encoding.
 EXTENDED_USAGES = {
     "any": "2.5.29.37.0",
     SERVER_AUTH: "1.3.6.1.5.5.7.3.1",
@@ -46,7 +46,7 @@ EXTENDED_USAGES = {
 
 _AGREEMENT = frozenset((4, 7, 8))
 _ENCIPHERMENT = frozenset((2, 3))
-# Bits that a key of each sort cannot serve, by the beginning of its name: RFC 3279 section 2.3.1,
+# Bits that a type of key does not support, by the prefix of its name: RFC 3279 section 2.3.1,
 # RFC 5480 section 3, RFC 8410 section 5, RFC 9881 section 5.
 _UNFIT_BITS = {
     "RSA": _AGREEMENT,
@@ -55,29 +55,29 @@ _UNFIT_BITS = {
     "ML-DSA": _ENCIPHERMENT | _AGREEMENT,
 }
 
-# The usual name of each bit (the last of two) and of each purpose (the first), in table order.
+# The preferred name of each bit (the last of two) and of each purpose (the first), in table order.
 _OF_BITS = {bit: usage for usage, bit in KEY_USAGES.items()}
 _OF_OIDS = {oid: usage for usage, oid in reversed(EXTENDED_USAGES.items())}
 _OF_OIDS = dict(reversed(_OF_OIDS.items()))
 
-# Byte-sorted, as the reference lists them in its refusals.
+# Byte-sorted, as Kubernetes lists them in errors.
 ALL_USAGES = tuple(sorted({*KEY_USAGES, *EXTENDED_USAGES}))
 
 
 def key_usage_bits(usages: Iterable[str]) -> frozenset[int]:
-    """Give the key usage bits of some usages."""
+    """Key usage bits of some usages."""
     return frozenset(KEY_USAGES[usage] for usage in usages if usage in KEY_USAGES)
 
 
 def extended_usages(usages: Iterable[str]) -> tuple[str, ...]:
-    """Give the extended usages as object identifiers, each once, in table order."""
+    """Extended usages as object identifiers, without duplicates, in table order."""
     asked = set(usages)
     return tuple(dict.fromkeys(oid for usage, oid in EXTENDED_USAGES.items() if usage in asked))
 
 
 @lru_cache(maxsize=256)
 def usages_of(bits: frozenset[int], oids: tuple[str, ...]) -> tuple[str, ...]:
-    """Name the usages of a certificate, in table order; of two names for one the usual."""
+    """The usages of a certificate, in table order; of two names for one the preferred."""
     return (
         *(usage for bit, usage in _OF_BITS.items() if bit in bits),
         *(usage for oid, usage in _OF_OIDS.items() if oid in oids),
@@ -85,9 +85,9 @@ def usages_of(bits: frozenset[int], oids: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def fitting_usages(usages: Sequence[str], key: str) -> tuple[str, ...]:
-    """The usages that a key of this algorithm can serve; the others would make a bad certificate.
+    """The usages that a key of this algorithm supports; others would make a bad certificate.
 
-    Refuses a request of which no key usage is left: a certificate without any is good for all.
+    Refuses a request without a remaining key usage: a certificate without any is unlimited.
     """
     unfit = next((bits for name, bits in _UNFIT_BITS.items() if key.startswith(name)), frozenset())
     fitting = tuple(usage for usage in usages if KEY_USAGES.get(usage) not in unfit)
@@ -98,7 +98,7 @@ def fitting_usages(usages: Sequence[str], key: str) -> tuple[str, ...]:
 
 
 def refuse_unknown(usages: Iterable[str]) -> None:
-    """Refuse usages outside the table; only data older than this check can hold them."""
+    """Refuse usages outside of the table; only data older than this check can have them."""
     unknown = [
         usage for usage in usages if usage not in KEY_USAGES and usage not in EXTENDED_USAGES
     ]

@@ -1,9 +1,9 @@
-"""Identity of a verified chain: what the holder of a certificate cannot change.
+"""Identity of a verified chain, which the holder of a certificate cannot change.
 
 The bytes of a certificate do not identify it. An ECDSA signature (r, s) is also valid as (r, n-s),
-and anybody can compute the one from the other: other bytes, another SHA-256, the same certificate.
-`refuse_other_encodings` leaves no other way to write a certificate, and `VerifiedChain` has the
-fingerprints of both. So a revocation that names either of them applies to both.
+and anybody can compute one from the other: other bytes, another SHA-256, the same certificate.
+`refuse_other_encodings` refuses all other encodings, and `VerifiedChain` has the fingerprints of
+both, so that a revocation of either applies to both.
 """
 
 import datetime
@@ -45,7 +45,7 @@ class VerifiedChain:
 
     @property
     def end(self) -> datetime.datetime:
-        """When the first certificate of the chain ends; from then on the chain proves nothing."""
+        """When the first certificate of the chain expires."""
         return min(certificate.not_valid_after_utc for certificate in self.certificates)
 
     @functools.cached_property
@@ -65,9 +65,9 @@ def key_fingerprint(certificate: x509.Certificate) -> str:
 
 
 def refuse_other_encodings(certificate: x509.Certificate, data: bytes) -> None:
-    """Refuse bytes that say the same as the certificate's own encoding, but differ from it.
+    """Refuse bytes that encode the same certificate in another way than DER.
 
-    The library verifies its own encoding of what it has read, not the bytes that came.
+    The library verifies its own encoding of what it has parsed, not the received bytes.
     """
     if data != _with_signature(certificate, certificate.signature):
         raise CertificateRefused("x509: certificate is not in its distinguished encoding")
@@ -100,7 +100,7 @@ def other_fingerprints(
 
 
 def _fingerprints(certificates: Sequence[x509.Certificate]) -> Iterator[str]:
-    """SHA-256 of each certificate, in every encoding in which it is valid."""
+    """SHA-256 of each certificate, in every valid encoding."""
     for certificate, issuer in itertools.pairwise(certificates):
         yield _fingerprint(encode(certificate))
         if other := _other_fingerprint(certificate, issuer):

@@ -434,7 +434,7 @@ def test_with_a_clock_the_files_are_looked_at_once_a_second(tmp_path: Path) -> N
     new = Authority.create("new", now=NOW)
     store(tmp_path, new)
 
-    clock[0] += files.LOOK_EVERY_SECONDS - 0.25
+    clock[0] += files.CHECK_INTERVAL_SECONDS - 0.25
     before = followed.current().certificate
     clock[0] += 0.25
     after = followed.current().certificate
