@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchid.issuance import kept_revocations
+from orchid.issuance import revocation_file
 from orchid.store.interface import ABSENT, Change, Span
 from orchid.store.sqlite.store import SQLiteStore
 from orchid.wire.naming import SEALED_VALUE
@@ -43,8 +43,8 @@ async def test_revocations_that_wait_for_the_server_are_not_left_behind(tmp_path
     """After a restore they are in the file beside the database alone."""
     await fill(tmp_path / "first", 3)
     key, waiting = "identity/credentialrevocations/", b'{"metadata":{"uid":"1"}}'
-    place = tmp_path / "first" / kept_revocations.FILE
-    kept_revocations.append(place, [kept_revocations.line(f"{key}stolen", waiting)])
+    place = tmp_path / "first" / revocation_file.FILE
+    revocation_file.append(place, [revocation_file.line(f"{key}stolen", waiting)])
 
     words = ("--from", str(tmp_path / "first"), "--to-etcd", "http://127.0.0.1:1")
     done = await asyncio.to_thread(migrate, *words, code=1)

@@ -55,7 +55,7 @@ async def test_a_given_key_is_taken_without_a_proof_of_its_primes(
 def test_a_given_key_that_is_slow_to_sign_with_is_refused() -> None:
     """Before anything is done with it."""
     with pytest.raises(UnsupportedKey, match="at most 4096 bits, not 8192"):
-        authority_keys.read_given(with_factors((1 << 4096) - 1, (1 << 4096) - 3))
+        authority_keys.read_untrusted(with_factors((1 << 4096) - 1, (1 << 4096) - 3))
 
 
 def test_a_given_key_whose_numbers_do_not_fit_is_refused() -> None:
@@ -63,9 +63,9 @@ def test_a_given_key_whose_numbers_do_not_fit_is_refused() -> None:
     good = rsa_key()
     factor = good.private_numbers().p
 
-    assert authority_keys.read_given(encode_private(good).encode()) is not None
+    assert authority_keys.read_untrusted(encode_private(good).encode()) is not None
     with pytest.raises(UnreadableKey):
-        authority_keys.read_given(with_factors(factor, factor + 2))
+        authority_keys.read_untrusted(with_factors(factor, factor + 2))
 
 
 def test_a_key_is_made_in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:

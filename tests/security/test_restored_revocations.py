@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cryptography import x509
 
-from orchid.issuance import kept_revocations
+from orchid.issuance import revocation_file
 from tests.e2e.person import Person
 from tests.e2e.serving import Server, running_server
 
@@ -63,12 +63,12 @@ def test_a_name_that_was_used_again_and_a_file_that_lags_behind_revive_nothing(
         person.gets("revoke", "csr/bob", "--reason", "keyCompromise")
         person.gets("revoke", "csr/carol", "--reason", "keyCompromise")
         server.stop()
-    place = data / kept_revocations.FILE
-    noted = kept_revocations.read(place)
+    place = data / revocation_file.FILE
+    noted = revocation_file.read(place)
     [of_bob] = [key for key, value in noted.items() if b'"requestName":"bob"' in value]
     renamed = noted[of_bob].replace(of_bob.rpartition("/")[2].encode(), reused.encode())
-    again = kept_revocations.line(f"{of_bob.rpartition('/')[0]}/{reused}", renamed)
-    kept_revocations.write(place, [again])  # as if bob's had that name; carol's was not written
+    again = revocation_file.line(f"{of_bob.rpartition('/')[0]}/{reused}", renamed)
+    revocation_file.write(place, [again])  # as if bob's had that name; carol's was not written
 
     said = person.types("restore", str(copy), "--data-dir", str(data)).stdout
     with running_server(data, port=server.port):

@@ -1,8 +1,8 @@
 """CacheIndex: follows one cache of the feed, for indexes over its objects.
 
-The feed tells of every change. Besides, whoever answers from an index calls `catch_up` first: a
-cache tells its listeners one after the other, and a right that was taken away must be gone for
-whoever can already read that revision.
+The feed reports every change. In addition, call `catch_up` before every lookup in an index: a cache
+notifies its listeners one after the other, and a permission that was removed must be gone for
+everybody who can already read that revision.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,9 +16,9 @@ T = TypeVar("T", bound=Object)
 
 
 class CacheIndex(Generic[T]):
-    """Call `changed(key, entry)` for each object there is, and for each change from then on.
+    """Calls `changed(key, entry)` for each existing object, and then for each change.
 
-    `cleared` comes first whenever everything is built anew. The entry of a deleted object is None.
+    `cleared` is called first whenever the index is rebuilt. The entry of a deleted object is None.
     """
 
     __slots__ = ("_cache", "_changed", "_cleared", "_entries", "_oldest", "_seen")
@@ -33,19 +33,19 @@ class CacheIndex(Generic[T]):
         self._changed = changed
         self._cleared = cleared
         self._seen = 0  # every change up to this revision is in the index
-        self._oldest = 0  # up to here the cache may forget changes: they had been seen
+        self._oldest = 0  # up to here the cache may drop changes: they are in the index
         self._entries: dict[str, Entry[T]] | None = None
-        cache.listen(self, self._told, lost=self.catch_up)
+        cache.listen(self, self._on_changes, lost=self.catch_up)
 
     def catch_up(self) -> None:
-        """Take in what is new. Costs next to nothing when there is nothing."""
+        """Apply new changes. Costs next to nothing if there are none."""
         cache = self._cache
         if cache.entries is not self._entries:
-            # Loading the feed put a new dictionary in place, possibly without a single change.
+            # Loading the feed replaced the dictionary, possibly without a single change.
             self._build()
         elif cache.revision != self._seen:
             if cache.oldest > max(self._seen, self._oldest):
-                self._build()  # what was forgotten meanwhile may not have been seen
+                self._build()  # dropped changes may be missing in the index
             else:
                 self._take_in(cache.since(self._seen))
         self._oldest = cache.oldest
@@ -53,8 +53,8 @@ class CacheIndex(Generic[T]):
     def close(self) -> None:
         self._cache.forget(self)
 
-    def _told(self, changes: Iterable[ObjectChange[T]]) -> None:
-        # Every earlier batch was told before this one, so nothing is missing in between.
+    def _on_changes(self, changes: Iterable[ObjectChange[T]]) -> None:
+        # Earlier batches were reported before this one, so nothing is missing in between.
         if self._cache.entries is self._entries:
             self._take_in(change for change in changes if change.revision > self._seen)
         self.catch_up()

@@ -1,10 +1,9 @@
-"""Requests that a page of another site makes a browser send, with the certificate of its user.
+"""Protection against cross-site requests with the client certificate of a browser.
 
-A browser shows its client certificate whichever page asks, so that a page anywhere could have
-objects created and deleted in its user's name, or read a watch over a WebSocket (cross-site request
-forgery). Browsers say where a request comes from (`Sec-Fetch-Site`, `Origin`); kubectl and other
-programs send neither header and are not concerned. Tokens are no such credential: a page has to
-know them.
+A browser presents its client certificate for every page, so that any site could create and delete
+objects as its user, or read a watch over a WebSocket (cross-site request forgery). Browsers send
+the origin of a request (`Sec-Fetch-Site`, `Origin`); kubectl and other programs send neither header
+and are not affected. Tokens are not affected either: a page would have to know them.
 """
 
 from typing import Final
@@ -21,7 +20,7 @@ _REFUSAL: Final = (
 
 
 def refuse_cross_site(presented: Presented) -> None:
-    """Raise Forbidden for a write or a WebSocket that a page of another origin began."""
+    """Raise Forbidden for a write or a WebSocket from a page of another origin."""
     headers = presented.headers
     if presented.method in _SAFE_METHODS and "upgrade" not in headers:
         return

@@ -1,9 +1,7 @@
-"""The text of a 403: `forbidden` builds it for all callers of it.
+"""The message of a 403: `forbidden` builds it for all callers.
 
-`joined` puts the reasons of several authorizers together.
-
-It says who asked for what, never what exists: the answer is the same whether the object is there or
-not.
+`joined` joins the reasons of several authorizers. The message has the user and the request, and is
+the same whether the object exists or not.
 """
 
 from collections.abc import Iterable
@@ -18,7 +16,7 @@ _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 def forbidden(user: UserInfo, target: Target, reason: str = "") -> Forbidden:
-    """The 403 for a request that nobody allowed, with the authorizers' reason if there is one."""
+    """The 403 for a request that no authorizer allowed, with their reason if there is one."""
     text = sentence(user, target).translate(_ESCAPES)
     if reason:
         text = f"{text}: {reason}"
@@ -38,7 +36,7 @@ def sentence(user: UserInfo, target: Target) -> str:
 
 
 def joined(texts: Iterable[str]) -> str:
-    """Several problems as one text: one stands alone, several in brackets, none twice."""
+    """Several problems as one text: a single one plain, several in brackets, without duplicates."""
     distinct = list(dict.fromkeys(texts))
     if len(distinct) > 1:
         return f"[{', '.join(distinct)}]"

@@ -1,8 +1,8 @@
-"""One address that takes JSON or gives it: a webhook, a document with keys.
+"""A URL that takes or returns JSON: a webhook, a document with keys.
 
-`JsonEndpoint` makes one request per connection and takes only a success for an answer. `patiently`
-makes a call again while that may help. How the bytes travel, and what can go wrong on the way, is
-in outbound/https_client.py and outbound/failures.py.
+`JsonEndpoint` makes one request per connection; only a 2xx status is a success. `patiently` retries
+a call while that may help. The transport and its errors are in outbound/https_client.py and
+outbound/failures.py.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ async def patiently(
     pause: float = 0.5,
     sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
 ) -> T:
-    """Make a call; while that may help, make it again after pauses that grow by half."""
+    """Make a call; while that may help, retry it after pauses that grow by half."""
     for left in range(attempts - 1, -1, -1):
         try:
             return await call()
         except CallFailed as failure:
             if not failure.can_retry or not left:
                 raise
-            # Jitter, so that many callers do not come back in the same instant.
+            # Jitter, so that many clients do not retry at the same time.
             jitter = pause * (1 + 0.2 * random.random())  # noqa: S311 - no secret
             await sleep(max(jitter, min(failure.retry_after, LONGEST_RETRY_AFTER)))
         pause *= 1.5
@@ -46,7 +46,7 @@ async def patiently(
 
 
 class JsonEndpoint:
-    """Single requests to the address of one remote."""
+    """Single requests to the URL of one remote server."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class JsonEndpoint:
         self._client = HttpsClient(remote, timeout=timeout, max_answer=max_answer, accept=accept)
 
     async def get(self) -> bytes:
-        """Fetch a document; anything but a success raises AnswerRefused."""
+        """Fetch a document; raises AnswerRefused for anything but a success."""
         return await self._call("GET", b"")
 
     async def post(self, body: bytes) -> bytes:
-        """Send JSON, give the body of the answer; anything but a success raises AnswerRefused."""
+        """Send JSON, return the response body; raises AnswerRefused for anything but a success."""
         return await self._call("POST", body)
 
     async def post_patiently(
@@ -74,12 +74,12 @@ class JsonEndpoint:
         pause: float = 0.5,
         sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
     ) -> bytes:
-        """Send JSON; while that may help, try again (`patiently`)."""
+        """Send JSON with retries (`patiently`)."""
         call = functools.partial(self.post, body)
         return await patiently(call, attempts=attempts, pause=pause, sleep=sleep)
 
     async def _call(self, method: str, body: bytes) -> bytes:
-        # A handler is first driven without a task of its own, which a timeout needs.
+        # A handler first runs without a task of its own, which a timeout needs.
         await asyncio.sleep(0)
         answer = await self._client.send(method, body=body)
         status = answer.status

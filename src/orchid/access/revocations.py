@@ -1,12 +1,12 @@
-"""Revocations: what was taken back, found by one look into a dictionary in every request.
+"""Index of revocations: one dictionary lookup in every request.
 
-Authenticators ask here after everything else they know of a credential, remembered proofs included:
-a proof says who somebody was, not that the credential still counts. The index follows the cache of
-CredentialRevocation (cache_index.py), so it is as new as the feed. Revocations of credentials of
-clusters have an index of their own (clusters/revoked.py).
+Authenticators check it last, also for cached verifications: a valid signature does not mean that
+the credential is still accepted. The index follows the cache of CredentialRevocation
+(cache_index.py), so it is as new as the feed. Revocations of credentials of clusters have an index
+of their own (clusters/revoked.py).
 
-A certificate is found by the fingerprints of its whole chain, in every encoding
-(credentials/x509/verified_chain.py). One is refused, too, if the inventory has its number for
+A certificate is looked up by the fingerprints of its whole chain, in every encoding
+(credentials/x509/verified_chain.py). It is also refused if the inventory has its serial number for
 another certificate of the same issuer. The revocation of a signer applies to certificates on
 record, and to those without a record that the signer may have issued.
 """
@@ -41,11 +41,11 @@ _NONE: Final[dict[str, tuple[str, datetime]]] = {}
 
 
 class Revocations:
-    """Everything that is taken back now."""
+    """All current revocations."""
 
     def __init__(self, feed: Feed, profiles: Mapping[str, Profile] = MappingProxyType({})) -> None:
-        """`profiles`: the rules of the platform signers, which may share one key."""
-        self.fresh = feed.fresh  # wait until every revocation that is acknowledged by now is here
+        """`profiles`: the profiles of the platform signers, which may share one key."""
+        self.fresh = feed.fresh  # wait until every committed revocation is in the index
         self._profiles = profiles
         self.cache = cache = feed.of(CredentialRevocation)
         self._decode = cache.kind.decoder.stored
@@ -86,7 +86,7 @@ class Revocations:
             self.refuse_user(username, _time_of_issue(chain, record))
 
     def refuse_token(self, account: Account, jti: str, issued_at: int, issuer: str = "") -> None:
-        """Raise Rejected if the token, or every token of its account as old, is taken back."""
+        """Raise Rejected if the token, or all tokens of its account of that time, are revoked."""
         self._index.catch_up()
         if jti in self._tokens and self._is_token_named(jti, account, issuer):
             raise Rejected(REVOKED_TOKEN)
@@ -94,7 +94,7 @@ class Revocations:
             raise Rejected(REVOKED_TOKEN)
 
     def refuse_outside_token(self, issuer: str, claims: Mapping[str, Any], username: str) -> None:
-        """Raise Rejected if a token of an outside issuer is revoked, by its id or by its user."""
+        """Raise Rejected if a token of an external issuer is revoked, by its id or its user."""
         self._index.catch_up()
         jti = claims.get("jti")
         if isinstance(jti, str) and jti in self._tokens:
@@ -102,7 +102,7 @@ class Revocations:
         self.refuse_user(username, claims.get("iat"))  # a number: tokens.py refuses any other
 
     def refuse_credential_ids(self, ids: Iterable[str]) -> None:
-        """Raise Rejected if a credential is revoked that another server reports by these ids."""
+        """Raise Rejected if a credential with one of these ids, from another server, is revoked."""
         self._index.catch_up()
         for name, _, value in (one.partition("=") for one in ids):
             if name == "X509SHA256" and value in self._certificates:
@@ -111,19 +111,19 @@ class Revocations:
                 self._refuse_unnamed(value, "")
 
     def account_until(self, account: Account) -> int:
-        """The last second whose tokens of an account are taken back; -1 if none are."""
+        """The last second whose tokens of an account are revoked; -1 for none."""
         self._index.catch_up()
         return max(self._accounts.get(account, {}).values(), default=-1)
 
     def authority_until(self, signer_name: str) -> datetime | None:
-        """The last second whose certificates of a signer are taken back."""
+        """The last second whose certificates of a signer are revoked."""
         self._index.catch_up()
         if not self._authorities:
             return None
         return max(self._authorities.get(signer_name, {}).values(), default=None)
 
     def names(self, spec: CredentialRevocationSpec) -> list[str]:
-        """The revocations there are of the same thing of ours, by their keys."""
+        """The keys of our revocations of the same credential."""
         self._index.catch_up()
         there: dict[str, Any] | None = None
         if spec.certificate:
@@ -140,7 +140,7 @@ class Revocations:
 
     def __len__(self) -> int:
         self._index.catch_up()
-        return len(self._places)
+        return len(self._entries)
 
     def _is_token_named(self, jti: str, account: Account, issuer: str) -> bool:
         named = self._tokens.get(jti)
@@ -148,12 +148,14 @@ class Revocations:
         return named is not None and any(one in wanted for one in named.values())
 
     def _refuse_unnamed(self, jti: str, issuer: str) -> None:
-        """Refuse a token that is of no account of ours."""
+        """Refuse a token that belongs to no account of ours."""
         if self._is_token_named(jti, EVERY_ACCOUNT, issuer):
             raise Rejected(REVOKED_TOKEN)
 
     def _record(self, chain: VerifiedChain) -> Entry[IssuedCertificate] | None:
-        """The record of a certificate. Raises Rejected if its issuer gave the number to another."""
+        """The record of a certificate. Raises Rejected if its serial number is on record for
+        another.
+        """
         entry = self._records.get("", chain.serial)
         if entry is None or b'"sha256":"%b"' % chain.sha256.encode() in entry.tail:
             return entry  # quotes inside a value are escaped: this is a field
@@ -174,10 +176,10 @@ class Revocations:
             raise Rejected(REVOKED_CERTIFICATE)
 
     def _refuse_unrecorded(self, chain: VerifiedChain) -> None:
-        """Refuse what a revoked signer may have issued, by the key and the time of issue.
+        """Refuse a certificate that a revoked signer may have issued, by key and time of issue.
 
-        A record is missing after a restore, or was never made. The beginning of a certificate is
-        not after its time of issue.
+        Its record is missing after a restore, or was never created. The notBefore of a certificate
+        is not after its time of issue.
         """
         begins = chain.leaf.not_valid_before_utc
         for signer, until in self._signing_keys.get(chain.issuer_key, _NONE).values():
@@ -185,12 +187,14 @@ class Revocations:
                 raise Rejected(REVOKED_CERTIFICATE)
 
     def _may_have_issued(self, signer: str, chain: VerifiedChain) -> bool:
-        """Whether the rules of a signer permit these names; several signers may share one key."""
+        """Whether the profile of a signer permits these names; several signers may share one
+        key.
+        """
         profile = self._profiles.get(signer)
         if profile is None:
             return True
         try:
-            profile.check(chain.contents, profile.usual_usages)
+            profile.check(chain.contents, profile.default_usages)
         except NotPermitted:
             return False
         return True
@@ -198,18 +202,19 @@ class Revocations:
     # -- following the cache ------------------------------------------------------------------
 
     def _cleared(self) -> None:
-        """Forget everything: it is about to be told anew."""
-        # Each by what is taken back; there may be several revocations of one thing.
+        """Clear the index before it is rebuilt."""
+        # By credential; there may be several revocations of one credential.
         self._certificates: dict[str, dict[str, None]] = {}
         self._tokens: dict[str, dict[str, tuple[Account, str]]] = {}  # account and issuer
         self._accounts: dict[Account, dict[str, int]] = {}
         self._authorities: dict[str, dict[str, datetime]] = {}
         self._users: dict[str, dict[str, int]] = {}  # the last second of issue
         self._signing_keys: dict[str, dict[str, tuple[str, datetime]]] = {}
-        self._places: dict[str, list[tuple[dict[Any, Any], Any]]] = {}  # where each is indexed
+        # the index entries of each revocation
+        self._entries: dict[str, list[tuple[dict[Any, Any], Any]]] = {}
 
     def _changed(self, key: str, entry: Entry[CredentialRevocation] | None) -> None:
-        for index, target in self._places.pop(key, ()):
+        for index, target in self._entries.pop(key, ()):
             index[target].pop(key, None)
             if not index[target]:
                 del index[target]
@@ -239,10 +244,10 @@ class Revocations:
 
     def _put(self, key: str, index: dict[K, dict[str, V]], target: K, value: V) -> None:
         index.setdefault(target, {})[key] = value
-        self._places.setdefault(key, []).append((index, target))
+        self._entries.setdefault(key, []).append((index, target))
 
 
 def _time_of_issue(chain: VerifiedChain, record: Entry[IssuedCertificate] | None) -> float:
-    """When the certificate was issued, as its record says; without one, its beginning."""
+    """Time of issue of a certificate, from its record; without one, its notBefore."""
     recorded = record.meta.creation_timestamp if record is not None else None
     return (recorded or chain.leaf.not_valid_before_utc).timestamp()

@@ -28,7 +28,7 @@ class _Keys(NamedTuple):
 
 
 class SignerAuthorities:
-    """Every CertificateAuthority there is now."""
+    """All current CertificateAuthorities."""
 
     def __init__(self, cache: KindCache[CertificateAuthority], names: Naming) -> None:
         self._names = names
@@ -47,7 +47,7 @@ class SignerAuthorities:
         return place in self._by_place
 
     def issuer(self, signer: str) -> x509.Certificate | None:
-        """The certificate that issues for a signer; None while its authority has none."""
+        """The issuing certificate of a signer; None while its authority has none."""
         found = self.of(signer)
         if not found or not found[0].status.certificate:
             return None

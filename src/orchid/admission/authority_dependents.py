@@ -1,8 +1,8 @@
-"""A warning about what depends on an authority, when it is deleted or changed.
+"""Warning about the dependents of an authority, when it is deleted or changed.
 
-Nothing is refused here: the answer carries a warning, also in a dry run. Counted are the
-certificates of the signer that are still valid, its requests that wait, and its trust bundles.
-Requests and bundles are counted by looking at the bytes of all of them, a few at a time.
+Nothing is refused: the response has a warning, also in a dry run. It counts the valid certificates
+of the signer, its pending requests and its trust bundles. Requests and bundles are counted by a
+search in the bytes of all of them, a few at a time.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ from orchid.kinds.cluster_trust_bundle import ClusterTrustBundle
 from orchid.wire.meta import Object
 from orchid.wire.request_conditions import DENIED, FAILED
 
-AT_ONCE = 1000  # objects that are looked at before other tasks may run
+AT_ONCE = 1000  # objects per loop turn
 
 T = TypeVar("T", bound=Object)
 
 
 class Dependents(NamedTuple):
-    """How many there are of each."""
+    """Numbers of dependents."""
 
     certificates: int
     requests: int
@@ -46,7 +46,7 @@ class AuthorityDependents(AdmissionPolicy):
     reviews = (CertificateAuthority,)
 
     def __init__(self, feed: Feed, live: Callable[[str], int]) -> None:
-        """`live`: how many certificates of a signer are valid now."""
+        """`live`: the number of valid certificates of a signer."""
         self._live = live
         self._requests = feed.of(CertificateSigningRequest)
         self._bundles = feed.of(ClusterTrustBundle)
@@ -73,7 +73,7 @@ class AuthorityDependents(AdmissionPolicy):
 
 
 async def _naming(cache: KindCache[T], signer: str) -> AsyncIterator[T]:
-    """The objects whose bytes name the signer; the others are not decoded."""
+    """Objects whose bytes contain the signer name; others are not decoded."""
     mark = b'"signerName":"%s"' % signer.encode()
     entries: list[Entry[T]] = list(cache.scan())
     for index, entry in enumerate(entries):

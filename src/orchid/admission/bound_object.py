@@ -1,9 +1,9 @@
-"""A token is bound only to what its requester may see.
+"""A token can only be bound to an object that its requester may read.
 
-Whether a token for an account can be bound to a Secret tells whether that Secret exists. So the
-requester needs the right to `get` the Pod, Secret or Node it names; without it the answer is the
-one for an object that does not exist, whether it does or not, and nothing is looked up. The
-reference asks for no such right; tokens that are bound to nothing need none here either.
+Whether a token can be bound to a Secret reveals whether that Secret exists. So the requester needs
+the verb `get` on the Pod, Secret or Node; without it the response is that for a missing object,
+whether it exists or not, and nothing is looked up. Kubernetes does not check this. Tokens without a
+bound object need no such permission.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ class BoundObject(AdmissionPolicy):
     async def _refuse_unseen(self, request: Request, wanted: BoundObjectReference) -> None:
         plural = _PLURALS.get(wanted.kind)
         if plural is None or not wanted.name:
-            return  # nothing can be bound to that; the issuer says so without looking
+            return  # no token can be bound to it; the issuer refuses it without a lookup
         target = Target(
             verb="get",
             is_resource=True,

@@ -7,7 +7,7 @@ for them. Names are compared, not uids: the same user may have a uid in one cred
 another. Members of `system:masters` are exempt, by their own groups. The creator may deny.
 
 Not detected: a request created with a token or certificate that the approver obtained for another
-user. The server sees only the user whom the credential names.
+user. The server sees only the user of the credential.
 """
 
 from typing import Any
@@ -35,9 +35,9 @@ class FourEyes(AdmissionPolicy):
     async def review(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
         if new is None or old is None or old.has(APPROVED) or not new.has(APPROVED):
             return
-        # If the request is no longer the one that was read, the commit fails.
+        # If the request has changed since it was read, the commit fails.
         entry = self._requests.get("", new.name)
-        creators = creators_in(old, entry.noted() if entry else {})
+        creators = creators_in(old, entry.notes() if entry else {})
         for actor in (request.user, request.real_user):
             if actor is not None and actor.username in creators and MASTERS not in actor.groups:
                 text = (
@@ -52,13 +52,13 @@ class FourEyes(AdmissionPolicy):
     async def _check_policy(
         self, about: ErrorSubject, claimed: tuple[str, str], creators: frozenset[str]
     ) -> None:
-        """Refuse an approval that rests on a policy of the creator, or on an old policy."""
+        """Refuse an approval by a policy of the creator, or by an outdated policy."""
         name, revision = claimed
         await self._feed.fresh()
         policy = self._policies.get("", name)
         if policy is None or str(policy.revision) != revision:
             raise Conflict(about, f"policy {quote(name)} has changed or is gone")
-        for writer in sorted(writers_in(policy.noted()) & creators):
+        for writer in sorted(writers_in(policy.notes()) & creators):
             text = (
                 f"{quote(writer)} created this request and last wrote policy {quote(name)}, "
                 "which therefore may not approve it"

@@ -1,10 +1,11 @@
-"""Objects live in namespaces that exist and are not being deleted.
+"""Objects need a namespace that exists and is not being deleted.
 
-Two ways, chosen at start. *On first use* (`ensure` is given): a namespace is created with the first
-object written into it, if the caller may create namespaces or is among the `creators`, users and
-groups that the settings name. *Strict* (`ensure` is None), and for everybody else: writing into a
-namespace that is not there is a 404. In both, nothing new comes into a namespace that is being
-deleted, and the namespaces that the server itself lives in stay.
+Two modes, chosen at start. *On first use* (`ensure` is set): a namespace is created with the first
+object in it, if the user may create namespaces or is among the `creators`, users and groups from
+the
+settings. *Strict* (`ensure` is None), and for all other users: a write to a missing namespace is a
+404. In both modes, no object can be created in a namespace that is being deleted, and the server's
+own namespaces cannot be deleted.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -50,7 +51,7 @@ class NamespaceLifecycle(AdmissionPolicy):
     async def admit(
         self, request: Request, kind: Kind[Any], new: Object, old: Object | None
     ) -> Object:
-        """Refuse before the object is validated: a missing namespace is told first."""
+        """Refuse before the object is validated: a missing namespace is reported first."""
         if not kind.namespaced:
             return new
         await self._feed.fresh()
@@ -85,7 +86,7 @@ class NamespaceLifecycle(AdmissionPolicy):
             if new is None and old is not None and old.name in self._immortal:
                 raise Forbidden(kind.about(old.name), "this namespace may not be deleted")
             return
-        # The object is valid by now, so no namespace is created for one that is refused.
+        # The object is valid by now, so no namespace is created for an invalid one.
         if (
             self._ensure is not None
             and new is not None

@@ -1,12 +1,12 @@
-"""Which labels a node may not give itself: those by which workloads are sent to trusted nodes.
+"""Labels that a node may not set on itself: those that select trusted nodes for workloads.
 
-Labels outside of the product's domain are allowed, those of `node-restriction` never; of the rest a
-node may set those that describe it. Start with `NodeLabels.forbidden`.
+Labels outside of the product's domain are allowed, those of `node-restriction` never; of the others
+a node may set those that describe it. Start with `NodeLabels.forbidden`.
 """
 
 from orchid.wire.naming import Naming
 
-# The labels of the product's domain, by subdomain, with which a node describes itself.
+# Labels of the product's domain, by subdomain, that describe a node.
 KNOWN_NODE_LABELS = {
     "": ("hostname", "os", "arch"),
     "topology.": ("zone", "region"),
@@ -21,7 +21,7 @@ class NodeLabels:
         self._reserved = f"node-restriction.{domain}"
         self._domains = (domain, names.group_domain)
         self._own = (f"{names.agent}.{domain}", f"node.{domain}")
-        self._known = frozenset(
+        self._allowed = frozenset(
             f"{prefix}{domain}/{word}"
             for prefix, words in KNOWN_NODE_LABELS.items()
             for word in words
@@ -37,7 +37,7 @@ class NodeLabels:
             return True
         if not any(is_within(space, domain) for domain in self._domains):
             return False
-        return key not in self._known and not any(is_within(space, own) for own in self._own)
+        return key not in self._allowed and not any(is_within(space, own) for own in self._own)
 
 
 def is_within(space: str, domain: str) -> bool:

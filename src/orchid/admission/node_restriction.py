@@ -1,10 +1,10 @@
-"""A node writes only what is its own.
+"""A node only writes its own objects.
 
-That is its Node, its Pods' status, its lease and its certificate requests; and it asks for tokens
-only for the Pods that run on it.
+These are its Node, the status of its Pods, its lease and its certificate requests; it gets tokens
+only for Pods that run on it.
 
-Callers that are no nodes pass untouched. Start with `NodeRestriction.admit`; each kind has one
-method. A node that is broken into gains nothing about other nodes here, whatever roles it holds.
+Other users are not affected. Start with `NodeRestriction.admit`; each kind has one method. A
+compromised node gains nothing about other nodes, whatever roles it has.
 """
 
 from collections.abc import Iterator
@@ -72,7 +72,7 @@ class NodeRestriction(AdmissionPolicy):
     async def review(
         self, request: Request, kind: Kind[Any], new: Object | None, old: Object | None
     ) -> None:
-        """Judge deletions; everything else was judged by `admit`."""
+        """Check deletions; `admit` has checked everything else."""
         if new is not None or old is None:
             return
         node = self._caller(request, kind, old)
@@ -170,7 +170,7 @@ class NodeRestriction(AdmissionPolicy):
         source = new.spec.get("configSource")
         if source is not None and source != old.spec.get("configSource"):
             return f"{who} is not allowed to update configSource to a new non-nil configSource"
-        # A taint keeps workloads away; an owner that goes would take the Node with it.
+        # A taint keeps workloads away; deleting an owner would delete the Node.
         if new.spec.get("taints") != old.spec.get("taints"):
             return f"{who} is not allowed to modify taints"
         if new.metadata.owner_references != old.metadata.owner_references:
@@ -191,7 +191,7 @@ class NodeRestriction(AdmissionPolicy):
             raise Forbidden(kind.about(new.name), refusal)
 
     def _new_pod_refusal(self, node: str, new: Pod) -> str:
-        """A node may create only mirror Pods, which give nobody an identity."""
+        """A node may only create mirror Pods, which have no identity."""
         who = f"node {quote(node)}"
         if self._mirror not in new.metadata.annotations:
             return (
@@ -209,7 +209,7 @@ class NodeRestriction(AdmissionPolicy):
         return ""
 
     def _owner_refusal(self, node: str, new: Pod) -> str:
-        """A mirror Pod is owned by its Node: by this one, not by a later one of the same name."""
+        """A mirror Pod is owned by its Node, with the current uid."""
         who, owners = f"node {quote(node)}", new.metadata.owner_references
         if len(owners) > 1:
             return f"{who} can only create pods with a single owner reference set to itself"
@@ -236,7 +236,7 @@ class NodeRestriction(AdmissionPolicy):
             return f"{who} can only update pod status {rest}"
         if new.metadata.labels != old.metadata.labels:
             return f"{who} cannot update labels through pod status"
-        # Without the mirror annotation, the node could read what the Pod refers to.
+        # Without the mirror annotation, the node could read the Secrets of the Pod.
         mark = self._mirror
         if new.metadata.annotations.get(mark) != old.metadata.annotations.get(mark):
             return f"{who} can not change the {quote(mark)} annotation"
@@ -256,8 +256,7 @@ class NodeRestriction(AdmissionPolicy):
             return
         about = kind.about(new.name)
         try:
-            # Whether the signature of the request is valid is checked by validation, which comes
-            # later.
+            # Validation checks the signature of the request later.
             wanted = signing_request.unproven_subject(new.spec.request or b"")
         except Refusal as refusal:
             raise Forbidden(about, f"unable to parse csr: {refusal}") from None
@@ -276,7 +275,7 @@ def not_its_own(node: str, kind: Kind[Any], other: Object) -> Forbidden:
 
 
 def projected_audiences(pod: Pod) -> Iterator[str]:
-    """The audiences for which the Pod's own volumes ask for a token; empty: the server's own."""
+    """Audiences of the token volumes of a Pod; "" is the server's own."""
     for _, token in projected_sources(pod.spec, "serviceAccountToken"):
         audience = token.get("audience") or ""
         if isinstance(audience, str):

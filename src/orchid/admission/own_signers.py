@@ -1,12 +1,12 @@
-"""A signer has one authority, made by somebody who may sign for it, with a key that fits.
+"""A signer has one authority, created by a user who may sign for it, with a matching key.
 
-Start with `OwnSigners.review`. Whoever makes a CertificateAuthority, or changes its terms, has our
-controllers sign and attest for its signer, so they must hold those rights themselves; whoever names
-a Secret must be allowed to read it. What the Secret holds is judged before anything is stored: a
-key that does not belong to the certificate, a certificate that is not a CA's, an expired chain.
-What happens to the Secret later is shown by the authority's condition Ready
-(controllers/keep_authorities.py), which also decides when two servers accepted an authority at the
-same moment.
+Start with `OwnSigners.review`. Our controllers sign and attest for the signer of every
+CertificateAuthority, so a user who creates one, or changes its terms, needs these permissions; a
+user who names a Secret must be allowed to read it. The content of the Secret is checked before
+anything is stored: a key that does not match the certificate, a certificate that is not a CA, an
+expired chain. Later changes of the Secret show in the condition Ready
+(controllers/keep_authorities.py), which also decides if two servers accepted an authority at the
+same time.
 """
 
 import asyncio
@@ -105,7 +105,7 @@ class OwnSigners(AdmissionPolicy):
         try:
             # Verifying a chain of RSA keys takes many milliseconds.
             await asyncio.to_thread(
-                Authority.load_given,
+                Authority.load_untrusted,
                 data.get(CERTIFICATE, b""),
                 data.get(KEY, b""),
                 now=request.now,

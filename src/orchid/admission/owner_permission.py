@@ -1,15 +1,15 @@
-"""Owner references are changed only by users who may delete the object.
+"""Owner references can only be changed by users who may delete the object.
 
 The garbage collector deletes an object whose owners do not exist. A user who may patch an object
-but not delete it could have it deleted by a reference to an owner that never existed. Changing
-the references therefore needs the verb `delete` on the object. A user who creates an object sets
-its references without that right: until then there was nothing to delete.
+but not delete it could have it deleted by a reference to a missing owner. Changing the references
+therefore needs the verb `delete` on the object. Creating an object with references needs no such
+permission.
 
 A reference with `blockOwnerDeletion` delays the foreground deletion of the owner, so that a new one
 needs the verb `update` on the `finalizers` of the owner. The garbage collector never waits because
-of an owner whose kind this server does not have; such a reference needs no right.
+of an owner whose kind this server does not have; such a reference needs no permission.
 
-In the reference the plugin OwnerReferencesPermissionEnforcement does the same; it is off by default
+In Kubernetes the plugin OwnerReferencesPermissionEnforcement does the same; it is off by default
 there.
 """
 

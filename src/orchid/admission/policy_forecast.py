@@ -1,8 +1,8 @@
-"""A dry run of a certificate request says, as warnings, what policies would decide.
+"""A dry run of a certificate request returns the decision of policies as warnings.
 
-Start with `PolicyForecast.review`. Whoever creates a request with `dryRun=All` learns whether it
-would be approved, denied or left, and what each policy that selects it has against it. It refuses
-nothing, and says nothing about a request that is stored: the controller decides on that.
+Start with `PolicyForecast.review`. For a request with `dryRun=All` the warnings say whether it
+would be approved, denied or left, with the objections of each policy that selects it. It refuses
+nothing, and adds no warnings to requests that are stored: the controller decides on these.
 """
 
 from typing import Any, Final

@@ -1,16 +1,16 @@
-"""Every certificate that a signer of ours issues is recorded, in the same commit.
+"""Every certificate of a signer of this server is recorded, in the same commit.
 
-When a request gets its certificate, its IssuedCertificate is stored together with it: either both
-are there, or neither. It does not matter who wrote the certificate, only that the signer's
-authority issued it, for the key of the request: who may revoke by the record may revoke the
-certificate, so a record of another party's certificate would give power over that party.
+When a request gets its certificate, its IssuedCertificate is stored in the same transaction. It
+does not matter which client writes the certificate, only that the signer's authority issued it, for
+the key of the request: users who may revoke by the record may revoke the certificate, so a record
+of another party's certificate would give them power over that party.
 
 A certificate that the authority did not issue is refused if a CertificateAuthority has the signer.
 For a platform signer it is accepted without a record, with a warning: Kubernetes lets another
 program sign for those. Signers that are not ours have no records.
 
-Who approved the request was noted with it (`Kind.note`) by the server that took the approval. A
-record stays until its certificate has ended. Start with `RecordIssued.companions`.
+The approver is in a note of the request (`Kind.note`), written by the server that processed the
+approval. A record stays until its certificate has expired. Start with `RecordIssued.companions`.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ CERTIFICATE = Path() / "status" / "certificate"
 
 
 class Issuers(NamedTuple):
-    """The certificates of authorities that issue for a signer of ours."""
+    """The issuing certificates for a signer of ours."""
 
     certificates: Sequence[x509.Certificate]
     is_platform: bool  # another program may sign for it
@@ -69,7 +69,7 @@ class RecordIssued(AdmissionPolicy):
         revoked_until: Callable[[str], datetime | None],
         randomness: Randomness,
     ) -> None:
-        """`issuers_of`: who issues for a signer, None if the signer is not ours. `revoked_until`:
+        """`issuers_of`: the issuers of a signer, None if the signer is not ours. `revoked_until`:
         the last second whose certificates of a signer are revoked.
         """
         self._records = records
@@ -91,8 +91,8 @@ class RecordIssued(AdmissionPolicy):
             facts = read_issued(chain)
         except Refusal as refusal:
             raise _refused(kind, new, str(refusal)) from None
-        known = self._records.get("", facts.serial)
-        if known is not None and known.object.spec.sha256 != facts.sha256:
+        recorded = self._records.get("", facts.serial)
+        if recorded is not None and recorded.object.spec.sha256 != facts.sha256:
             text = f"another certificate has the serial number {facts.serial}"
             raise _refused(kind, new, text)
         problem = _foreign(new, facts, issuers)
@@ -100,7 +100,7 @@ class RecordIssued(AdmissionPolicy):
             raise _refused(kind, new, problem)
         if problem:
             request.warn(f"the certificate is not recorded: {problem}")
-        return () if problem or known else (self._record(new, facts, request),)
+        return () if problem or recorded else (self._record(new, facts, request),)
 
     async def review(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> None:
         if new is None and old.spec.not_after and old.spec.not_after > request.now:
@@ -110,7 +110,7 @@ class RecordIssued(AdmissionPolicy):
             )
 
     def _issued(self, signer: str, now: datetime) -> datetime:
-        """The time of issue: now, but later than what is revoked of the signer, to the second."""
+        """The time of issue: now, but after the revoked certificates of the signer, in seconds."""
         until, moment = self._revoked_until(signer), whole_seconds(now)
         return moment if until is None or moment > until else until + timedelta(seconds=1)
 
@@ -126,7 +126,7 @@ class RecordIssued(AdmissionPolicy):
             approved = CertificateSigningRequestCondition()
         # If the request changes after this read, the commit fails and the update is repeated.
         entry = self._requests.get("", csr.metadata.name)
-        noted = entry.noted() if entry else {}
+        notes = entry.notes() if entry else {}
         return record_of(
             self._records.kind,
             facts,
@@ -136,9 +136,9 @@ class RecordIssued(AdmissionPolicy):
             request=IssuedFor(name=csr.metadata.name, uid=csr.metadata.uid),
             requester=Requester(username=asked.username, uid=asked.uid, groups=asked.groups),
             approver=Approver(
-                username=noted.get(APPROVER, ""),
-                policy=noted.get(POLICY, ""),
-                impersonator=noted.get(IMPERSONATOR, ""),
+                username=notes.get(APPROVER, ""),
+                policy=notes.get(POLICY, ""),
+                impersonator=notes.get(IMPERSONATOR, ""),
             ),
             approval=Approval(reason=approved.reason, message=approved.message),
         )

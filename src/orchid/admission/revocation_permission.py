@@ -1,19 +1,19 @@
 """Revoking a credential of ours needs the verb `revoke`, which no other verb implies.
 
-what is taken back      the right is `revoke` on
-certificate, authority  `signers`, named as the signer or as every signer of its domain; of a
-                        certificate without its signer, or that nobody here has seen: on every one;
-                        of the certificate by which the caller is authenticated: none is needed
-token, account          `serviceaccounts`, in that namespace and of that name; of a token without
-                        its account: on every account
+revoked credential      required permission: `revoke` on
+certificate, authority  `signers`, named as the signer or as every signer of its domain; for a
+                        certificate without its signer, or without a record: on every signer;
+                        for the caller's own client certificate: none
+token, account          `serviceaccounts`, of that namespace and name; for a token without its
+                        account: on every account
 user                    `users`, of that name
 
-The right is checked before anything is looked up (`admit`): for a certificate that is named without
-its signer, the right on every signer. A number or a request that never led to a certificate is
-refused, a fingerprint that was never seen is warned about. A revocation of what another one revokes
-already is refused (409), and the other one is named. Only a hold and the revocation of a user are
-lifted by deleting them, by those who may revoke; all others stay until `status.expires`, or until
-another one supersedes them.
+The permission is checked before anything is looked up (`admit`): for a certificate that is named
+without its signer, on every signer. A serial number or request without a certificate is refused, an
+unknown fingerprint causes a warning. A revocation that another one already covers is refused (409)
+with the name of the other. Only a hold and the revocation of a user can be lifted by deleting them,
+by users who may revoke; all others stay until `status.expires`, or until another one supersedes
+them.
 """
 
 import asyncio
@@ -74,14 +74,13 @@ class RevocationPermission(AdmissionPolicy):
         issuers: Collection[str],
         accepts_outside_tokens: bool,
     ) -> None:
-        """`already`: the keys of the revocations there are of the same thing. `is_ours`: whether a
-        signer, by its name, is this server's. `listed_keys`: the identifiers of the keys that sign
-        for a signer: its list names their certificates. `tokens_end`: when tokens issued until a
-        moment have ended, of an account that was created then, or of any; None if not known.
-        `clients_end`: when the last authority ends whose certificates prove clients. `users_end`:
-        when the last credential of a user ends, or None. `issuers`: those of tokens that are
-        accepted, ours and others'. `accepts_outside_tokens`: whether a token that is named without
-        an account may be one whose end we do not know.
+        """`already`: the keys of all revocations of the same credential. `is_ours`: whether a
+        signer, by name, belongs to this server. `listed_keys`: the identifiers of a signer's keys:
+        its CRL lists their certificates. `tokens_end`: the expiry of all tokens issued up to a
+        time, of an account with that creation time, or of any; None if unknown. `clients_end`: the
+        expiry of the last CA for client certificates. `users_end`: the expiry of the last
+        credential of a user, or None. `issuers`: the accepted issuers of tokens, ours and others'.
+        `accepts_outside_tokens`: whether a token without an account may have an unknown expiry.
         """
         self._feed = feed
         self._records = feed.of(IssuedCertificate)
@@ -136,11 +135,11 @@ class RevocationPermission(AdmissionPolicy):
             raise stays(kind, old)
 
     async def _has_ended(self, old: CredentialRevocation, now: datetime) -> bool:
-        """Whether what was revoked is refused without the revocation, too."""
+        """Whether the credential is refused without the revocation, too."""
         await self._feed.fresh()
         if old.spec.authority:
-            # One that was issued in the same moment may end later than was known then; and of what
-            # was known then, records may be missing after a restore.
+            # A certificate of the same second may expire later than was known; and records of
+            # that time may be missing after a restore.
             last = await self._last_end(old.spec.authority.signer_name)
             return all(end is None or end <= now for end in (last, old.status.expires))
         if old.account is not None:
@@ -149,11 +148,11 @@ class RevocationPermission(AdmissionPolicy):
                 return True
         expires = old.status.expires
         if expires is not None and old.spec.certificate and not old.spec.certificate.serial_number:
-            # It may be of an authority that was added later and ends later.
+            # It may be from a CA that was added later and expires later.
             expires = max(expires, self._clients_end())
         return expires is not None and expires <= now
 
-    # -- what is meant ------------------------------------------------------------------------
+    # -- the target ---------------------------------------------------------------------------
 
     async def _end(
         self,
@@ -162,7 +161,7 @@ class RevocationPermission(AdmissionPolicy):
         new: CredentialRevocation,
         spec: CredentialRevocationSpec,
     ) -> datetime | None:
-        """When the last credential of a signer, an account or a user ends, or a token."""
+        """Expiry of the last credential of a signer, an account or a user, or of a token."""
         if spec.user:
             return self._end_of_user(spec.user)
         if spec.authority:
@@ -192,9 +191,9 @@ class RevocationPermission(AdmissionPolicy):
         new: CredentialRevocation,
         named: RevokedCertificate,
     ) -> tuple[CredentialRevocationSpec, datetime | None]:
-        """The spec with all that is recorded of the certificate, and when that ends.
+        """The spec with all recorded attributes of the certificate, and its expiry.
 
-        Of another signer than the named one, nothing is said to who may not know of it.
+        Nothing is revealed about another signer than the named one to users without permission.
         """
         own = self._own(request, named)
         if own is None:
@@ -210,7 +209,7 @@ class RevocationPermission(AdmissionPolicy):
             text = f"several certificates were issued for requests of that name: {numbers}"
             _refuse(kind, new, invalid(CERTIFICATE / "requestName", named.request_name, text))
         record = found[0]
-        known = RevokedCertificate(
+        certificate = RevokedCertificate(
             sha256=record.sha256,
             signer_name=record.signer_name,
             serial_number=record.serial_number,
@@ -218,31 +217,36 @@ class RevocationPermission(AdmissionPolicy):
             authority_key=record.authority_key,
         )
         for field in named.__struct_fields__:
-            given, actual = getattr(named, field), getattr(known, field)
+            given, actual = getattr(named, field), getattr(certificate, field)
             if given and given != actual:
                 text = f"that certificate has {quote(actual)}"
                 _refuse(kind, new, invalid(CERTIFICATE / field, given, text))
         if not self._is_ours(record.signer_name):
-            self._without_list(request, kind, new, known)
-        elif (keys := self._listed_keys(known.signer_name)) and known.authority_key not in keys:
-            text = f"the authority of {known.signer_name} has another key now"
+            self._without_list(request, kind, new, certificate)
+        elif (
+            keys := self._listed_keys(certificate.signer_name)
+        ) and certificate.authority_key not in keys:
+            text = f"the authority of {certificate.signer_name} has another key now"
             request.warn(f"{text}: no revocation list can name it; only this server refuses it")
-        return replace(new.spec, certificate=known), record.not_after
+        return replace(new.spec, certificate=certificate), record.not_after
 
     def _without_list(
         self,
         request: Request,
         kind: Kind[Any],
         new: CredentialRevocation,
-        known: RevokedCertificate,
+        certificate: RevokedCertificate,
     ) -> None:
-        """Refuse, or warn, when the authority of a certificate is gone: no key signs its list."""
-        text = f"the authority of {known.signer_name} was deleted: no revocation list can name it"
+        """Refuse, or warn, if the authority of a certificate was deleted: no key signs its CRL."""
+        signer = certificate.signer_name
+        text = f"the authority of {signer} was deleted: no revocation list can name it"
         if new.spec.certificate and new.spec.certificate.sha256:
             request.warn(f"{text}; only this server refuses the certificate")
             return
-        more = f"{text}; to have only this server refuse it, name it by sha256: {known.sha256}"
-        _refuse(kind, new, invalid(CERTIFICATE, known.serial_number, more))
+        more = (
+            f"{text}; to have only this server refuse it, name it by sha256: {certificate.sha256}"
+        )
+        _refuse(kind, new, invalid(CERTIFICATE, certificate.serial_number, more))
 
     async def _unseen(
         self,
@@ -252,16 +256,16 @@ class RevocationPermission(AdmissionPolicy):
         named: RevokedCertificate,
         recorded: list[IssuedCertificateSpec],
     ) -> tuple[CredentialRevocationSpec, datetime | None]:
-        """A certificate without a record: only one that is named by its fingerprint may be.
+        """A certificate without a record: it must be given by its fingerprint.
 
-        `recorded`: its record with another signer than the named one. Revoked as unseen it would
-        be on no list.
+        `recorded`: its record with another signer than the named one. Revoked as unknown it would
+        be on no CRL.
         """
         for field, wire in (("serial_number", "serialNumber"), ("request_name", "requestName")):
             if given := getattr(named, field):
                 _refuse(kind, new, not_found(CERTIFICATE / wire, given))
-        # Nobody knows whose certificate it is, so a signer that was named is ignored; nor when it
-        # ends, but an authority's end is the end of what it signed.
+        # Signer and expiry are unknown: a given signer is ignored, and the expiry of the CAs is
+        # the limit.
         spec = replace(new.spec, certificate=RevokedCertificate(sha256=named.sha256))
         if self._own(request, named) is None:
             await self._require(request, kind, new.name, spec)
@@ -273,7 +277,7 @@ class RevocationPermission(AdmissionPolicy):
         return spec, self._clients_end()
 
     def _own(self, request: Request, named: RevokedCertificate) -> OwnCertificate | None:
-        """The certificate by which the caller is authenticated, if exactly that one is named."""
+        """The client certificate of the caller, if exactly that one is named."""
         own = request.certificate
         if own is None or named.serial_number not in ("", own.serial):
             return None
@@ -289,7 +293,7 @@ class RevocationPermission(AdmissionPolicy):
     async def _recorded(
         self, named: RevokedCertificate, own: OwnCertificate | None
     ) -> list[IssuedCertificateSpec]:
-        """The records that a certificate is named by: several only of the name of a request."""
+        """The records of a certificate: several only for the name of a request."""
         if own is not None:
             return [one for one in self._of_serial(own.serial) if one.sha256 == own.sha256]
         if named.serial_number:
@@ -308,10 +312,10 @@ class RevocationPermission(AdmissionPolicy):
         specs = (entry.object.spec for entry in found)
         return [spec for spec in specs if not spec.cluster]
 
-    # -- when it has ended --------------------------------------------------------------------
+    # -- expiry -------------------------------------------------------------------------------
 
     async def _last_end(self, signer: str) -> datetime | None:
-        """When the last certificate of a signer ends."""
+        """Expiry of the last certificate of a signer."""
         entries, decode = list(self._records.entries.values()), self._records.kind.decoder.stored
 
         def found() -> datetime | None:
@@ -323,13 +327,13 @@ class RevocationPermission(AdmissionPolicy):
         return await asyncio.to_thread(found)
 
     async def _tokens_end(self, spec: CredentialRevocationSpec, now: datetime) -> datetime | None:
-        """When the last token that the revocation can affect has ended; None if not known."""
+        """Expiry of the last token that the revocation can affect; None if unknown."""
         named = spec.token or spec.account
         assert named is not None
         if spec.token and (spec.token.expires or self._may_be_outside(spec.token)):
             return spec.token.expires
         if spec.account and await self._has_secrets(spec.account):
-            return None  # tokens of Secrets never end
+            return None  # tokens of Secrets never expire
         there = self._accounts.get(named.namespace, named.name)
         made = there.meta.creation_timestamp if there else None
         until = spec.account.issued_before if spec.account else None
@@ -344,7 +348,7 @@ class RevocationPermission(AdmissionPolicy):
         entries = list(self._secrets.scan(account.namespace))
         return bool(await _holding(entries, b'"%b":%b' % (key, value)))
 
-    # -- who may ------------------------------------------------------------------------------
+    # -- permissions --------------------------------------------------------------------------
 
     async def _require(
         self, request: Request, kind: Kind[Any], name: str, spec: CredentialRevocationSpec
@@ -367,7 +371,7 @@ class RevocationPermission(AdmissionPolicy):
         return False
 
     def _targets(self, spec: CredentialRevocationSpec) -> list[Target]:
-        """What the verb is needed on: any of these."""
+        """The targets of the verb: permission on any of these suffices."""
         if named := spec.certificate or spec.authority:
             return self._signer_targets(named.signer_name)
         if spec.user:
@@ -402,7 +406,7 @@ class RevocationPermission(AdmissionPolicy):
 
 
 async def _holding(entries: list[Entry[T]], needle: bytes) -> list[Entry[T]]:
-    """The entries with these bytes; found off the loop, since there may be very many."""
+    """The entries that contain these bytes; searched in a thread, since there may be very many."""
 
     def found() -> list[Entry[T]]:
         return [entry for entry in entries if needle in entry.tail]

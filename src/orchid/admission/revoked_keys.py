@@ -1,7 +1,7 @@
-"""The revocation of a signer names the keys that sign for it.
+"""The revocation of a signer lists the keys of the signer.
 
-A server refuses by them certificates that are not in the inventory, above all after a restore from
-a backup that does not know the certificate. What the caller gives as keys is replaced.
+Servers use them to refuse certificates that are not in the inventory, above all after a restore
+from a backup without the certificate. Keys in the request are replaced.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ class RevokedKeys(AdmissionPolicy):
     admits = (CredentialRevocation,)
 
     def __init__(self, keys_of: Callable[[str], Iterable[str]]) -> None:
-        """`keys_of`: the SHA-256 of the keys that sign for a signer, by its name."""
+        """`keys_of`: SHA-256 of the keys of a signer, by its name."""
         self._keys_of = keys_of
 
     async def admit(self, request: Request, kind: Kind[Any], new: Any, old: Any) -> Object:

@@ -1,12 +1,12 @@
-"""Nobody hands out more than they hold.
+"""Users cannot grant permissions that they do not hold.
 
-Whoever creates or changes a role must hold every rule in it, or have the verb `escalate` on it.
-Whoever creates or changes a binding must hold every rule of the role it names, or have the verb
-`bind` on that role. An aggregated role may come to hold any rule, so writing one needs full rights.
-Members of `system:masters` hold everything.
+Creating or changing a role needs every rule in it, or the verb `escalate` on it. Creating or
+changing a binding needs every rule of its role, or the verb `bind` on that role. An aggregated role
+may get any rule later, so writing one needs full permissions. Members of `system:masters` hold
+everything.
 
-Start with `RoleEscalation.review`. What a user holds is asked of the RBAC evaluator (`Holdings`);
-rights from elsewhere do not count.
+Start with `RoleEscalation.review`. The RBAC evaluator returns the rules of a user (`Holdings`);
+permissions from other authorizers do not count.
 """
 
 from collections.abc import Iterable
@@ -24,10 +24,10 @@ from orchid.wire.user import MASTERS, UserInfo
 
 
 class Holdings(Protocol):
-    """What somebody holds, and what a role holds."""
+    """The rules of users and roles."""
 
     async def excess(self, user: UserInfo, namespace: str, wanted: Iterable[PolicyRule]) -> str:
-        """Say which of the wanted rules a user does not hold; nothing if all are held."""
+        """Which of the wanted rules the user does not hold; "" if all are held."""
 
     def rules_of(self, role: RoleRef, namespace: str) -> tuple[PolicyRule, ...] | None:
         """The rules of a role as seen from a namespace; None if there is no such role."""
@@ -103,7 +103,7 @@ def gathers(role: Object | None) -> bool:
 
 
 def grants_the_same(new: Object, old: Object | None) -> bool:
-    """Whether a change touches only metadata that the garbage collector must be able to change."""
+    """Whether a change affects only metadata that the garbage collector must be able to change."""
     return old is not None and without_upkeep(new) == without_upkeep(old)
 
 

@@ -1,14 +1,14 @@
 """A Pod runs as a service account of its namespace, and gets its token and pull secrets.
 
-Start with `PodAccount.admit`. A new Pod that names no account runs as `default`, and one whose
-account does not exist is refused. It gets the account's pull secrets if it has none, and the volume
-with a token unless the Pod, or else the account, declines.
+Start with `PodAccount.admit`. A new Pod without an account runs as `default`, and one with a
+missing account is refused. It gets the account's pull secrets if it has none, and a token volume
+unless the Pod, or else the account, declines.
 
-With the annotation for it, an account limits its Pods to the Secrets that it lists, in every place
-where a Pod can name one (kinds/pod/references.py). That holds for updates too: a Pod here keeps any
-field, so what it may not begin with it may not come to either.
+With the annotation for it, an account limits its Pods to the Secrets that it lists, in every field
+that can name one (kinds/pod/references.py). That applies to updates too, because a stored Pod may
+have any field.
 
-A mirror Pod shows what a node runs by itself. It stays as it is, and has no account and no Secrets.
+A mirror Pod shows what a node runs by itself. It is not changed, and has no account and no Secrets.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from orchid.wire.struct import replace
 from orchid.wire.text import quote
 
 PATIENCE: Final = 1.5  # seconds; in a new namespace the default account is still being created
-TOKEN_SECONDS: Final = 3607  # an unusual number, by which tokens of Pods can be told from others
+TOKEN_SECONDS: Final = 3607  # an unusual number that identifies tokens of Pods
 READABLE: Final = 0o644
 ON: Final = ("1", "t", "T", "TRUE", "true", "True")
 PULL_SECRETS: Final = "imagePullSecrets"
@@ -102,10 +102,10 @@ class PodAccount(AdmissionPolicy):
             self._accounts.forget(changed)
         return self._accounts.get(namespace, name)
 
-    # -- what it gives -----------------------------------------------------------------------
+    # -- token and pull secrets --------------------------------------------------------------
 
     def _equipped(self, spec: dict[str, Any], account: ServiceAccount) -> dict[str, Any]:
-        """The spec with the volume for the token and the account's pull secrets."""
+        """The spec with the token volume and the account's pull secrets."""
         if wants_token(spec, account):
             spec = self._with_token(spec)
         if not spec.get(PULL_SECRETS) and account.image_pull_secrets:
@@ -114,7 +114,7 @@ class PodAccount(AdmissionPolicy):
         return spec
 
     def _with_token(self, spec: dict[str, Any]) -> dict[str, Any]:
-        """Mount the volume into each container that has nothing in its place yet."""
+        """Mount the volume into each container that has no mount at that path yet."""
         known = [str(volume.get("name", "")) for volume in items(spec.get("volumes"))]
         there = next((name for name in known if name.startswith(self._prefix)), None)
         name = there or self._prefix + self._random.suffix()
@@ -138,7 +138,7 @@ class PodAccount(AdmissionPolicy):
         return {**container, "volumeMounts": [*mounts, mount]}
 
     def _token_volume(self) -> dict[str, Any]:
-        """The token, the authority of the server that takes it, and the namespace it is for."""
+        """The token, the server's CA bundle, and the namespace."""
         namespace = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
         ca = {"key": "ca.crt", "path": "ca.crt"}
         return {
@@ -152,14 +152,14 @@ class PodAccount(AdmissionPolicy):
 
 
 def wants_token(spec: dict[str, Any], account: ServiceAccount) -> bool:
-    """The Pod decides, else its account; if neither says anything, the answer is yes."""
+    """The Pod decides, else its account; the default is True."""
     own = spec.get("automountServiceAccountToken")
     given = account.automount_service_account_token if own is None else own
     return given is None or bool(given)
 
 
 class NamedSecret(NamedTuple):
-    """A Secret that a Pod names; those that pull images have a list of their own."""
+    """A Secret that a Pod names; those for images are in a list of their own."""
 
     pulls: bool
     name: str

@@ -1,21 +1,20 @@
-"""Approving, signing and attesting take a right for that signer, besides the right to write.
+"""Approving, signing and attesting need a permission for the signer, besides the right to write.
 
-verb      asked when                                                        of
-approve   anything is written to a request's `approval`                     the stored signer
-sign      a request's `status` gets another certificate or condition        the stored signer
-sign      the status of a PodCertificateRequest changes                     the stored signer
-attest    a trust bundle of a signer is created, or more of it changes      the new signer
-          than its upkeep
-approve   the terms of an approval policy are written                       every pattern in it
+verb      checked for                                              signer
+approve   every write to a request's `approval`                    the stored one
+sign      a new certificate or condition in a request's `status`   the stored one
+sign      a changed status of a PodCertificateRequest              the stored one
+attest    a new trust bundle of a signer, or changes beyond        the new one
+          its maintenance
+approve   a new or changed spec of an approval policy              every pattern in it
 
-Otherwise whoever may write a policy could use it to approve what they may not approve themselves. A
-pattern is asked for as it is written; a policy for every signer as `*`.
+Otherwise a policy could approve requests that its writer may not approve. A pattern is checked as
+it is written; a policy for every signer as `*`.
 
-The right is the verb on `signers` named as the signer, or as every signer of its domain
-(`example.com/*`, which is a name like any other to the authorizer). Where a CertificateAuthority
-stands for the signer, the verbs sign and attest on that `certificateauthorities` object do as well:
-so our own controllers serve every authority, and no signer that somebody else runs. Start with
-`SignerPermission.review`.
+The permission is the verb on `signers` named as the signer, or as every signer of its domain
+(`example.com/*`, which is a plain name to the authorizer). If a CertificateAuthority has the
+signer, the verbs sign and attest on that `certificateauthorities` object suffice: so our own
+controllers serve every authority, but no external signer. Start with `SignerPermission.review`.
 """
 
 import functools
@@ -112,7 +111,7 @@ class SignerPermission(AdmissionPolicy):
         raise _refusal(request, verb, kind, new, signer)
 
     def _ways(self, verb: str, signer: str) -> Iterator[Target]:
-        """The rights of which any one is enough."""
+        """The permissions of which any one suffices."""
         yield from self._targets(verb, signer)
         if verb in (SIGN, ATTEST):
             for authority in self._authorities_of(signer):
@@ -153,7 +152,7 @@ def signer_targets(names: Naming, verb: str, signer: str) -> tuple[Target, ...]:
 
 
 def is_upkeep(new: Object, old: Object) -> bool:
-    """Whether a change touches only metadata that the garbage collector must be able to change."""
+    """Whether a change affects only metadata that the garbage collector must be able to change."""
     meta = old.metadata
     return old == replace(
         new,

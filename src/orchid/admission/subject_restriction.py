@@ -1,8 +1,8 @@
-"""Nobody asks the client signer for a certificate that says `system:masters`.
+"""The client signer issues no certificate with the group `system:masters`.
 
 Such a certificate could do everything, and no change of policy could stop it before it expires. The
-group is refused in every form that a reader could take for it: in any string type, among several,
-with a NUL at its end, in full-width letters. The signer refuses it once more
+group is refused in every form that could be mistaken for it: in any string type, among several,
+with a trailing NUL, in full-width letters. The signer checks it again
 (credentials/authorities/profiles.py).
 """
 

@@ -1,9 +1,9 @@
-"""No key that the server makes for an authority goes into a store that does not encrypt Secrets.
+"""Refuse generated keys of authorities in a store that does not encrypt Secrets.
 
-The private key of a CertificateAuthority is in a Secret. On etcd nothing is encrypted unless the
-operator gives a file of keys (assembly/encryption.py), and a copy of etcd would then hold the keys
-of every authority in clear text. The policy is in force while no file is given; a file with the
-provider `identity` accepts clear text explicitly. Keys that users bring are theirs to decide about.
+The private key of a CertificateAuthority is in a Secret. On etcd nothing is encrypted without a
+configured file of keys (assembly/encryption.py), and a copy of etcd would hold the keys of every
+authority in clear text. The policy is active while no file is configured; a file with the provider
+`identity` accepts clear text explicitly. Keys that users provide are not checked.
 """
 
 from typing import Any

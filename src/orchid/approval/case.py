@@ -1,9 +1,9 @@
-"""A case: one request as policies see it, with who asked and when.
+"""A case: a certificate request with its requester and time, as policies evaluate it.
 
-Start with `case_of`. What is judged is the certificate that would be signed
+Start with `case_of`. Policies evaluate the certificate that would be signed
 (credentials/x509/requested_certificate.py): subject, names, usages and key as the signer writes
-them, and the lifetime that it would give. A signer whose rules are not known here is assumed to
-sign what was requested.
+them, and the resulting lifetime. A signer without a local profile is assumed to sign the request as
+it is.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ from orchid.wire.struct import replace
 from orchid.wire.user import UserInfo
 
 NAME_LISTS: Final = ("dnsNames", "ipAddresses", "uris", "emailAddresses")
-# What an expression sees of a request, by name, with a value of the right sort.
+# The variables of an expression, with a value of the right type.
 REQUEST_SAMPLE: Final[Mapping[str, Any]] = {
     "signerName": "",
     **dict.fromkeys(SUBJECT_TEXTS, ""),
@@ -41,7 +41,7 @@ REQUEST_SAMPLE: Final[Mapping[str, Any]] = {
 
 
 class SignerTerms(msgspec.Struct, frozen=True):
-    """What a signer of ours permits, and for how long at most."""
+    """The profile of a signer of ours, and its maximum lifetime."""
 
     profile: Profile
     longest: timedelta
@@ -52,7 +52,7 @@ TermsOf = Callable[[str], SignerTerms | None]  # by the name of a signer; None: 
 
 @dataclass(frozen=True)
 class Case:
-    """One request, as policies see it."""
+    """A request, as policies evaluate it."""
 
     signer_name: str
     certificate: RequestedCertificate
@@ -80,7 +80,7 @@ class Case:
 
     @cached_property
     def given(self) -> ExpressionInput:
-        """What expressions see."""
+        """The variables of expressions."""
         user, lifetime = self.user, self.certificate.lifetime
         request: dict[str, Any] = {
             name: values for name, values in self.texts.items() if name != "keys"
@@ -113,7 +113,7 @@ def case_of(
     now: datetime,
     terms_of: TermsOf,
 ) -> Case:
-    """Read a request as its signer would; raises Refusal if it cannot be read."""
+    """Parse a request as its signer would; raises Refusal if it is malformed."""
     read = signing_request.parse_once(request)
     terms = terms_of(signer_name)
     if terms is not None:
@@ -134,8 +134,8 @@ def case_of(
 
 
 def _unknown(signer_name: str) -> Profile:
-    """The terms of a signer that is not ours: only what holds for every certificate."""
-    return replace(profiles.legacy(signer_name, ()), usual_usages=())
+    """The profile of a signer that is not ours: only the rules for every certificate."""
+    return replace(profiles.legacy(signer_name, ()), default_usages=())
 
 
 def _refusals(profile: Profile, read: SigningRequest, usages: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,12 +1,12 @@
-"""A policy made ready to judge: patterns and expressions compiled, values as numbers.
+"""A compiled policy: patterns and expressions compiled, durations as numbers.
 
-Start with `CompiledPolicy.judge`, which gives a `JudgedPolicy`: whether the policy selects the
-case and allows it, check by check, each with the value it saw. A policy that cannot be evaluated
-(`problem`) still knows whom it selects, so that no request is denied only because of that.
+Start with `CompiledPolicy.judge`, which returns a `JudgedPolicy`: whether the policy selects the
+case and allows it, check by check, each with its value. A policy that cannot be evaluated
+(`problem`) still has its selection, so that no request is denied only because of that.
 
-Rules that may be slow are evaluated last and only if all else is allowed, one request at a time for
-each policy. A policy that exceeds its limits has a `problem` from then on, so that it costs
-nothing more.
+Rules that may be slow are evaluated last and only if all else is allowed, one request at a time per
+policy. A policy that exceeds its limits has a `problem` from then on, so that it costs nothing
+more.
 """
 
 import asyncio
@@ -36,11 +36,12 @@ from orchid.wire.user import UserInfo
 
 ACCOUNT_PREFIX = "system:serviceaccount:"
 NOT_EVALUATED = "its slow rules were not evaluated"
-FEW_MATCHES = 1000  # of a pattern with a text, at a microsecond or more; others go to a thread
+# of a pattern with a text, at a microsecond or more; larger numbers run in a thread
+FEW_MATCHES = 1000
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One thing that was looked at: where it stands in the policy, the value seen, the verdict."""
+    """A single check: the field of the policy, the value, the result."""
 
     field: str
     value: str
@@ -49,12 +50,12 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class JudgedPolicy(msgspec.Struct, frozen=True):
-    """What one policy says of a case. Without `checks` it does not select it, or cannot judge."""
+    """The result of one policy. Without `checks` it does not select the case, or has no result."""
 
     policy: "CompiledPolicy"
     selection: tuple[Check, ...]  # the selectors that do not match
     checks: tuple[Check, ...] = ()
-    problem: str = ""  # why there is no verdict
+    problem: str = ""  # why there is no result
     unfinished: bool = False  # slow rules were not evaluated
 
     @property
@@ -75,7 +76,7 @@ class JudgedPolicy(msgspec.Struct, frozen=True):
 
 
 class CompiledPolicy:
-    """One policy, ready to judge."""
+    """A compiled policy."""
 
     def __init__(
         self,
@@ -111,7 +112,7 @@ class CompiledPolicy:
         self.exceeded = ""  # the limit that its rules exceeded
         self._turn = asyncio.Lock()
 
-    # -- whom it selects ---------------------------------------------------------------------
+    # -- selection ---------------------------------------------------------------------------
 
     def selects(self, signer_name: str, user: UserInfo) -> bool:
         return self._is_of(signer_name) and self._asked_by(user)
@@ -138,10 +139,10 @@ class CompiledPolicy:
         account = user.username.removeprefix(ACCOUNT_PREFIX)
         return account != user.username and self._accounts.match(account.replace(":", "/", 1))
 
-    # -- what it allows ----------------------------------------------------------------------
+    # -- evaluation --------------------------------------------------------------------------
 
     async def judge(self, case: Case, evaluator: Evaluator, *, slowly: bool = True) -> JudgedPolicy:
-        """The verdict on a case; without `slowly`, slow rules are not evaluated."""
+        """The result for a case; without `slowly`, slow rules are not evaluated."""
         texts = len(case.user.groups) + sum(map(len, case.texts.values()))
         if texts * self._tried <= FEW_MATCHES:
             await asyncio.sleep(0)  # there may be many policies
@@ -150,7 +151,7 @@ class CompiledPolicy:
             seen = await asyncio.to_thread(self._without_rules, case)
         if seen.selection or self.problem:
             return seen
-        # Expressions are the most expensive, so they are skipped if the case is refused already.
+        # Expressions are the most expensive: skipped if the case is already refused.
         if case.obstacles:
             return seen
         results: dict[int, Result] = {}
@@ -175,7 +176,7 @@ class CompiledPolicy:
     ) -> str:
         """Evaluate slow rules, all within the limits of one process; return the problem, if any."""
         if self.exceeded:
-            return self.exceeded  # while this case waited
+            return self.exceeded  # set while this case waited
         expressions = [self._rules[number][1] for number in slow]
         try:
             found = await evaluator.elsewhere(expressions, case.given)
@@ -247,7 +248,7 @@ def _rule_check(number: int, rule: ApprovalRule, holds: Result) -> Check:
 
 
 def _allowed(allows: Allowances) -> dict[str, Patterns]:
-    """The patterns of every list, by the name that a case gives it."""
+    """The patterns of every list, by its name in a case."""
     plain = msgspec.to_builtins(allows)
     found = {name: Patterns(plain.get(name, ())) for name in (*SUBJECT_LISTS, *NAME_LISTS, "keys")}
     for name in SUBJECT_TEXTS:
@@ -262,7 +263,7 @@ def _allowed(allows: Allowances) -> dict[str, Patterns]:
 def _networks(
     addresses: tuple[str, ...],
 ) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
-    """The networks among a list of addresses, networks and patterns."""
+    """The networks in a list of addresses, networks and patterns."""
     found = []
     for text in addresses:
         if STAR in text:

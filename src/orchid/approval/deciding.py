@@ -1,9 +1,9 @@
-"""From the verdicts of policies to the decision on a request.
+"""The decision on a request, from the results of policies.
 
-Start with `judge_all`, then `decide`. One policy that allows the request, and that its requester
-may use, approves it. If policies select it and none allows it, it is denied if one of them says so;
-but not while one of them has no verdict. Whether a requester may use a policy is asked of others,
-and only where it matters.
+Start with `judge_all`, then `decide`. A policy that allows the request, and that its requester may
+use, approves it. If policies select it and none allows it, it is denied if one of them says so; but
+not while one of them has no result. Whether a requester may use a policy is only checked if it
+matters.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -18,8 +18,8 @@ from orchid.expressions.isolated import Evaluator
 MayUse = Callable[[str], Awaitable[bool]]  # whether the requester may use the policy of this name
 LONGEST_MESSAGE = 4096
 MOST_SLOW = 4  # policies with slow rules that are evaluated for one request
-BY_POLICY = "ApprovalPolicy"  # the reason of such a decision
-APPROVING_ACCOUNT = "csrapproving"  # the service account of the controller that decides
+BY_POLICY = "ApprovalPolicy"  # the reason in the condition
+APPROVING_ACCOUNT = "csrapproving"  # the service account of the deciding controller
 _APPROVED = "Approved by ApprovalPolicy "
 _REVISION = ", revision "
 
@@ -31,19 +31,19 @@ class Outcome(StrEnum):
 
 
 class PolicyDecision(msgspec.Struct, frozen=True):
-    """What becomes of a request, why, and by which policy if it is approved."""
+    """The outcome of a request, the reason, and the approving policy if there is one."""
 
     outcome: Outcome
     message: str
     by: JudgedPolicy | None = None
     selected: bool = True  # whether any policy selects it
-    may_change: bool = False  # the reason may go away without a change of a policy
+    may_change: bool = False  # the reason may disappear without a change of a policy
 
 
 async def judge_all(
     case: Case, policies: Iterable[CompiledPolicy], evaluator: Evaluator, slow: int = MOST_SLOW
 ) -> list[JudgedPolicy]:
-    """The verdicts of policies; of those with slow rules, the first `slow` are evaluated."""
+    """The results of policies; of those with slow rules, the first `slow` are evaluated."""
     verdicts = []
     for policy in policies:
         verdict = await policy.judge(case, evaluator, slowly=False)
@@ -78,7 +78,7 @@ async def decide(verdicts: Sequence[JudgedPolicy], may_use: MayUse) -> PolicyDec
 
 
 def approving_policy(reason: str, message: str) -> tuple[str, str] | None:
-    """Name and revision of the policy in the reason and message of an approval, if it has one."""
+    """Name and revision of the policy in the reason and message of an approval, or None."""
     if reason != BY_POLICY or not message.startswith(_APPROVED):
         return None
     name, _, revision = message.removeprefix(_APPROVED).partition(_REVISION)
@@ -86,7 +86,7 @@ def approving_policy(reason: str, message: str) -> tuple[str, str] | None:
 
 
 async def _is_denied(selected: Sequence[JudgedPolicy], may_use: MayUse) -> bool:
-    """Whether a policy that its requester may use says so, and each of those has a verdict."""
+    """Whether a usable policy denies, and each usable policy has a result."""
     if not any(verdict.policy.denies for verdict in selected):
         return False
     usable = [verdict for verdict in selected if await may_use(verdict.policy.name)]
@@ -95,6 +95,6 @@ async def _is_denied(selected: Sequence[JudgedPolicy], may_use: MayUse) -> bool:
 
 
 def _joined(verdicts: Sequence[JudgedPolicy]) -> str:
-    told = " ".join(f"{verdict.policy.name}: {verdict.message}." for verdict in verdicts)
-    text = f"No policy allows this request. {told}"
+    reasons = " ".join(f"{verdict.policy.name}: {verdict.message}." for verdict in verdicts)
+    text = f"No policy allows this request. {reasons}"
     return text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"

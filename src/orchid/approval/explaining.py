@@ -1,8 +1,8 @@
-"""Why a request would be approved, denied or left: every policy with every check.
+"""Explanation of a decision: every policy with every check.
 
-Start with `explain`. It judges by the same code as the controller that decides, but asks every
-policy, also those that do not select the request. `Explainer` is what the review and the dry run
-are handed; issuance/policy_explainer.py is it.
+Start with `explain`. It uses the code of the deciding controller, but evaluates every policy, also
+those that do not select the request. The review and the dry run use it through `Explainer`,
+implemented in issuance/policy_explainer.py.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from orchid.wire.user import UserInfo
 
 
 class RequestedTerms(msgspec.Struct, frozen=True):
-    """What somebody asks a signer for."""
+    """The attributes of a request to a signer."""
 
     request: bytes
     signer_name: str
@@ -30,14 +30,14 @@ class RequestedTerms(msgspec.Struct, frozen=True):
 
 
 class PolicyAnswer(msgspec.Struct, frozen=True):
-    """What one policy says, and whether the requester may use it; asked if it selects the case."""
+    """The result of one policy, and whether the requester may use it; checked if it selects."""
 
     verdict: JudgedPolicy
     usable: bool
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """What would become of a request, and what each policy says of it."""
+    """The outcome of a request, and the result of each policy."""
 
     decision: PolicyDecision
     answers: tuple[PolicyAnswer, ...]
@@ -47,13 +47,15 @@ class Explainer(Protocol):
     async def explain(
         self, asked: RequestedTerms | Case, instead: ApprovalPolicySpec | None = None
     ) -> Explanation:
-        """Explain by all stored policies, or by one that is given instead; raises Refusal."""
+        """Explain with all stored policies, or with one given policy; raises Refusal."""
 
     async def stored_request(self, name: str, caller: UserInfo) -> RequestedTerms:
-        """What a stored request asks for; raises NotFound, or Forbidden if one may not see it."""
+        """The attributes of a stored request; raises NotFound, or Forbidden for users without
+        access.
+        """
 
     async def issued_certificate(self, name: str, caller: UserInfo) -> Case:
-        """What a certificate of the inventory was issued for; raises likewise, and Refusal."""
+        """The case of a certificate in the inventory; raises the same, and Refusal."""
 
 
 async def explain(

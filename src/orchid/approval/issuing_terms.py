@@ -1,8 +1,8 @@
-"""What an authority of one's own issues: the terms as they travel, and what they mean.
+"""Issuing terms of a custom authority: the API type, and its profile.
 
-Start with `IssuingTerms`. `with_default_terms` fills in what may be left out, `listed_errors` and
-`lifetime_errors` say what is wrong, and `profile_of` makes the profile under which requests are
-signed. The platform's signers have their profiles in platform_signers.py.
+Start with `IssuingTerms`. `with_default_terms` fills in defaults, `listed_errors` and
+`lifetime_errors` validate, and `profile_of` makes the signing profile. The profiles of platform
+signers are in platform_signers.py.
 """
 
 from collections.abc import Iterator
@@ -29,35 +29,35 @@ ALL_KEYS: Final = (*KEYS, "ECDSA-P521", "ML-DSA-65")
 MAX_DURATION: Final = "2160h"
 DEFAULT_DURATION: Final = "720h"
 
-# What would let a holder issue certificates or revocation lists of its own.
+# Usages that would let a holder issue certificates or CRLs.
 NOT_FOR_LEAVES: Final = ("cert sign", "crl sign")
 NEEDS_DURATION: Final = "must be a duration like 720h or 90m"
 
 
 class IssuingTerms(Wire):
-    """What an authority issues. What is not listed is refused."""
+    """The certificates that an authority issues. Anything that is not listed is refused."""
 
     usages: Annotated[
         tuple[str, ...],
         at_most(len(ALL_USAGES)),
         proto(1),
-        describe("What may be asked for; a request without usages gets all of these."),
+        describe("The allowed usages; a request without usages gets all of these."),
     ] = ()
     names: Annotated[
         tuple[str, ...],
         at_most(len(ALTERNATIVE_NAMES)),
         proto(2),
-        describe("The kinds of alternative names that are allowed: dns, ip, uri, email."),
+        describe("The allowed types of alternative names: dns, ip, uri, email."),
     ] = ()
     keys: Annotated[
         tuple[str, ...],
         at_most(len(ALL_KEYS)),
         proto(3),
-        describe("The keys that are certified, by sort and size: ECDSA-P256, RSA-2048, Ed25519."),
+        describe("The allowed keys, by algorithm and size: ECDSA-P256, RSA-2048, Ed25519."),
     ] = ()
-    max_duration: Annotated[str, proto(4), describe("The longest life, like 2160h.")] = ""
+    max_duration: Annotated[str, proto(4), describe("The maximum lifetime, like 2160h.")] = ""
     default_duration: Annotated[
-        str, proto(5), describe("The life of a certificate whose request does not say how long.")
+        str, proto(5), describe("The lifetime if a request does not set one.")
     ] = ""
     wildcards: Annotated[
         bool, proto(6), describe("Whether DNS names may begin with a wildcard: *.example.com.")
@@ -66,14 +66,14 @@ class IssuingTerms(Wire):
         tuple[str, ...],
         at_most(len(SUBJECT_PARTS)),
         proto(7),
-        describe("The parts of a subject that are allowed: commonName, ...; all, without any."),
+        describe("The allowed parts of a subject: commonName, ...; empty allows all."),
     ] = ()
 
 
 def with_default_terms(terms: IssuingTerms, duration: str) -> IssuingTerms:
-    """The terms with what may be left out: server certificates, for three months at most.
+    """The terms with defaults: server certificates, for three months at most.
 
-    No certificate is to last longer than its authority, so a shorter duration of that is taken.
+    No certificate outlives its authority, so a shorter `duration` of the authority is used.
     """
     longest = terms.max_duration or shorter_of(MAX_DURATION, duration)
     return replace(
@@ -87,9 +87,10 @@ def with_default_terms(terms: IssuingTerms, duration: str) -> IssuingTerms:
 
 
 def profile_of(signer_name: str, terms: IssuingTerms, chain: str = "") -> Profile:
-    """What the signer permits by its terms and by the limits of its certificate chain, in PEM.
+    """The profile from the terms of a signer and the constraints of its certificate chain, in
+    PEM.
 
-    Approval and signing use the same profile, so that nothing is approved that is not signed.
+    Approval and signing use the same profile, so that every approved request can be signed.
     """
     made = profiles.own_authority(
         signer_name,
@@ -105,11 +106,11 @@ def profile_of(signer_name: str, terms: IssuingTerms, chain: str = "") -> Profil
     try:
         return made.within(limits_of(certificates.parse_blocks(chain.encode()))) if chain else made
     except Refusal:
-        return made  # the chain comes from a status; nothing is signed under an unreadable one
+        return made  # the chain comes from a status; nothing is signed under a malformed one
 
 
 def listed_errors(terms: IssuingTerms, path: Path) -> Iterator[FieldError]:
-    """Judge the lists: usages, names, keys and parts of the subject."""
+    """Validate the lists: usages, names, keys and parts of the subject."""
     usages = tuple(usage for usage in ALL_USAGES if usage not in NOT_FOR_LEAVES)
     yield from choice_errors(path / "usages", terms.usages, usages)
     yield from choice_errors(path / "names", terms.names, tuple(ALTERNATIVE_NAMES))
@@ -118,7 +119,7 @@ def listed_errors(terms: IssuingTerms, path: Path) -> Iterator[FieldError]:
 
 
 def lifetime_errors(terms: IssuingTerms, path: Path, life: timedelta) -> Iterator[FieldError]:
-    """Judge how long certificates last, under an authority that lasts so long itself."""
+    """Validate the lifetimes, given the lifetime of the authority."""
     longest = duration_of(terms.max_duration) or life
     yield from duration_errors(path / "maxDuration", terms.max_duration, MINIMUM_LIFETIME, life)
     if MINIMUM_LIFETIME <= longest <= life:

@@ -1,12 +1,11 @@
-"""Patterns: texts in which `*` stands for any characters, also for none.
+"""Patterns in which `*` matches any characters, also none.
 
-Start with `Patterns`. Those without a star are looked up, the others tried one after the other. No
-pattern is slow: the parts between stars are searched for from left to right, which finds a match
-whenever there is one.
+Start with `Patterns`. Those without a star are looked up, the others tried in turn. No pattern is
+slow: the parts between stars are searched from left to right, which finds every match.
 
-In URIs and mail addresses a star ends at a separator (`SEPARATORS`): `spiffe://a/*` is not to match
-`spiffe://a/ns/b`, nor `https://*.b` the host `evil` of `https://evil/x.b`. Only a pattern without
-any other character matches everything there, too.
+In URIs and mail addresses a star ends at a separator (`SEPARATORS`): `spiffe://a/*` must not match
+`spiffe://a/ns/b`, nor `https://*.b` the host `evil` of `https://evil/x.b`. Only a pattern that is
+just a star matches everything there, too.
 """
 
 from collections.abc import Iterable
@@ -18,7 +17,7 @@ Glob = tuple[str, tuple[str, ...], str]  # the texts before, between and after t
 
 
 class Patterns:
-    """Some patterns, of which one has to match."""
+    """A set of patterns, of which one has to match."""
 
     __slots__ = ("_exact", "_folds", "_globs", "_stops")
 
@@ -33,7 +32,7 @@ class Patterns:
         self._globs = tuple(_parts(one) for one in given if STAR in one)
 
     def __len__(self) -> int:
-        """How many are tried one after the other."""
+        """The number of patterns that are tried in turn."""
         return len(self._globs)
 
     def match(self, text: str) -> bool:

@@ -1,4 +1,4 @@
-"""The rules of the signers that the platform itself has, by their names in a naming."""
+"""The profiles of the platform's signers, by their names in a naming."""
 
 from orchid.credentials.authorities import profiles
 from orchid.credentials.authorities.profiles import Profile
@@ -7,7 +7,7 @@ from orchid.wire.user import MASTERS, NODE_PREFIX, NODES
 
 
 def platform_profiles(names: Naming) -> dict[str, Profile]:
-    """The rules of every platform signer, by its name."""
+    """The profile of every platform signer, by its name."""
     node = {"nodes_group": NODES, "node_user_prefix": NODE_PREFIX}
     made = (
         profiles.client(names.client_signer, (MASTERS,)),

@@ -1,10 +1,10 @@
 """PolicyIndex: finds, among many policies, those that select a case.
 
 Start with `candidates`. A policy is indexed by the fixed text in its selectors: a whole name, the
-beginning or end of a pattern with a star, or the text between two stars. Looking up a name tries
-the name itself, and its beginnings and ends that are as long as an indexed text. Texts between
-stars are looked for in all names of a caller at once. So a request needs a few look-ups, even with
-a thousand policies for a thousand teams, or a caller in a thousand groups.
+prefix or suffix of a pattern with a star, or the text between two stars. A lookup tries the name
+itself, and its prefixes and suffixes of the lengths in the index. Texts between stars are searched
+in all names of a user together. So a request needs a few lookups, even with a thousand policies for
+a thousand teams, or a user in a thousand groups.
 """
 
 from collections import Counter
@@ -15,20 +15,20 @@ from orchid.approval.patterns import STAR
 from orchid.wire.user import UserInfo
 
 WHOLE, BEGINNING, END, INSIDE = "whole", "beginning", "end", "inside"
-MOST_PLACES = 1024  # where one policy stands; one with more is found by its signers alone
-Key = tuple[str, str, str]  # what sort of name, which part of it, and the text
+MOST_KEYS = 1024  # keys of one policy; one with more is found by its signers alone
+Key = tuple[str, str, str]  # type of name, part of it, and text
 ANY: Key = ("", "", "")
 
 
 class PolicyIndex:
-    """Policies by name, and by what they select."""
+    """Policies by name, and by selection."""
 
     def __init__(self) -> None:
         self._policies: dict[str, CompiledPolicy] = {}
-        self._places: dict[Key, dict[Key, dict[str, CompiledPolicy]]] = {}
+        self._by_signer: dict[Key, dict[Key, dict[str, CompiledPolicy]]] = {}
         self._sizes: Counter[tuple[str, str, int]] = Counter()
-        self._known: Counter[Key] = Counter()
-        self._inside: dict[Key, None] = {}  # those known that stand between two stars
+        self._indexed: Counter[Key] = Counter()
+        self._inside: dict[Key, None] = {}  # the texts between two stars
 
     def __len__(self) -> int:
         return len(self._policies)
@@ -39,34 +39,34 @@ class PolicyIndex:
     def put(self, policy: CompiledPolicy) -> None:
         self.remove(policy.name)
         self._policies[policy.name] = policy
-        signers, requesters = _places(policy)
+        signers, requesters = _index_keys(policy)
         for signer in signers:
             for requester in requesters:
-                place = self._places.setdefault(signer, {}).setdefault(requester, {})
+                place = self._by_signer.setdefault(signer, {}).setdefault(requester, {})
                 place[policy.name] = policy
         self._sizes.update(map(_size, signers | requesters))
-        self._known.update(signers | requesters)
+        self._indexed.update(signers | requesters)
         self._inside.update((key, None) for key in signers | requesters if key[1] == INSIDE)
 
     def remove(self, name: str) -> None:
         old = self._policies.pop(name, None)
         if old is None:
             return
-        signers, requesters = _places(old)
+        signers, requesters = _index_keys(old)
         for signer in signers:
             for requester in requesters:
                 self._clear(signer, requester, name)
         self._sizes -= Counter(map(_size, signers | requesters))
-        self._known -= Counter(signers | requesters)
-        for key in (signers | requesters) & self._inside.keys() - self._known.keys():
+        self._indexed -= Counter(signers | requesters)
+        for key in (signers | requesters) & self._inside.keys() - self._indexed.keys():
             del self._inside[key]
 
     def candidates(self, signer_name: str, user: UserInfo) -> list[CompiledPolicy]:
-        """Those that select such a case, by name."""
+        """The policies that may select such a case, sorted by name."""
         requesters = [ANY, *self._keys("user", user.username), *self._keys("group", *user.groups)]
         found: dict[str, CompiledPolicy] = {}
         for signer in (ANY, *self._keys("signer", signer_name)):
-            there = self._places.get(signer)
+            there = self._by_signer.get(signer)
             if there is not None:
                 for requester in requesters:
                     found.update(there.get(requester, ()))
@@ -75,32 +75,32 @@ class PolicyIndex:
 
     def _keys(self, sort: str, *names: str) -> Iterator[Key]:
         """The index keys of every policy that may select one of these names."""
-        known = self._known
+        indexed = self._indexed
         tried = [(sort, WHOLE, name) for name in names]
         for wanted, part, size in self._sizes:
             if wanted == sort and part == BEGINNING:
                 tried += [(sort, part, name[:size]) for name in names]
             elif wanted == sort and part == END:
                 tried += [(sort, part, name[-size:]) for name in names]
-        yield from (key for key in tried if key in known)
+        yield from (key for key in tried if key in indexed)
         text = "\n".join(names)
         for key in self._inside:
             if key[0] == sort and key[2] in text:
                 yield key
 
     def _clear(self, signer: Key, requester: Key, name: str) -> None:
-        there = self._places[signer]
+        there = self._by_signer[signer]
         del there[requester][name]
         if not there[requester]:
             del there[requester]
         if not there:
-            del self._places[signer]
+            del self._by_signer[signer]
 
 
-def _places(policy: CompiledPolicy) -> tuple[set[Key], set[Key]]:
-    """Under which signers, and under which requesters of each of them, a policy stands."""
+def _index_keys(policy: CompiledPolicy) -> tuple[set[Key], set[Key]]:
+    """The index keys of a policy: signers and requesters."""
     signers, requesters = _signer_keys(policy), _requester_keys(policy)
-    few = len(signers) * len(requesters) <= MOST_PLACES
+    few = len(signers) * len(requesters) <= MOST_KEYS
     return signers, requesters if few else {ANY}
 
 

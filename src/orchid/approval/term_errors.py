@@ -1,8 +1,8 @@
-"""What is wrong with the terms of a policy, and what may be a mistake.
+"""Errors and warnings for the terms of a policy.
 
-Start with `term_errors` and `term_warnings`. Everything is told when a policy is written: an
-expression with the place and the reason, a pattern that nothing can match, a list that is too long.
-A pattern that matches everything may be meant, so it is warned of.
+Start with `term_errors` and `term_warnings`. Everything is reported when a policy is written: an
+invalid expression with path and reason, a pattern that nothing can match, a list that is too long.
+A pattern that matches everything may be intended, so it is only a warning.
 """
 
 import ipaddress
@@ -24,7 +24,7 @@ MOST_PATTERNS: Final = 256
 LONGEST_PATTERN: Final = 1024
 MOST_RULES: Final = 32
 LONGEST_MESSAGE: Final = 1024
-# A request always has these: a policy that leaves one out allows nothing.
+# A request always has these: a policy that omits one allows nothing.
 ALWAYS_ASKED: Final = ("usages", "keys", "maxDuration")
 
 
@@ -57,7 +57,7 @@ def term_warnings(spec: ApprovalPolicySpec, path: Path) -> Iterator[str]:
     if plain or spec.otherwise != DENY:
         for name in ALWAYS_ASKED:
             if name not in plain:
-                yield f"{path / 'allows' / name}: left out, so that the policy allows no request"
+                yield f"{path / 'allows' / name}: missing, so that the policy allows no request"
 
 
 def _all_patterns(spec: ApprovalPolicySpec, path: Path) -> Iterator[tuple[Path, tuple[str, ...]]]:

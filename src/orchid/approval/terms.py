@@ -1,10 +1,10 @@
-"""The terms of an approval policy, as they travel: whom it selects, what it allows.
+"""The terms of an approval policy: selection and allowed values.
 
-Start with `ApprovalPolicySpec`. Both the kind that stores policies and the review that tries one
-carry these. What they mean is in compiled.py, what is wrong with them in term_errors.py.
+Start with `ApprovalPolicySpec`, used by the kind for policies and by the review that tries one.
+compiled.py evaluates it, term_errors.py validates it.
 
-A pattern is a text in which `*` matches any characters, also none and dots. In URIs and
-mail addresses it does not match `/`, `@` and `:`.
+A pattern is a text in which `*` matches any characters, also none and dots. In URIs and mail
+addresses it does not match `/`, `@` and `:`.
 """
 
 from typing import Annotated, Final
@@ -18,7 +18,7 @@ DENY: Final = "deny"
 
 
 class Requesters(Wire):
-    """Who asks. One match is enough."""
+    """The selected requesters. One match suffices."""
 
     users: Annotated[tuple[str, ...], proto(1), describe("Patterns of user names.")] = ()
     groups: Annotated[tuple[str, ...], proto(2), describe("Patterns of groups.")] = ()
@@ -28,7 +28,7 @@ class Requesters(Wire):
 
 
 class Allowances(Wire):
-    """What a certificate may say. What is left out is not allowed; it may always say less."""
+    """Allowed values of a certificate. A missing field allows none; fewer are always allowed."""
 
     common_name: Annotated[str, proto(1), describe("A pattern for the common name.")] = ""
     organizations: Annotated[tuple[str, ...], proto(2), describe("Patterns of organizations.")] = ()
@@ -61,45 +61,43 @@ class Allowances(Wire):
     keys: Annotated[
         tuple[str, ...],
         proto(15),
-        describe("Patterns of keys, by sort and size: ECDSA-P256, RSA-2048, Ed25519, RSA-*."),
+        describe("Patterns of keys, by algorithm and size: ECDSA-P256, RSA-2048, Ed25519, RSA-*."),
     ] = ()
-    max_duration: Annotated[str, proto(16), describe("The longest life, like 720h.")] = ""
-    min_duration: Annotated[
-        str, proto(17), describe("The shortest life; none if it is left out.")
-    ] = ""
+    max_duration: Annotated[str, proto(16), describe("The maximum lifetime, like 720h.")] = ""
+    min_duration: Annotated[str, proto(17), describe("The minimum lifetime; optional.")] = ""
 
 
 class ApprovalRule(Wire):
-    """One condition more, as an expression."""
+    """An additional condition, as an expression."""
 
     expression: Annotated[
         str,
         proto(1),
         describe("A condition in CEL over `request`, `user` and `now`.", required=True),
     ] = always(str)
-    message: Annotated[str, proto(2), describe("What to say if it does not hold.")] = ""
+    message: Annotated[str, proto(2), describe("The message if it does not hold.")] = ""
 
 
 class ApprovalPolicySpec(Wire):
-    """Which requests a policy selects, and which of those it allows."""
+    """The requests that a policy selects, and the values that it allows."""
 
     signer_names: Annotated[
-        tuple[str, ...], proto(1), describe("Patterns of signers; none: of every signer.")
+        tuple[str, ...], proto(1), describe("Patterns of signers; empty: every signer.")
     ] = ()
     requesters: Annotated[
-        Requesters, proto(2), describe("Who asks; none: whoever may use the policy.")
+        Requesters, proto(2), describe("The requesters; empty: all who may use the policy.")
     ] = field(default_factory=Requesters)
-    allows: Annotated[Allowances, proto(3), describe("What a certificate may say.")] = field(
+    allows: Annotated[Allowances, proto(3), describe("The allowed values.")] = field(
         default_factory=Allowances
     )
     rules: Annotated[
-        tuple[ApprovalRule, ...], proto(4), describe("Conditions that must all hold besides.")
+        tuple[ApprovalRule, ...], proto(4), describe("Additional conditions that must all hold.")
     ] = ()
     otherwise: Annotated[
         str,
         proto(5),
         describe(
-            "`leave` or `deny`: what becomes of a request that this policy selects and that no "
+            "`leave` or `deny`: the effect on a request that this policy selects and no "
             "policy allows."
         ),
     ] = ""

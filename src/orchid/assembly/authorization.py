@@ -5,7 +5,7 @@ from pathlib import Path
 
 from orchid.access.authorizers.always_allow import AlwaysAllow
 from orchid.access.authorizers.authority_secrets import AuthoritySecrets
-from orchid.access.authorizers.configuration import WEBHOOK, AuthorizerSettings, usual_name
+from orchid.access.authorizers.configuration import WEBHOOK, AuthorizerSettings, default_name
 from orchid.access.authorizers.configured import ROLES, Authorization, Wanted
 from orchid.access.authorizers.node import NodeAuthorizer
 from orchid.access.authorizers.rbac import RBAC
@@ -66,7 +66,7 @@ def _file(given: Given) -> Path:
 
 def _flags(settings: Settings) -> Wanted:
     return tuple(
-        _webhook(settings) if mode == WEBHOOK else AuthorizerSettings(mode, usual_name(mode))
+        _webhook(settings) if mode == WEBHOOK else AuthorizerSettings(mode, default_name(mode))
         for mode in settings.given.authorization_mode
     )
 

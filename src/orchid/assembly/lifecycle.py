@@ -13,7 +13,7 @@ from orchid.assembly import controlling
 from orchid.assembly.listeners import list_listener
 from orchid.assembly.server import Assembly
 from orchid.controllers.running import run_controllers
-from orchid.issuance.kept_revocations import FileTooLarge
+from orchid.issuance.revocation_file import FileTooLarge
 from orchid.ledger.known_keys import note_keys
 from orchid.settings.errors import BadSettings, NotAvailable
 from orchid.wire.errors import Unavailable

@@ -27,7 +27,7 @@ from orchid.engine.kind import Kind
 from orchid.engine.offload import Offload
 from orchid.engine.randomness import SystemRandomness
 from orchid.engine.verbs.all_verbs import Verbs
-from orchid.issuance import kept_revocations
+from orchid.issuance import revocation_file
 from orchid.issuance.applied_revision import AppliedRevision
 from orchid.issuance.authority_metrics import AuthorityEnds
 from orchid.issuance.cluster_status import ClusterStatusWriter
@@ -187,7 +187,7 @@ class Assembly:
         self.lists = crl.ServedLists(RevocationLists(self.feed, names).find)
         self.revocation_copy = None
         if settings.given.store == "sqlite" and not settings.given.etcd_servers:
-            file = settings.data_dir / kept_revocations.FILE
+            file = settings.data_dir / revocation_file.FILE
             self.revocation_copy = RevocationCopy(file, self.feed, self.store, self.clock)
         self.cluster_calls = ClusterCalls(self.clock)
         self.ledger = ledger_pages(settings, files, self.store)

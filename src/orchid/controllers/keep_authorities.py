@@ -87,7 +87,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         self._clock = clock
         self._events = events
         self._index = AuthoritiesBySigner()
-        self._places: dict[str, SecretLocation] = {}  # by the name of the authority
+        self._secret_of: dict[str, SecretLocation] = {}  # by the name of the authority
         self._kept: dict[SecretLocation, set[str]] = {}  # the names of the authorities by place
         self._bundles: dict[str, set[str]] = {}  # names of bundles by the uid of their owner
         self.listed = asyncio.Event()  # set once every authority is in the index
@@ -101,7 +101,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
     def starting(self) -> None:
         self.listed.clear()
         self._index.clear()
-        self._places.clear()
+        self._secret_of.clear()
         self._kept.clear()
 
     async def all_listed(self) -> None:
@@ -125,13 +125,13 @@ class KeepAuthorities(Controller[CertificateAuthority]):
 
     def _move(self, name: str, place: SecretLocation | None) -> None:
         """Index the place of an authority's key."""
-        before = self._places.pop(name, None)
+        before = self._secret_of.pop(name, None)
         if before is not None:
             self._kept[before].discard(name)
             if not self._kept[before]:
                 del self._kept[before]
         if place is not None:
-            self._places[name] = place
+            self._secret_of[name] = place
             self._kept.setdefault(place, set()).add(name)
 
     async def reconcile(self, found: CertificateAuthority) -> float | None:
@@ -167,7 +167,7 @@ class KeepAuthorities(Controller[CertificateAuthority]):
         """Seconds until the authority is checked again without an event."""
         is_watched = secret_location(found, self._names).namespace == self._home
         least = LONGEST_PAUSE_SECONDS if is_watched else LOOK_AGAIN_SECONDS
-        pause = max(least, len(self._places) * SECONDS_EACH)
+        pause = max(least, len(self._secret_of) * SECONDS_EACH)
         moments = (moment - now for moment in _turning_points(chain))
         return min([pause, *(left.total_seconds() for left in moments if left > timedelta())])
 

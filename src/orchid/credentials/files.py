@@ -92,8 +92,7 @@ class Reloading(Generic[T]):
 
     `current()` costs one `stat` per file. With a monotonic clock it checks at most once a second.
     While changed files cannot be read or do not match (a rotation in progress), the last valid
-    value
-    stays and `problem` has the reason.
+    value stays and `problem` has the reason.
     """
 
     def __init__(

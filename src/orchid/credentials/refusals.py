@@ -169,8 +169,7 @@ class panics_as:  # noqa: N801 - used like a function, in a with statement
     """Convert a panic of the X.509 library into a named refusal.
 
     The library's PanicException derives from BaseException, so that a hostile certificate would
-    pass
-    every `except Exception`. All other exceptions (cancellation, exit, ordinary errors) pass
+    pass every `except Exception`. All other exceptions (cancellation, exit, ordinary errors) pass
     through.
     """
 

@@ -2,8 +2,7 @@
 
 Start with `TokenSigner` to issue and `Verifier` to verify them. The claims of service accounts are
 typed (`AccountClaims`, `LegacyClaims`) and parsed by `AccountReader`; tokens of other issuers use
-the
-same Verifier with another reader.
+the same Verifier with another reader.
 
     verified = verifier.open(token, now)      signature, key and issuer; may come from the cache
     ... the caller compares audiences ...

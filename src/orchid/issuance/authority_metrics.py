@@ -1,4 +1,4 @@
-"""When each certificate authority of one's own ends, by its signer, as a metric.
+"""Expiry of each custom certificate authority, by signer, as a metric.
 
 Every server shows all of them, from its cache.
 """
@@ -25,8 +25,8 @@ class AuthorityEnds:
             if found.status.not_after is not None:
                 labels = (("authority", found.name), ("signer", found.spec.signer_name))
                 samples.append(Sample(labels, found.status.not_after.timestamp()))
-        text = "When a certificate authority of one's own ends, since the epoch."
+        text = "Expiry of a custom certificate authority, in seconds since the epoch."
         return Family(NAME, "gauge", text, samples, Joining.MOST)
 
     def reset(self) -> None:
-        """Do nothing: these are current values."""
+        """Gauges are not reset."""

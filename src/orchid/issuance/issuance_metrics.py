@@ -1,10 +1,10 @@
-"""What was issued and what was refused: certificates by signer, tokens by sort of account.
+"""Metrics of issued and refused credentials: certificates by signer, tokens by type of account.
 
-Certificate requests are counted when their outcome appears, whoever wrote it: every server counts
-all of them, so that several servers agree. Tokens are counted by the server that was asked.
+Certificate requests are counted when their outcome appears, whichever client wrote it: every server
+counts all of them, so that several servers agree. Tokens are counted by the server of the request.
 
-Labels come from closed sets: platform signers and those of authorities that exist have their names,
-up to a number; all others are `other`.
+Labels come from closed sets: platform signers and signers of existing authorities have their names,
+up to a limit; all others are `other`.
 """
 
 import dataclasses
@@ -27,11 +27,11 @@ from orchid.wire.struct import replace
 ISSUED: Final = "issued"
 REFUSED: Final = "refused"
 OTHER: Final = "other"
-MOST_NAMED: Final = 100  # signers of authorities that have a label of their own
+MOST_NAMED: Final = 100  # signers of authorities with a label of their own
 BOUND_TO: Final = {"Pod": "pod", "Secret": "secret", "Node": "node"}
 
-# Without one of these in its status there is no outcome; most requests need not be decoded. The
-# status stands last, so that it is found from the end.
+# Without one of these in its status there is no outcome, and the request is not decoded. The
+# status is the last field, so it is searched from the end.
 _STATUS: Final = b',"status":{'
 _SIGNS: Final = (b'"certificate":"', b'"Denied"', b'"Failed"')
 
@@ -47,7 +47,7 @@ class IssuanceMetrics:
         )
         self.tokens = Counter(
             "orchid_token_requests_total",
-            "Requests for tokens by where the account is, what binds them, and outcome.",
+            "Requests for tokens by namespace of the account, bound object and outcome.",
             "account",
             "bound_to",
             "outcome",
@@ -63,10 +63,10 @@ class IssuanceMetrics:
             )
         )
         self._authorities = authorities
-        self._named: set[str] = set()  # signers of authorities that were counted by name
-        feed.of(CertificateSigningRequest).listen(self, self._told)
+        self._named: set[str] = set()  # signers of authorities with a label
+        feed.of(CertificateSigningRequest).listen(self, self._on_changes)
 
-    def _told(self, changes: list[ObjectChange[CertificateSigningRequest]]) -> None:
+    def _on_changes(self, changes: list[ObjectChange[CertificateSigningRequest]]) -> None:
         for change in changes:
             outcome = outcome_of(change.new)
             if change.new is not None and outcome and outcome != outcome_of(change.old):
@@ -82,7 +82,7 @@ class IssuanceMetrics:
         return OTHER
 
     def counting(self, endpoint: Endpoint) -> Endpoint:
-        """The endpoint of tokens, with its answers counted."""
+        """The token endpoint, with its responses counted."""
         kind = endpoint.kind
         assert kind is not None
         assert kind.acts is not None
@@ -97,7 +97,7 @@ class IssuanceMetrics:
 
 
 class _CountedTokens:
-    """Asks for tokens like the one it wraps, and counts how it went."""
+    """Wraps the token endpoint and counts its results."""
 
     def __init__(self, asked: Acting[TokenRequest], metrics: IssuanceMetrics) -> None:
         self._asked, self._metrics = asked, metrics
@@ -113,7 +113,7 @@ class _CountedTokens:
 
 
 def outcome_of(entry: Entry[CertificateSigningRequest] | None) -> str:
-    """What became of a request, or "" while nothing has."""
+    """The outcome of a request, or "" while there is none."""
     if entry is None:
         return ""
     tail = entry.tail

@@ -1,9 +1,8 @@
-"""How many certificates are valid, and when the first of them ends, by signer.
+"""Valid certificates and their first expiry, by signer.
 
-Every server counts all of them, from the inventory in its memory. A change costs a subtraction and
-an addition, for many changes at once or when somebody asks; what has ended is found then. Of the
-signers that are not the platform's own only those in the inventory have a series, so that no client
-can make series without end.
+Every server counts all of them, from its cache of the inventory. Changes are counted in batches, or
+when the metrics are read; expired certificates are removed then. Apart from platform signers only
+those in the inventory have a series, so that clients cannot create unlimited series.
 """
 
 from collections import Counter as Tally
@@ -23,7 +22,7 @@ from orchid.wire.struct import Wire
 
 LIVE: Final = "orchid_issued_certificates"
 EARLIEST: Final = "orchid_issued_certificate_end_seconds"
-MOST_UNCOUNTED: Final = 256  # changes; together they take a third of the time of one after another
+MOST_UNCOUNTED: Final = 256  # changes; a batch takes a third of the time of single changes
 
 
 class _Spec(Wire):
@@ -40,20 +39,20 @@ _decode = msgspec.json.Decoder(_Record).decode
 
 
 class IssuedCounts:
-    """The ends of all certificates in the inventory, counted by signer and second."""
+    """The expiry of all certificates in the inventory, counted by signer and second."""
 
     def __init__(self, records: KindCache[IssuedCertificate], clock: Clock) -> None:
         self._records = records
         self._clock = clock
         self._ends: defaultdict[str, Tally[int]] = defaultdict(Tally)
         self._entries: dict[str, Entry[IssuedCertificate]] | None = None
-        self._loaded_at = 0  # the revision of what was counted first
+        self._loaded_at = 0  # the revision of the first load
         self._uncounted: list[ObjectChange[IssuedCertificate]] = []
-        records.listen(self, self._told)
+        records.listen(self, self._on_changes)
         self.metrics = (_Live(self), _Earliest(self))
 
     def ends(self) -> dict[str, tuple[int, int]]:
-        """For each signer: how many are valid now, and when the first of them ends."""
+        """For each signer: the number of valid certificates, and the first expiry."""
         self._catch_up()
         now = int(self._clock.now().timestamp())
         found = {}
@@ -64,22 +63,22 @@ class IssuedCounts:
         return found
 
     def live(self, signer: str) -> int:
-        """How many certificates of a signer are valid now."""
+        """The number of valid certificates of a signer."""
         self._catch_up()
         now = int(self._clock.now().timestamp())
         ends: Mapping[int, int] = self._ends.get(signer, {})
         return sum(number for end, number in ends.items() if end > now)
 
-    def _told(self, changes: list[ObjectChange[IssuedCertificate]]) -> None:
+    def _on_changes(self, changes: list[ObjectChange[IssuedCertificate]]) -> None:
         self._uncounted += changes
         if len(self._uncounted) >= MOST_UNCOUNTED:
             self._catch_up()
 
     def _catch_up(self) -> None:
-        """Count what is not counted yet; begin anew if everything was loaded anew."""
+        """Count pending changes; start over if the cache was reloaded."""
         changes, self._uncounted = self._uncounted, []
         if self._entries is not self._records.entries:
-            self._begin_anew()  # of what is there now, these changes are a part
+            self._recount()  # the reloaded objects include these changes
             return
         for change in changes:
             if change.revision > self._loaded_at:
@@ -88,7 +87,7 @@ class IssuedCounts:
                 if change.new is not None:
                     self._count(change.new, 1)
 
-    def _begin_anew(self) -> None:
+    def _recount(self) -> None:
         self._ends.clear()
         self._entries, self._loaded_at = self._records.entries, self._records.revision
         for entry in self._entries.values():
@@ -113,11 +112,11 @@ class _Live:
         samples = [
             Sample((("signer", signer),), live) for signer, (live, _) in self._counts.ends().items()
         ]
-        text = "Certificates that are valid, by signer."
+        text = "Valid certificates by signer."
         return Family(LIVE, "gauge", text, samples, Joining.MOST)
 
     def reset(self) -> None:
-        """Keep counting: it tells what is so now."""
+        """Gauges are not reset."""
 
 
 class _Earliest:
@@ -128,8 +127,8 @@ class _Earliest:
         samples = [
             Sample((("signer", signer),), end) for signer, (_, end) in self._counts.ends().items()
         ]
-        text = "When the first valid certificate of a signer ends, since the epoch."
+        text = "First expiry of a valid certificate of a signer, in seconds since the epoch."
         return Family(EARLIEST, "gauge", text, samples, Joining.LEAST)
 
     def reset(self) -> None:
-        """Keep counting: it tells what is so now."""
+        """Gauges are not reset."""

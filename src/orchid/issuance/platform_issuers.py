@@ -1,8 +1,8 @@
-"""The certificates of the authorities that issue for the platform signers, from their files.
+"""The CA certificates of the platform signers, from their files.
 
-The server needs the certificates only, to tell what such an authority issued; the keys belong to
-the signing controller, which may run elsewhere. A certificate that was replaced while the server
-runs still counts: the controller may have signed with it a moment ago.
+The server only needs the certificates, to recognise what such a CA issued; the keys belong to the
+signing controller, which may run elsewhere. A certificate that was replaced while the server runs
+still counts: the controller may have just signed with it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from orchid.credentials.x509 import certificates
 
 
 class PlatformIssuers:
-    """The issuing certificates by signer name, as their files are now or were before."""
+    """The issuing certificates by signer name, from the current and previous files."""
 
     def __init__(self, files: Mapping[str, Path]) -> None:
         followed = {path: _Followed(path) for path in set(files.values())}

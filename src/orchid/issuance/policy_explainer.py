@@ -1,8 +1,8 @@
-"""PolicyExplainer: say what the stored policies would make of a request, and why.
+"""PolicyExplainer: the decision of stored policies on a request, with reasons.
 
-Start with `explain`. It reads policies from the feed and rights from the authorizer, where the
-controller asks the API; how a request is judged is the same code for both (approval/). A policy is
-compiled when somebody first asks, and again when it has changed.
+Start with `explain`. It reads policies from the feed and permissions from the authorizer, where the
+controller uses the API; the evaluation is the same code (approval/). A policy is compiled on first
+use, and again after a change.
 """
 
 import functools
@@ -84,7 +84,7 @@ class PolicyExplainer:
 
     def _writers(self, policy: str) -> frozenset[str]:
         entry = self._feed.of(ApprovalPolicy).get("", policy)
-        return writers_in(entry.noted()) if entry else frozenset()
+        return writers_in(entry.notes()) if entry else frozenset()
 
     def _case(self, asked: RequestedTerms) -> Case:
         return case_of(
@@ -107,7 +107,7 @@ class PolicyExplainer:
             spec.usages,
             spec.expiration_seconds,
             user,
-            entry.noted().get(CREATED_BY, ""),
+            entry.notes().get(CREATED_BY, ""),
         )
 
     async def issued_certificate(self, name: str, caller: UserInfo) -> Case:
@@ -120,7 +120,7 @@ class PolicyExplainer:
         return Case(spec.signer_name, found, user, self._clock.now())
 
     async def _seen_by(self, caller: UserInfo, type_: type[T], name: str) -> Entry[T]:
-        """An object without a namespace, if the caller may see it."""
+        """A cluster-scoped object, if the caller may read it."""
         cache = self._feed.of(type_)
         kind = cache.kind
         target = Target(
@@ -145,14 +145,14 @@ class PolicyExplainer:
         await self._feed.fresh()
         found = []
         for policy in list(self._stored()):
-            known = self._compiled.get(policy.name)
-            if known is None or known.revision != policy.metadata.resource_version:
-                # It may have expressions that take long to compile.
-                known = await self._offload(
+            cached = self._compiled.get(policy.name)
+            if cached is None or cached.revision != policy.metadata.resource_version:
+                # Expressions may take long to compile.
+                cached = await self._offload(
                     ALWAYS, functools.partial(compiled, policy, self._compiler)
                 )
-                self._compiled[policy.name] = known
-            found.append(known)
+                self._compiled[policy.name] = cached
+            found.append(cached)
         self._compiled = {policy.name: policy for policy in found}
         return found
 

@@ -1,6 +1,6 @@
 """A copy of all revocations in a file, so that an old backup makes no revoked credential valid.
 
-Each change is appended as a line (issuance/kept_revocations.py). When a server starts on a
+Each change is appended as a line (issuance/revocation_file.py). When a server starts on a
 restored database, it stores every revocation of the file that the database lacks, unless it has
 expired, together with an entry of the ledger, which the restore has rolled back too. A hold that
 was lifted right before a crash may still be in the file: what the database itself has deleted, by
@@ -20,7 +20,7 @@ from orchid.clock import Clock
 from orchid.engine.cache.feed import Feed
 from orchid.engine.cache.kind_cache import ObjectChange
 from orchid.engine.cache.objects import stored_form
-from orchid.issuance import kept_revocations
+from orchid.issuance import revocation_file
 from orchid.kinds.credential_revocation import CredentialRevocation, restored
 from orchid.ledger import places
 from orchid.store.interface import ABSENT, Change, RevisionConflict, Span, Store
@@ -55,7 +55,7 @@ class RevocationCopy:
         """Store what the file has and the database lacks."""
         await self._feed.fresh()
         now = self._clock.now()
-        copied = await asyncio.to_thread(kept_revocations.read, self._path)
+        copied = await asyncio.to_thread(revocation_file.read, self._path)
         entries = self._cache.entries
         unlike = [k for k, data in copied.items() if k not in entries or entries[k].data != data]
         deleted = await self._deleted() if unlike else ()
@@ -98,7 +98,7 @@ class RevocationCopy:
     async def run(self) -> None:
         """Keep the file current until cancelled."""
         await self._feed.fresh()
-        self._cache.listen(self, self._told, self._lost)
+        self._cache.listen(self, self._on_changes, self._lost)
         try:
             while True:
                 try:
@@ -112,7 +112,7 @@ class RevocationCopy:
     async def _keep_current(self) -> None:
         """Write the whole file, then append changes, until it has to be written whole again."""
         self._lines.clear()
-        await asyncio.to_thread(kept_revocations.write, self._path, self._whole())
+        await asyncio.to_thread(revocation_file.write, self._path, self._whole())
         appended = 0
         while appended < REWRITTEN_AFTER:
             await self._changed.wait()
@@ -120,17 +120,15 @@ class RevocationCopy:
             lines, self._lines = self._lines, []
             if not lines:
                 return
-            await asyncio.to_thread(kept_revocations.append, self._path, lines)
+            await asyncio.to_thread(revocation_file.append, self._path, lines)
             appended += sum(map(len, lines))
 
     def _whole(self) -> list[bytes]:
-        return [
-            kept_revocations.line(key, entry.data) for key, entry in self._cache.entries.items()
-        ]
+        return [revocation_file.line(key, entry.data) for key, entry in self._cache.entries.items()]
 
-    def _told(self, changes: list[ObjectChange[CredentialRevocation]]) -> None:
+    def _on_changes(self, changes: list[ObjectChange[CredentialRevocation]]) -> None:
         self._lines += [
-            kept_revocations.line(one.key, one.new.data if one.new else None) for one in changes
+            revocation_file.line(one.key, one.new.data if one.new else None) for one in changes
         ]
         self._changed.set()
 

@@ -1,7 +1,7 @@
-"""Revocation lists as the store has them: found for whoever serves them.
+"""Revocation lists from the store, for the server to publish.
 
-A list is put together from its ConfigMaps when it is first asked for, and kept until a newer one is
-stored. Nothing is signed here (controllers/publish_revocation_lists.py does).
+A list is assembled from its ConfigMaps on first use, and cached until a newer one is stored.
+Nothing is signed here (controllers/publish_revocation_lists.py does).
 """
 
 from orchid.engine.cache.feed import Feed
@@ -16,21 +16,21 @@ class RevocationLists:
     def __init__(self, feed: Feed, names: Naming) -> None:
         self._maps = feed.of(ConfigMap)
         self._home = names.system_namespace
-        self._known: dict[str, tuple[int, bytes]] = {}
+        self._cache: dict[str, tuple[int, bytes]] = {}
 
     def find(self, authority: str) -> bytes | None:
         """The list of an authority, in DER; None if there is none."""
         head = self._maps.get(self._home, stored_list.head_name(authority))
         if head is None:
-            self._known.pop(authority, None)
+            self._cache.pop(authority, None)
             return None
-        known = self._known.get(authority)
-        if known is None or known[0] != head.revision:
+        cached = self._cache.get(authority)
+        if cached is None or cached[0] != head.revision:
             whole = self._joined(authority, head.object)
             if whole is None:
-                return known[1] if known else None  # its parts have not arrived yet
-            known = self._known[authority] = (head.revision, whole)
-        return known[1]
+                return cached[1] if cached else None  # its parts have not arrived yet
+            cached = self._cache[authority] = (head.revision, whole)
+        return cached[1]
 
     def _joined(self, authority: str, head: ConfigMap) -> bytes | None:
         try:

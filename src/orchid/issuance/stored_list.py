@@ -1,13 +1,13 @@
-"""How a revocation list is kept in objects: cut into parts, under names that all servers know.
+"""Storage format of a revocation list: split into parts, under well-known names.
 
-The list of an authority stands in the ConfigMap `head_name`, in the system namespace. One that is
-too long for a single object has its bytes in further objects, `part_name`, written before the head
-that counts them. So whoever reads the head finds all parts of that edition, or an older head.
+The list of an authority is in the ConfigMap `head_name`, in the system namespace. If it is too long
+for a single object, the rest is in further objects, `part_name`, written before the head with their
+number. So a reader of the head finds all parts of that edition, or an older head.
 """
 
 from typing import Final
 
-LARGEST_PART: Final = 900_000  # bytes; an object takes 1 MiB
+LARGEST_PART: Final = 900_000  # bytes; the limit of an object is 1 MiB
 NUMBER: Final = "number"
 NEXT_UPDATE: Final = "nextUpdate"
 PARTS: Final = "parts"
@@ -23,5 +23,5 @@ def part_name(authority: str, number: int, index: int) -> str:
 
 
 def split(data: bytes) -> list[bytes]:
-    """The parts of a list; the first stands in the head."""
+    """The parts of a list; the first is in the head."""
     return [data[at : at + LARGEST_PART] for at in range(0, len(data), LARGEST_PART)]

@@ -1,8 +1,8 @@
-"""Issue tokens of service accounts: what they are bound to, what they claim, who signs.
+"""Issue tokens of service accounts: bound objects, claims, signature.
 
-Start with `TokenIssuer`; kinds/token_request.py asks it step by step. It looks at the objects of
-this moment, makes the claims and signs them. It keeps no list of what it issued and writes nothing;
-who is to count tokens is handed in.
+Start with `TokenIssuer`; kinds/token_request.py calls it step by step. It reads the current
+objects, builds the claims and signs them. It has no list of issued tokens and writes nothing;
+counters are passed in.
 """
 
 import asyncio
@@ -36,23 +36,23 @@ from orchid.wire.errors import (
 )
 from orchid.wire.text import quote
 
-# Agents that never reload a token ask for exactly this lifetime; they get a year, or as long as
-# tokens may live at most, and a claim after which their use of it is noted.
+# Agents that never reload a token request exactly this lifetime; they get a year, or the maximum
+# lifetime, and a claim after which their use of it is reported.
 EXTENDED_WHEN = 3607
-LONGEST_WAIT = 5.0  # seconds, for tokens that are not revoked
+LONGEST_WAIT = 5.0  # seconds, until new tokens are not covered by a revocation
 EXTENDED_SECONDS = 365 * 24 * 3600
 LEAST_MAXIMUM, GREATEST_MAXIMUM = 3600, 1 << 32
 
 
 class InvalidIssuingSettings(ValueError):
-    """The settings for issuing tokens cannot be used."""
+    """The settings for issuing tokens are invalid."""
 
 
 class IssuingSettings(msgspec.Struct, frozen=True):
-    """For whom tokens are made, and for how long at most."""
+    """Audiences of tokens, and their maximum lifetime."""
 
     api_audiences: tuple[str, ...]
-    longest_seconds: int = 0  # 0: no limit of the server's own
+    longest_seconds: int = 0  # 0: no limit
     extends_lifetime: bool = True
 
     def __post_init__(self) -> None:
@@ -64,7 +64,7 @@ class IssuingSettings(msgspec.Struct, frozen=True):
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """What a token is bound to: a Pod (and where it runs), a Secret or a Node."""
+    """The bound object of a token: a Pod (and its node), a Secret or a Node."""
 
     pod: Reference | None = None
     secret: Reference | None = None
@@ -75,7 +75,7 @@ NOT_BOUND = Bound()
 
 
 class TokenIssuer:
-    """Make tokens for accounts that exist."""
+    """Issues tokens for existing accounts."""
 
     def __init__(
         self,
@@ -92,9 +92,9 @@ class TokenIssuer:
         self.longest_seconds = settings.longest_seconds
         self._extends = settings.extends_lifetime
         self._extended_seconds = min(EXTENDED_SECONDS, settings.longest_seconds or EXTENDED_SECONDS)
-        self._signer = signer  # asked each time, so that a new key counts from the next token on
+        self._signer = signer  # called each time, so that a new key is used for the next token
         self._random = randomness
-        self._counted = counted  # told of each token's key, account (its uid) and expiry
+        self._counted = counted  # called with each token's key, account uid and expiry
         self._revocations = revocations
         self._lifetimes = lifetimes
         self._feed = feed
@@ -112,7 +112,7 @@ class TokenIssuer:
         return entry.identity.uid
 
     def bind(self, reference: BoundObjectReference, namespace: str, account: str) -> Bound:
-        """Find the object that a token is to be bound to, and see that it fits."""
+        """Look up the bound object of a token, and check that it fits."""
         group, version = group_and_version(reference.api_version)
         if group == "" and reference.kind == "Pod":
             return self._bind_pod(reference, namespace, account)
@@ -141,7 +141,7 @@ class TokenIssuer:
         return Bound(pod=bound, node=Reference(node_name, node.identity.uid if node else ""))
 
     async def sign(self, wanted: TokenRequest, bound: Bound | None, now: datetime) -> IssuedToken:
-        """Make the token that a complete request asks for."""
+        """Sign the token for a complete request."""
         if self._revocations is not None:
             account_name = (wanted.metadata.namespace, wanted.metadata.name)
             until = self._revocations.account_until(account_name)
@@ -155,7 +155,7 @@ class TokenIssuer:
             await self._lifetimes.note(claims.exp - claims.iat)
         try:
             if signer.slow:
-                # An RSA signature takes milliseconds in which the loop would serve nobody.
+                # An RSA signature takes milliseconds that would block the loop.
                 loop = asyncio.get_running_loop()
                 token = await loop.run_in_executor(self._pool(), signer.sign, claims, account)
             else:
@@ -197,7 +197,7 @@ class TokenIssuer:
         return claims, account
 
     def _is_extended(self, wanted: TokenRequest) -> bool:
-        """Whether a token that is bound to a Pod lasts longer than it was asked to."""
+        """Whether a token that is bound to a Pod lasts longer than requested."""
         return (
             self._extends
             and wanted.spec.expiration_seconds == EXTENDED_WHEN
@@ -211,16 +211,16 @@ class TokenIssuer:
 
 
 async def _after(until: int, now: datetime) -> datetime:
-    """Wait for the second after those whose tokens are revoked: `iat` counts whole seconds."""
+    """Wait for the second after those whose tokens are revoked: `iat` has whole seconds."""
     wait = until + 1 - now.timestamp()
-    if wait > LONGEST_WAIT:  # the clock of whoever revoked is ahead of ours
+    if wait > LONGEST_WAIT:  # the clock of the revoking server is ahead of ours
         raise Unavailable("tokens of this account were revoked just now; try again")
     await asyncio.sleep(wait)
     return now + timedelta(seconds=wait)
 
 
 def group_and_version(api_version: str) -> tuple[str, str]:
-    """Take an apiVersion apart; one that cannot be is as good as none, as in the reference."""
+    """Split an apiVersion; an invalid one counts as empty, as in Kubernetes."""
     first, slash, second = api_version.partition("/")
     if not slash:
         return "", first
@@ -236,7 +236,7 @@ def _found(cache: KindCache[Any], namespace: str, reference: BoundObjectReferenc
 
 
 def _same(reference: BoundObjectReference, entry: Entry[Any]) -> Reference:
-    """A named uid must be the object's: the token dies with that very object."""
+    """A given uid must be the object's: the token is only valid while that object exists."""
     live = entry.identity.uid
     if reference.uid and reference.uid != live:
         raise Conflict(

@@ -1,13 +1,13 @@
-"""The longest lifetime of any token that was issued, so that revocations know when they may end.
+"""The longest lifetime of all issued tokens, which determines the expiry of revocations.
 
-A revocation of an account ends when the last token that it can affect has ended. The maximum of
-today (`--service-account-max-token-expiration`) does not tell that: a token may have been issued
+A revocation of an account expires with the last token that it can affect. The current maximum
+(`--service-account-max-token-expiration`) does not determine that: a token may have been issued
 under a longer one, or without any. So the longest lifetime is stored before the first token with it
 is returned, and it never becomes shorter. Start with `TokenLifetimes.note`.
 
 It is stored in a ConfigMap of the system namespace, with the time of the first start that stored
-it: an account that is older may have tokens of any lifetime. Lifetimes are rounded up, so that
-there are few writes. Without the ConfigMap, or if somebody made it immutable, no end is known.
+it: an older account may have tokens of any lifetime. Lifetimes are rounded up, so that there are
+few writes. Without the ConfigMap, or if it is immutable, the expiry is unknown.
 """
 
 import contextlib
@@ -31,12 +31,12 @@ NAME: Final = "token-lifetimes"
 LONGEST: Final = "longestSeconds"
 SINCE: Final = "since"
 HOUR: Final = 3600
-MOST: Final = 1 << 33  # seconds; more than any token may ask for
+MOST: Final = 1 << 33  # seconds; more than any token may request
 BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class TokenLifetimes:
-    """The longest lifetime of tokens, as all servers of one store know it."""
+    """The longest lifetime of tokens, shared by all servers of one store."""
 
     def __init__(
         self, feed: Feed, objects: Callable[[], InternalObjects], names: Naming, clock: Clock
@@ -47,37 +47,37 @@ class TokenLifetimes:
         self._clock = clock
         self._maps = feed.of(ConfigMap)
         self._key = self._maps.kind.key(self._namespace, NAME)
-        self._read: Entry[ConfigMap] | None = None  # what the next two were read from
+        self._read: Entry[ConfigMap] | None = None  # the source of the next two
         self._longest = 0
         self._since: datetime | None = None
 
     @property
     def longest(self) -> int:
-        """The longest lifetime that is stored, in seconds; 0 if there is none."""
+        """The longest stored lifetime, in seconds; 0 if there is none."""
         entry = self._maps.entries.get(self._key)
         if entry is not self._read:
             self._load(entry)
         return self._longest
 
     async def begin(self) -> None:
-        """Store the beginning, unless it is stored: from now on every lifetime is noted."""
+        """Store the start time once: from then on every lifetime is recorded."""
         if await self._objects().get(ConfigMap, self._namespace, NAME) is not None:
             return
         is_new = not self._feed.of(ServiceAccount).entries
-        # Times of creation count whole seconds: an account of this second may be older than now.
+        # Creation times have whole seconds: an account of this second may be older than now.
         next_second = whole_seconds(self._clock.now()) + timedelta(seconds=1)
         since = BEGINNING if is_new else next_second
         await self._objects().ensure(self._map({LONGEST: "0", SINCE: timestamp(since)}))
 
     async def note(self, seconds: int) -> None:
-        """Store a lifetime if it is longer than any before; to be awaited before it is used."""
+        """Store a lifetime if it is longer than any before; await it before issuing the token."""
         while seconds > self.longest:
             there = await self._objects().get(ConfigMap, self._namespace, NAME)
             try:
                 if there is None:
                     await self.begin()
                 elif seconds > self.longest:
-                    # Whatever else somebody has put there could leave no room.
+                    # Other content in the ConfigMap could leave no room.
                     kept = {SINCE: there.data[SINCE]} if SINCE in there.data else {}
                     data = {**kept, LONGEST: str(rounded(seconds))}
                     await self._objects().update(replace(there, data=data, binary_data={}))
@@ -86,9 +86,9 @@ class TokenLifetimes:
                 continue  # another server was faster
 
     def end_of(self, issued_before: datetime, account_made: datetime | None) -> datetime | None:
-        """When every token of an account that was issued until then has ended; None: not known.
+        """Expiry of all tokens of an account that were issued up to then; None: unknown.
 
-        `account_made`: when the account was created; None for tokens of any account.
+        `account_made`: the creation time of the account; None for tokens of any account.
         """
         longest = self.longest
         oldest = account_made or BEGINNING
@@ -101,9 +101,10 @@ class TokenLifetimes:
         if entry is None:
             return
         if entry.object.immutable:
-            self._longest = MOST  # nothing can be stored: no end is known, and tokens are issued
+            # nothing can be stored: the expiry is unknown, but tokens are issued
+            self._longest = MOST
             return
-        # Where somebody wrote something else, no lifetime or no end is known.
+        # With other content, lifetime and expiry are unknown.
         data = entry.object.data
         with contextlib.suppress(KeyError, ValueError):
             self._longest = min(int(data[LONGEST]), MOST)

@@ -162,9 +162,9 @@ def writers(
     }
 
 
-def writers_in(noted: Mapping[str, str]) -> frozenset[str]:
+def writers_in(notes: Mapping[str, str]) -> frozenset[str]:
     """Users who last wrote the spec of a policy, from its notes."""
-    return frozenset(filter(None, (noted.get(WRITER), noted.get(IMPERSONATOR))))
+    return frozenset(filter(None, (notes.get(WRITER), notes.get(IMPERSONATOR))))
 
 
 def accepted(new: ApprovalPolicy, request: Request) -> ApprovalPolicy:

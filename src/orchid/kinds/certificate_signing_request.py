@@ -335,9 +335,9 @@ def decisions(
     ]
 
 
-def creators_in(csr: CertificateSigningRequest, noted: Mapping[str, str]) -> frozenset[str]:
+def creators_in(csr: CertificateSigningRequest, notes: Mapping[str, str]) -> frozenset[str]:
     """Users who created a request: the requester and, if any, their impersonator."""
-    return frozenset(filter(None, (csr.spec.username, noted.get(CREATED_BY))))
+    return frozenset(filter(None, (csr.spec.username, notes.get(CREATED_BY))))
 
 
 def notes(names: Naming) -> Note[CertificateSigningRequest]:

@@ -1,9 +1,8 @@
 """The query of a request, decoded by the rules of the API.
 
 `parse_query` splits it; `boolean`, `integer` and `duration` decode a value and raise BadRequest
-with
-the message of Kubernetes; the `..._errors` functions validate options and yield field errors. The
-verbs decide which options they have and what these mean.
+with the message of Kubernetes; the `..._errors` functions validate options and yield field errors.
+The verbs decide which options they have and what these mean.
 """
 
 import re

@@ -4,8 +4,7 @@
     FieldMatcher.parse("metadata.name=app").exact("metadata.name")  # "app"
 
 An invalid selector raises BadRequest with the message of Kubernetes. The selectable fields of a
-kind
-are not checked here: callers check `FieldMatcher.fields()`.
+kind are not checked here: callers check `FieldMatcher.fields()`.
 """
 
 import functools

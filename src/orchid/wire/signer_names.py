@@ -1,9 +1,8 @@
 """Validation of signer names: `example.com/signer-name`.
 
 Start with `signer_name_errors`, the rule for requests and trust bundles. It yields the errors in
-the
-order and with the messages of Kubernetes. It does not check that the signer exists: anyone may run
-a signer under their own domain.
+the order and with the messages of Kubernetes. It does not check that the signer exists: anyone may
+run a signer under their own domain.
 """
 
 import re

@@ -76,8 +76,7 @@ class Proto(msgspec.Struct, frozen=True):
     """The protobuf number of a field, and its encoding if the type leaves a choice.
 
     An `embedded` time is not a pointer in Kubernetes: unset, it is an empty message. A field
-    `inside`
-    a number is in a message of its own under that number, which JSON does not show.
+    `inside` a number is in a message of its own under that number, which JSON does not show.
     """
 
     number: int

@@ -108,7 +108,7 @@ class Behind(Stored):
     def get(self, _namespace: str, name: str) -> Any:
         return self if name == "p" else None
 
-    def noted(self) -> dict[str, str]:
+    def notes(self) -> dict[str, str]:
         return {}
 
     async def fresh(self) -> None:

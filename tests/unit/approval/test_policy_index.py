@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from orchid.approval import policy_index
 from orchid.approval.compiled import CompiledPolicy
-from orchid.approval.policy_index import MOST_PLACES, PolicyIndex
+from orchid.approval.policy_index import MOST_KEYS, PolicyIndex
 from orchid.wire.user import UserInfo
 from tests.unit.approval.cases import SIGNER, WEB, policy
 
@@ -46,7 +46,7 @@ def lists(values: tuple[str, ...]) -> st.SearchStrategy[list[str]]:
     st.sampled_from((WEB, UserInfo(username="alice", groups=("dev",)), UserInfo())),
     st.sampled_from(("example.com/web", "other.com/x", "third.com/y")),
     st.integers(0, 3),
-    st.sampled_from((1, 3, MOST_PLACES)),
+    st.sampled_from((1, 3, MOST_KEYS)),
 )
 def test_the_index_finds_what_looking_at_all_of_them_finds(
     selectors: list[dict[str, Any]], user: UserInfo, signer: str, gone: int, most: int
@@ -57,7 +57,7 @@ def test_the_index_finds_what_looking_at_all_of_them_finds(
     """
     policies = [policy(f"p{number}", **given) for number, given in enumerate(selectors)]
     index = PolicyIndex()
-    with patch.object(policy_index, "MOST_PLACES", most):
+    with patch.object(policy_index, "MOST_KEYS", most):
         for one in policies:
             index.put(one)
         for one in policies[:gone]:
@@ -100,7 +100,7 @@ def test_a_policy_that_went_takes_no_other_with_the_same_pattern_along(pattern: 
 @pytest.mark.parametrize("requesters", [1, 4, 5, 256])
 def test_a_policy_with_many_index_keys_is_found(requesters: int) -> None:
     """Below, at and above the limit of keys for one policy, and removed again without a trace."""
-    signers = [f"{number}.com/*" for number in range(MOST_PLACES // 4)]
+    signers = [f"{number}.com/*" for number in range(MOST_KEYS // 4)]
     users = [f"user-{number}" for number in range(requesters)]
     index = PolicyIndex()
     index.put(policy("many", signerNames=signers, requesters={"users": users}))
@@ -113,7 +113,7 @@ def test_a_policy_with_many_index_keys_is_found(requesters: int) -> None:
     assert found == (["many"], ["many"])
     assert others == []
     assert chosen(index, "0.com/web", last) == []
-    assert not index._places
+    assert not index._by_signer
     assert not index._known
 
 

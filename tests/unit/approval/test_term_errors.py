@@ -133,7 +133,7 @@ def test_a_pattern_that_matches_everything_is_warned_of(given: dict[str, Any], p
 def test_a_policy_that_allows_nothing_is_warned_of() -> None:
     """Unless that is its purpose: to deny what no other policy allows."""
     assert warnings(allows={"keys": ["RSA-*"], "usages": ["any"]}) == [
-        "spec.allows.maxDuration: left out, so that the policy allows no request"
+        "spec.allows.maxDuration: missing, so that the policy allows no request"
     ]
     assert len(warnings(allows={})) == 3
     assert warnings(allows={}, otherwise="deny") == []

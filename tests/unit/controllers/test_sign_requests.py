@@ -11,7 +11,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from orchid.client.client import ListSelection, WatchedChange
 from orchid.controllers.sign_requests import SignRequests
 from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.files import LOOK_EVERY_SECONDS
+from orchid.credentials.files import CHECK_INTERVAL_SECONDS
 from orchid.credentials.refusals import MalformedRequest
 from orchid.kinds.certificate_signing_request import CertificateSigningRequest as Request
 from orchid.kinds.event import Event
@@ -205,7 +205,7 @@ async def test_each_signer_may_have_an_authority_that_is_followed(
         issuers = []
         for name in ("first", "second"):
             write(name)
-            world.clock.ahead += datetime.timedelta(seconds=LOOK_EVERY_SECONDS)
+            world.clock.ahead += datetime.timedelta(seconds=CHECK_INTERVAL_SECONDS)
             await world.request(name, samples.request("alice"), approved=True)
             done = await world.until_like(Request, name, condition=lambda csr: csr.is_issued)
             leaf = x509.load_pem_x509_certificate(done.status.certificate)

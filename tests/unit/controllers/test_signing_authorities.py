@@ -14,7 +14,7 @@ from cryptography import x509
 from orchid.client.client import ListSelection
 from orchid.controllers.sign_requests import SignRequests
 from orchid.credentials.authorities.authority import Authority
-from orchid.credentials.files import LOOK_EVERY_SECONDS
+from orchid.credentials.files import CHECK_INTERVAL_SECONDS
 from orchid.credentials.refusals import AuthorityExpired
 from orchid.kinds.certificate_signing_request import (
     CertificateSigningRequest,
@@ -28,7 +28,7 @@ from tests.unit.controllers.test_keep_authorities import warning_about
 from tests.unit.credentials import samples
 
 HOUR = 3600
-NEXT_LOOK = datetime.timedelta(seconds=LOOK_EVERY_SECONDS)  # at the files of an authority
+NEXT_LOOK = datetime.timedelta(seconds=CHECK_INTERVAL_SECONDS)  # at the files of an authority
 DAY = datetime.timedelta(days=1)
 
 

@@ -29,7 +29,7 @@ async def test_an_approval_is_noted_in_its_own_commit_and_not_sent(world: Engine
     approved = await decide(world, "Approved")
 
     value = json.loads(await stored(world))
-    assert value.pop("note") == approved.noted() == CARRIED
+    assert value.pop("note") == approved.notes() == CARRIED
     sent = json.loads(approved.data)
     del sent["metadata"]["resourceVersion"]
     assert sent == value
@@ -55,7 +55,7 @@ async def test_the_impersonator_of_a_creator_is_noted_and_stays(world: Engine) -
 
     approved = await decide(world, "Approved")
 
-    assert approved.noted() == {"createdBy": "mallory", "approver": "alice"}
+    assert approved.notes() == {"createdBy": "mallory", "approver": "alice"}
     assert b"mallory" not in approved.data
 
 
@@ -68,7 +68,7 @@ async def test_later_changes_keep_the_note(world: Engine) -> None:
     await world.put("alice", again, world.requests, world.requests.endpoint("approval"))
     changed = await world.merge("alice", {"metadata": {"labels": {"a": "b"}}}, world.requests)
 
-    assert changed.noted() == CARRIED
+    assert changed.notes() == CARRIED
     assert changed.object.status.conditions[0].message == "seen by somebody else"
 
 
@@ -83,7 +83,7 @@ async def test_another_server_knows_the_note() -> None:
 
             entry = await second.verbs.reading.get(second.requests, request)
 
-    assert entry.noted() == CARRIED
+    assert entry.notes() == CARRIED
     assert b"note" not in entry.data
 
 
@@ -97,7 +97,7 @@ async def test_a_note_outlives_a_change_of_names(world: Engine) -> None:
 
     entry = Entry.read(world.requests, "key", theirs, 9)
 
-    assert entry.noted() == CARRIED
+    assert entry.notes() == CARRIED
     assert entry.data.startswith(world.requests.stored_head)
 
 
@@ -109,7 +109,7 @@ async def test_a_client_cannot_send_a_note(world: Engine) -> None:
 
     approved = await decide(world, "Approved")
 
-    assert approved.noted() == CARRIED
+    assert approved.notes() == CARRIED
     assert b"mallory" not in await stored(world)
 
 

@@ -10,7 +10,7 @@ import pytest
 from orchid.clock import SystemClock
 from orchid.engine.cache.feed import Feed
 from orchid.engine.catalog import Catalog
-from orchid.issuance import kept_revocations, revocation_copy
+from orchid.issuance import revocation_copy, revocation_file
 from orchid.issuance.revocation_copy import RevocationCopy
 from orchid.kinds import credential_revocation
 from orchid.store.interface import ABSENT, Change, Span
@@ -25,7 +25,7 @@ async def test_a_file_that_cannot_be_written_catches_up_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The server goes on meanwhile, and says why; what was revoked then gets into the file."""
-    path, store = tmp_path / kept_revocations.FILE, MemoryStore()
+    path, store = tmp_path / revocation_file.FILE, MemoryStore()
     async with copied(path, store):
         await until(path.exists)
         path.unlink()
@@ -35,9 +35,9 @@ async def test_a_file_that_cannot_be_written_catches_up_later(
         await revoke(store, "b")
         path.rmdir()
 
-        await until(lambda: path.exists() and len(kept_revocations.read(path)) == 2)
+        await until(lambda: path.exists() and len(revocation_file.read(path)) == 2)
 
-    assert sorted(kept_revocations.read(path)) == [KIND.key("", "a"), KIND.key("", "b")]
+    assert sorted(revocation_file.read(path)) == [KIND.key("", "a"), KIND.key("", "b")]
 
 
 async def test_a_file_of_many_changes_is_written_again(
@@ -45,7 +45,7 @@ async def test_a_file_of_many_changes_is_written_again(
 ) -> None:
     """So that it never has more than a server reads, however often something is revoked."""
     monkeypatch.setattr(revocation_copy, "REWRITTEN_AFTER", 1)
-    path, store = tmp_path / kept_revocations.FILE, MemoryStore()
+    path, store = tmp_path / revocation_file.FILE, MemoryStore()
     async with copied(path, store):
         await until(path.exists)
         for name in ("a", "b", "c"):
@@ -57,7 +57,7 @@ async def test_a_file_of_many_changes_is_written_again(
 
 async def test_a_file_is_written_again_when_changes_were_missed(tmp_path: Path) -> None:
     """Nobody tells of them later; what there is now is known."""
-    path, store = tmp_path / kept_revocations.FILE, MemoryStore()
+    path, store = tmp_path / revocation_file.FILE, MemoryStore()
     await revoke(store, "a")
     async with copied(path, store) as feed:
         await until(path.exists)
@@ -67,20 +67,20 @@ async def test_a_file_is_written_again_when_changes_were_missed(tmp_path: Path) 
             if listener.lost is not None:
                 listener.lost()
 
-        await until(lambda: list(kept_revocations.read(path)) == [KIND.key("", "a")])
+        await until(lambda: list(revocation_file.read(path)) == [KIND.key("", "a")])
 
 
 async def test_a_file_that_is_too_large_stops_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To read it as empty would make revoked credentials valid after a restore."""
-    path, store = tmp_path / kept_revocations.FILE, MemoryStore()
-    kept_revocations.write(path, [kept_revocations.line(KIND.key("", "a"), b"{}")])
-    monkeypatch.setattr(kept_revocations, "LONGEST", 10)
+    path, store = tmp_path / revocation_file.FILE, MemoryStore()
+    revocation_file.write(path, [revocation_file.line(KIND.key("", "a"), b"{}")])
+    monkeypatch.setattr(revocation_file, "LONGEST", 10)
     feed = Feed(store, Catalog([KIND]))
     async with following(feed):
         copy = RevocationCopy(path, feed, store, SystemClock())
-        with pytest.raises(kept_revocations.FileTooLarge, match="may become valid"):
+        with pytest.raises(revocation_file.FileTooLarge, match="may become valid"):
             await copy.put_back()
 
 
@@ -89,10 +89,10 @@ async def test_a_lifted_hold_stays_lifted_unless_a_backup_was_restored(
     tmp_path: Path, restored: bool
 ) -> None:
     """A crash may leave a deleted revocation in the file; only a restore clears the history."""
-    path, store = tmp_path / kept_revocations.FILE, MemoryStore()
+    path, store = tmp_path / revocation_file.FILE, MemoryStore()
     made = await revoke(store, "a")
     [record] = (await store.read(Span.key(KIND.key("", "a")))).records
-    kept_revocations.write(path, [kept_revocations.line(record.key, record.value)])
+    revocation_file.write(path, [revocation_file.line(record.key, record.value)])
     lifted = await store.commit([Change(KIND.key("", "a"), None, made)])
     if restored:
         await store.compact(lifted)
@@ -116,9 +116,9 @@ async def test_only_revocations_that_have_not_expired_are_put_back(
     tmp_path: Path, key: str, status: bytes
 ) -> None:
     """Whoever can write the file can revoke, and write no other object."""
-    path, store = tmp_path / kept_revocations.FILE, MemoryStore()
+    path, store = tmp_path / revocation_file.FILE, MemoryStore()
     body = KIND.head + b'"metadata":{"name":"a","uid":"u"},"status":%b}' % status
-    kept_revocations.write(path, [kept_revocations.line(key, body)])
+    revocation_file.write(path, [revocation_file.line(key, body)])
     feed = Feed(store, Catalog([KIND]))
     async with following(feed):
         await feed.wait_loaded()

@@ -1,7 +1,7 @@
-"""Anonymous callers: let in on listed paths only, and only if they presented nothing at all.
+"""Anonymous requests: allowed on listed paths, and only without any credential.
 
-Start with `AnonymousAuthenticator`. It is asked last (union.py), and never after a credential was
-refused. A path is listed exactly (`/livez`) or, ending in `/*`, with everything below it.
+Start with `AnonymousAuthenticator`. It runs last (union.py), and never after a refused credential.
+A path is listed exactly (`/livez`) or, ending in `/*`, with everything below it.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ class InvalidAnonymousPath(ValueError):
 
 
 class AnonymousAuthenticator:
-    """Name whoever asks for a listed path `system:anonymous`."""
+    """Authenticate requests to listed paths as `system:anonymous`."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         exact, below = set(), []
@@ -41,12 +41,12 @@ class AnonymousAuthenticator:
 
 
 def _is_plain(path: str) -> bool:
-    """A path with dots or escapes may mean another path to whoever serves it."""
+    """A path with dots or escapes may mean another path to its handler."""
     return "%" not in path and "//" not in path and not {".", ".."} & set(path.split("/"))
 
 
 def _refuse_unfit(path: str) -> None:
     if not path.startswith("/") or "*" in path.removesuffix("/*") or path == "/*":
         raise InvalidAnonymousPath(
-            f"anonymous path {path!r} must begin with / and may end in /* below a first part"
+            f"anonymous path {path!r} must begin with / and may end in /* below a first segment"
         )

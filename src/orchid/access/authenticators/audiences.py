@@ -1,7 +1,7 @@
-"""Whom a credential is meant for, and the group that every authenticated caller has.
+"""Audiences of a credential, and the group of every authenticated user.
 
-A token is good for the audiences that it shares with those asked for, in the order asked, repeats
-kept. A credential that knows no audiences (a static token, say) counts as meant for the API's own.
+A token is valid for the audiences that it shares with the requested ones, in their order, with
+duplicates. A credential without audiences (a static token, say) is valid for those of the API.
 """
 
 from orchid.engine.interfaces import Authenticated
@@ -12,12 +12,12 @@ Audiences = tuple[str, ...]
 
 
 def shared(meant: Audiences, wanted: Audiences) -> Audiences:
-    """The wanted audiences that a credential is meant for."""
+    """The requested audiences that the credential has."""
     return wanted if meant == wanted else tuple(filter(frozenset(meant).__contains__, wanted))
 
 
 def with_authenticated_group(found: Authenticated) -> Authenticated:
-    """Append the group `system:authenticated` to the user's own groups."""
+    """Append the group `system:authenticated` to the user's groups."""
     user = with_group(found.user)
     if user is found.user:
         return found

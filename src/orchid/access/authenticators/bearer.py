@@ -1,8 +1,8 @@
 """Bearer tokens in a request: the Authorization header, or a WebSocket subprotocol.
 
-`BearerAuthenticator` and `WebSocketAuthenticator` find the token; the token authenticators say
-whose it is. A token that nobody knows is refused, so its bearer is never treated as anonymous.
-Tokens are read from nowhere else: not from the query, not from a cookie, not from a second header.
+`BearerAuthenticator` and `WebSocketAuthenticator` extract the token; the token authenticators
+return its user. An unknown token is refused, so its bearer is never treated as anonymous. Tokens
+are read from nowhere else: not from the query, a cookie or a second header.
 """
 
 from orchid.credentials.keys import b64url_decode
@@ -33,7 +33,7 @@ class BearerAuthenticator:
 
 
 class WebSocketAuthenticator:
-    """Authenticate by a subprotocol entry, which is all that a browser's WebSocket can send."""
+    """Authenticate by a subprotocol entry, the only credential of a browser's WebSocket."""
 
     def __init__(
         self, tokens: TokenAuthenticator, api_audiences: tuple[str, ...], names: Naming
@@ -73,7 +73,7 @@ class WebSocketAuthenticator:
 
 
 def bearer_token(header: str) -> str:
-    """The second word of a header whose first is `Bearer` in any case; else nothing."""
+    """The second word of a header whose first is `Bearer` in any case; else ""."""
     scheme, _, rest = header.strip().partition(" ")
     return rest.partition(" ")[0] if scheme.lower() == "bearer" else ""
 

@@ -1,8 +1,8 @@
-"""Bootstrap tokens: `id.secret`, kept in a Secret of the system namespace, to let a new node join.
+"""Bootstrap tokens: `id.secret`, stored in a Secret of the system namespace, for joining nodes.
 
-Start with `BootstrapTokenAuthenticator`. Whatever is wrong with one (unknown, expired, not meant
-for authentication, a group outside its range), it is treated as unknown: whoever tries out tokens
-learns nothing from the answer.
+Start with `BootstrapTokenAuthenticator`. An invalid token (unknown, expired, not for
+authentication, a group outside of its range) is treated as unknown: the response gives no hint to
+somebody who guesses tokens.
 """
 
 import hmac
@@ -25,7 +25,7 @@ _RFC3339 = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:
 
 
 class BootstrapTokenAuthenticator:
-    """Know tokens by the Secrets that hold them, as they are at this moment."""
+    """Authenticate tokens by the current Secrets."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class BootstrapTokenAuthenticator:
         return Authenticated(UserInfo(username, groups=groups), good)
 
     def _groups(self, token_id: str, secret: str) -> tuple[str, ...] | None:
-        """The groups of a good token, or None."""
+        """The groups of a valid token, or None."""
         entry = self._secrets.get(self._namespace, f"bootstrap-token-{token_id}")
         if entry is None or entry.meta.deletion_timestamp is not None:
             return None
@@ -80,7 +80,7 @@ class BootstrapTokenAuthenticator:
 
 
 def is_expired(expiration: bytes, now: datetime) -> bool:
-    """Whether the token has expired; an expiration that cannot be read counts as expired."""
+    """Whether the token has expired; True for a malformed expiration."""
     if not expiration:
         return False
     text = expiration.decode("ascii", "replace")
@@ -93,7 +93,7 @@ def is_expired(expiration: bytes, now: datetime) -> bool:
 
 
 def extra_groups(listed: bytes) -> tuple[str, ...] | None:
-    """The groups, sorted; one that is not allowed makes the whole token invalid."""
+    """The groups, sorted; None if one is not allowed, which makes the token invalid."""
     groups = {GROUP}
     for name in listed.decode("utf-8", "replace").split(",") if listed else ():
         if not _EXTRA_GROUP.fullmatch(name):

@@ -1,15 +1,16 @@
-"""Client certificates: who a caller is by the certificate of its TLS connection.
+"""Client certificates: authentication by the certificate of the TLS connection.
 
-Start with `ClientCertificateAuthenticator`. `CertificateProof` is the part shared with
-request_header.py: it proves a peer's certificate against a pool of authorities, once per connection
-and pool, because the handshake proved that the peer holds the key and that cannot change. Time can:
-the proof ends with the first certificate of the chain, and after a few minutes. A refusal is kept
-too, for seconds: judging a long chain takes milliseconds, and a caller may ask on.
+Start with `ClientCertificateAuthenticator`. `CertificateProof` is shared with request_header.py: it
+verifies a peer's certificate against a pool of CAs, once per connection and pool, because the
+handshake has proven possession of the key. A result ends with the first certificate of the chain,
+and after a few minutes. A refusal is cached too, for seconds: verifying a long chain takes
+milliseconds, and a client may repeat its request.
 
-Revocations (access/revocations.py) of every certificate in the chain are looked up in every
-request, after the proof, by what the holder cannot change (credentials/x509/verified_chain.py).
-That is as fresh as a read: no server accepts what was revoked before it was asked. Health pages
-alone must answer also while the store does not; they go by what has arrived here.
+Revocations (access/revocations.py) of every certificate in the chain are checked in every request,
+after the verification, by properties that the holder cannot change
+(credentials/x509/verified_chain.py). The check is as fresh as a read: no server accepts a
+certificate that was revoked before the request. Only health endpoints must respond while the store
+does not; they use the revocations that have arrived.
 """
 
 from collections.abc import Callable
@@ -32,11 +33,11 @@ from orchid.wire.naming import Naming
 from orchid.wire.user import UserInfo
 
 RECHECK_AFTER = timedelta(minutes=5)
-REFUSE_FOR = timedelta(seconds=5)  # a certificate may begin to be valid on an open connection
+REFUSE_FOR = timedelta(seconds=5)  # a certificate may become valid on an open connection
 
 
 class Proven(msgspec.Struct, frozen=True):
-    """Whom a connection's certificate names, by which pool, and from when until when."""
+    """A verified certificate of a connection: its user, the pool, and the time of validity."""
 
     pool: ClientVerifier
     identity: Identity
@@ -47,7 +48,7 @@ class Proven(msgspec.Struct, frozen=True):
 
 
 class Disproven(msgspec.Struct, frozen=True):
-    """Why a pool refused a connection's certificate, and for how long that is the answer."""
+    """A refused certificate of a connection: the reason, the pool, and the end of the entry."""
 
     pool: ClientVerifier
     reason: str
@@ -56,7 +57,7 @@ class Disproven(msgspec.Struct, frozen=True):
 
 
 class CertificateProof:
-    """Prove certificates against the pool of the moment."""
+    """Verify certificates against the current pool."""
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class CertificateProof:
         self._revocations = revocations
 
     async def prove(self, presented: Presented) -> Proven | None:
-        """Give the proof, None if there is no certificate, or raise Rejected."""
+        """The verified certificate, None if there is no certificate; raises Rejected."""
         peer: PresentedPeer = presented.peer
         if peer.certificate is None:
             return None
@@ -110,7 +111,7 @@ class CertificateProof:
             authenticated=Authenticated(
                 with_group(user), certificate=OwnCertificate(chain.sha256, chain.serial)
             ),
-            begins=now,  # a clock that steps back has the chain checked again
+            begins=now,  # if the clock steps back, the chain is verified again
             ends=min(chain.end, now + RECHECK_AFTER),
             chain=chain,
         )

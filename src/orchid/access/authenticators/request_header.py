@@ -1,10 +1,9 @@
-"""Request headers: who a caller is, as a front proxy with a client certificate says.
+"""Request headers: the user that an authenticating proxy asserts.
 
-Start with `RequestHeaderAuthenticator`. The headers count only on a connection whose client
-certificate an authority *of the proxies* issued, with a permitted common name; otherwise they are
-ignored. Only the configured header names are read, none by default, and nothing else in the program
-reads them, so that a renamed header cannot be forged by its old name. A credential id that the
-proxy reports is looked up among the revocations.
+Start with `RequestHeaderAuthenticator`. The headers only count on a connection with a client
+certificate of the proxies' CA and a permitted common name; otherwise they are ignored. Only the
+configured header names are read, none by default, and no other code reads them, so that a renamed
+header cannot be forged by its old name. A credential id from the proxy is checked for revocation.
 """
 
 import re
@@ -28,11 +27,11 @@ _BROKEN_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
 
 
 class InvalidRequestHeaderSettings(ValueError):
-    """The front proxy's settings cannot be used; the text names the flag."""
+    """The settings of the authenticating proxy are invalid; the message names the flag."""
 
 
 class RequestHeaderSettings(msgspec.Struct, frozen=True):
-    """Which headers carry what, and which common names may send them (none listed: any)."""
+    """Header names, and the common names that may send them (empty: any)."""
 
     username_headers: tuple[str, ...]
     uid_headers: tuple[str, ...] = ()
@@ -55,7 +54,7 @@ class RequestHeaderSettings(msgspec.Struct, frozen=True):
 
 
 class RequestHeaderAuthenticator:
-    """Authenticate by the headers of a proxy that has shown its own certificate."""
+    """Authenticate by the headers of a proxy with a client certificate."""
 
     def __init__(
         self,
@@ -110,7 +109,7 @@ class RequestHeaderAuthenticator:
 
 
 def extra_key(text: str) -> str:
-    """The key that a header name spells: lower case, then percent-decoded if it can be."""
+    """The key in a header name: lower case, percent-decoded if the escapes are valid."""
     lower = text.lower()
     if "%" not in lower or _BROKEN_ESCAPE.search(lower):
         return lower
@@ -123,9 +122,9 @@ def extra_key(text: str) -> str:
 def refuse_shared_authorities(
     proxies: ClientVerifier, clients: ClientVerifier, allowed_names: Iterable[str]
 ) -> None:
-    """Refuse to start when any client's certificate would make it a proxy.
+    """Refuse to start if the certificate of any client would make it a proxy.
 
-    Authorities are compared by their keys: one key may have several certificates.
+    CAs are compared by key: one key may have several certificates.
     """
     if any(allowed_names):
         return

@@ -1,13 +1,12 @@
-"""Service account tokens: bound ones judged here, those of Secrets by secret_token.py.
+"""Service account tokens: bound tokens are checked here, those of Secrets in secret_token.py.
 
-Start with `account_verifier`, which makes the verifier whose claims these authenticators read, then
-`ServiceAccountTokenAuthenticator`. The verifier remembers proven signatures; everything else is
-looked at in every use: times, audiences, whether the account and the bound object still exist under
-the uid that the token names, and whether it was taken back (access/revocations.py). `Grounds` are
-what an acceptance depends on: while the time is within bounds, the same objects exist and nothing
-was revoked since, the token is accepted again. So a deletion or a revocation takes effect at once.
-Where the same headers come again, `still_valid` checks all of this once more; only the token itself
-is not read again.
+Start with `account_verifier`, then `ServiceAccountTokenAuthenticator`. The verifier caches verified
+signatures; everything else is checked at every use: times, audiences, whether the account and the
+bound object still exist with the uid in the token, and revocations (access/revocations.py).
+`Acceptance` has the conditions of an acceptance: while the time is within bounds, the objects are
+unchanged and nothing was revoked, the token is accepted again. So a deletion or a revocation takes
+effect immediately. For repeated headers `still_valid` checks all of this again; only the token
+itself is not parsed again.
 """
 
 import functools
@@ -48,26 +47,26 @@ from orchid.wire.user import AUTHENTICATED, UserInfo
 
 # Tokens bound to an object that is being deleted stay valid for this long.
 DELETION_LEEWAY = timedelta(seconds=60)
-# What the answer says of a token besides its account.
+# Extra attributes of a token's user.
 EXTRA = ("credential-id", "node-name", "node-uid", "pod-name", "pod-uid")
 NAMESPACES_KNOWN = 256
 INVALIDATED = "service account token has been invalidated"
 
 
-Found = tuple[KindCache[Any], Entry[Any]]  # an object that is there, and where
+CachedObject = tuple[KindCache[Any], Entry[Any]]  # an existing object and its cache
 
 
-class Grounds(msgspec.Struct, frozen=True):
-    """What the acceptance of a token depends on; it holds while none of this changes."""
+class Acceptance(msgspec.Struct, frozen=True):
+    """Conditions under which a token was accepted; it is accepted again while none has changed."""
 
     since: float
-    until: float  # seconds; the first moment counts too, for a clock may be set back
-    entries: tuple[Found, ...]  # the account, and what the token is bound to
+    until: float  # seconds; the lower bound matters if the clock steps back
+    entries: tuple[CachedObject, ...]  # the account and the bound objects
     revocations: KindCache[Any] | None
     generation: int  # of the revocations
 
-    def stand(self) -> bool:
-        """Whether everything but the time is as it was."""
+    def still_valid(self) -> bool:
+        """Whether everything but the time is unchanged."""
         for cache, entry in self.entries:
             if cache.entries.get(entry.key) is not entry:
                 return False
@@ -75,30 +74,30 @@ class Grounds(msgspec.Struct, frozen=True):
 
 
 class BoundToken(msgspec.Struct):
-    """The claims of a proven token, and the answer they make: built once per token, not per use."""
+    """Claims of a verified token and the resulting user: built once per token, not per use."""
 
     claims: Claims
     account: AccountClaims
     user: UserInfo
     accepted: Authenticated | None = None  # for all of its audiences, from its first use on
-    grounds: Grounds | None = None  # of the last yes
+    acceptance: Acceptance | None = None  # of the last success
 
 
 AccountVerifier = Verifier[BoundToken | LegacyClaims]
 
 
 def account_verifier(issuers: Iterable[str], keys: KeySet, names: Naming) -> AccountVerifier:
-    """Make the verifier of this server's own tokens, and of those in Secrets."""
+    """The verifier of this server's tokens, and of those in Secrets."""
     return Verifier(issuer_keys(issuers, keys, names), _Reader(names))
 
 
 def issuer_keys(issuers: Iterable[str], keys: KeySet, names: Naming) -> dict[str, KeySet]:
-    """What to hand to `Verifier.replace_issuers` when the key files have changed."""
+    """Argument of `Verifier.replace_issuers` after a change of the key files."""
     return dict.fromkeys((*issuers, names.legacy_issuer), keys)
 
 
 class ServiceAccountTokenAuthenticator:
-    """Say which account a token of ours speaks for."""
+    """Authenticate tokens of this server's service accounts."""
 
     def __init__(
         self,
@@ -148,7 +147,7 @@ class ServiceAccountTokenAuthenticator:
             return Authenticated(found.user, good, notes=notes)
         if found.accepted is None:
             found.accepted = Authenticated(
-                found.user, good, still_valid=self._standing(verified, found)
+                found.user, good, still_valid=self._recheck(verified, found)
             )
         return found.accepted
 
@@ -156,34 +155,36 @@ class ServiceAccountTokenAuthenticator:
         self, verified: Verified[Any], found: BoundToken, now: datetime, seconds: float
     ) -> None:
         """Refuse a token that has expired, whose objects are gone, or that is revoked."""
-        grounds = found.grounds
-        if grounds is None or not grounds.since <= seconds <= grounds.until:
-            grounds = None
+        acceptance = found.acceptance
+        if acceptance is None or not acceptance.since <= seconds <= acceptance.until:
+            acceptance = None
             try:
                 verified.check_times(seconds)
             except TokenRefused as refusal:
                 raise Rejected(str(refusal)) from None
         await self._feed.fresh()
-        if grounds is None or not grounds.stand():
-            found.grounds = self._judged(verified, found, now)
+        if acceptance is None or not acceptance.still_valid():
+            found.acceptance = self._check_objects(verified, found, now)
 
-    def _judged(self, verified: Verified[Any], found: BoundToken, now: datetime) -> Grounds | None:
-        """Check everything that a token names; return the grounds, if the result may be kept."""
+    def _check_objects(
+        self, verified: Verified[Any], found: BoundToken, now: datetime
+    ) -> Acceptance | None:
+        """Check all objects of a token; return the acceptance, if it may be cached."""
         there = self._refuse_gone(found.account, now)
-        taken_back, generation = None, 0
+        revocations, generation = None, 0
         if self._revocations is not None:
             account = found.account.namespace, found.account.serviceaccount.name
             issued_at = found.claims.iat or 0
             self._revocations.refuse_token(account, found.claims.jti, issued_at, verified.issuer)
-            taken_back = self._revocations.cache
-            generation = taken_back.generation
+            revocations = self._revocations.cache
+            generation = revocations.generation
         if any(entry.identity.deletion_timestamp is not None for _, entry in there):
             return None  # it can end without any change
         since, until = verified.valid_times()
-        return Grounds(since, until, there, taken_back, generation)
+        return Acceptance(since, until, there, revocations, generation)
 
     async def still_valid(self, verified: Verified[Any], found: BoundToken) -> bool:
-        """Whether a token that was accepted would be accepted again, at this moment."""
+        """Whether a token that was accepted would be accepted again now."""
         if verified.generation != self._verifier.generation:
             return False
         now = self._clock.now()
@@ -193,13 +194,13 @@ class ServiceAccountTokenAuthenticator:
             return False
         return True
 
-    def _standing(
+    def _recheck(
         self, verified: Verified[Any], found: BoundToken
     ) -> Callable[[], Awaitable[bool]] | bool:
-        """How to judge a token again; one that may come to need notes is judged as a whole."""
+        """The check for repeated headers; False if the token may need a warning."""
         if found.account.warnafter is not None:
             return False
-        # Copies that do not refer to each other, so that there is no reference cycle.
+        # Copies that do not refer to each other avoid a reference cycle.
         bare = BoundToken(found.claims, found.account, found.user)
         return functools.partial(self.still_valid, replace(verified, claims=None), bare)
 
@@ -223,8 +224,8 @@ class ServiceAccountTokenAuthenticator:
             )
         return good
 
-    def _refuse_gone(self, account: AccountClaims, now: datetime) -> tuple[Found, ...]:
-        """Refuse a token whose account or bound object is gone, or is another one by now."""
+    def _refuse_gone(self, account: AccountClaims, now: datetime) -> tuple[CachedObject, ...]:
+        """Refuse a token whose account or bound object is gone or has another uid."""
         namespace = account.namespace
         there = [self._refuse_account(namespace, account.serviceaccount, now)]
         if account.secret is not None:
@@ -235,7 +236,7 @@ class ServiceAccountTokenAuthenticator:
             there.append(_refuse_object(self._nodes, "", account.node, "node", now))
         return tuple(there)
 
-    def _refuse_account(self, namespace: str, claimed: Reference, now: datetime) -> Found:
+    def _refuse_account(self, namespace: str, claimed: Reference, now: datetime) -> CachedObject:
         if not claimed.name:
             raise Rejected("resource name may not be empty")
         entry = self._accounts.get(namespace, claimed.name)
@@ -260,7 +261,7 @@ class ServiceAccountTokenAuthenticator:
 
 
 class _Reader:
-    """Read claims and make the user of a bound token, once, when its signature is proven."""
+    """Parse claims and build the user of a bound token, once, after its verification."""
 
     def __init__(self, names: Naming) -> None:
         prefix = names.own("serviceaccount")
@@ -295,7 +296,7 @@ class _Reader:
 def account_user(
     namespace: str, account: Reference, extra: dict[str, tuple[str, ...]] | None = None
 ) -> UserInfo:
-    """The user that a service account is."""
+    """The user of a service account."""
     return UserInfo(
         username=f"system:serviceaccount:{namespace}:{account.name}",
         uid=account.uid,
@@ -306,13 +307,13 @@ def account_user(
 
 @functools.lru_cache(NAMESPACES_KNOWN)
 def account_groups(namespace: str) -> tuple[str, ...]:
-    """The groups of the accounts in a namespace, which share them."""
+    """The groups of all accounts in a namespace."""
     return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
 
 
 def _refuse_object(
     cache: KindCache[Any], namespace: str, claimed: Reference, word: str, now: datetime
-) -> Found:
+) -> CachedObject:
     entry = cache.get(namespace, claimed.name)
     if entry is None:
         raise Rejected(INVALIDATED)

@@ -1,9 +1,9 @@
 """Static tokens: a file of `token,user,uid,"group1,group2"`, read once at start.
 
-Start with `StaticTokenAuthenticator.load`. Tokens are kept as keyed hashes only, and found by them:
-neither memory nor timing gives one away. A bad file is an error at start that quotes no token.
-The file is not read again, so the user of a token never changes while the server runs. Whether the
-credentials of that user are revoked is looked up in every request.
+Start with `StaticTokenAuthenticator.load`. Tokens are stored and looked up as keyed hashes only:
+neither memory nor timing reveals one. An invalid file is an error at start that quotes no token.
+The file is not read again, so the user of a token is constant while the server runs. Revocations of
+that user are checked in every request.
 """
 
 import csv
@@ -26,11 +26,11 @@ COLUMNS = 3
 
 
 class InvalidTokenFile(ValueError):
-    """The token file cannot be used. The text names lines and columns, never a token."""
+    """The token file is invalid. The message names lines and columns, never a token."""
 
 
 class StaticTokenAuthenticator:
-    """Know a fixed set of tokens by their keyed hash."""
+    """A fixed set of tokens by keyed hash."""
 
     def __init__(
         self,
@@ -39,11 +39,11 @@ class StaticTokenAuthenticator:
         revocations: Revocations | None = None,
     ) -> None:
         self._keyed = hashlib.blake2b(key=secrets.token_bytes(32), digest_size=32)
-        # Most tokens are of other kinds and far longer; those are not worth hashing.
+        # Most tokens are of other types and far longer; those are not hashed.
         self._lengths = frozenset(len(token) for token in users)
         self._audiences = api_audiences
         self._revocations = revocations
-        self._known = {
+        self._users = {
             self._hash(token): Authenticated(
                 with_group(user),
                 api_audiences,
@@ -56,7 +56,7 @@ class StaticTokenAuthenticator:
     def load(
         cls, path: Path, api_audiences: Audiences, revocations: Revocations | None = None
     ) -> "StaticTokenAuthenticator":
-        """Read the file; raises InvalidTokenFile, which says what the administrator has to fix."""
+        """Read the file; raises InvalidTokenFile with a message for the administrator."""
         try:
             text = read_bounded(path, MAX_FILE).decode("utf-8")
         except KeyRefused as refusal:
@@ -68,15 +68,15 @@ class StaticTokenAuthenticator:
     async def authenticate_token(self, token: str, audiences: Audiences) -> Authenticated | None:
         if len(token) not in self._lengths:
             return None
-        known = self._known.get(self._hash(token))
-        if known is None:
+        entry = self._users.get(self._hash(token))
+        if entry is None:
             return None
-        if not await self._is_valid(known.user.username):
+        if not await self._is_valid(entry.user.username):
             raise Rejected(REVOKED_USER)
         if audiences == self._audiences:
-            return known
+            return entry
         good = shared(self._audiences, audiences)
-        return Authenticated(known.user, good) if good else None
+        return Authenticated(entry.user, good) if good else None
 
     async def _is_valid(self, username: str) -> bool:
         """Whether the credentials of the user are not revoked: those here have no time of issue."""
@@ -92,7 +92,7 @@ class StaticTokenAuthenticator:
 
 
 def read_users(text: str, place: str) -> dict[str, UserInfo]:
-    """Read the rows: strictly quoted CSV, at least three columns, the last row of a token wins."""
+    """Parse the rows: strictly quoted CSV, at least three columns, the last row of a token wins."""
     users: dict[str, UserInfo] = {}
     for number, row in _rows(text, place):
         if len(row) < COLUMNS:

@@ -1,17 +1,17 @@
 """All authenticators in order, as one.
 
-`UnionTokenAuthenticator` says whose token it is; requests and TokenReview share it.
-`UnionAuthenticator` says who sent a request. The rules of both:
+`UnionTokenAuthenticator` returns the user of a token; requests and TokenReview share it.
+`UnionAuthenticator` returns the user of a request. The rules of both:
 
-- The first yes wins; what follows is not even asked.
-- A refusal does not end the search: a bad certificate beside a good token is the token's owner.
-- Without a yes, the refusals are the answer. Anonymous is reached only when nobody refused
-  anything: a wrong credential is never worth more than none.
+- The first success wins; the others are not called.
+- A refusal does not end the search: with a bad certificate and a good token the token counts.
+- Without a success the refusals are returned. Anonymous is reached only without any refusal: a
+  wrong credential is never better than none.
 
-An accepted caller is cached for the next request with exactly the same headers on the connection,
-if `Authenticated.still_valid` allows it, and each request checks it again. The cache is beside the
-headers (`Presented.memo`): no token is stored or compared for it, and it ends with them. Refusals,
-anonymous, and callers with a client certificate are never cached here.
+An authenticated user is cached for the next request with exactly the same headers on the
+connection, if `Authenticated.still_valid` allows it, and each request checks it again. The cache is
+beside the headers (`Presented.memo`): no token is stored or compared for it, and it ends with them.
+Refusals, anonymous, and users with a client certificate are never cached here.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from orchid.wire.user import AUTHENTICATED
 
 
 class UnionTokenAuthenticator:
-    """Ask each kind of token in turn."""
+    """Call each token authenticator in turn."""
 
     def __init__(self, members: Sequence[TokenAuthenticator]) -> None:
         self._members = tuple(members)
@@ -52,7 +52,7 @@ class UnionTokenAuthenticator:
 
 
 class UnionAuthenticator:
-    """Ask each way to authenticate in turn, and anonymous at the very last."""
+    """Call each authenticator in turn, anonymous last."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class UnionAuthenticator:
         self._anonymous = anonymous
 
     async def authenticate(self, presented: Presented) -> Authenticated | None:
-        """Say who sent a request; None means: nobody we let in, answer 401."""
+        """The user of a request; None means 401."""
         memo = presented.memo
         cached = memo.caller
         if cached is not None:
@@ -94,7 +94,7 @@ class UnionAuthenticator:
         return await self._anonymous.authenticate(presented) if self._anonymous else None
 
     def _refuse_foreign(self, found: Authenticated) -> None:
-        """A credential that names audiences must name ours."""
+        """Refuse a credential with other audiences than ours."""
         if found.audiences is None or found.audiences == self._audiences:
             return
         if self._audiences and not shared(found.audiences, self._audiences):

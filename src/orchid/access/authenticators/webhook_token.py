@@ -1,10 +1,10 @@
-"""Webhook tokens: ask another server whose token this is, by a TokenReview of its own.
+"""Webhook tokens: another server authenticates a token by a TokenReview.
 
-Start with `WebhookTokenAuthenticator`. Answers are remembered for two stated times, one for yes and
-one for no, under keyed hashes of token and audiences; errors are never remembered. The call goes to
-exactly the configured address, follows no redirect, and waits in the request that needs it alone.
-Anybody can present a token, so that only so many calls are under way at once; the others wait.
-A credential id in the answer, remembered or not, is looked up among the revocations in every use.
+Start with `WebhookTokenAuthenticator`. Responses are cached for two configured times, one for
+accepted and one for refused tokens, under keyed hashes of token and audiences; errors are never
+cached. The call goes to exactly the configured URL, follows no redirect, and delays only the
+request that needs it. Anybody can present a token, so the number of concurrent calls is limited;
+others wait. A credential id in the response, cached or not, is checked for revocation at every use.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ from orchid.outbound.failures import CallFailed
 from orchid.wire.naming import Naming
 from orchid.wire.user import UserInfo
 
-MAX_REMEMBERED = 10_000
+MOST_CACHED = 10_000
 MOST_AT_ONCE = 100
 LONGEST_REASON = 256
 
 
 class WebhookTimes(msgspec.Struct, frozen=True):
-    """How long a clean answer is remembered; zero means not at all."""
+    """How long a response is cached; zero disables the cache."""
 
     authenticated: timedelta = timedelta(minutes=2)
     refused: timedelta = timedelta(minutes=2)
@@ -53,7 +53,7 @@ class _Review(msgspec.Struct, frozen=True):
     status: _Status | None = None
 
 
-class _Remembered(msgspec.Struct, frozen=True):
+class _CacheEntry(msgspec.Struct, frozen=True):
     begins: datetime
     ends: datetime
     answer: Authenticated | None
@@ -63,7 +63,7 @@ _decode = msgspec.json.Decoder(_Review).decode
 
 
 class WebhookTokenAuthenticator:
-    """Have a remote server judge tokens. `post` is JsonEndpoint.post_patiently, or a test's."""
+    """Authenticate tokens by a remote server. `post`: JsonEndpoint.post_patiently."""
 
     def __init__(
         self,
@@ -83,18 +83,18 @@ class WebhookTokenAuthenticator:
         self._revocations = revocations
         self._id_key = names.credential_id
         self._key = secrets.token_bytes(32)
-        self._known: dict[bytes, _Remembered] = {}
+        self._cache: dict[bytes, _CacheEntry] = {}
         self._room = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def authenticate_token(self, token: str, audiences: Audiences) -> Authenticated | None:
         key = self._hash(token, audiences)
-        known = self._known.get(key)
-        # A clock that steps back does not lengthen anything: the webhook is asked again.
+        known = self._cache.get(key)
+        # If the clock steps back, the webhook is called again.
         if known is not None and known.begins <= self._clock.now() < known.ends:
             found = known.answer
         else:
             found = self._read(await self._ask(token, audiences), audiences)
-            self._remember(key, found)
+            self._store(key, found)
         if found is not None and self._revocations is not None:
             await self._revocations.fresh()
             self._revocations.refuse_credential_ids(found.user.extra.get(self._id_key, ()))
@@ -123,8 +123,10 @@ class WebhookTokenAuthenticator:
         try:
             status = _decode(body).status or _Status()
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            # The error's text would quote the answer, which holds the token.
-            raise Rejected("webhook token review failed: the answer is no TokenReview") from None
+            # The error would quote the response, which holds the token.
+            raise Rejected(
+                "webhook token review failed: the response is not a TokenReview"
+            ) from None
         good = shared(status.audiences or self._audiences, wanted)
         if not good:
             return None
@@ -134,21 +136,21 @@ class WebhookTokenAuthenticator:
             raise Rejected(_printable(status.error))
         return None
 
-    def _remember(self, key: bytes, found: Authenticated | None) -> None:
+    def _store(self, key: bytes, found: Authenticated | None) -> None:
         keep = self._times.refused if found is None else self._times.authenticated
         if not keep:
             return
-        self._known.pop(key, None)
-        if len(self._known) >= MAX_REMEMBERED:
-            del self._known[next(iter(self._known))]
+        self._cache.pop(key, None)
+        if len(self._cache) >= MOST_CACHED:
+            del self._cache[next(iter(self._cache))]
         now = self._clock.now()
-        self._known[key] = _Remembered(now, now + keep, found)
+        self._cache[key] = _CacheEntry(now, now + keep, found)
 
     def _hash(self, token: str, audiences: Audiences) -> bytes:
         digest = hashlib.blake2b(key=self._key, digest_size=32)
         for part in (token, *audiences):
             data = part.encode("utf-8", "surrogatepass")
-            # Lengths first, or two different lists could read the same.
+            # Lengths first, or two different lists could have the same bytes.
             digest.update(len(data).to_bytes(4, "big") + data)
         return digest.digest()
 

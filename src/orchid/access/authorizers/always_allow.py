@@ -1,4 +1,6 @@
-"""AlwaysAllow: no authorization at all. For trying things out; never for a server others reach."""
+"""AlwaysAllow: no authorization at all. For experiments; never for a server that others can
+reach.
+"""
 
 from orchid.engine.interfaces import Authorizer, Decision, Verdict
 from orchid.engine.request import Target

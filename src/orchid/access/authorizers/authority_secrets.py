@@ -1,8 +1,9 @@
-"""AuthoritySecrets: controllers get the Secrets that certificate authorities name, and no others.
+"""AuthoritySecrets: controllers may get the Secrets that certificate authorities name, and no
+others.
 
-The key of an authority may lie in any Secret (`secretRef`), so no role can say which. Those who
-work with the keys may get a Secret as long as an authority names it. To everything else this is no
-opinion: it stands behind RBAC, wherever that is configured.
+The key of an authority may be in any Secret (`secretRef`), so no role can name it. Controllers that
+need the keys may get a Secret as long as an authority names it. Otherwise this authorizer has no
+opinion: it runs after RBAC, wherever that is configured.
 """
 
 from collections.abc import Iterable
@@ -21,7 +22,7 @@ NOT_ASKED = Decision(Verdict.NO_OPINION)
 
 class AuthoritySecrets:
     def __init__(self, feed: Feed, authorities: SignerAuthorities, readers: Iterable[str]) -> None:
-        """`readers`: the names of the users who work with the keys of authorities."""
+        """`readers`: user names of the controllers that need the keys of authorities."""
         self._feed = feed
         self._authorities = authorities
         self._readers = frozenset(readers)
@@ -34,7 +35,7 @@ class AuthoritySecrets:
         return ALLOWED if self._authorities.is_named(place) else NOT_ASKED
 
     def rules_for(self, user: UserInfo, namespace: str) -> SubjectRulesReviewStatus:
-        """Nothing: which Secrets these are is no rule."""
+        """Nothing: the Secrets are no rule."""
         return SubjectRulesReviewStatus()
 
 

@@ -1,4 +1,4 @@
-"""Conditions of a webhook (matchConditions): expressions that say which requests it is asked about.
+"""Conditions of a webhook (matchConditions): expressions that select the requests for it.
 
 `Conditions.hold` is true if all of them are. If one is false, the result is false; otherwise an
 error in any of them makes the whole fail, and the webhook's failure policy decides.
@@ -18,7 +18,7 @@ _TYPE = "Webhook"
 
 
 class ConditionsFailed(Exception):
-    """No condition was false, and at least one had no result. The text holds the expressions."""
+    """No condition was false, and at least one had an error. The message has the expressions."""
 
 
 class Conditions:

@@ -1,10 +1,10 @@
-"""The AuthorizationConfiguration file: which authorizers are asked, in which order, on what terms.
+"""The AuthorizationConfiguration file: the authorizers, their order and settings.
 
-`read_configuration` gives one `AuthorizerSettings` for each; everything that is wrong is told at
-once, by path, in one InvalidAuthorization. A condition that cannot run stops the start, since a
-request might be kept from the webhook that would have refused it.
+`read_configuration` returns one `AuthorizerSettings` for each; all errors are reported together, by
+path, in one InvalidAuthorization. A condition that cannot run stops the start, since it might keep
+a request from the webhook that would have denied it.
 
-Nothing is opened here but the file names that it checks; building is the assembly's work.
+Nothing is opened here except to check that files exist; the assembly builds the authorizers.
 """
 
 import os
@@ -44,7 +44,7 @@ API_VERSIONS: Final = tuple(
 
 
 class InvalidAuthorization(ValueError):
-    """The file cannot be used. The text lists all that is wrong, each with its place."""
+    """The file is invalid. The message lists all errors, each with its path."""
 
 
 class AuthorizerSettings(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class AuthorizerSettings(msgspec.Struct, frozen=True):
     webhook: WebhookSettings | None = None
 
 
-# The file as written; what is checked becomes AuthorizerSettings.
+# The file as written; once validated it becomes AuthorizerSettings.
 
 
 class _Connection(Wire):
@@ -90,15 +90,15 @@ class _File(Wire):
     authorizers: tuple[_Authorizer, ...] = ()
 
 
-def usual_name(type_: str) -> str:
-    """The name of an authorizer of which there can be only one."""
+def default_name(type_: str) -> str:
+    """The name of an authorizer that can occur only once."""
     return type_.lower()
 
 
 def read_configuration(
     text: bytes, compiler: Compiler, *, must_have: Collection[str] = ()
 ) -> tuple[AuthorizerSettings, ...]:
-    """Read and check an AuthorizationConfiguration (YAML or JSON)."""
+    """Parse and validate an AuthorizationConfiguration (YAML or JSON)."""
     sent = _decoded(text)
     if sent.kind != "AuthorizationConfiguration" or sent.api_version not in API_VERSIONS:
         raise InvalidAuthorization(
@@ -111,7 +111,7 @@ def read_configuration(
         raise InvalidAuthorization(str(problem)) from None
     missing = sorted(set(must_have) - {one.type for one in sent.authorizers})
     if missing:
-        errors.append(f"authorizers: these were there at the start and must stay: {missing}")
+        errors.append(f"authorizers: these were configured at the start and must stay: {missing}")
     if errors:
         raise InvalidAuthorization("; ".join(errors))
     return tuple(map(_checked, sent.authorizers))
@@ -171,8 +171,8 @@ def _name_errors(place: Path, sent: _Authorizer, taken: Collection[str]) -> Iter
         yield required(place)
     elif sent.name in taken:
         yield duplicate(place, sent.name)
-    elif sent.type != WEBHOOK and sent.name != usual_name(sent.type):
-        yield invalid(place, sent.name, f"must be {usual_name(sent.type)!r} for type {sent.type}")
+    elif sent.type != WEBHOOK and sent.name != default_name(sent.type):
+        yield invalid(place, sent.name, f"must be {default_name(sent.type)!r} for type {sent.type}")
     else:
         for text in subdomain_errors(sent.name):
             yield invalid(place, sent.name, f"authorizer name is invalid: {text}")
@@ -204,7 +204,7 @@ def _time_errors(place: Path, sent: _Webhook) -> Iterator[FieldError]:
 
 
 def _seconds(text: str) -> float:
-    """The seconds of a duration; of what is none, less than nothing."""
+    """The seconds of a duration; negative if it is malformed."""
     try:
         return seconds_of(text) if text else 0.0
     except ValueError:

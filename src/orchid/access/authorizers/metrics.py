@@ -1,8 +1,7 @@
-"""What authorization counts, under the names that dashboards for the reference look for.
+"""Metrics of authorization, under the names that Kubernetes dashboards use.
 
-`AuthorizationMetrics` is one for a server, whatever becomes of its authorizers: a reload of the
-configuration begins no count again. Names of authorizers come from the configuration, never from a
-client.
+`AuthorizationMetrics` exists once per server and survives reloads of the configuration. Authorizer
+names come from the configuration, never from a client.
 """
 
 import hashlib
@@ -27,7 +26,7 @@ class Tally:
 
 
 class Decisions:
-    """How often each authorizer decided."""
+    """Counts of the decisions of each authorizer."""
 
     def __init__(self) -> None:
         self._tallies: dict[tuple[str, str], Tally] = {}
@@ -42,7 +41,7 @@ class Decisions:
             for decision, count in (("allowed", tally.allowed), ("denied", tally.denied))
             if count
         ]
-        text = "Requests by the authorizer that decided, and how."
+        text = "Requests by deciding authorizer and decision."
         return Family("apiserver_authorization_decisions_total", "counter", text, samples)
 
     def reset(self) -> None:
@@ -52,7 +51,7 @@ class Decisions:
 
 class AuthorizationMetrics:
     def __init__(self, server: str = "") -> None:
-        """`server` tells this server from others; only a hash of it is shown."""
+        """`server` identifies this server; only its hash is shown."""
         self._server = hashed(server.encode())
         name = "apiserver_authorization_"
         self.decisions = Decisions()
@@ -60,26 +59,26 @@ class AuthorizationMetrics:
             f"{name}webhook_evaluations_total", "Calls to webhooks, by result.", *_OF_WEBHOOK
         )
         self._call_seconds = Durations(
-            f"{name}webhook_duration_seconds", "How long they took.", _SECONDS, *_OF_WEBHOOK
+            f"{name}webhook_duration_seconds", "Duration of webhook calls.", _SECONDS, *_OF_WEBHOOK
         )
         self.failed_open = Counter(
             f"{name}webhook_evaluations_fail_open_total",
-            "Failed webhooks that were passed over.",
+            "Failed webhook calls that were ignored.",
             *_OF_WEBHOOK,
         )
         self.condition_errors = Counter(
             f"{name}match_condition_evaluation_errors_total",
-            "Requests for which a condition of a webhook had no result.",
+            "Requests for which a condition of a webhook failed.",
             *_OF_AUTHORIZER,
         )
         self.exclusions = Counter(
             f"{name}match_condition_exclusions_total",
-            "Requests that the conditions of a webhook kept from it.",
+            "Requests excluded by the conditions of a webhook.",
             *_OF_AUTHORIZER,
         )
         self.condition_seconds = Durations(
             f"{name}match_condition_evaluation_seconds",
-            "How long the conditions of a webhook took.",
+            "Duration of evaluating the conditions of a webhook.",
             _CONDITION_SECONDS,
             *_OF_AUTHORIZER,
         )
@@ -96,13 +95,13 @@ class AuthorizationMetrics:
         )
 
     def called(self, name: str, result: str, seconds: float) -> None:
-        """A webhook was called: success, error, timeout or canceled."""
+        """Count a webhook call: success, error, timeout or canceled."""
         self._calls.count(name, result)
         self._call_seconds.observe(seconds, name, result)
 
 
 class Reloads:
-    """What became of the configuration file since the start."""
+    """Reloads of the configuration file since the start."""
 
     def __init__(self, server: str) -> None:
         self._server = server
@@ -110,13 +109,13 @@ class Reloads:
         self._count = Counter(f"{name}automatic_reloads_total", "Reloads of the file.", *labels)
         self._last = Gauge(
             f"{name}automatic_reload_last_timestamp_seconds",
-            "When the last one was.",
+            "Time of the last reload.",
             *labels,
             joins=Joining.MOST,
         )
         self._in_use = Gauge(
             f"{name}last_config_info",
-            "The file in use, by its hash.",
+            "Hash of the file in use.",
             "apiserver_id_hash",
             "hash",
             joins=Joining.MOST,

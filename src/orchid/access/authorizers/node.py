@@ -1,13 +1,13 @@
-"""Node: what a node agent may do: whatever its Pods need, and nothing of other nodes.
+"""Node: permissions of a node agent: what its Pods need, and nothing of other nodes.
 
-A caller is a node if its name is `system:node:NAME` and it is in `system:nodes`. Start with
-`NodeAuthorizer.authorize`, a table from resource to rule. Secrets, config maps and service accounts
-are open to a node while one of its Pods refers to them (`PodReferences`, kept current from the
-feed); the rest goes by the fixed rules of the `system:node` role, narrowed to the node's own
-objects where that can be told from the request alone.
+A user is a node if its name is `system:node:NAME` and it is in `system:nodes`. Start with
+`NodeAuthorizer.authorize`, a table from resource to rule. A node may read Secrets, config maps and
+service accounts while one of its Pods refers to them (`PodReferences`, updated from the feed); for
+the rest the fixed rules of the `system:node` role apply, narrowed to the node's own objects where
+the request alone shows them.
 
-Everything that is not allowed here is no opinion with a reason: RBAC may still allow it. What a
-node writes is looked at more closely by admission/node_restriction.py.
+Everything that is not allowed here is no opinion with a reason: RBAC may still allow it.
+admission/node_restriction.py checks what a node writes.
 """
 
 from collections.abc import Callable
@@ -63,7 +63,7 @@ class NodeAuthorizer:
 
     async def authorize(self, user: UserInfo, target: Target) -> Decision:
         if not user.username.startswith(NODE_PREFIX):
-            return NOT_ASKED  # checked first, since nearly no caller is a node
+            return NOT_ASKED  # checked first, since hardly any user is a node
         node = node_name(user)
         if node is None:
             return NOT_ASKED
@@ -127,7 +127,7 @@ class NodeAuthorizer:
         if target.namespace != self._lease_namespace:
             place = quote(self._lease_namespace)
             return undecided(f"can only access leases in the {place} system namespace")
-        # The name of a new one is in the body: admission/node_restriction.py looks there.
+        # The name of a new one is in the body: admission/node_restriction.py checks it.
         if target.verb != "create" and target.name != node:
             text = "can only access node lease with the same name as the requesting node"
             return undecided(text)
@@ -168,7 +168,7 @@ class NodeAuthorizer:
 
 
 class PodReferences:
-    """What the Pods of each node refer to, each reference counted."""
+    """References of the Pods of each node, counted."""
 
     def __init__(self, names: Naming, pods: KindCache[Any]) -> None:
         self._mirror = names.mirror_annotation
@@ -214,7 +214,7 @@ class PodReferences:
         node = next(iter(leaves(spec, ("nodeName",))), "")
         namespace, name = entry.meta.namespace, entry.meta.name
         references = {("pods", namespace, name)}
-        # A mirror Pod is made by its node, which could write any reference into it.
+        # A mirror Pod is created by its node, which could write any reference into it.
         if node and self._mirror not in entry.meta.annotations:
             references |= {
                 (resource, namespace, found)
@@ -226,7 +226,7 @@ class PodReferences:
 
 
 def selected(target: Target, field: str) -> str | None:
-    """The one value of a field that a list or watch asks for."""
+    """The only value of a field that a list or watch selects, or None."""
     try:
         return FieldMatcher.parse(target.field_selector).exact(field)
     except BadRequest:

@@ -1,20 +1,20 @@
-"""RBAC: a request is allowed if a role that the caller holds has a rule for it. Nothing denies.
+"""RBAC: a request is allowed if a role of the user has a rule for it. Nothing denies.
 
-Start with `RBAC.authorize`. How it decides, from what is cached to what is looked up:
+Start with `RBAC.authorize`. Its data, from cached to looked up:
 
-    Grant     what is known of (caller, verb, resource, namespace): any name, some names, or none
-    Bindings  every binding under each of its subjects, by namespace, kept current from the feed;
-              bindings of other subjects are not looked at
-    roles     looked up in the feed by name; aggregated ones are put together on demand
+    Grant     cached result for (user, verb, resource, namespace): any name, some names, or none
+    Bindings  every binding under each of its subjects, by namespace, updated from the feed;
+              bindings of other subjects are not examined
+    roles     looked up in the feed by name; aggregated ones are computed on demand
 
-Grants are kept as long as no role and no binding changes, and no longer. They hold no object names
-but those that rules name, so that a hundred thousand objects need no more room than one.
+The cache of grants is valid until a role or a binding changes. Grants hold no object names but
+those in rules, so that a hundred thousand objects need no more memory than one.
 
-Who may write roles may hold as many rules as he likes. So the roles that reach a caller are picked
-at the question (`Reached`), and if they are large, read and looked through in a thread.
+Roles may have any number of rules. So the roles of a user are collected first (`Reached`), and if
+they are large, decoded and evaluated in a thread.
 
 `excess` and `rules_of` serve the escalation check (admission/role_escalation.py), `rules_for` the
-SelfSubjectRulesReview. Only rules held through RBAC count there.
+SelfSubjectRulesReview. Both only use rules from RBAC.
 """
 
 import functools
@@ -61,33 +61,33 @@ from orchid.wire.naming import Naming
 from orchid.wire.text import quote
 from orchid.wire.user import UserInfo
 
-EVERYWHERE = ""  # the namespace of what a ClusterRoleBinding grants
+EVERYWHERE = ""  # the namespace of a ClusterRoleBinding's grants
 
-# Characters of questions to remember, with an allowance for the objects around them. A caller who
-# asks many different questions only pushes the answers for others out of the cache.
-MOST_REMEMBERED = 16_000_000
+# Size of the cache in characters of its keys, with an allowance for the objects around them. A
+# user with many different requests only evicts entries of others.
+MOST_CACHED = 16_000_000
 ALLOWANCE = 400
 MOST_SHARED_ROLES = 10_000
-MOST_LISTED = 5_000  # rules of one user that are told
-AGGREGATION = b'"aggregationRule":'  # in the bytes of every role that gathers others
-LEAST_OF_A_RULE = 50  # bytes in a stored role: no role has more rules than this allows
-COST_OF_A_RULE = 8  # to look at one takes as long as these bytes of a body, at worst
+MOST_LISTED = 5_000  # rules of one user in a SelfSubjectRulesReview
+AGGREGATION = b'"aggregationRule":'  # in the bytes of every aggregated role
+LEAST_OF_A_RULE = 50  # bytes of a stored role: an upper bound of the number of its rules
+COST_OF_A_RULE = 8  # evaluating a rule takes as long as decoding these bytes of a body, at worst
 
 Caller = tuple[str, tuple[str, ...]]  # a user name and its groups
-Found = Entry[Role] | Entry[ClusterRole] | tuple[PolicyRule, ...]  # a role, or rules aggregated
+Found = Entry[Role] | Entry[ClusterRole] | tuple[PolicyRule, ...]  # a role, or aggregated rules
 
 
 class Held(NamedTuple):
-    """A binding as one of its subjects sees it."""
+    """A binding from the view of one of its subjects."""
 
     key: str
-    title: str  # how a decision names it
+    title: str  # its name in a decision
     role: RoleRef
     namespace: str
 
 
 class Reached(NamedTuple):
-    """A role that reaches a caller, as it is at the question."""
+    """A role of a user, as it is at the time of the request."""
 
     held: Held
     role: Found
@@ -98,23 +98,23 @@ class Reached(NamedTuple):
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """What a caller may do to a resource in a namespace, whatever the object is called."""
+    """Permissions of a user for a resource in a namespace, for any object name."""
 
-    otherwise: Decision  # for a name that no rule names
+    otherwise: Decision  # for a name that is in no rule
     named: dict[str, Decision]
 
 
 class Bindings:
-    """Who holds what: every binding under each of its subjects, by namespace."""
+    """Every binding under each of its subjects, by namespace."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[str, str, str], dict[str, Held]] = {}
-        self._places: dict[str, tuple[tuple[str, str, str], ...]] = {}
+        self._entries: dict[str, tuple[tuple[str, str, str], ...]] = {}
         self._roles: dict[RoleRef, RoleRef] = {}  # bindings to one role share one object
 
     def put(self, key: str, binding: RoleBinding | ClusterRoleBinding | None) -> None:
         """Add or replace a binding; None removes it."""
-        for place in self._places.pop(key, ()):
+        for place in self._entries.pop(key, ()):
             held = self._held[place]
             del held[key]
             if not held:
@@ -123,12 +123,12 @@ class Bindings:
             self._add(key, binding)
 
     def forget(self, prefix: str) -> None:
-        """Forget every binding of one kind."""
-        for key in [key for key in self._places if key.startswith(prefix)]:
+        """Remove all bindings of one kind."""
+        for key in [key for key in self._entries if key.startswith(prefix)]:
             self.put(key, None)
 
     def of(self, caller: Caller, namespace: str) -> list[Held]:
-        """The bindings that reach a caller in one namespace, in the order of their names."""
+        """The bindings of a user in one namespace, sorted by name."""
         username, groups = caller
         found = dict(self._held.get((USER, username, namespace), {}))
         for group in groups:
@@ -142,13 +142,13 @@ class Bindings:
         role = self._roles.setdefault(binding.role_ref, binding.role_ref)
         places: dict[tuple[str, str, str], None] = {}
         for subject in binding.subjects:
-            place = place_of(subject, binding.namespace)
+            place = subject_key(subject, binding.namespace)
             if place is None or place in places:
                 continue
             places[place] = None
             held = Held(key, title_of(binding, subject), role, binding.namespace)
             self._held.setdefault(place, {})[key] = held
-        self._places[key] = tuple(places)
+        self._entries[key] = tuple(places)
 
 
 class RBAC:
@@ -161,10 +161,10 @@ class RBAC:
         self._roles = feed.of(Role)
         self._cluster_roles = feed.of(ClusterRole)
         self._bindings = Bindings()
-        self._known: dict[Caller, dict[tuple[str, ...], Grant]] = {}
-        self._remembered = 0
+        self._grants: dict[Caller, dict[tuple[str, ...], Grant]] = {}
+        self._cache_size = 0
         self._aggregated: dict[str, tuple[PolicyRule, ...]] = {}
-        self._generation = -1  # of roles and bindings together, as far as they are taken in
+        self._generation = -1  # of the roles and bindings in the index
         self._role_bindings = feed.of(RoleBinding)
         self._cluster_role_bindings = feed.of(ClusterRoleBinding)
         self._indexes: tuple[CacheIndex[Any], ...] = (
@@ -176,14 +176,14 @@ class RBAC:
 
     async def authorize(self, user: UserInfo, target: Target) -> Decision:
         if target.is_resource or not target.path.startswith(HEALTH_PAGES):
-            # As fresh as a read: no right is found that was taken away before the question.
+            # As fresh as a read: no permission is used that was removed before the request.
             await self._feed.fresh()
         generation = (
             self._roles.generation
             + self._cluster_roles.generation
             + self._role_bindings.generation
             + self._cluster_role_bindings.generation
-        )  # each only counts up; what `_latest` gives, without a call in every request
+        )  # each only grows; inlined `_latest`, to save a call in every request
         if generation != self._generation:
             self._catch_up()
             self._generation = generation
@@ -200,7 +200,7 @@ class RBAC:
         else:
             question = (target.verb, target.path)
         try:
-            grant = self._known[caller][question]
+            grant = self._grants[caller][question]
         except KeyError:
             grant = await self._worked_out(caller, question)
         if grant.named:
@@ -208,7 +208,7 @@ class RBAC:
         return grant.otherwise
 
     def rules_for(self, user: UserInfo, namespace: str) -> SubjectRulesReviewStatus:
-        """List what a user may do in a namespace, as far as RBAC knows; not without end."""
+        """The rules of a user in a namespace, as far as RBAC knows them; limited in number."""
         self._catch_up()
         reached, problems = self._reaching((user.username, user.groups), namespace)
         held = (rule for each in reached for rule in each.rules)
@@ -234,14 +234,14 @@ class RBAC:
         return None if found is None else rules_in(found)
 
     async def excess(self, user: UserInfo, namespace: str, wanted: Iterable[PolicyRule]) -> str:
-        """Say which of the wanted rules a user does not hold; nothing if all are held."""
+        """Which of the wanted rules the user does not hold; "" if all are held."""
         self._catch_up()
         reached, problems = self._reaching((user.username, user.groups), namespace)
         rules = tuple(wanted)
         compared = most_rules(reached) * sum(1 + count_of_parts(rule) for rule in rules)
         return await self._offload(
             COST_OF_A_RULE * compared,
-            functools.partial(told_excess, user, reached, rules, problems),
+            functools.partial(excess_text, user, reached, rules, problems),
         )
 
     def close(self) -> None:
@@ -251,19 +251,19 @@ class RBAC:
     async def _worked_out(self, caller: Caller, question: tuple[str, ...]) -> Grant:
         is_path = len(question) == 2  # noqa: PLR2004 - a verb and a path
         reached, problems = self._reaching(caller, EVERYWHERE if is_path else question[-1])
-        known = self._known
+        grants = self._grants
         grant = await self._offload(
             COST_OF_A_RULE * most_rules(reached),
             functools.partial(
                 path_grant if is_path else resource_grant, reached, problems, *question
             ),
         )
-        if self._known is known:  # otherwise a role or binding has changed meanwhile
-            self._remember(caller, question, grant)
+        if self._grants is grants:  # otherwise a role or binding has changed meanwhile
+            self._store_grant(caller, question, grant)
         return grant
 
     def _reaching(self, caller: Caller, namespace: str) -> tuple[list[Reached], list[str]]:
-        """What a caller holds, cluster bindings first; and which of the roles are not there."""
+        """The roles of a user, cluster bindings first; and the names of missing roles."""
         bindings = self._bindings.of(caller, EVERYWHERE)
         if namespace != EVERYWHERE:
             bindings += self._bindings.of(caller, namespace)
@@ -294,18 +294,18 @@ class RBAC:
             if selects(selector, entry.meta.labels):
                 yield entry.object
 
-    def _remember(self, caller: Caller, question: tuple[str, ...], grant: Grant) -> None:
+    def _store_grant(self, caller: Caller, question: tuple[str, ...], grant: Grant) -> None:
         weight = ALLOWANCE + sum(map(len, question)) + sum(map(len, grant.named))
-        if caller not in self._known:
+        if caller not in self._grants:
             weight += ALLOWANCE + len(caller[0]) + sum(map(len, caller[1]))
-        if self._remembered + weight > MOST_REMEMBERED:
+        if self._cache_size + weight > MOST_CACHED:
             self._forget()
-        if weight <= MOST_REMEMBERED:
-            self._known.setdefault(caller, {})[question] = grant
-            self._remembered += weight
+        if weight <= MOST_CACHED:
+            self._grants.setdefault(caller, {})[question] = grant
+            self._cache_size += weight
 
     def _latest(self) -> int:
-        """The generation of roles and bindings together, as they are now."""
+        """The current generation of roles and bindings together."""
         return (
             self._roles.generation
             + self._cluster_roles.generation
@@ -318,8 +318,8 @@ class RBAC:
             index.catch_up()
 
     def _forget(self) -> None:
-        self._known = {}
-        self._remembered = 0
+        self._grants = {}
+        self._cache_size = 0
 
     def _forget_roles(self) -> None:
         self._aggregated = {}
@@ -344,12 +344,12 @@ class RBAC:
 
 
 def rules_in(role: Found) -> tuple[PolicyRule, ...]:
-    """The rules of a role; to read them takes long if there are many."""
+    """The rules of a role; slow if there are many."""
     return role if isinstance(role, tuple) else role.object.rules or ()
 
 
 def most_rules(reached: Iterable[Reached]) -> int:
-    """How many rules the roles have at most, found out without reading them."""
+    """Upper bound of the number of rules, without decoding the roles."""
     return sum(
         len(role) if isinstance(role, tuple) else len(role.tail) // LEAST_OF_A_RULE
         for _, role in reached
@@ -385,7 +385,7 @@ def resource_grant(  # noqa: PLR0917 - a question, spread out
     return Grant(undecided(problems), named)
 
 
-def told_excess(
+def excess_text(
     user: UserInfo, reached: list[Reached], wanted: tuple[PolicyRule, ...], problems: list[str]
 ) -> str:
     lacking = missing((rule for each in reached for rule in each.rules), wanted)
@@ -399,8 +399,8 @@ def told_excess(
     return f"{text}; resolution errors: [{joined(problems)}]" if problems else text
 
 
-def place_of(subject: Subject, namespace: str) -> tuple[str, str, str] | None:
-    """Under which user or group name, and in which namespace, a subject's binding is kept."""
+def subject_key(subject: Subject, namespace: str) -> tuple[str, str, str] | None:
+    """The user or group name, and the namespace, under which a subject's binding is indexed."""
     if subject.kind in (USER, GROUP):
         return subject.kind, subject.name, namespace
     home = subject.namespace or namespace

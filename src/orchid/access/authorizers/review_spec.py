@@ -1,7 +1,7 @@
-"""A request as the spec of a SubjectAccessReview: what a webhook is asked, and what conditions see.
+"""A request as the spec of a SubjectAccessReview, for webhooks and their conditions.
 
-`spec_of` leaves out what is empty, as the reference does when it asks; `condition_input` has every
-member, so that a condition needs no test for each.
+`spec_of` omits empty members, as Kubernetes does in its calls; `condition_input` has every member,
+so that a condition needs no test for each.
 """
 
 from typing import Any, Final
@@ -25,10 +25,10 @@ _OPERATORS: Final = {
 
 
 def spec_of(user: UserInfo, target: Target, version: str) -> dict[str, Any]:
-    """The question, with empty members left out."""
+    """The spec without empty members."""
     spec = condition_input(user, target)
     if version != "v1":
-        spec["group"] = spec.pop("groups")  # as the older version calls it
+        spec["group"] = spec.pop("groups")  # the name in the older version
     for part in _ATTRIBUTES & spec.keys():
         spec[part] = filled(spec[part])
     return filled(spec)
@@ -61,7 +61,7 @@ def filled(members: dict[str, Any]) -> dict[str, Any]:
 
 
 def field_conditions(text: str) -> dict[str, Any]:
-    """A field selector as requirements; an unreadable one is left out, which asks for more."""
+    """A field selector as requirements; an invalid one is omitted, which asks for more objects."""
     try:
         terms = FieldMatcher.parse(text).terms
     except BadRequest:

@@ -1,8 +1,7 @@
 """Union: the configured authorizers in order, after the group that may do everything.
 
-The first to allow or deny decides. If none does, nobody allowed it: the answer carries every reason
-and every error that came up on the way. Members of `system:masters` are let through before anyone
-is asked, so that a broken policy can always be fixed.
+The first to allow or deny decides. If none does, the request is refused with all reasons and
+errors. Members of `system:masters` are allowed first, so that a broken policy can always be fixed.
 """
 
 from collections.abc import Iterable
@@ -20,15 +19,15 @@ _UNDECIDED = Decision(Verdict.NO_OPINION)
 _ALLOW, _NO_OPINION = (
     Verdict.ALLOW,
     Verdict.NO_OPINION,
-)  # looking up a member of an enumeration costs as much as asking
+)  # looking up an enum member costs as much as the check
 
 
 class ListingAuthorizer(Authorizer, RuleLister, Protocol):
-    """An authorizer that can also list what it would allow, or say that it cannot."""
+    """An authorizer that can also list its rules, or report that it cannot."""
 
 
 class Member(NamedTuple):
-    """One of them, and where it is counted."""
+    """An authorizer and its counters."""
 
     authorizer: ListingAuthorizer
     tally: Tally
@@ -39,7 +38,7 @@ class Union:
         self.replace(members)
 
     def replace(self, members: Iterable[Member]) -> None:
-        """Ask others from the next request on."""
+        """Use other authorizers from the next request on."""
         members = tuple(members)
         self._authorizers = tuple(member.authorizer for member in members)
         self._questions = tuple((member.authorizer.authorize, member.tally) for member in members)
@@ -62,7 +61,7 @@ class Union:
         return undecided
 
     def rules_for(self, user: UserInfo, namespace: str) -> SubjectRulesReviewStatus:
-        """Everything the authorizers list; that `system:masters` may all shows only in RBAC."""
+        """The rules of all authorizers; those of `system:masters` are only in RBAC."""
         lists = [authorizer.rules_for(user, namespace) for authorizer in self._authorizers]
         errors = [listed.evaluation_error for listed in lists if listed.evaluation_error]
         return SubjectRulesReviewStatus(
@@ -74,7 +73,7 @@ class Union:
 
 
 def both(one: Decision, other: Decision) -> Decision:
-    """Two undecided answers as one."""
+    """Two undecided results as one."""
     reasons = [text for text in (one.reason, other.reason) if text]
     errors = [text for text in (one.error, other.error) if text]
     return Decision(Verdict.NO_OPINION, "\n".join(reasons), ", ".join(errors))

@@ -1,11 +1,11 @@
-"""Webhook: ask another server, with a SubjectAccessReview, and remember its answer for a while.
+"""Webhook: another server decides by a SubjectAccessReview; its decision is cached for a while.
 
-Start with `WebhookSettings` and `Webhook.authorize`. Answers are kept per question, allowed ones
-longer than others, both within a bounded number; failures are never kept. A server that does not
-answer has no opinion, unless the settings say that silence means no. Conditions (conditions.py) may
-keep requests from it.
+Start with `WebhookSettings` and `Webhook.authorize`. Decisions are cached per request attributes,
+allowed ones longer than others, both in limited number; failures are never cached. A server that
+does not respond has no opinion, unless the settings say that a failure denies. Conditions
+(conditions.py) may exclude requests.
 
-How the call is made (TLS, credentials, sizes) is in outbound/https_client.py, retries are in
+The HTTPS call (TLS, credentials, limits) is in outbound/https_client.py, retries are in
 access/json_endpoint.py.
 """
 
@@ -29,8 +29,8 @@ from orchid.wire.naming import Naming
 from orchid.wire.struct import Wire
 from orchid.wire.user import UserInfo
 
-MOST_REMEMBERED = 8192
-LARGEST_REMEMBERED = 10_000  # characters that the caller chose
+MOST_CACHED = 8192
+LARGEST_CACHED = 10_000  # characters that the client chose
 VERSIONS = ("v1", "v1beta1")
 GATEWAY_TIMEOUT = 504
 
@@ -38,7 +38,7 @@ _NOT_ASKED = Decision(Verdict.NO_OPINION)
 
 
 class JsonCall(Protocol):
-    """A server that takes JSON and answers with JSON, or raises CallFailed."""
+    """A server that takes and returns JSON, or raises CallFailed."""
 
     async def post(self, body: bytes) -> bytes: ...
 
@@ -48,9 +48,9 @@ class WebhookSettings(msgspec.Struct, frozen=True):
     allowed_seconds: float = 300.0
     refused_seconds: float = 30.0
     denies_on_failure: bool = False
-    kubeconfig: str = ""  # the file that says where it is
+    kubeconfig: str = ""  # the file with its URL and credentials
     timeout: float = TIMEOUT
-    conditions: tuple[str, ...] = ()  # expressions, all of which must hold for it to be asked
+    conditions: tuple[str, ...] = ()  # expressions that must all hold for a call
 
     def __post_init__(self) -> None:
         if self.version not in VERSIONS:
@@ -77,7 +77,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Unanswered(Exception):
-    """A call that brought no review. The text may be told; the result is for the metrics."""
+    """A call without a review. The message may be shown; the result is for the metrics."""
 
     def __init__(self, text: str, result: str = "error") -> None:
         super().__init__(text)
@@ -125,8 +125,8 @@ class Webhook:
             if self._on_failure is Verdict.NO_OPINION:
                 self._metrics.failed_open.count(self._name, failure.result)
             return Decision(self._on_failure, error=f"authorization webhook failed: {failure}")
-        if chosen_by_caller(target) <= LARGEST_REMEMBERED:
-            self._remember(key, decision)
+        if chosen_by_caller(target) <= LARGEST_CACHED:
+            self._store(key, decision)
         return decision
 
     def rules_for(self, user: UserInfo, namespace: str) -> SubjectRulesReviewStatus:
@@ -150,7 +150,7 @@ class Webhook:
             raise Unanswered(str(failure), result_of(failure)) from None
 
     async def _call(self, body: bytes) -> _Answer:
-        """One call, counted by what became of it."""
+        """One call, counted by its result."""
         started, result = self._monotonic(), "canceled"
         try:
             answer = _decode(await self._remote.post(body))
@@ -158,21 +158,21 @@ class Webhook:
         except CallFailed as failure:
             result = result_of(failure)
             raise
-        except msgspec.DecodeError:  # it quotes what was received
+        except msgspec.DecodeError:  # its message quotes the response
             result = "error"
-            raise Unanswered("the answer is no review") from None
+            raise Unanswered("the response is not a review") from None
         finally:
             self._metrics.called(self._name, result, self._monotonic() - started)
         return answer
 
-    def _remember(self, key: bytes, decision: Decision) -> None:
+    def _store(self, key: bytes, decision: Decision) -> None:
         settings = self._settings
         keep = settings.allowed_seconds if decision.allowed else settings.refused_seconds
         if keep <= 0:
             return
         self._answers[key] = (self._monotonic() + keep, decision)
         self._answers.move_to_end(key)
-        if len(self._answers) > MOST_REMEMBERED:
+        if len(self._answers) > MOST_CACHED:
             self._answers.popitem(last=False)
 
 
@@ -187,7 +187,7 @@ def decision_of(status: _Status | None) -> Decision:
 
 
 def result_of(failure: CallFailed) -> str:
-    """What the metrics call a failure."""
+    """The label of a failure in metrics."""
     late = isinstance(failure, TimedOut) or getattr(failure, "status", 0) == GATEWAY_TIMEOUT
     return "timeout" if late else "error"
 

@@ -1,4 +1,4 @@
-"""What a key of a user's extra may look like: `key_errors`. Used wherever somebody chooses one."""
+"""Validation of the keys of a user's extra: `key_errors`, for all keys that clients choose."""
 
 import re
 from collections.abc import Iterator

@@ -1,14 +1,14 @@
-"""Impersonation: act as somebody else, with their rights and none of one's own.
+"""Impersonation: act as another user, with only the permissions of that user.
 
-`Impersonation.apply` reads the Impersonate- headers and tries the modes (modes.py)
-one after the other until one lets the caller through. It gives the user to go on with, or None if
-nobody is impersonated. If no mode lets them through, the first refusal is the answer, but only of a
-mode whose right for such requests the caller holds: others are told of the plain right.
+`Impersonation.apply` reads the Impersonate- headers and tries the modes (modes.py) in order until
+one succeeds. It returns the impersonated user, or None without impersonation. If no mode succeeds,
+the first refusal is returned, but only of a mode whose permission for such requests the caller has;
+other callers get the refusal of the legacy mode.
 
-Which mode last served a caller is remembered, and tried first: most callers use one alone. Nothing
-else is remembered from one request to the next.
+The mode that last succeeded for a caller is cached and tried first: most callers use only one.
+Nothing else is cached between requests.
 
-The headers must not be looked at by anybody after this.
+No code after this may read the headers.
 """
 
 import re
@@ -31,11 +31,11 @@ USER: Final = "impersonate-user"
 UID: Final = "impersonate-uid"
 GROUP: Final = "impersonate-group"
 EXTRA_PREFIX: Final = "impersonate-extra-"
-MOST_REMEMBERED: Final = 10_000
+MOST_CACHED: Final = 10_000
 
 
 class Impersonated(NamedTuple):
-    """Whom a request is to be made as."""
+    """The impersonated user of a request."""
 
     user: UserInfo
     constraint: str = ""  # the verb that allowed it, in a constrained mode
@@ -51,7 +51,7 @@ class Impersonation:
     async def apply(
         self, caller: UserInfo, presented: Presented, target: Target
     ) -> Impersonated | None:
-        """Whom to act as, None for oneself; raises BadRequest or Forbidden."""
+        """The impersonated user, or None; raises BadRequest or Forbidden."""
         wanted = read_headers(presented)
         if wanted is None:
             return None
@@ -77,9 +77,9 @@ class Impersonation:
                 refusal = refusal or raised
                 continue
             if user is not None:
-                self._remember(caller, mode)
+                self._store_mode(caller, mode)
                 return mode, user
-        assert refusal is not None  # the last mode is for everybody
+        assert refusal is not None  # the last mode applies to everybody
         raise refusal
 
     def _in_order(self, caller: UserInfo) -> tuple[LegacyMode, ...]:
@@ -88,15 +88,15 @@ class Impersonation:
             return self._modes
         return last, *(mode for mode in self._modes if mode is not last)
 
-    def _remember(self, caller: UserInfo, mode: LegacyMode) -> None:
+    def _store_mode(self, caller: UserInfo, mode: LegacyMode) -> None:
         self._last_modes[caller.username] = mode
         self._last_modes.move_to_end(caller.username)
-        if len(self._last_modes) > MOST_REMEMBERED:
+        if len(self._last_modes) > MOST_CACHED:
             self._last_modes.popitem(last=False)
 
 
 class ImpersonationMetrics:
-    """How often impersonation was tried in which mode, and the questions that this took."""
+    """Attempts by mode, and the authorization checks they needed."""
 
     def __init__(self) -> None:
         bounds, labels = doubling(0.001, 15), ("mode", "decision")
@@ -105,15 +105,21 @@ class ImpersonationMetrics:
             f"{name}attempts_total", "Attempts to impersonate, by mode and outcome.", *labels
         )
         self._attempt_seconds = Durations(
-            f"{name}attempts_duration_seconds", "How long they took.", bounds, *labels
+            f"{name}attempts_duration_seconds",
+            "Duration of attempts to impersonate.",
+            bounds,
+            *labels,
         )
         self._questions = Counter(
             f"{name}authorization_attempts_total",
-            "Questions asked of the authorizer about impersonation.",
+            "Authorization checks for impersonation.",
             *labels,
         )
         self._question_seconds = Durations(
-            f"{name}authorization_attempts_duration_seconds", "How long they took.", bounds, *labels
+            f"{name}authorization_attempts_duration_seconds",
+            "Duration of these checks.",
+            bounds,
+            *labels,
         )
         self.all = (self._attempts, self._attempt_seconds, self._questions, self._question_seconds)
 
@@ -127,7 +133,7 @@ class ImpersonationMetrics:
 
 
 class CountedAuthorizer:
-    """The authorizer as the modes ask it."""
+    """The authorizer, with counters for the modes."""
 
     def __init__(
         self, authorizer: Authorizer, metrics: ImpersonationMetrics, monotonic: Monotonic
@@ -143,17 +149,17 @@ class CountedAuthorizer:
 
 
 def mode_of(verb: str) -> str:
-    """The mode in which a question is asked: `impersonate:<mode>`, `impersonate-on:<mode>:...`."""
+    """The mode of a check, from its verb: `impersonate:<mode>`, `impersonate-on:<mode>:...`."""
     return (verb.split(":", 2)[1:2] or ["legacy"])[0]
 
 
 def is_asked_for(headers: Mapping[str, str]) -> bool:
-    """Whether any header speaks of it. Almost none does, so this is all that most requests cost."""
-    return "\nimpersonate-" in "\n".join(("", *headers))  # a name holds no line break
+    """Whether there is an Impersonate- header. For most requests this is the only cost."""
+    return "\nimpersonate-" in "\n".join(("", *headers))  # a header name has no line break
 
 
 def read_headers(presented: Presented) -> UserInfo | None:
-    """What the headers ask for; None if they ask for nobody."""
+    """The user in the headers; None if there is none."""
     headers = presented.headers
     names = [name for name in headers if name.startswith("impersonate-")]
     if not names:
@@ -184,7 +190,7 @@ def read_extra(presented: Presented, names: list[str]) -> dict[str, tuple[str, .
 
 
 def unescaped(key: str) -> str:
-    """Decode percent escapes; a key that has a broken one is taken as it stands."""
+    """Decode percent escapes; a key with an invalid one is taken literally."""
     if _BROKEN_ESCAPE.search(key):
         return key
     try:

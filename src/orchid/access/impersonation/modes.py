@@ -1,20 +1,20 @@
-"""The ways to act as somebody else, and the rights that each of them takes.
+"""The modes of impersonation and the permissions they need.
 
-`all_modes` gives them in the order in which they are tried:
+`all_modes` returns them in the order in which they are tried:
 
-    associated-node   a service account acts as the node that its own Pod runs on
-    arbitrary-node    any node
-    serviceaccount    any service account
-    user-info         anybody else, with uid, groups and extra
-    legacy            anybody at all, for any request: the verb `impersonate`
+    associated-node  a service account acts as the node that its own Pod runs on
+    arbitrary-node   any node
+    serviceaccount   any service account
+    user-info        any other user, with uid, groups and extra
+    legacy           any user, for any request: the verb `impersonate`
 
-All but the last are constrained. They ask first whether the caller may make this very request in
-this mode (verb `impersonate-on:<mode>:<verb>` on whatever the request is about), then whether they
-may take the identity (verb `impersonate:<mode>` on its name, uid, groups and extra, in that order).
+All but the last are constrained. They first check whether the caller may make this request in this
+mode (verb `impersonate-on:<mode>:<verb>` on the target of the request), then whether they may use
+the identity (verb `impersonate:<mode>` on its name, uid, groups and extra, in that order).
 
-A mode says who the caller becomes, or None if it is not for such a user. It raises NotOnThisRequest
-when the first question is answered with no, and Forbidden later on. No answer is kept here: a right
-that is taken away is gone with the next request.
+A mode returns the impersonated user, or None if it does not apply to such a user. It raises
+NotOnThisRequest if the first check fails, and Forbidden later. Nothing is cached here: a removed
+permission is gone with the next request.
 """
 
 from collections.abc import Callable, Iterable
@@ -41,22 +41,22 @@ from orchid.wire.user import (
 )
 
 ACCOUNT_PREFIX: Final = "system:serviceaccount:"
-MANY: Final = 4  # of so many values it is asked first whether all are open to the caller
+MANY: Final = 4  # above this number of values, permission for all of them is checked first
 EVERY: Final = "*"
 
-Applies = Callable[[UserInfo, UserInfo], bool]  # (the caller, the wanted user)
+Applies = Callable[[UserInfo, UserInfo], bool]  # (the caller, the impersonated user)
 
 
 class NotOnThisRequest(Exception):
-    """The caller has no constrained right for such a request at all."""
+    """The caller has no constrained permission for such a request."""
 
 
 class LegacyMode:
-    """Whoever may impersonate a name may do so for any request."""
+    """A caller who may impersonate a name may do so for any request."""
 
     name = "legacy"
     verb = "impersonate"
-    constraint = ""  # what the audit record tells of it
+    constraint = ""  # for the audit record
 
     def __init__(self, names: Naming, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
@@ -64,7 +64,7 @@ class LegacyMode:
         self._name_group = ""  # the API group of names and groups; uids and extras have their own
 
     async def become(self, caller: UserInfo, wanted: UserInfo, target: Target) -> UserInfo | None:
-        """The user to go on as; `target` is what the request itself asks for."""
+        """The impersonated user; `target` is that of the request itself."""
         return await self._take(caller, wanted)
 
     async def _take(self, caller: UserInfo, wanted: UserInfo) -> UserInfo:
@@ -76,7 +76,9 @@ class LegacyMode:
             await self._take_groups(caller, wanted.groups)
         if wanted.extra:
             await self._take_extra(caller, wanted.extra)
-        return with_usual_groups(replace(wanted, groups=wanted.groups or self._own_groups(wanted)))
+        return with_default_groups(
+            replace(wanted, groups=wanted.groups or self._own_groups(wanted))
+        )
 
     async def _take_groups(self, caller: UserInfo, groups: tuple[str, ...]) -> None:
         for group in groups:
@@ -88,7 +90,7 @@ class LegacyMode:
                 await self._require(caller, self._extra_question(key, value))
 
     def _own_groups(self, wanted: UserInfo) -> tuple[str, ...]:
-        """The groups that come with a name when none are asked for."""
+        """The groups of a name if the headers have none."""
         account = account_of(wanted.username)
         if account is None:
             return ()
@@ -123,7 +125,7 @@ class LegacyMode:
 
 
 class ConstrainedMode(LegacyMode):
-    """Both the request and the identity have to be allowed for this mode."""
+    """Both the request and the identity need a permission for this mode."""
 
     def __init__(self, names: Naming, authorizer: Authorizer, name: str, applies: Applies) -> None:
         super().__init__(names, authorizer)
@@ -175,10 +177,10 @@ class ConstrainedMode(LegacyMode):
 
 
 class AssociatedNodeMode(ConstrainedMode):
-    """An account acts as its own node: one right serves the account wherever its Pods run.
+    """An account acts as its own node: one permission is valid wherever its Pods run.
 
-    So the right is for the node `*`, and the authorizer learns which extras the caller has but not
-    what they say, the node's name among them.
+    So the permission is for the node `*`, and the authorizer gets the keys of the caller's extra
+    but not the values, which include the node's name.
     """
 
     def __init__(self, names: Naming, authorizer: Authorizer) -> None:
@@ -213,7 +215,7 @@ def all_modes(names: Naming, authorizer: Authorizer) -> tuple[LegacyMode, ...]:
     )
 
 
-# --- for whom a mode is ---------------------------------------------------------------------------
+# --- users of a mode ------------------------------------------------------------------------------
 
 
 def only_node(caller: UserInfo, wanted: UserInfo) -> bool:
@@ -233,7 +235,7 @@ def is_name_alone(wanted: UserInfo) -> bool:
 
 
 def account_of(username: str) -> tuple[str, str] | None:
-    """Namespace and name of the service account a user name stands for, if it is one's."""
+    """Namespace and name of the service account with this user name, or None."""
     if not username.startswith(ACCOUNT_PREFIX):
         return None
     namespace, colon, name = username[len(ACCOUNT_PREFIX) :].partition(":")
@@ -243,16 +245,16 @@ def account_of(username: str) -> tuple[str, str] | None:
 
 
 def node_of(username: str) -> str | None:
-    """The name of the node a user name stands for, if it is one's."""
+    """The name of the node with this user name, or None."""
     name = username.removeprefix(NODE_PREFIX)
     return None if name == username or subdomain_errors(name) else name
 
 
-# --- what comes out -------------------------------------------------------------------------------
+# --- the resulting user ---------------------------------------------------------------------------
 
 
-def with_usual_groups(user: UserInfo) -> UserInfo:
-    """Everybody is either authenticated or not, and has the group that says so."""
+def with_default_groups(user: UserInfo) -> UserInfo:
+    """The user with the group for authenticated or for unauthenticated users."""
     usual = UNAUTHENTICATED if user.username == ANONYMOUS else AUTHENTICATED
     if usual in user.groups or UNAUTHENTICATED in user.groups:
         return user
@@ -260,7 +262,7 @@ def with_usual_groups(user: UserInfo) -> UserInfo:
 
 
 def extra_problem(extra: dict[str, tuple[str, ...]]) -> str:
-    """Why extras cannot be taken in a constrained mode, if so."""
+    """Why extras are invalid in a constrained mode, or ""."""
     return next((problem for item in extra.items() for problem in _extra_problems(*item)), "")
 
 

@@ -1,11 +1,10 @@
-"""Outside issuers (OpenID Connect): accept their tokens, and map their claims to users of ours.
+"""External issuers (OpenID Connect): accepts their tokens, and maps claims to users.
 
-Start with `OidcAuthenticator`; its `run` keeps every issuer's keys fresh and needs an owner.
-Each issuer is found by the exact string in `iss` and has keys of its own: no issuer can sign for
-another. A token of none of them is not ours to judge and costs nothing but reading its payload.
-Signatures are remembered (credentials/tokens.py), and with them what the claims became, which
-nothing but the claims and the settings decides (mapping.py). Times and revocations are checked in
-every use.
+Start with `OidcAuthenticator`; its `run` refreshes the keys of every issuer and needs an owner. An
+issuer is identified by the exact string in `iss` and has its own keys: no issuer can sign for
+another. A token of another issuer is left to other authenticators and costs only parsing its
+payload. The cache of verified signatures (credentials/tokens.py) includes the mapped user, which
+depends on claims and settings only (mapping.py). Times and revocations are checked at every use.
 """
 
 import asyncio
@@ -32,14 +31,14 @@ NOT_BEFORE_LEEWAY = 60
 
 
 class _Token(msgspec.Struct):
-    """The claims of a token, and what became of them: both are remembered with its signature."""
+    """The claims of a token and the mapped user: both are cached with its signature."""
 
     claims: Payload
-    outcome: UserInfo | str | None = None  # a text: why there is no user
+    outcome: UserInfo | str | None = None  # a str is the reason for a refusal
 
 
 class OidcAuthenticator:
-    """Know the tokens of configured issuers."""
+    """Authenticate tokens of configured issuers."""
 
     def __init__(
         self,
@@ -63,7 +62,7 @@ class OidcAuthenticator:
         }
 
     async def run(self) -> None:
-        """Keep the keys of every issuer fresh, until cancelled."""
+        """Refresh the keys of every issuer, until cancelled."""
         async with asyncio.TaskGroup() as group:
             for source in self.sources.values():
                 group.create_task(source.run())
@@ -95,7 +94,7 @@ class OidcAuthenticator:
             issuer = unverified_issuer(token)
             _refuse_algorithm(token, self._settings[issuer].algorithms)
             source = self.sources[issuer]
-            # The issuer may have begun to sign with a new key, or not have answered us yet.
+            # The issuer may have begun to sign with a new key, or its keys are not yet loaded.
             refreshed = await source.newer()
             if not source.ready:
                 raise Rejected("oidc: authenticator not initialized") from None
@@ -132,12 +131,12 @@ class OidcAuthenticator:
 
 
 def unverified_issuer(token: str) -> str:
-    """Who a token says it is from; good for choosing whose keys to fetch and nothing else."""
+    """The issuer in an unverified token; only for choosing the keys."""
     return _unverified(token, 1, "iss")
 
 
 def _refuse_algorithm(token: str, accepted: Collection[str]) -> None:
-    """Say so if the keys of an algorithm are not accepted; a new key of another one may come."""
+    """Refuse algorithms that are not accepted; a new key of an accepted one may still come."""
     algorithm = _unverified(token, 0, "alg")
     if algorithm in ALGORITHMS and algorithm not in accepted:
         raise Rejected(
@@ -153,5 +152,5 @@ def _unverified(token: str, part: int, member: str) -> str:
     except (ValueError, IndexError, KeyError, TypeError, msgspec.MsgspecError, RecursionError):
         raise NotAToken("a part of the token cannot be read") from None
     if not isinstance(value, str):
-        raise NotAToken(f"the member {member} of the token is no text")
+        raise NotAToken(f"the member {member} of the token is not a string")
     return value

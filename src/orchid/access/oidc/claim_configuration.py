@@ -1,8 +1,8 @@
-"""What an AuthenticationConfiguration says about claims: how they are mapped, what must hold.
+"""The claim mappings and rules of an AuthenticationConfiguration.
 
-`ClaimSettings` checks that part of the file (`errors`) and then gives it in the form that is used.
-Expressions are compiled by the check, so that what is wrong with one is told at start, with its
-place. The rest of the file is read by configuration.py.
+`ClaimSettings` validates that part of the file (`errors`) and then converts it. The validation
+compiles expressions, so that their errors are reported at start, with the path. configuration.py
+parses the rest of the file.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,14 +27,14 @@ UNVERIFIED_EMAIL = (
 
 
 class ClaimMapping(msgspec.Struct, frozen=True):
-    """A claim, and what to put in front of its values."""
+    """A claim, and the prefix of its values."""
 
     claim: str
     prefix: str = ""
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A condition that has to hold, and what is said when it does not."""
+    """A condition that must hold, and the message if it does not."""
 
     expression: Expression
     message: str = ""
@@ -47,7 +47,7 @@ ClaimOrExpression = ClaimMapping | Expression
 
 
 class Sent(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A part of the file; a member that it does not know is an error."""
+    """A part of the file; an unknown member is an error."""
 
 
 class SentRule(Sent, frozen=True):
@@ -86,7 +86,7 @@ class SentUserRule(Sent, frozen=True):
 
 
 class ClaimSettings:
-    """Check mappings and rules, and give them as they are used. One for all issuers of a file."""
+    """Validates mappings and rules, and converts them. One for all issuers of a file."""
 
     def __init__(self, names: Naming) -> None:
         self._compiler = Compiler()
@@ -117,7 +117,7 @@ class ClaimSettings:
         mappings: SentMappings,
         user_rules: tuple[SentUserRule, ...],
     ) -> Iterator[FieldError]:
-        """Say what is wrong; raises LibraryMissing at the first expression if there is none."""
+        """Errors; raises LibraryMissing at the first expression if the library is not installed."""
         yield from self._rule_errors(place / "claimValidationRules", rules)
         at = place / "claimMappings"
         yield from self._mapping_errors(at / "username", mappings.username, needed=True)
@@ -208,7 +208,9 @@ class ClaimSettings:
                 yield required(at / "valueExpression")
 
     def _key_errors(self, place: Path, key: str) -> Iterator[FieldError]:
-        """A key belongs to a domain, and not to ours: or an issuer could speak in our name."""
+        """A key belongs to a domain, but not to ours: otherwise an issuer could imitate the
+        server.
+        """
         yield from key_errors(place, key)
         domain = key.partition("/")[0]
         if key != key.lower():
@@ -220,7 +222,7 @@ class ClaimSettings:
     def _email_errors(
         self, place: Path, mappings: SentMappings, rules: tuple[SentRule, ...]
     ) -> Iterator[FieldError]:
-        """An address that the issuer did not verify could be anybody's."""
+        """An address that the issuer did not verify could belong to anybody."""
         name = mappings.username.expression
         if mappings.username.claim or not self._selects(name, "email"):
             return
@@ -233,7 +235,7 @@ class ClaimSettings:
         try:
             return bool(source) and (CLAIMS, claim) in self._compiler.over_claims(source).selects
         except ExpressionUnusable:
-            return False  # which is told in its own place
+            return False  # reported with its own path
 
     def _claims_errors(self, place: Path, source: str) -> Iterator[FieldError]:
         yield from _expression_errors(place, source, self._compiler.over_claims)

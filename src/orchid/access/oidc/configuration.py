@@ -1,8 +1,8 @@
-"""Settings for outside issuers: the AuthenticationConfiguration file, or the --oidc-* flags.
+"""Settings for external issuers: the AuthenticationConfiguration file, or the --oidc-* flags.
 
-`read_configuration` and `from_flags` both give checked `IssuerSettings`; everything that is wrong
-is told at once, by path, in one InvalidConfiguration. What it says about claims is read in
-claim_configuration.py; a rule that cannot run stops the start, since it would protect nobody.
+`read_configuration` and `from_flags` both return validated `IssuerSettings`; all errors are
+reported together, by path, in one InvalidConfiguration. claim_configuration.py parses the part
+about claims; a rule that cannot run stops the start, since it would protect nobody.
 """
 
 import re
@@ -35,11 +35,11 @@ _CLAIM_VALUE = re.compile(r"[^=]+=.*")
 
 
 class InvalidConfiguration(ValueError):
-    """The settings cannot be used. The text lists all that is wrong, each with its place."""
+    """The settings are invalid. The message lists all errors, each with its path."""
 
 
 class IssuerSettings(msgspec.Struct, frozen=True):
-    """One outside issuer: whom we trust for which audiences, and how its claims name a user."""
+    """An external issuer: its audiences, and the mapping of its claims to a user."""
 
     url: str
     audiences: tuple[str, ...]
@@ -56,18 +56,20 @@ class IssuerSettings(msgspec.Struct, frozen=True):
 
     @property
     def configuration_url(self) -> str:
-        """Where its configuration is (OpenID Connect Discovery 1.0, section 4)."""
+        """The URL of its configuration (OpenID Connect Discovery 1.0, section 4)."""
         return self.discovery_url or f"{self.url.rstrip('/')}/.well-known/openid-configuration"
 
 
 class Configuration(msgspec.Struct, frozen=True):
-    """What the file says. `anonymous_paths` is None when it does not speak of anonymous callers."""
+    """The content of the file. `anonymous_paths` is None if it does not configure anonymous
+    requests.
+    """
 
     issuers: tuple[IssuerSettings, ...]
     anonymous_paths: tuple[str, ...] | None = None
 
 
-# The file as written; what is checked becomes IssuerSettings.
+# The file as written; once validated it becomes IssuerSettings.
 
 
 class _Issuer(Sent, frozen=True):
@@ -105,7 +107,7 @@ class _File(Sent, frozen=True):
 def read_configuration(
     text: str | bytes, names: Naming, own_issuers: Collection[str] = ()
 ) -> Configuration:
-    """Read and check an AuthenticationConfiguration (YAML or JSON)."""
+    """Parse and validate an AuthenticationConfiguration (YAML or JSON)."""
     sent = _decoded(text)
     wanted = f"{names.server_config}/v1"
     if sent.kind != "AuthenticationConfiguration" or sent.api_version != wanted:
@@ -139,7 +141,7 @@ def from_flags(
     authorities: str = "",
     own_issuers: Collection[str] = (),
 ) -> IssuerSettings:
-    """Make the settings of the one issuer that flags can describe."""
+    """The settings of the only issuer that flags can describe."""
     if not issuer_url or not client_id:
         raise InvalidConfiguration(
             "oidc-issuer-url and oidc-client-id must be specified together "
@@ -158,7 +160,7 @@ def from_flags(
     if errors:
         raise InvalidConfiguration("; ".join(str(error) for error in errors))
     if not username_prefix and username_claim != "email":
-        username_prefix = f"{issuer_url}#"  # so that no outside name meets one of ours
+        username_prefix = f"{issuer_url}#"  # so that no external name equals a name of ours
     elif username_prefix == "-":
         username_prefix = ""
     return IssuerSettings(
@@ -182,7 +184,7 @@ def _decoded(text: str | bytes) -> _File:
 
 
 def _without_nulls(value: Any) -> Any:
-    """A null means the same as leaving the field out."""
+    """A null means the same as a missing field."""
     if isinstance(value, dict):
         return {key: _without_nulls(one) for key, one in value.items() if one is not None}
     return [_without_nulls(one) for one in value] if isinstance(value, list) else value

@@ -1,9 +1,9 @@
-"""The published keys of one outside issuer, fetched in the background.
+"""The published keys of an external issuer, fetched in the background.
 
-`KeySource.run` finds the issuer's configuration, then its keys, and refreshes them from time to
-time. `KeySource.newer` asks for a refresh now, for a token whose key is not known; it is granted at
-most every so often, or anybody could have us hammer the issuer. Old keys stay while new ones
-cannot be had. Nobody waits here but requests with a token of this very issuer.
+`KeySource.run` fetches the issuer's configuration, then its keys, and refreshes them regularly.
+`KeySource.newer` refreshes them for a token with an unknown key; its rate is limited, or anybody
+could make us flood the issuer. Old keys stay while new ones cannot be fetched. Only requests with a
+token of this issuer wait here.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from orchid.outbound.remote import InvalidRemote, Remote, trusting
 
 log = logging.getLogger(__name__)
 
-# How long until the next try, after a failure and after success.
+# Seconds until the next attempt, after a failure and after a success.
 RETRY_SECONDS = 10.0
 REFRESH_SECONDS = 600.0
 LEAST_INTERVAL = timedelta(seconds=30)
@@ -35,11 +35,11 @@ Fetch = Callable[[str], Awaitable[bytes]]
 
 
 class KeyUnfit(Exception):
-    """The issuer published something we cannot use."""
+    """The issuer published an unusable document."""
 
 
 def fetching(settings: IssuerSettings, *, timeout: float = 30.0) -> Fetch:
-    """Fetch documents over HTTPS, trusting the authorities that the settings name."""
+    """Fetch documents over HTTPS, with the CAs in the settings."""
     tls = trusting(settings.authorities)
 
     async def fetch(url: str) -> bytes:
@@ -49,7 +49,7 @@ def fetching(settings: IssuerSettings, *, timeout: float = 30.0) -> Fetch:
 
 
 class KeySource:
-    """Keep one issuer's keys; `changed` is told whenever there are others."""
+    """The keys of one issuer; `changed` is called with new keys."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class KeySource:
         changed: Callable[[str, tuple[VerificationKey, ...]], None],
     ) -> None:
         self.ready = False
-        self.problem = ""  # why the last try failed; for the log and health, never for callers
+        self.problem = ""  # of the last attempt; for the log and health, never for clients
         self._settings = settings
         self._fetch = fetch
         self._clock = clock
@@ -83,7 +83,7 @@ class KeySource:
                 pass
 
     async def newer(self) -> bool:
-        """Wait for a refresh, if one is under way or may be had now; say whether there was one."""
+        """Wait for a refresh, if one is running or allowed now; return whether there was one."""
         if not self._fetching and self._is_recent():
             return False
         await asyncio.sleep(0)  # a timeout needs a task, which a handler has only from here on
@@ -98,7 +98,7 @@ class KeySource:
         return True
 
     async def refresh(self) -> None:
-        """Fetch once; on failure the old keys stay and `problem` says why."""
+        """Fetch once; on failure the old keys stay and `problem` has the reason."""
         self._wake.clear()
         self._last = self._clock.now()
         self._fetching = True
@@ -115,12 +115,12 @@ class KeySource:
 
     def _settle(self, problem: str) -> None:
         if problem and problem != self.problem:
-            told = {"issuer": self._settings.url, "problem": problem}
-            log.warning("oidc.keys_unavailable", extra=told)
+            fields = {"issuer": self._settings.url, "problem": problem}
+            log.warning("oidc.keys_unavailable", extra=fields)
         self.problem = problem
 
     def _is_recent(self) -> bool:
-        # Not before it either: a clock that steps back must not put off the next fetch.
+        # Not before it either: a clock that steps back must not delay the next fetch.
         return self._last is not None and (
             self._last <= self._clock.now() < self._last + LEAST_INTERVAL
         )
@@ -128,7 +128,7 @@ class KeySource:
     async def _take(self) -> None:
         configuration = _object(await self._fetch(self._settings.configuration_url))
         if configuration.get("issuer") != self._settings.url:
-            # Or one issuer's host could hand us the keys of another.
+            # Or one issuer's host could publish keys for another.
             raise KeyUnfit("the published configuration names another issuer")
         where = configuration.get("jwks_uri")
         if not isinstance(where, str):
@@ -145,7 +145,7 @@ class KeySource:
 
 
 def _why_unusable(document: dict[str, object], accepted: Collection[str]) -> str:
-    """Why no key of a set is usable: its algorithms are not accepted, or it has none we know."""
+    """Why no key of a set is usable: algorithms that are not accepted, or unsupported types."""
     published = sorted({key.algorithm for key in read_jwks(document, ALGORITHMS)})
     if not published:
         return "the published key set has no key that we can use"

@@ -1,8 +1,8 @@
-"""What the claims of an outside issuer become: a user of ours, or a refusal that says why not.
+"""Mapping of the claims of an external issuer to a user.
 
-Start with `user_of`. It is a pure function of claims and settings: the caller may keep its answer
-for as long as it trusts the claims. The order of the steps is the reference's, because the first
-refusal is the one that is told. Whatever a token holds, the outcome is a user or `Rejected`.
+Start with `user_of`. It is a pure function of claims and settings: its result may be cached as long
+as the claims are trusted. The order of the steps is that of Kubernetes, because the first refusal
+is reported. Whatever a token holds, the outcome is a user or `Rejected`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ _EXPRESSION = "error evaluating {} claim expression"
 
 
 def user_of(claims: Payload, settings: IssuerSettings, names: Naming) -> UserInfo:
-    """Map claims, then ask the rules about the claims and about the user."""
+    """Map claims, then apply the rules for claims and for users."""
     given = ExpressionInput(claims)
     user = UserInfo(
         username=_username(claims, settings.username, given),
@@ -56,7 +56,7 @@ def _username(claims: Payload, mapping: ClaimOrExpression, given: ExpressionInpu
 
 
 def _refuse_unverified_email(claims: Payload) -> None:
-    # Absent is accepted, as in the reference: many issuers never say.
+    # Absent is accepted, as in Kubernetes: many issuers never send it.
     if claims.get("email_verified") is not None and claims["email_verified"] is not True:
         raise Rejected("oidc: email not verified")
 
@@ -120,7 +120,7 @@ def _require(claims: Mapping[str, Any], claim: str, wanted: str) -> None:
 
 
 def _insist(rules: Iterable[Rule], given: ExpressionInput, place: str) -> None:
-    """All rules are evaluated before the first is judged: a broken one is told before a false."""
+    """All rules are evaluated first: evaluation errors are reported before failed rules."""
     try:
         outcomes = [(rule, rule.expression.holds(given)) for rule in rules]
     except Failed as failed:
@@ -129,8 +129,8 @@ def _insist(rules: Iterable[Rule], given: ExpressionInput, place: str) -> None:
         if outcome is None:
             raise Rejected(f"oidc: {place}: validation expression must return a boolean")
         if not outcome:
-            told = f"validation expression '{rule.expression.source}' failed: {rule.message}"
-            raise Rejected(f"oidc: {place}: {told}")
+            failure = f"validation expression '{rule.expression.source}' failed: {rule.message}"
+            raise Rejected(f"oidc: {place}: {failure}")
 
 
 def _seen(user: UserInfo) -> ExpressionInput:

@@ -1,11 +1,11 @@
-"""The roles and bindings that every server starts with, as data.
+"""The roles and bindings of a new server, as data.
 
-Start with `bootstrap_policy`. What people hold comes first, then certificates, then the programs
-beside the server: each controller has a service account of its own and a role with what its
-declaration asks for and no more. reconcile.py writes all this into the store at start.
+Start with `bootstrap_policy`. Roles for people come first, then for certificates, then for
+programs: each controller has a service account of its own and a role with the permissions in its
+declaration. reconcile.py writes all this into the store at start.
 
 The rules of nodes (`node_rules`) are bound to nobody: authorizers/node.py applies them, to nodes
-only, and only as far as their own Pods reach.
+only, and limited to their own Pods.
 """
 
 from collections.abc import Iterable
@@ -62,7 +62,7 @@ OPENID_URLS: Final = (
 
 
 class BootstrapPolicy(msgspec.Struct, frozen=True):
-    """Everything there is at the first start; the roles before the bindings that name them."""
+    """All objects of the first start; roles come before the bindings that refer to them."""
 
     cluster_roles: tuple[ClusterRole, ...]
     cluster_role_bindings: tuple[ClusterRoleBinding, ...]
@@ -71,11 +71,11 @@ class BootstrapPolicy(msgspec.Struct, frozen=True):
 
 
 class ControllerRights(msgspec.Struct, frozen=True):
-    """The service account, in the system namespace, of one controller, and what it may do."""
+    """The service account, in the system namespace, of one controller, and its permissions."""
 
     account: str
     rules: tuple[PolicyRule, ...]
-    in_system_namespace: bool = False  # whether its rights end there
+    in_system_namespace: bool = False  # whether its permissions are limited to it
 
 
 def bootstrap_policy(names: Naming, controllers: Iterable[ControllerRights]) -> BootstrapPolicy:
@@ -87,7 +87,7 @@ def urls(*paths: str) -> PolicyRule:
 
 
 def node_rules(names: Naming) -> tuple[PolicyRule, ...]:
-    """What a node may do by itself; what concerns its Pods is decided by authorizers/node.py."""
+    """Permissions of a node itself; authorizers/node.py decides about its Pods."""
     requests = "certificatesigningrequests"
     reviews = ("subjectaccessreviews", "localsubjectaccessreviews")
     return (
@@ -110,7 +110,7 @@ def node_rules(names: Naming) -> tuple[PolicyRule, ...]:
 
 
 class _Writer:
-    """Collect roles and bindings, each with the marks of what the server itself keeps."""
+    """Collects roles and bindings, with the labels of objects that the server maintains."""
 
     def __init__(self, names: Naming) -> None:
         self._names = names
@@ -157,7 +157,7 @@ class _Writer:
         self._bind("system:monitoring", self._group("system:monitoring"))
 
     def _people(self) -> None:
-        """The roles to hand out in a namespace; what they hold is gathered by label."""
+        """Roles to grant in a namespace, aggregated by label."""
         names = self._names
         self._aggregated("admin")
         self._aggregated("edit", to="admin")
@@ -191,7 +191,7 @@ class _Writer:
         )
 
     def _delegates(self) -> None:
-        """For other servers that ask this one who is calling."""
+        """For other servers that delegate authentication and authorization to this one."""
         names = self._names
         self._role(
             "system:auth-delegator",
@@ -200,9 +200,9 @@ class _Writer:
         )
         discovery = "system:service-account-issuer-discovery"
         self._role(discovery, urls(*OPENID_URLS))
-        # Relying parties fetch the keys without credentials of ours; nothing in them is secret.
+        # Relying parties fetch the keys without credentials; nothing in them is secret.
         self._bind(discovery, self._group(AUTHENTICATED), self._group(UNAUTHENTICATED))
-        # A revocation list is signed, and tells what everybody should know.
+        # A CRL is signed and public.
         lists = "system:revocation-list-reader"
         self._role(lists, PolicyRule(verbs=("get", "head"), non_resource_urls=("/crl/*",)))
         self._bind(lists, self._group(AUTHENTICATED), self._group(UNAUTHENTICATED))
@@ -232,12 +232,12 @@ class _Writer:
             word = signer.partition("/")[2]
             approve = rule(("approve",), group, ("signers",), signer)
             self._role(f"system:{group}:{word}-approver", approve)
-        # Every authenticated user may read trust anchors; the reference lets service accounts only.
+        # Every authenticated user may read trust anchors; in Kubernetes only service accounts may.
         discovery = "system:cluster-trust-bundle-discovery"
         self._role(discovery, rule(READ, group, ("clustertrustbundles",)))
         self._bind(discovery, self._group(AUTHENTICATED))
-        # The holder of a certificate may revoke it. What else a user may revoke needs the verb
-        # revoke: see admission/revocation_permission.py.
+        # The holder of a certificate may revoke it. Other revocations need the verb revoke: see
+        # admission/revocation_permission.py.
         revoker = "system:own-certificate-revoker"
         self._role(revoker, rule(("create",), names.identity, ("credentialrevocations",)))
         self._bind(revoker, self._group(AUTHENTICATED))
@@ -245,9 +245,10 @@ class _Writer:
         self._bind("system:node")
 
     def _identity_staff(self) -> None:
-        """Roles for people who request, approve, look up and revoke credentials; nobody has them.
+        """Roles for people who request, approve, look up and revoke credentials; bound to
+        nobody.
 
-        A role of your own with resourceNames narrows approving and revoking to some signers.
+        A role of your own with resourceNames limits approving and revoking to some signers.
         """
         group, identity = self._names.certificates, self._names.identity
         requests = "certificatesigningrequests"
@@ -311,7 +312,7 @@ class _Writer:
         )
 
     def _certificate_controller(self) -> None:
-        """All three controllers of certificates in one, for a program made for the reference."""
+        """All three controllers of certificates in one, for a program made for Kubernetes."""
         names = self._names
         group, requests = names.certificates, "certificatesigningrequests"
         self._controller(
@@ -333,7 +334,7 @@ class _Writer:
             else:
                 self._controller(one.account, *one.rules)
 
-    # --- how each is written ----------------------------------------------------------------------
+    # --- builders ---------------------------------------------------------------------------------
 
     def _role(self, name: str, *rules: PolicyRule, to: str = "") -> None:
         self._cluster_roles.append(ClusterRole(metadata=self._meta(name, to=to), rules=rules))

@@ -1,10 +1,11 @@
-"""Bring the bootstrap policy into the store at each start, taking nothing away.
+"""Write the bootstrap policy into the store at each start, without removing anything.
 
-Start with `reconcile`. What is missing is created: objects, rules, subjects, labels, annotations,
-selectors. What an operator added stays. An object whose autoupdate annotation says "false" is left
-alone. A binding that refers to another role is made anew, because a roleRef cannot change.
+Start with `reconcile`. It creates what is missing: objects, rules, subjects, labels, annotations,
+selectors. Additions by an operator stay. An object with the autoupdate annotation "false" is not
+changed. A binding that refers to another role is deleted and created again, because a roleRef is
+immutable.
 
-Several servers may do this at the same moment: whoever loses a race looks again.
+Several servers may do this at the same time: the loser of a race reads again.
 """
 
 import asyncio
@@ -25,25 +26,25 @@ ATTEMPTS = 10
 
 
 class PolicyObjects(Protocol):
-    """The store as this needs it. Races raise AlreadyExists, Conflict or NotFound."""
+    """The store as needed here. Races raise AlreadyExists, Conflict or NotFound."""
 
     async def get(self, type_: type[T], namespace: str, name: str) -> T | None: ...
 
     async def create(self, new: Object) -> object: ...
 
     async def update(self, new: Object) -> object:
-        """Replace an object that `get` gave, if it is still at its resourceVersion."""
+        """Replace an object returned by `get`, if its resourceVersion is still current."""
 
     async def delete(self, old: Object) -> object: ...
 
 
 async def reconcile(policy: BootstrapPolicy, objects: PolicyObjects, names: Naming) -> None:
-    """Write what is missing; the roles come first, so that no binding points at nothing."""
+    """Write missing objects; roles come first, so that no binding refers to a missing role."""
     for together in (
         (*policy.cluster_roles, *policy.roles),
         (*policy.cluster_role_bindings, *policy.role_bindings),
     ):
-        # All at once: a store that commits in groups then waits for its disk a few times only.
+        # Concurrently: a store with group commit then waits for its disk only a few times.
         annotation = names.autoupdate_annotation
         await asyncio.gather(*(_settle(wanted, objects, annotation) for wanted in together))
 
@@ -82,7 +83,7 @@ def refers_elsewhere(wanted: Object, there: Object) -> bool:
 
 
 def complete(wanted: Any, there: Any) -> Any:
-    """What is there, with everything that is wanted."""
+    """The existing object, completed with all of the wanted one."""
     there = replace(there, metadata=with_marks(wanted.metadata, there.metadata))
     match wanted:
         case Role():

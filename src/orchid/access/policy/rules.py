@@ -1,10 +1,10 @@
-"""Policy rules by themselves: what one allows, what one covers, and how a rule reads.
+"""Functions on policy rules: what a rule allows, what it covers, and its text.
 
-`allows_resource` and `allows_path` answer for one request. `missing` answers for rules: which of
-the wanted ones are not covered by those that are held. Escalation checks and the reconciling of
-the bootstrap roles both rest on it.
+`allows_resource` and `allows_path` check one request. `missing` compares rules: which of the wanted
+ones are not covered by the held ones. The escalation check and the reconciliation of the bootstrap
+roles use it.
 
-Nothing here knows who holds a rule: see authorizers/rbac.py.
+Nothing here knows the holders of a rule: see authorizers/rbac.py.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -13,17 +13,17 @@ from orchid.kinds.role import ALL, PolicyRule
 from orchid.wire.struct import replace
 from orchid.wire.text import quote
 
-# A rule of a few kilobytes can stand for billions of parts. Beyond this many the rest counts as not
+# A rule of a few kilobytes can have billions of parts. Beyond this number the rest counts as not
 # held unless a single rule covers it: refusing is safe, counting for minutes is not.
 MOST_PARTS = 4096
-# Nor is more than this compared, for the same reason: about a second, in a thread.
+# Limit of comparisons, for the same reason: about a second, in a thread.
 MOST_COMPARED = 500_000
 
 
 def allows_resource(
     rule: PolicyRule, verb: str, group: str, resource: str, subresource: str
 ) -> bool:
-    """Whether a rule allows the verb on the resource, names aside."""
+    """Whether a rule allows the verb on the resource, for any name."""
     return (
         (verb in rule.verbs or ALL in rule.verbs)
         and (group in rule.api_groups or ALL in rule.api_groups)
@@ -54,7 +54,7 @@ def path_matches(pattern: str, path: str) -> bool:
 
 
 def missing(held: Iterable[PolicyRule], wanted: Iterable[PolicyRule]) -> tuple[PolicyRule, ...]:
-    """The parts of the wanted rules that no held rule covers, put together again where they fit."""
+    """The parts of the wanted rules that no held rule covers, combined where possible."""
     holding = _Holding(held)
     lacking: list[PolicyRule] = []
     room = MOST_PARTS
@@ -70,7 +70,7 @@ def missing(held: Iterable[PolicyRule], wanted: Iterable[PolicyRule]) -> tuple[P
 
 
 class _Holding:
-    """Rules that somebody holds, each once and the widest first."""
+    """Held rules without duplicates, the widest first."""
 
     def __init__(self, rules: Iterable[PolicyRule]) -> None:
         self._rules = sorted(dict.fromkeys(rules), key=_narrowness)
@@ -96,7 +96,7 @@ def count_of_parts(rule: PolicyRule) -> int:
 
 
 def broken_down(rule: PolicyRule) -> Iterator[PolicyRule]:
-    """A rule as rules of one verb on one resource (of one name, if it has names) or one path."""
+    """A rule as rules of one verb on one resource (and one name, if it has names) or one path."""
     for group in rule.api_groups:
         for resource in rule.resources:
             for verb in rule.verbs:
@@ -111,7 +111,7 @@ def broken_down(rule: PolicyRule) -> Iterator[PolicyRule]:
 
 
 def covers(own: PolicyRule, part: PolicyRule) -> bool:
-    """Whether one rule gives everything that another gives."""
+    """Whether one rule covers another."""
     return (
         contains(own.verbs, part.verbs)
         and contains(own.api_groups, part.api_groups)
@@ -147,7 +147,7 @@ def covers_names(own: Collection[str], wanted: Collection[str]) -> bool:
 
 
 def compact(parts: Iterable[PolicyRule]) -> tuple[PolicyRule, ...]:
-    """Gather the verbs of parts that are otherwise equal; paths stay one by one."""
+    """Combine the verbs of parts that are otherwise equal; paths stay separate."""
     gathered: dict[PolicyRule, dict[str, None]] = {}
     for part in parts:
         key = part if part.non_resource_urls else replace(part, verbs=())
@@ -156,7 +156,7 @@ def compact(parts: Iterable[PolicyRule]) -> tuple[PolicyRule, ...]:
 
 
 def printed(rule: PolicyRule) -> str:
-    """A rule on one line, as a refusal shows it: `{APIGroups:[""], Resources:["pods"], ...}`."""
+    """A rule on one line, for an error: `{APIGroups:[""], Resources:["pods"], ...}`."""
     members = (
         ("APIGroups", rule.api_groups),
         ("Resources", rule.resources),

@@ -64,17 +64,17 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _refuse_unstored(source: Path) -> None:
     """Refuse if revocations are only in the file beside the database, as after a restore."""
-    from orchid.issuance import kept_revocations
+    from orchid.issuance import revocation_file
     from orchid.store.interface import StoreError
 
     try:
-        found = kept_revocations.read(source / kept_revocations.FILE)
+        found = revocation_file.read(source / revocation_file.FILE)
         names = revived.lacking(found, source / DATABASE) if found else []
-    except (kept_revocations.FileTooLarge, StoreError) as problem:
+    except (revocation_file.FileTooLarge, StoreError) as problem:
         raise Complaint(str(problem)) from None
     if names:
         raise Complaint(
-            f"{source / kept_revocations.FILE} has revocations that the database lacks: "
+            f"{source / revocation_file.FILE} has revocations that the database lacks: "
             f"{', '.join(names[:10])}. Start the server on {source} once, so that it stores them"
         )
 

@@ -99,7 +99,7 @@ def run(chosen: argparse.Namespace) -> int:
 def _restore(
     chosen: argparse.Namespace, database: Path, directory: Path, unnoted: dict[str, bytes]
 ) -> None:
-    from orchid.issuance import kept_revocations
+    from orchid.issuance import revocation_file
     from orchid.store.first_revision import first_revision
     from orchid.store.interface import AlreadyInUse
     from orchid.store.sqlite import restore as sqlite_restore
@@ -126,8 +126,8 @@ def _restore(
     for name in PRIVATE if chosen.keys else ():
         _restore_file(chosen.keys / name, directory / name)
     if unnoted:
-        lines = [kept_revocations.line(key, data) for key, data in unnoted.items()]
-        kept_revocations.append(directory / REVOCATIONS, lines)
+        lines = [revocation_file.line(key, data) for key, data in unnoted.items()]
+        revocation_file.append(directory / REVOCATIONS, lines)
     contents = restored.contents
     say(f"restored {contents.records} objects; the next revision is {contents.newest + 1}")
     if restored.aside is not None:
@@ -136,12 +136,12 @@ def _restore(
 
 def _revoked(directory: Path) -> dict[str, bytes] | None:
     """All revocations that the server has noted beside its database, by key; None: no file."""
-    from orchid.issuance import kept_revocations
+    from orchid.issuance import revocation_file
 
     place = directory / REVOCATIONS
     try:
-        return kept_revocations.read(place) if place.is_file() else None
-    except kept_revocations.FileTooLarge as problem:
+        return revocation_file.read(place) if place.is_file() else None
+    except revocation_file.FileTooLarge as problem:
         raise Complaint(str(problem)) from None
 
 

@@ -160,7 +160,7 @@ def report(found: Revived) -> None:
 
 def revoke(place: Path, accounts: Iterable[str], now: datetime) -> None:
     """Have the server revoke every token of some accounts that was issued until now."""
-    from orchid.issuance import kept_revocations
+    from orchid.issuance import revocation_file
     from orchid.kinds import credential_revocation as revocations
     from orchid.wire.codec.documents import encode
     from orchid.wire.meta import ObjectMeta
@@ -184,8 +184,8 @@ def revoke(place: Path, accounts: Iterable[str], now: datetime) -> None:
                 account=target, reason="superseded", message="a backup was restored"
             ),
         )
-        lines.append(kept_revocations.line(kind.key("", made.name), encode(made)))
-    kept_revocations.append(place, lines)
+        lines.append(revocation_file.line(kind.key("", made.name), encode(made)))
+    revocation_file.append(place, lines)
     say(f"the server will revoke the tokens of {len(lines)} accounts when it starts")
 
 

@@ -1,13 +1,11 @@
 """Signing profiles: the content and lifetime that each signer permits.
 
 `client`, `node_client`, `node_serving` and `legacy` make the profiles of platform signers; they
-take
-the names with a meaning here (signer, groups, user prefix). `own_authority` makes that of a custom
-authority from lists. `Profile.check` is a checklist: first the signer's own rules, for platform
-signers in the order and with the messages of Kubernetes, then rules for every signer: no weak keys,
-no control characters or overlong names, no malformed addresses, no malformed or wildcard host
-names,
-and no reserved group in any spelling.
+take the names with a meaning here (signer, groups, user prefix). `own_authority` makes that of a
+custom authority from lists. `Profile.check` is a checklist: first the signer's own rules, for
+platform signers in the order and with the messages of Kubernetes, then rules for every signer: no
+weak keys, no control characters or overlong names, no malformed addresses, no malformed or wildcard
+host names, and no reserved group in any spelling.
 
 The same check runs twice, on the request and on the bytes before they are signed (authority.py).
 """
@@ -194,9 +192,8 @@ def own_authority(
     """Certificates of a custom authority: only what these lists allow.
 
     `names` are from `ALTERNATIVE_NAMES`, `subject` from `SUBJECT_PARTS`; empty allows all parts of
-    a
-    subject. A request without usages gets all permitted ones. Usages that the key does not support
-    are omitted; platform signers, like Kubernetes, sign them as requested.
+    a subject. A request without usages gets all permitted ones. Usages that the key does not
+    support are omitted; platform signers, like Kubernetes, sign them as requested.
     """
     refuse_unknown(usages)
     permitted = tuple(usages)

@@ -1,11 +1,9 @@
 """The body of a certificate, written from a template (RFC 5280 section 4.1).
 
 `Template` has the complete content of a certificate; `encode_body` encodes it, `assemble` joins
-body
-and signature. Extensions are in the order of Kubernetes, with a subject key identifier added.
-Nothing
-here signs or decides: credentials/authorities/authority.py does, after the X.509 library has parsed
-the bytes.
+body and signature. Extensions are in the order of Kubernetes, with a subject key identifier added.
+Nothing here signs or decides: credentials/authorities/authority.py does, after the X.509 library
+has parsed the bytes.
 """
 
 import datetime

@@ -1,8 +1,7 @@
 """Verification of client certificates by certification path (RFC 5280 section 6).
 
 Start with `ClientVerifier`: it verifies a chain up to a pool of CAs at a given time. The identity
-is
-read afterwards (`certificates.identify`).
+is read afterwards (`certificates.identify`).
 
 The X.509 library builds the path and verifies signatures and name constraints. For certificates
 without alternative names its only policy is "permit everything", so the rest is checked here: CAs
@@ -42,8 +41,7 @@ class ClientVerifier:
     """Verify client certificates against a pool of CAs.
 
     Immutable; use `files.Reloading` to follow a file. A leaf must have the extended key usage
-    "client
-    auth" (or "any"); Kubernetes also accepts a leaf without any.
+    "client auth" (or "any"); Kubernetes also accepts a leaf without any.
     """
 
     def __init__(self, authorities: Iterable[x509.Certificate]) -> None:
@@ -55,9 +53,8 @@ class ClientVerifier:
         self._store = verification.Store(list(self.authorities))
         self._leaf_policy = verification.ExtensionPolicy.permit_all()
         # Every issuer needs basic constraints, also one in the pool. Without the key usage
-        # extension a
-        # CA may sign (many older ones lack it), with it only if it has keyCertSign; and one with
-        # extended key usages needs client auth.
+        # extension a CA may sign (many older ones lack it), with it only if it has keyCertSign; and
+        # one with extended key usages needs client auth.
         self._issuer_policy = (
             verification.ExtensionPolicy.permit_all()
             .require_present(

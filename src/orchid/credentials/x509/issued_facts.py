@@ -1,8 +1,7 @@
 """Attributes of an issued certificate for the inventory, from its bytes.
 
 `read_issued` takes the PEM chain of a signer and describes its first certificate. The chain has
-just
-been validated, so its certificates are not parsed again. Nothing here validates a certificate.
+just been validated, so its certificates are not parsed again. Nothing here validates a certificate.
 """
 
 import datetime

@@ -1,11 +1,9 @@
 """Subjects and alternative names: parsed exactly as sent, encoded in one canonical form.
 
 `read_subject` parses the DER of a Name with every attribute in order: several values in one
-relative
-name, every string type, any length. A value that is invalid for its string type is an error.
-`DistinguishedName.encode` encodes the nine attributes that a certificate of ours may have, always
-in
-the same order and encoding, and drops the others.
+relative name, every string type, any length. A value that is invalid for its string type is an
+error. `DistinguishedName.encode` encodes the nine attributes that a certificate of ours may have,
+always in the same order and encoding, and drops the others.
 """
 
 import ipaddress

@@ -6,8 +6,7 @@ blanks ignored; a block that breaks a rule is skipped and the search goes on. Te
 is permitted and ignored.
 
 Against hostile input, the size is checked first. No block contains the BEGIN of another, so the
-text
-is cut at every BEGIN, up to a limit, and each piece is parsed once.
+text is cut at every BEGIN, up to a limit, and each piece is parsed once.
 """
 
 import base64

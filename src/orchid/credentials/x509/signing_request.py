@@ -171,7 +171,7 @@ _parse_large = lru_cache(maxsize=_REMEMBERED_LARGE)(parse)
 
 def parse_der_once(data: bytes) -> SigningRequest:
     """`parse_der` with a cache of the last few; see `parse_once`."""
-    return _parse_usual_der(data) if len(data) <= _USUAL_SIZE else parse_der(data)
+    return _parse_usual_der(data) if len(data) <= _CACHED_SIZE else parse_der(data)
 
 
 def parse_der(data: bytes) -> SigningRequest:
@@ -183,7 +183,7 @@ def parse_der(data: bytes) -> SigningRequest:
         raise MalformedRequest(f"asn1: syntax error: {error}") from None
 
 
-_parse_usual_der = lru_cache(maxsize=_REMEMBERED)(parse_der)
+_parse_usual_der = lru_cache(maxsize=_CACHE_ENTRIES)(parse_der)
 
 
 def _outer_element(data: bytes) -> der.Element:

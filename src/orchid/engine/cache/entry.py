@@ -90,7 +90,7 @@ class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
             entry = cls.stored(kind, key, value, revision)
             kind.decoder.stored(kind.head + entry.tail)
             if entry.note:
-                entry.noted()
+                entry.notes()
         except (ValueError, RecursionError) as problem:
             raise UnreadableBytes(key) from problem
         return entry
@@ -150,7 +150,7 @@ class Entry(msgspec.Struct, Generic[T], eq=False, gc=False):
             return self._object.metadata
         return self._meta or _decode_identity(self.kind.head + self.tail).metadata
 
-    def noted(self) -> Mapping[str, str]:
+    def notes(self) -> Mapping[str, str]:
         """What the server noted of the object."""
         return _decode_note(self.note) if self.note else {}
 

@@ -160,7 +160,7 @@ def _note(note: Note[T], new: T, old: Entry[T] | None, request: Request) -> byte
         said = note(new, None, request)
         return encode(said) if said else b""
     said = note(new, old.object, request)
-    return encode({**old.noted(), **said}) if said else old.note
+    return encode({**old.notes(), **said}) if said else old.note
 
 
 def _recorded(

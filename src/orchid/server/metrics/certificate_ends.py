@@ -18,7 +18,7 @@ from orchid.metrics import Gauge, Joining
 log = logging.getLogger(__name__)
 
 NAME: Final = "orchid_certificate_end_seconds"
-LOOK_EVERY_SECONDS: Final = 60.0
+CHECK_INTERVAL_SECONDS: Final = 60.0
 WARN_BEFORE: Final = tuple(timedelta(days=days) for days in (0, 1, 7, 30))
 
 
@@ -41,7 +41,7 @@ class CertificateEnds:
         while True:
             ends = await asyncio.to_thread(self.read)
             self.take(ends, warns=warns)
-            await asyncio.sleep(LOOK_EVERY_SECONDS)
+            await asyncio.sleep(CHECK_INTERVAL_SECONDS)
 
     def read(self) -> dict[str, datetime]:
         """When each ends; a file that cannot be read right now is left out."""

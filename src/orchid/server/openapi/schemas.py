@@ -51,11 +51,11 @@ class Definitions:
     def of_kind(self, kind: Kind[Any]) -> Schema:
         """A reference to the kind's own definition."""
         self._defaults.update(defaults_of(kind))
-        return self.of_type(kind.type, place_of(kind), (gvk(kind),))
+        return self.of_type(kind.type, subject_key(kind), (gvk(kind),))
 
     def of_list(self, kind: Kind[Any]) -> Schema:
         """A reference to the definition of a list of the kind."""
-        name = self._names.definition(place_of(kind), f"{kind.name}List")
+        name = self._names.definition(subject_key(kind), f"{kind.name}List")
         if name not in self.schemas:
             head = self._properties(tree_of(Object), META)
             self.schemas[name] = {
@@ -213,7 +213,7 @@ def wrapped(
     return {**schema, **more}
 
 
-def place_of(kind: Kind[Any]) -> str:
+def subject_key(kind: Kind[Any]) -> str:
     """`core.v1`, `rbac.v1`: where the definitions of a kind stand."""
     return f"{kind.group.partition('.')[0] or 'core'}.{kind.version}"
 

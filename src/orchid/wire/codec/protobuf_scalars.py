@@ -77,8 +77,7 @@ def from_parts(seconds: int, nanos: int, *, micro: bool) -> datetime.datetime | 
     """The time, or None for zero; fractions only if `micro`.
 
     JSON clients never see fractions of other times: keeping them would change an object that is
-    read
-    in one encoding and written in the other.
+    read in one encoding and written in the other.
     """
     if not seconds and not nanos:
         return None

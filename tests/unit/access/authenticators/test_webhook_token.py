@@ -200,7 +200,7 @@ async def test_strangers_do_not_have_us_open_connections_without_number() -> Non
 
 async def test_ever_new_tokens_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond a number the oldest verdict is forgotten, and asked for again."""
-    monkeypatch.setattr(webhook_token, "MAX_REMEMBERED", 3)
+    monkeypatch.setattr(webhook_token, "MOST_CACHED", 3)
     remote = Remote(JANE)
     tokens = authenticator(remote)
 
@@ -210,7 +210,7 @@ async def test_ever_new_tokens_do_not_fill_the_memory(monkeypatch: pytest.Monkey
     await tokens.authenticate_token("a", API)
 
     assert [sent["spec"]["token"] for sent in remote.sent] == ["a", "b", "c", "d", "a"]
-    assert len(tokens._known) == 3
+    assert len(tokens._cache) == 3
 
 
 @pytest.mark.parametrize(

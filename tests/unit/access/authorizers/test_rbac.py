@@ -358,7 +358,7 @@ async def test_memory_of_decisions_is_bounded(
     here: World, rbac: RBAC, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A caller with ever new questions fills no memory, and answers stay right."""
-    monkeypatch.setattr(rbac_module, "MOST_REMEMBERED", 50_000)
+    monkeypatch.setattr(rbac_module, "MOST_CACHED", 50_000)
     await here.put(a_cluster_role("r", rule("get", "pods")))
     await here.put(bound("b", "r", user("bob")))
 
@@ -367,7 +367,7 @@ async def test_memory_of_decisions_is_bounded(
         await rbac.authorize(UserInfo(username=f"user{number}"), ask("get", "pods"))
     await rbac.authorize(BOB, ask_path("get", "/" + "x" * 100_000))
 
-    assert sum(len(known) for known in rbac._known.values()) < 200
+    assert sum(len(known) for known in rbac._grants.values()) < 200
     assert (await rbac.authorize(BOB, ask("get", "pods"))).allowed
 
 
@@ -381,7 +381,7 @@ async def test_names_of_objects_take_no_room(here: World, rbac: RBAC) -> None:
     ]
 
     assert answers == [True, False]
-    assert [len(known) for known in rbac._known.values()] == [1]
+    assert [len(known) for known in rbac._grants.values()] == [1]
 
 
 # --- against a plain evaluator --------------------------------------------------------------------

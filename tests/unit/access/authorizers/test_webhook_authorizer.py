@@ -145,7 +145,7 @@ async def test_answers_are_remembered_for_their_time(allowed: bool, seconds: int
 
 async def test_the_number_of_answers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest answer goes when there is no room, and a huge question is never kept."""
-    monkeypatch.setattr(webhook_module, "MOST_REMEMBERED", 2)
+    monkeypatch.setattr(webhook_module, "MOST_CACHED", 2)
     remote = Remote(allowed=True)
     webhook = Webhook(ORCH, remote, monotonic)
 

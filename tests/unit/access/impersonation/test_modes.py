@@ -498,7 +498,7 @@ async def test_a_right_that_is_taken_away_is_gone_at_once() -> None:
 
 async def test_the_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has not been seen for long is forgotten, and begins anew."""
-    monkeypatch.setattr(impersonation, "MOST_REMEMBERED", 1)
+    monkeypatch.setattr(impersonation, "MOST_CACHED", 1)
     acting = Impersonation(ORCH, Rights(EVERYTHING), monotonic)
     plain = presented(CAROL, ("Impersonate-Group", "system:masters"))
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from orchid.commands.records import revived
-from orchid.issuance import kept_revocations
+from orchid.issuance import revocation_file
 from orchid.kinds import credential_revocation
 from orchid.store.interface import ABSENT, Change
 from orchid.store.sqlite.store import SQLiteStore
@@ -34,11 +34,11 @@ async def test_an_account_of_the_same_name_is_not_the_one_of_the_backup(tmp_path
 
 def test_tokens_are_revoked_up_to_the_second_of_the_restore(tmp_path: Path) -> None:
     """A token of the same minute may be the stolen one."""
-    place, kind = tmp_path / kept_revocations.FILE, credential_revocation.declare(ORCH)
+    place, kind = tmp_path / revocation_file.FILE, credential_revocation.declare(ORCH)
 
     revived.revoke(place, ["ci/robot"], datetime(2026, 1, 2, 3, 4, 59, 700_000, tzinfo=UTC))
 
-    [line] = kept_revocations.read(place).values()
+    [line] = revocation_file.read(place).values()
     account = kind.decoder.stored(line).spec.account
     assert account is not None
     assert (account.namespace, account.name) == ("ci", "robot")

@@ -1,10 +1,10 @@
-"""The file of revocations beside the database: each line gives the object at a key, or null.
+"""The file of revocations beside the database: each line has the object at a key, or null.
 
-    {"key": "identity/credentialrevocations/stolen", "object": {...}}      it was made, or changed
-    {"key": "identity/credentialrevocations/stolen", "object": null}       it is gone
+    {"key": "identity/credentialrevocations/stolen", "object": {...}}   created or changed
+    {"key": "identity/credentialrevocations/stolen", "object": null}    deleted
 
 A server appends to it (issuance/revocation_copy.py), and `orchid restore` reads it, so that an old
-backup makes no revoked credential valid. What the objects mean is not looked at here.
+backup makes no revoked credential valid. The objects are not interpreted here.
 """
 
 import os
@@ -28,16 +28,16 @@ _decode = msgspec.json.Decoder(_Line).decode
 
 def line(key: str, data: bytes | None) -> bytes:
     """The current object at a key, as a line."""
-    told = None if data is None else msgspec.Raw(data)
-    return msgspec.json.encode({"key": key, "object": told}) + b"\n"
+    entry = None if data is None else msgspec.Raw(data)
+    return msgspec.json.encode({"key": key, "object": entry}) + b"\n"
 
 
 class FileTooLarge(ValueError):
-    """The file is larger than any that a server writes; what is revoked cannot be read from it."""
+    """The file is larger than any that a server writes, so it is not read."""
 
 
 def read(path: Path) -> dict[str, bytes]:
-    """What the file says is revoked, by key. A line that was cut off by a crash is left out."""
+    """The revocations in the file, by key. A line that a crash has truncated is skipped."""
     found: dict[str, bytes] = {}
     if not path.is_file():
         return found
@@ -49,13 +49,13 @@ def read(path: Path) -> dict[str, bytes]:
         )
     for text in path.read_bytes().splitlines():
         try:
-            told = _decode(text)
+            entry = _decode(text)
         except msgspec.MsgspecError:
             continue
-        if bytes(told.object) == b"null":
-            found.pop(told.key, None)
+        if bytes(entry.object) == b"null":
+            found.pop(entry.key, None)
         else:
-            found[told.key] = bytes(told.object)
+            found[entry.key] = bytes(entry.object)
     return found
 
 
@@ -67,7 +67,7 @@ def write(path: Path, lines: Iterable[bytes]) -> None:
 
 
 def append(path: Path, lines: Iterable[bytes]) -> None:
-    """Add to the end of the file; not to a line that was cut off by a crash."""
+    """Append to the file; a truncated last line is ended first."""
     _put(path, lines if _ends_whole(path) else [b"\n", *lines], os.O_APPEND)
 
 
