@@ -114,7 +114,7 @@ def test_a_policy_with_many_index_keys_is_found(requesters: int) -> None:
     assert others == []
     assert chosen(index, "0.com/web", last) == []
     assert not index._by_signer
-    assert not index._known
+    assert not index._indexed
 
 
 @pytest.mark.parametrize(
